@@ -1,1 +1,13 @@
-//! To be written.
+//! The wire surface: etcd's messages and services, their JSON form, the error table and the HTTP mapping.
+//!
+//! * [`pb`] and its siblings are generated from `proto/`: one Rust type per message, gRPC clients and servers.
+//! * [`wire`] holds responses that carry already encoded key-values, for the paths where re-encoding them
+//!   field by field would be most of the work; [`wire_server`] serves `KV` and `Watch` with those.
+//! * [`error`] is the table of every error a client can see, with etcd's exact codes and texts.
+//! * [`gateway`] maps HTTP paths to RPCs; [`json`] reads and writes the bodies.
+//!
+//! Nothing here knows how a request is answered: no store, no journal, no server.
+
+mod generated;
+
+pub use generated::{authpb, etcdserverpb, etcdserverpb as pb, health, mvccpb, v3electionpb, v3lockpb};
