@@ -1,0 +1,63 @@
+//! What a node is told at start. Plain data; every value has a default that suits one machine.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Who this server is in its cluster. Chosen at the first start and kept in the data directory from then on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Identity {
+    pub cluster_id: u64,
+    pub member_id: u64,
+}
+
+#[derive(Debug, Clone)]
+pub struct NodeConfig {
+    /// State lives in `<data_dir>/member`.
+    pub data_dir: PathBuf,
+    /// Used at the first start only; afterwards the identity on disk wins.
+    pub proposed: Identity,
+    /// Shorter leases are raised to this many seconds.
+    pub min_lease_ttl: i64,
+    /// Limit on live bytes. 0: 2 GiB. Negative: none.
+    pub quota_bytes: i64,
+    pub journal_segment_bytes: u64,
+    /// A checkpoint is taken when about this many bytes were journalled since the last one.
+    pub checkpoint_bytes: u64,
+    /// A checkpoint is taken at least this often while there is anything new.
+    pub checkpoint_interval: Duration,
+    /// Acknowledge before the disk has it. For tests and throw-away data only.
+    pub unsafe_no_fsync: bool,
+    /// Requests waiting for the sequencer; one more is answered "too many requests".
+    pub queue_depth: usize,
+    /// Most requests packed into one journal entry.
+    pub batch_requests: usize,
+    /// Entries handed to the journal and not yet durable.
+    pub appends_in_flight: usize,
+    /// How often an idle watcher that asked for it is told the current revision.
+    pub watch_progress_interval: Duration,
+    /// Superseded versions freed per step of a compaction, with the store locked.
+    pub compaction_batch: usize,
+    /// A request still unanswered after this long is given up with "request timed out".
+    pub request_timeout: Duration,
+}
+
+impl NodeConfig {
+    pub fn new(data_dir: PathBuf, proposed: Identity) -> NodeConfig {
+        NodeConfig {
+            data_dir,
+            proposed,
+            min_lease_ttl: 2,
+            quota_bytes: 0,
+            journal_segment_bytes: 64 << 20,
+            checkpoint_bytes: 64 << 20,
+            checkpoint_interval: Duration::from_secs(300),
+            unsafe_no_fsync: false,
+            queue_depth: 8192,
+            batch_requests: 2048,
+            appends_in_flight: 4,
+            watch_progress_interval: Duration::from_secs(600),
+            compaction_batch: 1000,
+            request_timeout: Duration::from_secs(7),
+        }
+    }
+}
