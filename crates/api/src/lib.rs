@@ -8,6 +8,10 @@
 //!
 //! Nothing here knows how a request is answered: no store, no journal, no server.
 
+pub mod error;
 mod generated;
+pub mod wire;
+pub mod wire_server;
 
+pub use error::EtcdError;
 pub use generated::{authpb, etcdserverpb, etcdserverpb as pb, health, mvccpb, v3electionpb, v3lockpb};
