@@ -1,0 +1,148 @@
+//! Groups: watchers of the same range share one group, which is matched once per event.
+//!
+//! [`Groups`] owns the groups and finds those that an event concerns: single keys by hash, spans by the
+//! interval map. A group lives as long as it has members.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::event::LogEvent;
+use crate::hub::StreamId;
+use crate::inbox::Inbox;
+use crate::interval::IntervalMap;
+use crate::range::KeyRange;
+use crate::ring::Ring;
+
+/// Index of a group. Reused once the group is gone.
+pub(crate) type GroupId = u32;
+
+#[derive(Debug)]
+pub(crate) struct Group<E> {
+    pub(crate) range: KeyRange,
+    pub(crate) ring: Ring<E>,
+    /// Sorted by stream, so that a member is found by bisection and wakes come in a fixed order.
+    pub(crate) members: Vec<Member>,
+    /// Matched in the publish that is under way, but members not told yet.
+    pub(crate) touched: bool,
+}
+
+/// A stream with at least one watcher in the group.
+#[derive(Debug)]
+pub(crate) struct Member {
+    pub(crate) stream: StreamId,
+    pub(crate) inbox: Arc<Inbox>,
+    watchers: usize,
+}
+
+#[derive(Debug)]
+pub(crate) struct Groups<E> {
+    slots: Vec<Option<Group<E>>>,
+    free: Vec<GroupId>,
+    keys: HashMap<Box<[u8]>, GroupId>,
+    spans: IntervalMap,
+}
+
+impl<E: LogEvent> Groups<E> {
+    pub(crate) fn new() -> Self {
+        Groups { slots: Vec::new(), free: Vec::new(), keys: HashMap::new(), spans: IntervalMap::default() }
+    }
+
+    pub(crate) fn get(&self, id: GroupId) -> &Group<E> {
+        self.slots[id as usize].as_ref().expect("a group lives as long as it has members")
+    }
+
+    pub(crate) fn get_mut(&mut self, id: GroupId) -> &mut Group<E> {
+        self.slots[id as usize].as_mut().expect("a group lives as long as it has members")
+    }
+
+    /// Number of groups.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Calls `hit` for every group whose range holds `key`.
+    pub(crate) fn matching(&self, key: &[u8], mut hit: impl FnMut(GroupId)) {
+        if let Some(id) = self.keys.get(key) {
+            hit(*id);
+        }
+        self.spans.stab(key, &mut hit);
+    }
+
+    /// Adds one watcher of `stream` to the group of `range`, which is made if needed. A new group knows
+    /// every match from `ring_start` on.
+    pub(crate) fn join(
+        &mut self,
+        range: &KeyRange,
+        stream: StreamId,
+        inbox: &Arc<Inbox>,
+        ring_start: i64,
+    ) -> GroupId {
+        let id = self.find(range).unwrap_or_else(|| self.add(range, ring_start));
+        let members = &mut self.get_mut(id).members;
+        match members.binary_search_by_key(&stream, |member| member.stream) {
+            Ok(at) => members[at].watchers += 1,
+            Err(at) => members.insert(at, Member { stream, inbox: Arc::clone(inbox), watchers: 1 }),
+        }
+        id
+    }
+
+    /// Takes one watcher of `stream` out of the group, and the group away with its last watcher.
+    pub(crate) fn leave(&mut self, id: GroupId, stream: StreamId) {
+        let members = &mut self.get_mut(id).members;
+        let at = members
+            .binary_search_by_key(&stream, |member| member.stream)
+            .expect("only members leave a group");
+        members[at].watchers -= 1;
+        if members[at].watchers == 0 {
+            members.remove(at);
+        }
+        if members.is_empty() {
+            self.remove(id);
+        }
+    }
+
+    /// Drops ring entries below `revision` in the group slots `from..to`; true if that was the last slot.
+    pub(crate) fn drop_below(&mut self, revision: i64, from: usize, to: usize) -> bool {
+        for group in self.slots.iter_mut().take(to).skip(from).flatten() {
+            group.ring.drop_below(revision);
+        }
+        to >= self.slots.len()
+    }
+
+    fn find(&self, range: &KeyRange) -> Option<GroupId> {
+        match range {
+            KeyRange::Key(key) => self.keys.get(key).copied(),
+            KeyRange::Span { start, end } => self.spans.get(start, end.as_deref()),
+        }
+    }
+
+    fn add(&mut self, range: &KeyRange, ring_start: i64) -> GroupId {
+        let id = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            GroupId::try_from(self.slots.len() - 1).expect("fewer than 2^32 groups fit in memory")
+        });
+        match range {
+            KeyRange::Key(key) => {
+                self.keys.insert(key.clone(), id);
+            }
+            KeyRange::Span { start, end } => self.spans.insert(start, end.as_deref(), id),
+        }
+        self.slots[id as usize] = Some(Group {
+            range: range.clone(),
+            ring: Ring::new(ring_start),
+            members: Vec::new(),
+            touched: false,
+        });
+        id
+    }
+
+    fn remove(&mut self, id: GroupId) {
+        let group = self.slots[id as usize].take().expect("a group is removed once");
+        let removed = match &group.range {
+            KeyRange::Key(key) => self.keys.remove(key),
+            KeyRange::Span { start, end } => self.spans.remove(start, end.as_deref()),
+        };
+        assert!(removed == Some(id), "the index and the groups disagree");
+        self.free.push(id);
+    }
+}

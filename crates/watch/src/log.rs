@@ -1,0 +1,227 @@
+//! Event log: every revision from the compaction floor to the newest, in memory, in order.
+//!
+//! Guarantees: revisions are dense (`append` refuses a gap); a scan returns whole revisions in order and
+//! does bounded work; compaction only moves the floor, and memory goes back in bounded pieces that the
+//! caller can drop outside its lock. The log grows by whole chunks, so an append never copies what is
+//! already there, whatever the length of the log.
+//!
+//! `floor` is the compact revision: revisions at or above it may be read. Revisions below the floor may
+//! still be in memory until they are trimmed; only the hub reads those, when a compaction overtakes its
+//! matching.
+//!
+//! Not here: who wants the events (`hub`), and which of them a client has seen (`watcher`).
+
+use std::collections::VecDeque;
+
+use crate::event::{Events, LogEvent, Revision};
+use crate::range::{Filters, KeyRange};
+
+#[cfg(test)]
+mod tests;
+
+/// Revisions per chunk. Large enough to make the outer deque small, small enough that freeing one chunk
+/// takes well under a millisecond.
+pub(crate) const CHUNK: usize = 512;
+
+type Chunk<E> = Vec<Events<E>>;
+
+/// All retained revisions.
+#[derive(Debug)]
+pub struct EventLog<E> {
+    /// Every chunk but the last is full.
+    chunks: VecDeque<Chunk<E>>,
+    /// Revision of the first slot of the first chunk; `last + 1` while there is none.
+    base: i64,
+    /// Compact revision: the lowest revision that may be read.
+    floor: i64,
+    /// Newest revision.
+    last: i64,
+}
+
+/// Bounds on the work and the result of one scan. A result always has room for one whole revision.
+#[derive(Debug, Clone, Copy)]
+pub struct ScanBudget {
+    /// Events looked at, matching or not; an empty revision counts as one.
+    pub examined: usize,
+    /// Revisions returned.
+    pub revisions: usize,
+    /// Events returned.
+    pub events: usize,
+    /// Bytes returned.
+    pub bytes: usize,
+}
+
+/// What a scan found and what it cost.
+#[derive(Debug)]
+pub struct Scan<E> {
+    /// Matching revisions, ascending, with their matching events only.
+    pub revisions: Vec<Revision<E>>,
+    /// Everything below this revision has been looked at.
+    pub next: i64,
+    /// Events in `revisions`.
+    pub events: usize,
+    /// Bytes in `revisions`.
+    pub bytes: usize,
+    /// Events looked at.
+    pub examined: usize,
+}
+
+/// Memory taken out of the log. Drop it where nobody waits.
+#[must_use = "drop this after releasing the lock on the log"]
+#[derive(Debug)]
+pub struct Trimmed<E> {
+    chunks: Vec<Chunk<E>>,
+    /// True if nothing is left to trim for now.
+    pub done: bool,
+}
+
+impl<E> Trimmed<E> {
+    /// Number of revisions in this piece.
+    pub fn revisions(&self) -> usize {
+        self.chunks.iter().map(Vec::len).sum()
+    }
+}
+
+impl<E: LogEvent> EventLog<E> {
+    /// A log without retained events: compacted at `floor` (0 if never), newest revision `last`.
+    pub fn new(floor: i64, last: i64) -> Self {
+        assert!(floor <= last, "compacted at {floor}, beyond the newest revision {last}");
+        EventLog { chunks: VecDeque::new(), base: last + 1, floor, last }
+    }
+
+    /// Fills a log after recovery from revisions in ascending order. Revisions that are missing hold no
+    /// event; revisions below the floor are skipped.
+    pub fn load(floor: i64, last: i64, revisions: impl IntoIterator<Item = (i64, Events<E>)>) -> Self {
+        let mut log = EventLog::new(floor, last);
+        for (rev, events) in revisions {
+            if rev < floor {
+                continue;
+            }
+            assert!(rev <= last, "event at {rev} is above the newest revision {last}");
+            if log.chunks.is_empty() {
+                log.base = rev;
+            }
+            assert!(rev >= log.end(), "events at {rev} are out of order");
+            while log.end() < rev {
+                log.push(Events::None);
+            }
+            log.push(events);
+        }
+        while !log.chunks.is_empty() && log.end() <= last {
+            log.push(Events::None);
+        }
+        log
+    }
+
+    /// Adds the newest revision.
+    pub fn append(&mut self, rev: i64, events: Events<E>) {
+        assert!(rev == self.last + 1, "revision {rev} does not follow {}", self.last);
+        self.push(events);
+        self.last = rev;
+    }
+
+    /// Moves the floor to `revision`. Takes no time; memory is given back by [`EventLog::trim_step`].
+    pub fn compact(&mut self, revision: i64) {
+        assert!(revision <= self.last, "compaction at {revision} is above {}", self.last);
+        self.floor = self.floor.max(revision);
+    }
+
+    /// Takes about `max` revisions (at least one chunk) below the floor out of the log. Revisions above
+    /// `matched`, the hub's published revision, stay: the hub has not seen them yet.
+    pub fn trim_step(&mut self, max: usize, matched: i64) -> Trimmed<E> {
+        let keep_from = self.floor.min(matched + 1);
+        let mut chunks = Vec::new();
+        for _ in 0..(max / CHUNK).max(1) {
+            if !self.front_is_below(keep_from) {
+                break;
+            }
+            chunks.extend(self.chunks.pop_front());
+            self.base += CHUNK as i64;
+        }
+        Trimmed { chunks, done: !self.front_is_below(keep_from) }
+    }
+
+    /// Compact revision: the lowest revision a watcher may start at.
+    pub fn floor(&self) -> i64 {
+        self.floor
+    }
+
+    /// Newest revision.
+    pub fn last(&self) -> i64 {
+        self.last
+    }
+
+    /// Revisions held in memory, including those that wait to be trimmed.
+    pub fn retained(&self) -> usize {
+        usize::try_from(self.end() - self.base).expect("the end is never below the base")
+    }
+
+    /// Matching revisions of `from..=to`, as far as the budget goes.
+    pub fn scan(
+        &self,
+        from: i64,
+        to: i64,
+        range: &KeyRange,
+        filters: Filters,
+        budget: ScanBudget,
+    ) -> Scan<E> {
+        assert!(from >= self.floor, "scan from {from} is below the floor {}", self.floor);
+        let to = to.min(self.last);
+        // What lies below the base without having been trimmed was never given to us: it holds no event.
+        let mut scan = Scan { revisions: Vec::new(), next: from, events: 0, bytes: 0, examined: 0 };
+        for rev in from.max(self.base)..=to {
+            if scan.examined >= budget.examined.max(1) || scan.revisions.len() >= budget.revisions.max(1) {
+                return scan;
+            }
+            let all = self.slot(rev);
+            scan.examined += all.len().max(1);
+            let events = all.select(|event| range.contains(event.key()) && filters.admit(event));
+            if !events.is_empty() && !scan.take(rev, events, budget) {
+                return scan;
+            }
+            scan.next = rev + 1;
+        }
+        scan.next = scan.next.max(to + 1);
+        scan
+    }
+
+    /// Events of a revision that is still in memory, whatever the floor says.
+    pub(crate) fn slot(&self, rev: i64) -> &Events<E> {
+        let index = usize::try_from(rev - self.base).expect("a revision that was trimmed is not read");
+        &self.chunks[index / CHUNK][index % CHUNK]
+    }
+
+    /// First revision behind the retained ones.
+    fn end(&self) -> i64 {
+        let behind = self.chunks.back().map_or(0, Vec::len);
+        self.base + (self.chunks.len().saturating_sub(1) * CHUNK + behind) as i64
+    }
+
+    fn push(&mut self, events: Events<E>) {
+        if self.chunks.back().is_none_or(|chunk| chunk.len() == CHUNK) {
+            self.chunks.push_back(Vec::with_capacity(CHUNK));
+        }
+        self.chunks.back_mut().expect("a chunk was just added").push(events);
+    }
+
+    /// True if the first chunk is full and wholly below `keep_from`. A chunk that is still being filled
+    /// stays, so that the base never overtakes the newest revision.
+    fn front_is_below(&self, keep_from: i64) -> bool {
+        self.chunks.front().is_some_and(|chunk| chunk.len() == CHUNK) && self.base + CHUNK as i64 <= keep_from
+    }
+}
+
+impl<E: LogEvent> Scan<E> {
+    /// Adds a revision unless it would overrun the budget. The first one always fits.
+    fn take(&mut self, rev: i64, events: Events<E>, budget: ScanBudget) -> bool {
+        let (count, bytes) = (events.len(), events.size());
+        let fits = self.events + count <= budget.events && self.bytes + bytes <= budget.bytes;
+        if !fits && !self.revisions.is_empty() {
+            return false;
+        }
+        self.events += count;
+        self.bytes += bytes;
+        self.revisions.push(Revision { rev, events });
+        true
+    }
+}

@@ -1,0 +1,292 @@
+//! Stream: the state of one gRPC watch stream, from requests to responses.
+//!
+//! Guarantees: the answer to a create precedes every event of that watcher; after the answer to a cancel
+//! nothing of that watcher follows; a progress response follows every event at or below its revision; a
+//! watcher overtaken by compaction is told so, whenever the stream is next drained.
+//!
+//! Ids behave as in etcd: automatic ids count up from 0 and skip those in use; an id chosen by the client
+//! is free again after a cancel; the id of a watcher that compaction cancelled stays taken until the client
+//! cancels it too, and that cancel is answered.
+//!
+//! Requests are handled here; `drain` produces the responses.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use crate::event::LogEvent;
+use crate::group::GroupId;
+use crate::hub::{Hub, StreamId};
+use crate::inbox::Inbox;
+use crate::log::EventLog;
+use crate::range::KeyRange;
+use crate::response::{Create, REASON_COMPACTED, REASON_DUPLICATE, REASON_EMPTY_RANGE, Response};
+use crate::stats::{Gauges, add};
+use crate::watcher::Watcher;
+
+mod drain;
+pub use drain::{Budget, Drained};
+
+#[cfg(test)]
+mod tests;
+
+/// Index of a watcher in its stream. Reused.
+type Slot = usize;
+
+/// One watch stream. Owned by the task that serves it.
+#[derive(Debug)]
+pub struct Stream<E> {
+    id: StreamId,
+    inbox: Arc<Inbox>,
+    gauges: Arc<Gauges>,
+    watchers: Vec<Option<Watcher>>,
+    free: Vec<Slot>,
+    /// Live watchers by id.
+    ids: BTreeMap<i64, Slot>,
+    /// Ids of watchers that compaction cancelled and the client has not.
+    ghosts: BTreeSet<i64>,
+    by_group: BTreeMap<GroupId, Vec<Slot>>,
+    next_id: i64,
+    /// Answers to creates and cancels, sent before anything else.
+    control: VecDeque<Response<E>>,
+    /// Watchers that have or may have something to deliver, in turn.
+    ready: VecDeque<Slot>,
+    /// Watchers a tick asked to report; each has its `due` flag set.
+    due: Vec<Slot>,
+    /// A progress request waits, to be answered at this revision or later.
+    progress: Option<i64>,
+    /// Groups to leave when the hub can next be written to.
+    retired: Vec<GroupId>,
+    /// What this stream last added to the gauges: slow watchers, pending events.
+    reported: (i64, i64),
+    closed: bool,
+}
+
+impl<E: LogEvent> Stream<E> {
+    pub(crate) fn new(id: StreamId, gauges: Arc<Gauges>) -> Self {
+        Stream {
+            id,
+            inbox: Arc::new(Inbox::default()),
+            gauges,
+            watchers: Vec::new(),
+            free: Vec::new(),
+            ids: BTreeMap::new(),
+            ghosts: BTreeSet::new(),
+            by_group: BTreeMap::new(),
+            next_id: 0,
+            control: VecDeque::new(),
+            ready: VecDeque::new(),
+            due: Vec::new(),
+            progress: None,
+            retired: Vec::new(),
+            reported: (0, 0),
+            closed: false,
+        }
+    }
+
+    /// The name under which the hub wakes this stream.
+    pub fn id(&self) -> StreamId {
+        self.id
+    }
+
+    /// Live watchers of this stream.
+    pub fn watchers(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// Answers to creates and cancels not yet drained. Stop reading requests while this is large.
+    pub fn control_backlog(&self) -> usize {
+        self.control.len()
+    }
+
+    /// Creates a watcher, or refuses it; the answer is drained like every response. Returns the id of the
+    /// watcher.
+    pub fn create(&mut self, hub: &mut Hub<E>, log: &EventLog<E>, request: &Create) -> Option<i64> {
+        self.release(hub);
+        let now = log.last();
+        if request.start_revision < 0 {
+            return self.refuse(now, REASON_COMPACTED.into());
+        }
+        let Ok(range) = KeyRange::new(&request.key, &request.range_end) else {
+            return self.refuse(now, REASON_EMPTY_RANGE.into());
+        };
+        let Some(id) = self.claim_id(request.watch_id) else {
+            return self.refuse(now, REASON_DUPLICATE.into());
+        };
+        let group = hub.join(&range, self.id, &self.inbox);
+        self.add(id, group, request, now, hub.published());
+        self.control.push_back(Response { created: true, ..Response::new(id, now) });
+        self.arm(hub);
+        Some(id)
+    }
+
+    /// Refuses a create for a reason found outside, such as missing permission. A create with a negative
+    /// start revision is to be given to [`Stream::create`] all the same: that refusal comes first.
+    pub fn refuse_create(&mut self, log: &EventLog<E>, reason: impl Into<Cow<'static, str>>) {
+        self.refuse(log.last(), reason.into());
+    }
+
+    /// Cancels a watcher. An unknown id is not answered; returns whether it was known.
+    pub fn cancel(&mut self, hub: &mut Hub<E>, log: &EventLog<E>, id: i64) -> bool {
+        self.release(hub);
+        let known = match self.ids.get(&id) {
+            Some(slot) => {
+                let watcher = self.remove(*slot);
+                hub.leave(watcher.group, self.id);
+                true
+            }
+            None => self.ghosts.remove(&id),
+        };
+        if known {
+            self.control.push_back(Response { canceled: true, ..Response::new(id, log.last()) });
+            self.arm(hub);
+        }
+        known
+    }
+
+    /// Asks for one progress response for the whole stream, at the newest revision or later. Requests that
+    /// wait are answered together; a stream without watchers does not answer.
+    pub fn request_progress(&mut self, hub: &mut Hub<E>, log: &EventLog<E>) {
+        self.release(hub);
+        if !self.ids.is_empty() {
+            self.progress = Some(log.last());
+            self.arm(hub);
+        }
+    }
+
+    /// An interval has passed: every watcher that wants it and sent no event meanwhile owes its progress.
+    pub fn tick_progress(&mut self) {
+        for (slot, watcher) in self.watchers.iter_mut().enumerate() {
+            let Some(watcher) = watcher.as_mut().filter(|watcher| watcher.progress_notify) else { continue };
+            if !std::mem::take(&mut watcher.sent) && !std::mem::replace(&mut watcher.due, true) {
+                self.due.push(slot);
+            }
+        }
+    }
+
+    /// Leaves the groups of watchers that a drain had to drop. Call it when a drain says so; creating and
+    /// cancelling do it too.
+    pub fn release(&mut self, hub: &mut Hub<E>) {
+        for group in self.retired.drain(..) {
+            hub.leave(group, self.id);
+        }
+    }
+
+    /// Ends the stream: leaves all groups and forgets everything. Calling it twice does no harm.
+    pub fn close(&mut self, hub: &mut Hub<E>) {
+        if std::mem::replace(&mut self.closed, true) {
+            return;
+        }
+        self.release(hub);
+        for watcher in self.watchers.drain(..).flatten() {
+            hub.leave(watcher.group, self.id);
+            add(&self.gauges.watchers, -1);
+        }
+        self.free.clear();
+        self.ids.clear();
+        self.ghosts.clear();
+        self.by_group.clear();
+        self.control.clear();
+        self.ready.clear();
+        self.due.clear();
+        self.progress = None;
+        self.report(0, 0);
+        hub.close(self.id);
+    }
+
+    fn refuse(&mut self, now: i64, reason: Cow<'static, str>) -> Option<i64> {
+        self.control.push_back(Response::refused(now, reason));
+        None
+    }
+
+    /// The id of a new watcher: the wanted one if it is free, or the next free one for 0.
+    fn claim_id(&mut self, wanted: i64) -> Option<i64> {
+        let taken = |id: &i64| self.ids.contains_key(id) || self.ghosts.contains(id);
+        if wanted != 0 {
+            return (!taken(&wanted)).then_some(wanted);
+        }
+        let mut id = self.next_id;
+        while taken(&id) {
+            id += 1;
+        }
+        self.next_id = id + 1;
+        Some(id)
+    }
+
+    fn add(&mut self, id: i64, group: GroupId, request: &Create, now: i64, published: i64) {
+        let (next, progress_from) = match request.start_revision {
+            0 => (now + 1, now),
+            start => (start, start.max(now)),
+        };
+        let watcher = Watcher {
+            id,
+            group,
+            next,
+            progress_from,
+            filters: request.filters,
+            prev_kv: request.prev_kv,
+            fragment: request.fragment,
+            progress_notify: request.progress_notify,
+            sent: false,
+            due: false,
+            queued: false,
+        };
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.watchers.push(None);
+            self.watchers.len() - 1
+        });
+        self.watchers[slot] = Some(watcher);
+        self.ids.insert(id, slot);
+        self.by_group.entry(group).or_default().push(slot);
+        add(&self.gauges.watchers, 1);
+        if next <= published {
+            self.enqueue(slot);
+        }
+    }
+
+    /// Takes a watcher out of everything but its group. A progress request dies with the last watcher.
+    fn remove(&mut self, slot: Slot) -> Watcher {
+        let watcher = self.watchers[slot].take().expect("a watcher is removed once");
+        self.ids.remove(&watcher.id);
+        let peers = self.by_group.get_mut(&watcher.group).expect("a watcher is listed under its group");
+        peers.retain(|peer| *peer != slot);
+        if peers.is_empty() {
+            self.by_group.remove(&watcher.group);
+        }
+        if watcher.queued {
+            self.ready.retain(|queued| *queued != slot);
+        }
+        if watcher.due {
+            self.due.retain(|due| *due != slot);
+        }
+        self.free.push(slot);
+        if self.ids.is_empty() {
+            self.progress = None;
+        }
+        add(&self.gauges.watchers, -1);
+        watcher
+    }
+
+    fn enqueue(&mut self, slot: Slot) {
+        let watcher = self.watchers[slot].as_mut().expect("only live watchers are queued");
+        if !std::mem::replace(&mut watcher.queued, true) {
+            self.ready.push_back(slot);
+        }
+    }
+
+    /// Has the hub wake this stream at the revision that a waiting progress request needs: the one it asked
+    /// for, or the highest start revision of its watchers. Both change only here and in requests, which is
+    /// why draining need not write to the hub.
+    fn arm(&mut self, hub: &mut Hub<E>) {
+        let starts = self.watchers.iter().flatten().map(|watcher| watcher.progress_from);
+        let needed = self.progress.map(|asked| starts.fold(asked, i64::max));
+        hub.set_alarm(self.id, needed.filter(|needed| *needed > hub.published()));
+    }
+
+    /// Replaces what this stream contributes to the gauges.
+    fn report(&mut self, slow: i64, pending: i64) {
+        add(&self.gauges.slow_watchers, slow - self.reported.0);
+        add(&self.gauges.pending_events, pending - self.reported.1);
+        self.reported = (slow, pending);
+    }
+}

@@ -1,0 +1,114 @@
+//! Watcher: one cursor, and the rule by which it moves.
+//!
+//! The cursor `next` is the lowest revision not yet handed out or ruled out. At or above the start of the
+//! group's ring it is served live, one revision per response; below, it reads the log in batches. Both move
+//! the same cursor and both end at the hub's published revision, so there is no border at which an event
+//! could be lost or doubled. Nothing else moves the cursor, so publishing costs an idle watcher nothing: a
+//! cursor that lies behind but finds nothing in the ring is as good as one at the front.
+
+use crate::event::{LogEvent, Revision};
+use crate::group::GroupId;
+use crate::hub::Hub;
+use crate::log::{EventLog, ScanBudget};
+use crate::range::Filters;
+
+/// Most revisions in one catch-up response.
+pub(crate) const BATCH_REVISIONS: usize = 1000;
+
+#[derive(Debug)]
+pub(crate) struct Watcher {
+    pub(crate) id: i64,
+    pub(crate) group: GroupId,
+    pub(crate) next: i64,
+    /// Progress below this revision would be about a time before the watch: the start revision, or the
+    /// revision at which the watcher was created.
+    pub(crate) progress_from: i64,
+    pub(crate) filters: Filters,
+    pub(crate) prev_kv: bool,
+    pub(crate) fragment: bool,
+    pub(crate) progress_notify: bool,
+    /// An event was sent since the last tick.
+    pub(crate) sent: bool,
+    /// A tick asked for progress that has not been sent yet.
+    pub(crate) due: bool,
+    /// In the ready queue of its stream: there is or may be something to deliver.
+    pub(crate) queued: bool,
+}
+
+/// What a watcher has to say.
+#[derive(Debug)]
+pub(crate) enum Poll<E> {
+    /// Whole revisions, with the revision for the header.
+    Batch { revisions: Vec<Revision<E>>, header: i64 },
+    /// Synced: everything published was handed out.
+    Idle,
+    /// Looked at history without a match; there is more history.
+    Working,
+    /// Compaction overtook the cursor.
+    Compacted(i64),
+}
+
+impl Watcher {
+    /// Moves the cursor as far as one response goes. Returns the events examined along the way too.
+    pub(crate) fn poll<E: LogEvent>(
+        &mut self,
+        hub: &Hub<E>,
+        log: &EventLog<E>,
+        budget: ScanBudget,
+    ) -> (Poll<E>, usize) {
+        if self.next > hub.published() {
+            return (Poll::Idle, 0);
+        }
+        if self.next >= hub.group(self.group).ring.start() {
+            return (self.poll_ring(hub), 1);
+        }
+        if self.next < log.floor() {
+            return (Poll::Compacted(log.floor()), 0);
+        }
+        self.poll_history(hub, log, budget)
+    }
+
+    fn poll_ring<E: LogEvent>(&mut self, hub: &Hub<E>) -> Poll<E> {
+        for entry in hub.group(self.group).ring.matches_from(self.next) {
+            self.next = entry.rev + 1;
+            let events = match self.filters.is_open() {
+                true => entry.events.clone(),
+                false => entry.events.select(|event| self.filters.admit(event)),
+            };
+            if !events.is_empty() {
+                let revisions = vec![Revision { rev: entry.rev, events }];
+                return Poll::Batch { revisions, header: entry.rev };
+            }
+        }
+        self.next = hub.published() + 1;
+        Poll::Idle
+    }
+
+    fn poll_history<E: LogEvent>(
+        &mut self,
+        hub: &Hub<E>,
+        log: &EventLog<E>,
+        budget: ScanBudget,
+    ) -> (Poll<E>, usize) {
+        let published = hub.published();
+        let range = &hub.group(self.group).range;
+        let scan = log.scan(self.next, published, range, self.filters, budget);
+        self.next = scan.next;
+        let poll = match scan.revisions.is_empty() {
+            false => Poll::Batch { revisions: scan.revisions, header: published },
+            true if self.next > published => Poll::Idle,
+            true => Poll::Working,
+        };
+        (poll, scan.examined)
+    }
+
+    /// Revisions this watcher may still have to deliver; exact while it is served from the ring.
+    pub(crate) fn backlog<E: LogEvent>(&self, hub: &Hub<E>) -> i64 {
+        let ring = &hub.group(self.group).ring;
+        if self.next >= ring.start() {
+            ring.count_from(self.next) as i64
+        } else {
+            (hub.published() + 1 - self.next).max(0)
+        }
+    }
+}
