@@ -1,0 +1,55 @@
+//! LocalJournal: the embedded engine. Segment files in one directory, one record per append, one sync per record.
+//!
+//! ```text
+//! <dir>/LOCK                        held while a writer is open
+//! <dir>/0000000000000001.journal    full; entries 1..=957
+//! <dir>/00000000000003be.journal    active; entries from 958; zeros behind the last record
+//! <dir>/spare-3.tmp                 the next segment, zeroed and synced ahead of time
+//! ```
+//!
+//! Invariants, on which recovery rests:
+//! * A segment is written full of zeros and synced before it gets its name, so an append changes no metadata.
+//! * A record starts on a sector boundary and owns its sectors; a synced byte is never written again.
+//! * At most one record is unsynced at any time.
+//!
+//! So after a power loss every sector is as acknowledged, or zero, or part of the one record behind the end; what
+//! else is found is damage and is refused (`recovery`). A failed write or sync poisons the writer for good, because
+//! nothing can be learnt from the page cache after that.
+//!
+//! Life: `LocalJournal::recover` -> `Recovery` (stream of entries) -> `finish` -> `LocalJournal` -> `claim` -> appends.
+
+mod maintenance;
+mod record;
+mod recovery;
+mod scan;
+mod segment;
+mod tail;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+pub use maintenance::{Maintained, Maintenance};
+pub use record::{RECORD_HEADER_LEN, RECORD_VERSION, SECTOR};
+pub use recovery::{CutTail, LocalReader, Recovery, RecoveryReport};
+pub use scan::Progress;
+pub use writer::{LocalJournal, Stats};
+
+/// Settings of the local engine.
+#[derive(Clone, Debug)]
+pub struct LocalConfig {
+    /// Length of a segment file; rounded up to whole sectors. A larger record gets a segment of its own size.
+    pub segment_len: u64,
+    /// Segments kept ready ahead of need.
+    pub spares: usize,
+    /// Answers appends before they are durable. Power loss then loses acknowledged writes; for tests only.
+    pub unsafe_no_fsync: bool,
+    /// Identity of a journal made anew; random when not given. Records of another journal are never taken for ours.
+    pub new_journal_id: Option<u64>,
+}
+
+impl Default for LocalConfig {
+    fn default() -> LocalConfig {
+        LocalConfig { segment_len: 64 << 20, spares: 1, unsafe_no_fsync: false, new_journal_id: None }
+    }
+}

@@ -1,0 +1,134 @@
+//! Record: what one append writes. A header, then encoded entries back to back, then zeros up to a whole sector.
+//!
+//! ```text
+//!  0 [4] "VJRN" | 4 u16 version | 6 u16 zero | 8 u64 journal id | 16 u64 first seq | 24 u32 entries
+//! 28 u32 payload length | 32 u32 crc32c of payload | 36 u32 sectors that are all zero
+//! 40 u32 sectors in the segment | 44 u32 crc32c of bytes 0..44 | 48 payload
+//! ```
+//!
+//! The count of all-zero sectors tells a torn write (more of them than written) from a flipped bit (not more), even
+//! when a payload has long runs of zeros. The segment's length makes a truncated file visible.
+
+use crate::entry::Sealed;
+
+/// The unit that a disk writes entirely or not at all.
+pub const SECTOR: usize = 512;
+/// Bytes of a record before its payload.
+pub const RECORD_HEADER_LEN: usize = 48;
+/// Version of the record layout. A reader refuses any other.
+pub const RECORD_VERSION: u16 = 1;
+/// The longest payload: leaves sector arithmetic far from overflow.
+pub(super) const MAX_PAYLOAD: u64 = 1 << 31;
+
+const MAGIC: [u8; 4] = *b"VJRN";
+const CRC_AT: usize = 44;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) journal_id: u64,
+    pub(super) first_seq: u64,
+    pub(super) entries: u32,
+    pub(super) payload_len: u32,
+    pub(super) payload_crc: u32,
+    pub(super) zero_sectors: u32,
+    pub(super) segment_sectors: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HeaderError {
+    /// Not a header, or a damaged one.
+    Invalid,
+    /// An intact header of a layout that this version cannot read.
+    Version(u16),
+}
+
+impl Header {
+    pub(super) fn encode(&self) -> [u8; RECORD_HEADER_LEN] {
+        let mut out = [0; RECORD_HEADER_LEN];
+        out[0..4].copy_from_slice(&MAGIC);
+        out[4..6].copy_from_slice(&RECORD_VERSION.to_le_bytes());
+        out[8..16].copy_from_slice(&self.journal_id.to_le_bytes());
+        out[16..24].copy_from_slice(&self.first_seq.to_le_bytes());
+        out[24..28].copy_from_slice(&self.entries.to_le_bytes());
+        out[28..32].copy_from_slice(&self.payload_len.to_le_bytes());
+        out[32..36].copy_from_slice(&self.payload_crc.to_le_bytes());
+        out[36..40].copy_from_slice(&self.zero_sectors.to_le_bytes());
+        out[40..44].copy_from_slice(&self.segment_sectors.to_le_bytes());
+        let crc = crc32c::crc32c(&out[..CRC_AT]);
+        out[CRC_AT..].copy_from_slice(&crc.to_le_bytes());
+        out
+    }
+
+    pub(super) fn parse(sector: &[u8]) -> Result<Header, HeaderError> {
+        assert!(sector.len() >= RECORD_HEADER_LEN, "headers are read by whole sectors");
+        let u32_at = |at: usize| u32::from_le_bytes(sector[at..at + 4].try_into().expect("four bytes"));
+        let u64_at = |at: usize| u64::from_le_bytes(sector[at..at + 8].try_into().expect("eight bytes"));
+        if sector[0..4] != MAGIC || u32_at(CRC_AT) != crc32c::crc32c(&sector[..CRC_AT]) {
+            return Err(HeaderError::Invalid);
+        }
+        let version = u16::from_le_bytes([sector[4], sector[5]]);
+        if version != RECORD_VERSION {
+            return Err(HeaderError::Version(version));
+        }
+        if sector[6..8] != [0, 0] {
+            return Err(HeaderError::Invalid);
+        }
+        Ok(Header {
+            journal_id: u64_at(8),
+            first_seq: u64_at(16),
+            entries: u32_at(24),
+            payload_len: u32_at(28),
+            payload_crc: u32_at(32),
+            zero_sectors: u32_at(36),
+            segment_sectors: u32_at(40),
+        })
+    }
+
+    /// Bytes the record covers on disk.
+    pub(super) fn extent(&self) -> u64 {
+        extent(u64::from(self.payload_len))
+    }
+}
+
+/// Bytes on disk of a record with a payload of this length.
+pub(super) fn extent(payload_len: u64) -> u64 {
+    (RECORD_HEADER_LEN as u64 + payload_len).next_multiple_of(SECTOR as u64)
+}
+
+/// Lays out one record of `entries` in `buf`, replacing what was there.
+pub(super) fn build(buf: &mut Vec<u8>, journal_id: u64, segment_len: u64, entries: &[Sealed]) {
+    let first = entries.first().expect("a record has at least one entry");
+    let payload_len: usize = entries.iter().map(|entry| entry.bytes().len()).sum();
+    buf.clear();
+    buf.reserve(extent(payload_len as u64) as usize);
+    buf.resize(RECORD_HEADER_LEN, 0);
+    for entry in entries {
+        buf.extend_from_slice(entry.bytes());
+    }
+    let payload_crc = crc32c::crc32c(&buf[RECORD_HEADER_LEN..]);
+    buf.resize(extent(payload_len as u64) as usize, 0);
+    let header = Header {
+        journal_id,
+        first_seq: first.seq(),
+        entries: u32::try_from(entries.len())
+            .expect("an entry has more than one byte and payloads are bounded"),
+        payload_len: u32::try_from(payload_len).expect("checked against MAX_PAYLOAD"),
+        payload_crc,
+        // The first sector is never zero: the header begins it.
+        zero_sectors: zero_sectors(&buf[SECTOR..]),
+        segment_sectors: u32::try_from(segment_len / SECTOR as u64).expect("segments are below 2 TiB"),
+    };
+    buf[..RECORD_HEADER_LEN].copy_from_slice(&header.encode());
+}
+
+/// How many of the sectors in `extent` are zero from end to end.
+pub(super) fn zero_sectors(extent: &[u8]) -> u32 {
+    let zero = extent.chunks(SECTOR).filter(|sector| is_zero(sector)).count();
+    u32::try_from(zero).expect("payloads are bounded")
+}
+
+/// Whether a sector, or the part of one, is all zero.
+pub(super) fn is_zero(sector: &[u8]) -> bool {
+    const ZEROS: [u8; SECTOR] = [0; SECTOR];
+    sector == &ZEROS[..sector.len()]
+}

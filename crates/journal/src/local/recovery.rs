@@ -1,0 +1,185 @@
+//! Recovery: from files to a writer. Streams every entry behind a checkpoint, then cuts what a power loss tore.
+//!
+//! Guarantees: every acknowledged entry is handed out or the recovery fails with file and offset; recovering again
+//! gives the same entries; a crash during the cut leaves a tail that is judged torn again.
+
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::LocalConfig;
+use super::maintenance::Maintenance;
+use super::scan::{From, Progress, Scan};
+use super::segment::{Segment, is_spare};
+use super::tail::Tail;
+use super::writer::{Active, LocalJournal};
+use crate::contract::{JournalError, Read, ReadItem};
+use crate::disk::{DirLock, Disk};
+use crate::entry::Tip;
+
+/// A journal being recovered: take entries until there are none, then `finish`.
+pub struct Recovery {
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    config: LocalConfig,
+    lock: DirLock,
+    segments: Vec<Segment>,
+    scan: Scan,
+    start: Tip,
+    entries: u64,
+}
+
+/// What recovery found and did, for the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecoveryReport {
+    /// The tip after the last entry.
+    pub tip: Tip,
+    /// Entries handed out, so behind the start.
+    pub entries: u64,
+    pub segments: usize,
+    /// Bytes of segment files that were read.
+    pub bytes: u64,
+    /// The unacknowledged write that was cut, if there was one.
+    pub cut: Option<CutTail>,
+}
+
+/// The remains of a write that a power loss interrupted; it was never acknowledged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CutTail {
+    pub file: String,
+    pub offset: u64,
+    pub bytes: u64,
+    pub reason: String,
+}
+
+impl LocalJournal {
+    /// Takes the directory for this process and begins reading behind `start`: the tip that the checkpoint
+    /// remembers, or `Tip::genesis` without one. Makes the directory if needed.
+    pub fn recover(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        config: LocalConfig,
+        start: Tip,
+    ) -> Result<Recovery, JournalError> {
+        disk.create_dir_all(dir).map_err(JournalError::io("creating", dir))?;
+        let lock = disk.lock_dir(dir).map_err(|error| JournalError::Locked(Arc::new(error)))?;
+        let names = disk.list(dir).map_err(JournalError::io("listing", dir))?;
+        for name in names.iter().filter(|name| is_spare(name)) {
+            let path = dir.join(name);
+            disk.remove(&path).map_err(JournalError::io("removing", path))?;
+        }
+        let segments = Segment::among(&names);
+        let scan = Scan::new(disk.clone(), dir.to_path_buf(), segments.clone(), From::Tip(start), None)?;
+        Ok(Recovery { disk, dir: dir.to_path_buf(), config, lock, segments, scan, start, entries: 0 })
+    }
+}
+
+impl Recovery {
+    /// The next entry behind the start, or nothing at the end.
+    pub fn next_entry(&mut self) -> Result<Option<ReadItem>, JournalError> {
+        let item = self.scan.next_entry()?;
+        self.entries += u64::from(item.is_some());
+        Ok(item)
+    }
+
+    pub fn progress(&self) -> Progress {
+        self.scan.progress()
+    }
+
+    /// Reads what is left, cuts a torn tail durably, and opens the journal for writing.
+    pub fn finish(mut self) -> Result<(LocalJournal, RecoveryReport), JournalError> {
+        while self.next_entry()?.is_some() {}
+        let cut = self.cut_tail()?;
+        let tip = self.scan.tip().unwrap_or(self.start);
+        let active = self.open_active()?;
+        let journal_id = self.scan.journal_id().or(self.config.new_journal_id).unwrap_or_else(random_id);
+        let report = RecoveryReport {
+            tip,
+            entries: self.entries,
+            segments: self.segments.len(),
+            bytes: self.scan.progress().total,
+            cut,
+        };
+        let maintenance = Maintenance::new(self.disk.clone(), &self.dir, &self.config, self.lock);
+        let journal = LocalJournal::new(
+            self.disk,
+            self.dir,
+            &self.config,
+            journal_id,
+            self.segments,
+            active,
+            tip,
+            maintenance,
+        );
+        Ok((journal, report))
+    }
+
+    fn cut_tail(&self) -> Result<Option<CutTail>, JournalError> {
+        let Some(Tail::Torn { from, to, reason }) = self.scan.tail() else { return Ok(None) };
+        let last = self.scan.last_segment().expect("a torn tail lies in a segment");
+        let path = self.dir.join(&last.segment.name);
+        let zero = || {
+            let file = self.disk.open_write(&path)?;
+            file.zero_fill(*from, *to)?;
+            file.sync_data()
+        };
+        zero().map_err(JournalError::io("cutting the torn tail of", &path))?;
+        let file = last.segment.name.clone();
+        Ok(Some(CutTail { file, offset: *from, bytes: to - from, reason: reason.clone() }))
+    }
+
+    fn open_active(&self) -> Result<Option<Active>, JournalError> {
+        let Some(last) = self.scan.last_segment() else { return Ok(None) };
+        let path = self.dir.join(&last.segment.name);
+        let file = self.disk.open_write(&path).map_err(JournalError::io("opening", &path))?;
+        Ok(Some(Active { path, file, len: last.len, offset: last.offset }))
+    }
+}
+
+/// An identity nobody can guess, from the randomness the standard library seeds its hash maps with.
+fn random_id() -> u64 {
+    RandomState::new().hash_one("journal")
+}
+
+/// Reads a journal without taking or changing it: for offline tools.
+pub struct LocalReader {
+    scan: Scan,
+}
+
+impl LocalReader {
+    /// Reads everything there is from the oldest entry on, or only what lies behind `start`.
+    pub fn open(disk: Arc<dyn Disk>, dir: &Path, start: Option<Tip>) -> Result<LocalReader, JournalError> {
+        let names = disk.list(dir).map_err(JournalError::io("listing", dir))?;
+        let from = start.map_or(From::Oldest, From::Tip);
+        let scan = Scan::new(disk, dir.to_path_buf(), Segment::among(&names), from, None)?;
+        Ok(LocalReader { scan })
+    }
+
+    pub fn progress(&self) -> Progress {
+        self.scan.progress()
+    }
+
+    /// What a writer would cut, known once everything was read.
+    pub fn torn_tail(&self) -> Option<CutTail> {
+        let (Some(Tail::Torn { from, to, reason }), Some(last)) =
+            (self.scan.tail(), self.scan.last_segment())
+        else {
+            return None;
+        };
+        let file = last.segment.name.clone();
+        Some(CutTail { file, offset: *from, bytes: to - from, reason: reason.clone() })
+    }
+}
+
+impl Read for LocalReader {
+    fn next_entry(&mut self) -> Result<Option<ReadItem>, JournalError> {
+        self.scan.next_entry()
+    }
+}
+
+impl Read for Recovery {
+    fn next_entry(&mut self) -> Result<Option<ReadItem>, JournalError> {
+        Recovery::next_entry(self)
+    }
+}

@@ -1,0 +1,271 @@
+//! Writer: the open local journal. One record, one write, one sync per batch; a failure of either ends it.
+//!
+//! Invariant: everything that can fail for want of space happens before the first byte of a record is written, so
+//! `NoSpace` leaves the journal as it was and the same batch may be given again.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::LocalConfig;
+use super::maintenance::{Maintenance, Spare};
+use super::record::{self, MAX_PAYLOAD};
+use super::scan::{From, Scan};
+use super::segment::Segment;
+use crate::contract::{Appended, Journal, JournalError, Position, Read, ReadItem};
+use crate::disk::{Disk, DiskFile};
+use crate::entry::{Draft, Kind, Sealed, Tip};
+
+/// A record buffer above this size is given back after use.
+const KEEP_BUFFER: usize = 8 << 20;
+
+/// The open journal of this process.
+pub struct LocalJournal {
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    no_fsync: bool,
+    journal_id: u64,
+    /// Oldest first; the last one is active.
+    segments: Vec<Segment>,
+    active: Option<Active>,
+    tip: Tip,
+    claimed: bool,
+    poison: Option<Arc<str>>,
+    buf: Vec<u8>,
+    maintenance: Maintenance,
+    stats: Stats,
+}
+
+/// The segment that records are appended to.
+pub(super) struct Active {
+    pub(super) path: PathBuf,
+    pub(super) file: Box<dyn DiskFile>,
+    pub(super) len: u64,
+    pub(super) offset: u64,
+}
+
+/// Totals since the journal was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    pub records: u64,
+    pub entries: u64,
+    pub bytes: u64,
+    pub rolls: u64,
+    pub write: Duration,
+    pub sync: Duration,
+}
+
+impl LocalJournal {
+    #[expect(clippy::too_many_arguments, reason = "called once, by recovery, with everything it found")]
+    pub(super) fn new(
+        disk: Arc<dyn Disk>,
+        dir: PathBuf,
+        config: &LocalConfig,
+        journal_id: u64,
+        segments: Vec<Segment>,
+        active: Option<Active>,
+        tip: Tip,
+        maintenance: Maintenance,
+    ) -> LocalJournal {
+        LocalJournal {
+            disk,
+            dir,
+            no_fsync: config.unsafe_no_fsync,
+            journal_id,
+            segments,
+            active,
+            tip,
+            claimed: false,
+            poison: None,
+            buf: Vec::new(),
+            maintenance,
+            stats: Stats::default(),
+        }
+    }
+
+    /// The half of the engine that a background thread runs.
+    pub fn maintenance(&self) -> Maintenance {
+        self.maintenance.clone()
+    }
+
+    pub fn stats(&self) -> Stats {
+        self.stats
+    }
+
+    /// Bytes of records that still fit the active segment.
+    pub fn room(&self) -> u64 {
+        self.active.as_ref().map_or(0, |active| active.len - active.offset)
+    }
+
+    /// Segment files in use, the active one included.
+    pub fn segments(&self) -> usize {
+        self.segments.len()
+    }
+
+    /// Lets go of every segment whose entries all lie before `position`, without touching a file; the next
+    /// `Maintenance::run` removes them. The active segment always stays. Returns how many were let go.
+    pub fn retire(&mut self, position: Position) -> Result<usize, JournalError> {
+        self.check_poison()?;
+        let keep_from = self.segments.partition_point(|segment| segment.first_seq <= position.0);
+        let gone = keep_from.saturating_sub(1);
+        self.maintenance.retire(self.segments.drain(..gone).map(|segment| self.dir.join(segment.name)));
+        Ok(gone)
+    }
+
+    fn check_poison(&self) -> Result<(), JournalError> {
+        match &self.poison {
+            Some(cause) => Err(JournalError::Poisoned(cause.clone())),
+            None => Ok(()),
+        }
+    }
+
+    fn poison(&mut self, what: &str, error: &dyn std::fmt::Display) -> JournalError {
+        let cause: Arc<str> = format!("{what}: {error}").into();
+        self.poison = Some(cause.clone());
+        JournalError::Poisoned(cause)
+    }
+
+    /// The batch must continue the tip, entry by entry, in the current epoch. Returns the length of its payload.
+    fn check_batch(&self, entries: &[Sealed]) -> Result<u64, JournalError> {
+        let mut tip = &self.tip;
+        let mut len = 0;
+        for entry in entries {
+            if entry.after().epoch < self.tip.epoch {
+                return Err(JournalError::Fenced { current: self.tip.epoch, found: entry.after().epoch });
+            }
+            if entry.before() != tip {
+                let reason = format!("entry {} was sealed on another tip than {}", entry.seq(), tip.seq);
+                return Err(JournalError::OutOfOrder(reason));
+            }
+            if entry.is_reserved() {
+                let file = self.dir.display().to_string();
+                let what = format!("writing an entry of kind {:?} or with references", entry.kind());
+                return Err(JournalError::NotSupported { file, offset: 0, what });
+            }
+            tip = entry.after();
+            len += entry.bytes().len() as u64;
+        }
+        if len > MAX_PAYLOAD {
+            return Err(JournalError::TooLarge { len, max: MAX_PAYLOAD });
+        }
+        Ok(len)
+    }
+
+    /// Makes sure that the active segment has room for a record; true if that took a new segment.
+    fn make_room(&mut self, extent: u64) -> Result<bool, JournalError> {
+        if self.active.as_ref().is_some_and(|active| active.len - active.offset >= extent) {
+            return Ok(false);
+        }
+        let spare = match self.maintenance.take(extent) {
+            Ok(spare) => spare,
+            Err(error) if error.is_no_space() => return Err(error),
+            Err(error) => return Err(self.poison("making a segment", &error)),
+        };
+        self.activate(spare)?;
+        Ok(true)
+    }
+
+    fn activate(&mut self, spare: Spare) -> Result<(), JournalError> {
+        let segment = Segment::new(self.tip.seq + 1);
+        let path = self.dir.join(&segment.name);
+        if let Err(error) = self.disk.rename(&spare.path, &path) {
+            if error.kind() != io::ErrorKind::StorageFull {
+                return Err(self.poison("naming a segment", &error));
+            }
+            // The directory itself has no room for the name; nothing happened.
+            let needed = spare.len;
+            self.maintenance.put_back(spare);
+            return Err(JournalError::NoSpace { dir: self.dir.clone(), needed, source: Arc::new(error) });
+        }
+        if let Err(error) = self.disk.sync_dir(&self.dir) {
+            return Err(self.poison("syncing the journal directory", &error));
+        }
+        // An empty segment that waited for this very entry, but is too small for it, has just been replaced.
+        if self.segments.last() != Some(&segment) {
+            self.segments.push(segment);
+        }
+        self.active = Some(Active { path, file: spare.file, len: spare.len, offset: 0 });
+        self.stats.rolls += 1;
+        Ok(())
+    }
+
+    fn append(&mut self, entries: &[Sealed]) -> Result<Appended, JournalError> {
+        let last =
+            *entries.last().ok_or_else(|| JournalError::OutOfOrder("an empty batch".to_owned()))?.after();
+        let payload = self.check_batch(entries)?;
+        let rolled = self.make_room(record::extent(payload))?;
+        let active = self.active.as_mut().expect("room was made");
+        record::build(&mut self.buf, self.journal_id, active.len, entries);
+        let bytes = self.buf.len() as u64;
+        let began = Instant::now();
+        let written = active.file.write_at(active.offset, &self.buf);
+        let write = began.elapsed();
+        let synced = written.and_then(|()| if self.no_fsync { Ok(()) } else { active.file.sync_data() });
+        if let Err(error) = synced {
+            let what = format!("writing {} at byte {}", active.path.display(), active.offset);
+            return Err(self.poison(&what, &error));
+        }
+        let sync = began.elapsed() - write;
+        active.offset += bytes;
+        self.tip = last;
+        self.buf.shrink_to(KEEP_BUFFER);
+        self.count(entries.len(), bytes, write, sync);
+        Ok(Appended { position: Position(last.seq), bytes, write, sync, rolled })
+    }
+
+    fn count(&mut self, entries: usize, bytes: u64, write: Duration, sync: Duration) {
+        self.stats.records += 1;
+        self.stats.entries += entries as u64;
+        self.stats.bytes += bytes;
+        self.stats.write += write;
+        self.stats.sync += sync;
+    }
+}
+
+impl Journal for LocalJournal {
+    fn claim(&mut self) -> Result<Tip, JournalError> {
+        self.check_poison()?;
+        let mut tip = self.tip;
+        let entry = Draft::new(Kind::NewEpoch).seal(&mut tip);
+        self.append(&[entry])?;
+        self.claimed = true;
+        Ok(self.tip)
+    }
+
+    fn append_batch(&mut self, entries: &[Sealed]) -> Result<Appended, JournalError> {
+        self.check_poison()?;
+        if !self.claimed {
+            return Err(JournalError::OutOfOrder("append before claim".to_owned()));
+        }
+        self.append(entries)
+    }
+
+    fn read(&self, from: Tip) -> Result<Box<dyn Read + '_>, JournalError> {
+        self.check_poison()?;
+        let until = Some(self.tip.seq);
+        let scan =
+            Scan::new(self.disk.clone(), self.dir.clone(), self.segments.clone(), From::Tip(from), until)?;
+        Ok(Box::new(LiveRead { scan }))
+    }
+
+    fn trim(&mut self, position: Position) -> Result<(), JournalError> {
+        self.retire(position)?;
+        self.maintenance.remove_retired()?;
+        Ok(())
+    }
+
+    fn tip(&self) -> &Tip {
+        &self.tip
+    }
+}
+
+struct LiveRead {
+    scan: Scan,
+}
+
+impl Read for LiveRead {
+    fn next_entry(&mut self) -> Result<Option<ReadItem>, JournalError> {
+        self.scan.next_entry()
+    }
+}
