@@ -9,7 +9,9 @@
 //! Nothing here knows how a request is answered: no store, no journal, no server.
 
 pub mod error;
+pub mod gateway;
 mod generated;
+pub mod json;
 pub mod wire;
 pub mod wire_server;
 
