@@ -1,8 +1,39 @@
-//! Vetch's MVCC state machine.
+//! Vetch's state machine: keys with all their versions, leases, alarms.
+//!
+//! Deterministic and synchronous. It does no I/O, reads no clock, starts no thread, and refuses only by the
+//! rules of the API. The same requests in the same order give the same answers, events and journal bytes.
+//!
+//! * [`validate`] checks what can be checked without state.
+//! * [`Store::evaluate`] runs one write request against **head** and says what to journal.
+//! * [`Store::publish`] moves **visible** once the journal has it; [`range::RangeRun`] reads there.
+//! * [`Store::replay`] repeats journalled effects; [`load::Loader`] starts from a checkpoint.
+//! * [`Store::compact_step`] gives memory back in small steps.
+//!
+//! Not here: files, clocks, the network, watchers, users. See `state` for head and visible, `keys` and `tree`
+//! for the index, `membership` for counting in the past.
 
+pub mod command;
+mod compaction;
+mod compare;
 pub mod error;
+mod evaluate;
+pub mod hash;
+mod keys;
+pub mod lease;
+pub mod load;
+mod membership;
+pub mod range;
 pub mod record;
+mod replay;
 pub mod request;
+mod state;
+mod tree;
+pub mod validate;
 
+pub use command::BadCommand;
+pub use compaction::Freed;
 pub use error::StoreError;
+pub use evaluate::Evaluated;
 pub use record::Record;
+pub use replay::Replayed;
+pub use state::{Mark, Stats, Store};

@@ -48,6 +48,9 @@ pub struct Fields<'a> {
 #[error("not a canonical key-value record: {0}")]
 pub struct BadRecord(&'static str);
 
+/// Position, create revision and length in front of a saved record.
+const SAVED_HEAD: usize = 4 + 8 + 4;
+
 const TAG_KEY: u8 = 0x0a;
 const TAG_CREATE: u8 = 0x10;
 const TAG_MOD: u8 = 0x18;
@@ -124,6 +127,38 @@ impl Record {
             value_at: u32::try_from(value_at).map_err(|_| BadRecord("longer than 4 GiB"))?,
         };
         Ok(Record(ThinArc::from_header_and_slice(meta, wire)))
+    }
+
+    /// The form in which checkpoints keep a record: what the wire form does not say, then the wire form.
+    pub fn save(&self, out: &mut Vec<u8>) {
+        out.put_u32_le(self.sub());
+        out.put_i64_le(self.create_revision());
+        out.put_u32_le(len_u32(self.wire()));
+        out.extend_from_slice(self.wire());
+    }
+
+    /// Bytes that [`Record::save`] appends.
+    pub fn saved_len(&self) -> usize {
+        SAVED_HEAD + self.wire().len()
+    }
+
+    /// Reads back what [`Record::save`] wrote and moves past it.
+    pub fn restore(bytes: &mut &[u8]) -> Result<Record, BadRecord> {
+        let short = BadRecord("cut short");
+        let (head, rest) = bytes.split_at_checked(SAVED_HEAD).ok_or(short)?;
+        let sub = u32::from_le_bytes(head[..4].try_into().expect("four bytes"));
+        let create_revision = i64::from_le_bytes(head[4..12].try_into().expect("eight bytes"));
+        let len = u32::from_le_bytes(head[12..].try_into().expect("four bytes")) as usize;
+        let (wire, rest) = rest.split_at_checked(len).ok_or(short)?;
+        *bytes = rest;
+        let record = Record::from_wire(wire, sub)?;
+        if record.is_tombstone() {
+            return Ok(Record::tombstone(record.key(), record.mod_revision(), sub, create_revision));
+        }
+        if record.create_revision() != create_revision {
+            return Err(BadRecord("create revisions differ"));
+        }
+        Ok(record)
     }
 
     fn meta(&self) -> &Meta {
@@ -324,6 +359,20 @@ mod tests {
         assert!(record.is_tombstone());
         assert_eq!(record.wire(), [0x0a, 1, b'k', 0x18, 9]);
         assert_eq!(record.create_revision(), 4);
+    }
+
+    #[test]
+    fn saved_records_come_back_whole() {
+        let mut bytes = Vec::new();
+        let records = [Record::new(sample()), Record::tombstone(b"gone", 9, 2, 4)];
+        records.iter().for_each(|record| record.save(&mut bytes));
+        assert_eq!(bytes.len(), records.iter().map(Record::saved_len).sum::<usize>());
+        let mut rest = bytes.as_slice();
+        for record in &records {
+            assert_eq!(Record::restore(&mut rest).as_ref(), Ok(record));
+        }
+        assert!(rest.is_empty());
+        assert!(Record::restore(&mut &bytes[..bytes.len() / 2 - 1]).is_err());
     }
 
     #[test]

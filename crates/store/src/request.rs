@@ -189,11 +189,20 @@ pub enum WriteRequest {
     Put(PutRequest),
     DeleteRange(DeleteRangeRequest),
     Txn(TxnRequest),
-    Compact { revision: i64 },
-    LeaseGrant { id: i64, ttl: i64 },
-    LeaseRevoke { id: i64 },
+    Compact {
+        revision: i64,
+    },
+    LeaseGrant {
+        id: i64,
+        ttl: i64,
+    },
+    LeaseRevoke {
+        id: i64,
+    },
     /// Records how many seconds leases have left (0: their full time again).
-    LeaseRemaining { leases: Vec<(i64, i64)> },
+    LeaseRemaining {
+        leases: Vec<(i64, i64)>,
+    },
     AlarmActivate(Alarm),
     AlarmDeactivate(Alarm),
 }

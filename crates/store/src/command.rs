@@ -1,0 +1,207 @@
+//! Commands: what the journal carries. Effects, never requests.
+//!
+//! Evaluation happens once, before the append; what is written down is its outcome: the versions that
+//! came to be, the keys that went. Replaying them needs no evaluation and can be refused only if the bytes are
+//! damaged. A payload is a sequence of commands, each a tag, a length and a body; docs/format.md draws them.
+
+use bytes::BufMut;
+
+use crate::record::{BadRecord, Record};
+use crate::request::{Alarm, AlarmKind, Event};
+
+const TXN: u8 = 1;
+const LEASE_GRANT: u8 = 2;
+const LEASE_REVOKE: u8 = 3;
+const LEASE_REMAINING: u8 = 4;
+const COMPACT: u8 = 5;
+const ALARM_ON: u8 = 6;
+const ALARM_OFF: u8 = 7;
+
+const CHANGE_PUT: u8 = 0;
+const CHANGE_DELETE: u8 = 1;
+
+/// A payload that is not a sequence of commands that fits the state before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum BadCommand {
+    #[error("command cut short")]
+    Short,
+    #[error("unknown command: tag={0}")]
+    UnknownTag(u8),
+    #[error("trailing bytes in command: tag={0}")]
+    Trailing(u8),
+    #[error(transparent)]
+    Record(#[from] BadRecord),
+    #[error("command does not fit the state: {0}")]
+    Misfit(&'static str),
+}
+
+/// One decoded command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Command<'a> {
+    /// One revision: versions that came to be and keys that went, in order.
+    Txn(Vec<Change<'a>>),
+    LeaseGrant {
+        id: i64,
+        ttl: i64,
+    },
+    /// The lease goes, and its keys with it: one revision if there are any, none otherwise.
+    LeaseRevoke {
+        id: i64,
+        changes: Vec<Change<'a>>,
+    },
+    LeaseRemaining {
+        id: i64,
+        remaining: i64,
+    },
+    Compact {
+        revision: i64,
+    },
+    AlarmOn(Alarm),
+    AlarmOff(Alarm),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Change<'a> {
+    Put(Record),
+    Delete(&'a [u8]),
+}
+
+pub(crate) fn encode_txn(out: &mut Vec<u8>, events: &[Event]) {
+    framed(out, TXN, |out| put_changes(out, events));
+}
+
+pub(crate) fn encode_lease_grant(out: &mut Vec<u8>, id: i64, ttl: i64) {
+    framed(out, LEASE_GRANT, |out| {
+        out.put_i64_le(id);
+        out.put_i64_le(ttl);
+    });
+}
+
+pub(crate) fn encode_lease_revoke(out: &mut Vec<u8>, id: i64, events: &[Event]) {
+    framed(out, LEASE_REVOKE, |out| {
+        out.put_i64_le(id);
+        put_changes(out, events);
+    });
+}
+
+pub(crate) fn encode_lease_remaining(out: &mut Vec<u8>, id: i64, remaining: i64) {
+    framed(out, LEASE_REMAINING, |out| {
+        out.put_i64_le(id);
+        out.put_i64_le(remaining);
+    });
+}
+
+pub(crate) fn encode_compact(out: &mut Vec<u8>, revision: i64) {
+    framed(out, COMPACT, |out| out.put_i64_le(revision));
+}
+
+pub(crate) fn encode_alarm(out: &mut Vec<u8>, alarm: Alarm, on: bool) {
+    framed(out, if on { ALARM_ON } else { ALARM_OFF }, |out| {
+        out.put_u64_le(alarm.member);
+        out.put_u8(alarm_number(alarm.kind));
+    });
+}
+
+fn framed(out: &mut Vec<u8>, tag: u8, body: impl FnOnce(&mut Vec<u8>)) {
+    out.put_u8(tag);
+    let at = out.len();
+    out.put_u32_le(0);
+    body(out);
+    let len = u32::try_from(out.len() - at - 4).expect("a command is far below 4 GiB");
+    out[at..at + 4].copy_from_slice(&len.to_le_bytes());
+}
+
+fn put_changes(out: &mut Vec<u8>, events: &[Event]) {
+    for event in events {
+        let (tag, bytes) = if event.kv.is_tombstone() {
+            (CHANGE_DELETE, event.kv.key())
+        } else {
+            (CHANGE_PUT, event.kv.wire())
+        };
+        out.put_u8(tag);
+        out.put_u32_le(u32::try_from(bytes.len()).expect("a record is far below 4 GiB"));
+        out.extend_from_slice(bytes);
+    }
+}
+
+/// The number of an alarm in files; the API uses the same.
+pub fn alarm_number(kind: AlarmKind) -> u8 {
+    match kind {
+        AlarmKind::NoSpace => 1,
+        AlarmKind::Corrupt => 2,
+    }
+}
+
+pub fn alarm_of_number(number: u8) -> Option<AlarmKind> {
+    match number {
+        1 => Some(AlarmKind::NoSpace),
+        2 => Some(AlarmKind::Corrupt),
+        _ => None,
+    }
+}
+
+/// Reads the first command of `payload` and moves past it.
+pub(crate) fn decode<'a>(payload: &mut &'a [u8]) -> Result<Command<'a>, BadCommand> {
+    let tag = take_u8(payload)?;
+    let len = take_u32(payload)? as usize;
+    let mut body = take(payload, len)?;
+    let command = match tag {
+        TXN => Command::Txn(take_changes(&mut body)?),
+        LEASE_GRANT => Command::LeaseGrant { id: take_i64(&mut body)?, ttl: take_i64(&mut body)? },
+        LEASE_REVOKE => {
+            let id = take_i64(&mut body)?;
+            Command::LeaseRevoke { id, changes: take_changes(&mut body)? }
+        }
+        LEASE_REMAINING => {
+            Command::LeaseRemaining { id: take_i64(&mut body)?, remaining: take_i64(&mut body)? }
+        }
+        COMPACT => Command::Compact { revision: take_i64(&mut body)? },
+        ALARM_ON => Command::AlarmOn(take_alarm(&mut body)?),
+        ALARM_OFF => Command::AlarmOff(take_alarm(&mut body)?),
+        tag => return Err(BadCommand::UnknownTag(tag)),
+    };
+    if !body.is_empty() {
+        return Err(BadCommand::Trailing(tag));
+    }
+    Ok(command)
+}
+
+fn take_changes<'a>(body: &mut &'a [u8]) -> Result<Vec<Change<'a>>, BadCommand> {
+    let mut changes = Vec::new();
+    while !body.is_empty() {
+        let tag = take_u8(body)?;
+        let len = take_u32(body)? as usize;
+        let bytes = take(body, len)?;
+        let sub = u32::try_from(changes.len()).map_err(|_| BadCommand::Misfit("too many changes"))?;
+        changes.push(match tag {
+            CHANGE_PUT => Change::Put(Record::from_wire(bytes, sub)?),
+            CHANGE_DELETE => Change::Delete(bytes),
+            tag => return Err(BadCommand::UnknownTag(tag)),
+        });
+    }
+    Ok(changes)
+}
+
+fn take_alarm(body: &mut &[u8]) -> Result<Alarm, BadCommand> {
+    let member = take_i64(body)? as u64;
+    let kind = alarm_of_number(take_u8(body)?).ok_or(BadCommand::Misfit("unknown alarm"))?;
+    Ok(Alarm { member, kind })
+}
+
+fn take<'a>(bytes: &mut &'a [u8], len: usize) -> Result<&'a [u8], BadCommand> {
+    let (taken, rest) = bytes.split_at_checked(len).ok_or(BadCommand::Short)?;
+    *bytes = rest;
+    Ok(taken)
+}
+
+fn take_u8(bytes: &mut &[u8]) -> Result<u8, BadCommand> {
+    Ok(take(bytes, 1)?[0])
+}
+
+fn take_u32(bytes: &mut &[u8]) -> Result<u32, BadCommand> {
+    Ok(u32::from_le_bytes(take(bytes, 4)?.try_into().expect("four bytes were taken")))
+}
+
+fn take_i64(bytes: &mut &[u8]) -> Result<i64, BadCommand> {
+    Ok(i64::from_le_bytes(take(bytes, 8)?.try_into().expect("eight bytes were taken")))
+}

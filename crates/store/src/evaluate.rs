@@ -1,0 +1,289 @@
+//! Evaluate: one write request against head, all or nothing.
+//!
+//! Everything that can be refused is refused before the first change. What happens is applied to head at once,
+//! written down as commands for the journal, and returned as events; the caller shows none of it to anybody
+//! until the journal entry that carries the commands is durable.
+
+use crate::command;
+use crate::compare::{Path, branch, check_put};
+use crate::error::StoreError;
+use crate::lease;
+use crate::range::{RangeRun, resolve_revision};
+use crate::record::{Fields, Record};
+use crate::request::*;
+use crate::state::{Mark, Store};
+
+/// The outcome of a request that was not refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Evaluated {
+    pub response: WriteResponse,
+    /// The changes of the one revision this request made; empty if it made none.
+    pub events: Vec<Event>,
+}
+
+impl Store {
+    /// Evaluates `request` and applies it to head. Commands are appended to `journal`; a request that
+    /// changed nothing appends nothing.
+    pub fn evaluate(
+        &mut self,
+        request: &WriteRequest,
+        journal: &mut Vec<u8>,
+    ) -> Result<Evaluated, StoreError> {
+        match request {
+            WriteRequest::Put(put) => self.evaluate_put(put, journal),
+            WriteRequest::DeleteRange(delete) => self.evaluate_delete(delete, journal),
+            WriteRequest::Txn(txn) => self.evaluate_txn(txn, journal),
+            WriteRequest::Compact { revision } => self.evaluate_compact(*revision, journal),
+            WriteRequest::LeaseGrant { id, ttl } => self.evaluate_lease_grant(*id, *ttl, journal),
+            WriteRequest::LeaseRevoke { id } => self.evaluate_lease_revoke(*id, journal),
+            WriteRequest::LeaseRemaining { leases } => self.evaluate_lease_remaining(leases, journal),
+            WriteRequest::AlarmActivate(alarm) => self.evaluate_alarm_on(*alarm, journal),
+            WriteRequest::AlarmDeactivate(alarm) => self.evaluate_alarm_off(*alarm, journal),
+        }
+    }
+
+    /// A transaction without writes, answered from what is visible.
+    pub fn read_txn(&self, request: &TxnRequest) -> Result<TxnResponse, StoreError> {
+        assert!(request.is_read_only(), "only reads are answered beside the sequencer");
+        let mark = self.visible;
+        let path = Path::choose(self, request, mark.revision);
+        path.check(self, request, mark)?;
+        let mut responses = Vec::new();
+        for op in branch(request, path.succeeded) {
+            let RequestOp::Range(range) = op else { unreachable!("a read-only branch holds ranges only") };
+            let at = resolve_revision(range.revision, mark)?;
+            let run = RangeRun::at(range.clone(), mark.revision, at);
+            responses.push(ResponseOp::Range(run.complete(self)?));
+        }
+        Ok(TxnResponse { revision: mark.revision, succeeded: path.succeeded, responses })
+    }
+
+    fn evaluate_put(&mut self, put: &PutRequest, journal: &mut Vec<u8>) -> Result<Evaluated, StoreError> {
+        check_put(self, put, self.head.revision)?;
+        let mut txn = Txn::begin(self);
+        let response = txn.put(put);
+        let events = txn.commit();
+        command::encode_txn(journal, &events);
+        Ok(Evaluated { response: WriteResponse::Put(response), events })
+    }
+
+    fn evaluate_delete(
+        &mut self,
+        delete: &DeleteRangeRequest,
+        journal: &mut Vec<u8>,
+    ) -> Result<Evaluated, StoreError> {
+        let mut txn = Txn::begin(self);
+        let response = txn.delete(delete);
+        let events = txn.commit();
+        if !events.is_empty() {
+            command::encode_txn(journal, &events);
+        }
+        Ok(Evaluated { response: WriteResponse::DeleteRange(response), events })
+    }
+
+    fn evaluate_txn(&mut self, request: &TxnRequest, journal: &mut Vec<u8>) -> Result<Evaluated, StoreError> {
+        let mark = self.head;
+        let path = Path::choose(self, request, mark.revision);
+        path.check(self, request, mark)?;
+        let mut txn = Txn::begin(self);
+        let mut response = txn.run(request, &path);
+        response.revision = txn.current();
+        let events = txn.commit();
+        if !events.is_empty() {
+            command::encode_txn(journal, &events);
+        }
+        Ok(Evaluated { response: WriteResponse::Txn(response), events })
+    }
+
+    fn evaluate_compact(&mut self, revision: i64, journal: &mut Vec<u8>) -> Result<Evaluated, StoreError> {
+        if revision <= self.head.compact_revision {
+            return Err(StoreError::Compacted);
+        }
+        if revision > self.head.revision {
+            return Err(StoreError::FutureRevision);
+        }
+        self.head.compact_revision = revision;
+        command::encode_compact(journal, revision);
+        Ok(quiet(WriteResponse::Compact { revision: self.head.revision }))
+    }
+
+    /// `ttl` has been raised to the minimum by the caller, who also chooses the id if the client did not.
+    fn evaluate_lease_grant(
+        &mut self,
+        id: i64,
+        ttl: i64,
+        journal: &mut Vec<u8>,
+    ) -> Result<Evaluated, StoreError> {
+        if ttl > lease::MAX_TTL {
+            return Err(StoreError::LeaseTtlTooLarge);
+        }
+        if self.leases.get(id).is_some() {
+            return Err(StoreError::LeaseExists);
+        }
+        self.leases.grant(id, ttl, 0);
+        command::encode_lease_grant(journal, id, ttl);
+        Ok(quiet(WriteResponse::LeaseGrant { revision: self.head.revision, id, ttl }))
+    }
+
+    fn evaluate_lease_revoke(&mut self, id: i64, journal: &mut Vec<u8>) -> Result<Evaluated, StoreError> {
+        let events = self.revoke_lease(id).ok_or(StoreError::LeaseNotFound)?;
+        command::encode_lease_revoke(journal, id, &events);
+        Ok(Evaluated { response: WriteResponse::LeaseRevoke { revision: self.head.revision }, events })
+    }
+
+    /// Takes a lease and deletes its keys, in key order, as one revision.
+    pub(crate) fn revoke_lease(&mut self, id: i64) -> Option<Vec<Event>> {
+        let lease = self.leases.remove(id)?;
+        let mut slots: Vec<_> = lease.slots().collect();
+        slots.sort_unstable_by(|&a, &b| self.keys.key(a).cmp(self.keys.key(b)));
+        let mut txn = Txn::begin(self);
+        for slot in slots {
+            txn.delete_slot(slot);
+        }
+        Some(txn.commit())
+    }
+
+    fn evaluate_lease_remaining(
+        &mut self,
+        leases: &[(i64, i64)],
+        journal: &mut Vec<u8>,
+    ) -> Result<Evaluated, StoreError> {
+        for &(id, remaining) in leases {
+            // A lease that went meanwhile is simply no longer of interest.
+            if self.leases.get(id).is_some() {
+                self.leases.set_remaining(id, remaining);
+                command::encode_lease_remaining(journal, id, remaining);
+            }
+        }
+        Ok(quiet(WriteResponse::LeaseRemaining))
+    }
+
+    fn evaluate_alarm_on(&mut self, alarm: Alarm, journal: &mut Vec<u8>) -> Result<Evaluated, StoreError> {
+        if self.alarms.insert(alarm) {
+            command::encode_alarm(journal, alarm, true);
+        }
+        Ok(quiet(WriteResponse::Alarm { revision: self.head.revision, changed: vec![alarm] }))
+    }
+
+    fn evaluate_alarm_off(&mut self, alarm: Alarm, journal: &mut Vec<u8>) -> Result<Evaluated, StoreError> {
+        let mut changed = Vec::new();
+        if self.alarms.remove(&alarm) {
+            command::encode_alarm(journal, alarm, false);
+            changed.push(alarm);
+        }
+        Ok(quiet(WriteResponse::Alarm { revision: self.head.revision, changed }))
+    }
+}
+
+fn quiet(response: WriteResponse) -> Evaluated {
+    Evaluated { response, events: Vec::new() }
+}
+
+/// Changes being made to head as one revision.
+pub(crate) struct Txn<'s> {
+    store: &'s mut Store,
+    events: Vec<Event>,
+}
+
+impl<'s> Txn<'s> {
+    pub(crate) fn begin(store: &'s mut Store) -> Txn<'s> {
+        Txn { store, events: Vec::new() }
+    }
+
+    /// The revision this transaction has, or gets with its first change.
+    fn next(&self) -> i64 {
+        self.store.head.revision + 1
+    }
+
+    /// The revision a reader inside the transaction is told: its own once it has changed something.
+    fn current(&self) -> i64 {
+        if self.events.is_empty() { self.store.head.revision } else { self.next() }
+    }
+
+    fn sub(&self) -> u32 {
+        u32::try_from(self.events.len()).expect("a request has far fewer changes")
+    }
+
+    /// The slot of a key that is alive at this point of the transaction.
+    pub(crate) fn living(&self, key: &[u8]) -> Option<u32> {
+        let slot = self.store.keys.find(key)?;
+        self.store.keys.chain(slot).last().filter(|last| !last.is_tombstone()).map(|_| slot)
+    }
+
+    pub(crate) fn apply_put(&mut self, record: Record) {
+        let event = self.store.put_record(record);
+        self.events.push(event);
+    }
+
+    pub(crate) fn delete_slot(&mut self, slot: u32) {
+        let event = self.store.delete_slot(slot, self.next(), self.sub());
+        self.events.push(event);
+    }
+
+    /// Ends the transaction; head moves on if anything changed.
+    pub(crate) fn commit(self) -> Vec<Event> {
+        if !self.events.is_empty() {
+            self.store.head.revision += 1;
+        }
+        self.events
+    }
+
+    fn put(&mut self, put: &PutRequest) -> PutResponse {
+        let revision = self.next();
+        let prev = self.store.get(&put.key, revision).cloned();
+        let kept = || prev.as_ref().expect("checked before the transaction began");
+        let value = if put.ignore_value { kept().value() } else { &put.value };
+        let lease = if put.ignore_lease { kept().lease() } else { put.lease };
+        let record = Record::new(Fields {
+            key: &put.key,
+            value,
+            create_revision: prev.as_ref().map_or(revision, Record::create_revision),
+            mod_revision: revision,
+            version: prev.as_ref().map_or(0, Record::version) + 1,
+            lease,
+            sub: self.sub(),
+        });
+        self.apply_put(record);
+        PutResponse { revision, prev_kv: prev.filter(|_| put.prev_kv) }
+    }
+
+    fn delete(&mut self, delete: &DeleteRangeRequest) -> DeleteRangeResponse {
+        let first = self.events.len();
+        for slot in self.store.live_slots(&delete.range) {
+            self.delete_slot(slot);
+        }
+        let gone = &self.events[first..];
+        let prev_kvs = if delete.prev_kv {
+            gone.iter().filter_map(|event| event.prev.clone()).collect()
+        } else {
+            vec![]
+        };
+        DeleteRangeResponse { revision: self.current(), deleted: gone.len() as i64, prev_kvs }
+    }
+
+    fn range(&mut self, range: &RangeRequest) -> RangeResponse {
+        let current = self.current();
+        let mark = Mark { revision: current, compact_revision: self.store.head.compact_revision };
+        let at = resolve_revision(range.revision, mark).expect("checked before the transaction began");
+        let run = RangeRun::at(range.clone(), current, at);
+        run.complete(self.store).expect("head's compaction bound was checked, and visible trails it")
+    }
+
+    fn run(&mut self, request: &TxnRequest, path: &Path) -> TxnResponse {
+        let mut nested = path.nested.iter();
+        let mut responses = Vec::new();
+        for op in branch(request, path.succeeded) {
+            responses.push(match op {
+                RequestOp::Range(range) => ResponseOp::Range(self.range(range)),
+                RequestOp::Put(put) => ResponseOp::Put(self.put(put)),
+                RequestOp::DeleteRange(delete) => ResponseOp::DeleteRange(self.delete(delete)),
+                RequestOp::Txn(inner) => {
+                    let path = nested.next().expect("a path has a step for each nested transaction");
+                    ResponseOp::Txn(self.run(inner, path))
+                }
+                RequestOp::Empty => unreachable!("refused before the transaction began"),
+            });
+        }
+        TxnResponse { revision: 0, succeeded: path.succeeded, responses }
+    }
+}

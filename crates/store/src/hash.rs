@@ -1,0 +1,82 @@
+//! Hash: the checksum over history that etcd's HashKV answers, byte for byte.
+//!
+//! CRC-32C over the word `key`, then for each version up to the hashed revision, in revision order, the key
+//! under which etcd would store it (revision, underscore, position, and a `t` for a tombstone) and its
+//! encoded record. Versions that the compaction at C makes unreachable are left out whether or not they have
+//! been freed yet, and so is a tombstone at C itself.
+
+use crate::keys::Slot;
+use crate::record::Record;
+use crate::state::{Mark, Store};
+
+/// Collects the versions to be hashed in steps, then hashes them away from the store.
+pub struct HashRun {
+    at: i64,
+    mark: Mark,
+    resume: Option<Vec<u8>>,
+    versions: Vec<Record>,
+}
+
+impl HashRun {
+    /// Hashes history up to `at`, which must lie between the compaction and the newest revision of `mark`.
+    pub fn new(at: i64, mark: Mark) -> HashRun {
+        assert!(at <= mark.revision, "only the past is hashed");
+        HashRun { at, mark, resume: Some(Vec::new()), versions: Vec::new() }
+    }
+
+    /// Collects the versions of up to `budget` keys. True when all are there.
+    ///
+    /// None if a compaction has moved since the run began: start again.
+    pub fn step(&mut self, store: &Store, budget: usize) -> Option<bool> {
+        if store.visible().compact_revision != self.mark.compact_revision {
+            return None;
+        }
+        let Some(from) = self.resume.take() else { return Some(true) };
+        let keys = |slot: Slot| store.keys.key(slot);
+        let mut cursor = store.tree.seek(&keys, &from);
+        for _ in 0..budget {
+            let Some(slot) = store.tree.next(&mut cursor) else { return Some(true) };
+            self.collect(store.keys.chain(slot).versions());
+        }
+        match store.tree.next(&mut cursor) {
+            Some(slot) => self.resume = Some(store.keys.key(slot).to_vec()),
+            None => return Some(true),
+        }
+        Some(false)
+    }
+
+    fn collect(&mut self, versions: &[Record]) {
+        let compacted = self.mark.compact_revision;
+        let upto = versions.partition_point(|version| version.mod_revision() <= self.at);
+        let old = versions.partition_point(|version| version.mod_revision() <= compacted).min(upto);
+        if let Some(newest_old) = old.checked_sub(1).map(|index| &versions[index])
+            && !newest_old.is_tombstone()
+        {
+            self.versions.push(newest_old.clone());
+        }
+        self.versions.extend_from_slice(&versions[old..upto]);
+    }
+
+    pub fn finish(mut self) -> u32 {
+        self.versions.sort_unstable_by_key(|version| (version.mod_revision(), version.sub()));
+        let mut crc = crc32c::crc32c(b"key");
+        for version in &self.versions {
+            crc = append_version(crc, version);
+        }
+        crc
+    }
+}
+
+fn append_version(crc: u32, version: &Record) -> u32 {
+    let mut name = [0; 18];
+    name[..8].copy_from_slice(&version.mod_revision().to_be_bytes());
+    name[8] = b'_';
+    name[9..17].copy_from_slice(&i64::from(version.sub()).to_be_bytes());
+    if !version.is_tombstone() {
+        return crc32c::crc32c_append(crc32c::crc32c_append(crc, &name[..17]), version.wire());
+    }
+    name[17] = b't';
+    // A tombstone is stored with its key alone: the wire form up to the end of the key.
+    let key_end = version.key().as_ptr() as usize - version.wire().as_ptr() as usize + version.key().len();
+    crc32c::crc32c_append(crc32c::crc32c_append(crc, &name), &version.wire()[..key_end])
+}

@@ -1,0 +1,224 @@
+//! Keys: every key that has a retained version, found by its bytes, each with its chain of versions.
+//!
+//! A key lives in a numbered slot. The hash table maps key bytes to slots and the ordered tree orders slots,
+//! so an update of an existing key touches neither: it is one lookup and one push onto the chain.
+
+use std::hash::BuildHasher;
+
+use hashbrown::HashTable;
+
+use crate::record::Record;
+
+/// Index of a key's slot. Slots of removed keys are used again.
+pub(crate) type Slot = u32;
+
+/// The retained versions of one key, oldest first. Most keys have exactly one, held without a vector.
+#[derive(Debug)]
+pub(crate) enum Chain {
+    Free,
+    One(Record),
+    Many(Vec<Record>),
+}
+
+impl Chain {
+    pub(crate) fn versions(&self) -> &[Record] {
+        match self {
+            Chain::Free => &[],
+            Chain::One(record) => std::slice::from_ref(record),
+            Chain::Many(records) => records,
+        }
+    }
+
+    pub(crate) fn push(&mut self, record: Record) {
+        if let Some(last) = self.versions().last() {
+            assert!(
+                (last.mod_revision(), last.sub()) < (record.mod_revision(), record.sub()),
+                "versions of a key come in revision order"
+            );
+        }
+        *self = match std::mem::replace(self, Chain::Free) {
+            Chain::Free => Chain::One(record),
+            Chain::One(first) => Chain::Many(vec![first, record]),
+            Chain::Many(mut records) => {
+                records.push(record);
+                Chain::Many(records)
+            }
+        };
+    }
+
+    pub(crate) fn last(&self) -> Option<&Record> {
+        self.versions().last()
+    }
+
+    /// The newest version that is not younger than `at`.
+    pub(crate) fn at(&self, at: i64) -> Option<&Record> {
+        let versions = self.versions();
+        let upto = match versions.last() {
+            Some(last) if last.mod_revision() <= at => versions.len(),
+            _ => versions.partition_point(|version| version.mod_revision() <= at),
+        };
+        upto.checked_sub(1).map(|index| &versions[index])
+    }
+
+    /// The version a reader at `at` sees: [`Chain::at`], unless that is a tombstone.
+    pub(crate) fn live_at(&self, at: i64) -> Option<&Record> {
+        self.at(at).filter(|record| !record.is_tombstone())
+    }
+
+    /// Drops what is superseded at `floor`: every version before the newest one at or below it, and that one
+    /// too if it is a tombstone. The dropped versions are handed to `freed`.
+    pub(crate) fn compact(&mut self, floor: i64, mut freed: impl FnMut(Record)) {
+        let versions = self.versions();
+        let upto = versions.partition_point(|version| version.mod_revision() <= floor);
+        let Some(newest) = upto.checked_sub(1) else { return };
+        let drop_count = if versions[newest].is_tombstone() { upto } else { newest };
+        if drop_count == 0 {
+            return;
+        }
+        match std::mem::replace(self, Chain::Free) {
+            Chain::Free => unreachable!("an empty chain has nothing to drop"),
+            Chain::One(record) => freed(record),
+            Chain::Many(mut records) => {
+                records.drain(..drop_count).for_each(freed);
+                *self = match records.len() {
+                    0 => Chain::Free,
+                    1 => Chain::One(records.pop().expect("one is left")),
+                    _ => {
+                        records.shrink_to(records.len() * 2);
+                        Chain::Many(records)
+                    }
+                };
+            }
+        }
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Keys {
+    chains: Vec<Chain>,
+    free: Vec<Slot>,
+    // Seeded at random against chosen collisions; never iterated, so the seed cannot be observed.
+    hasher: foldhash::fast::RandomState,
+    by_key: HashTable<Slot>,
+}
+
+impl Keys {
+    pub(crate) fn find(&self, key: &[u8]) -> Option<Slot> {
+        let hash = self.hasher.hash_one(key);
+        self.by_key.find(hash, |&slot| self.key(slot) == key).copied()
+    }
+
+    /// The key of an occupied slot.
+    pub(crate) fn key(&self, slot: Slot) -> &[u8] {
+        self.chain(slot).last().expect("an occupied slot has a version").key()
+    }
+
+    pub(crate) fn chain(&self, slot: Slot) -> &Chain {
+        &self.chains[slot as usize]
+    }
+
+    pub(crate) fn chain_mut(&mut self, slot: Slot) -> &mut Chain {
+        &mut self.chains[slot as usize]
+    }
+
+    pub(crate) fn chain_of(&self, key: &[u8]) -> Option<&Chain> {
+        self.find(key).map(|slot| self.chain(slot))
+    }
+
+    /// Gives a new key its slot. The caller knows that the key is not present.
+    pub(crate) fn insert(&mut self, first: Record) -> Slot {
+        let hash = self.hasher.hash_one(first.key());
+        let chain = Chain::One(first);
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.chains[slot as usize] = chain;
+                slot
+            }
+            None => {
+                let slot = Slot::try_from(self.chains.len()).expect("fewer than four billion keys");
+                self.chains.push(chain);
+                slot
+            }
+        };
+        let Keys { chains, hasher, by_key, .. } = self;
+        by_key.insert_unique(hash, slot, |&other| {
+            hasher.hash_one(chains[other as usize].last().expect("occupied").key())
+        });
+        slot
+    }
+
+    /// Forgets a key whose last version, `gone`, has just been dropped from its chain.
+    pub(crate) fn remove(&mut self, slot: Slot, gone: &Record) {
+        assert!(self.chain(slot).versions().is_empty(), "only a key without versions is forgotten");
+        let hash = self.hasher.hash_one(gone.key());
+        let entry = self.by_key.find_entry(hash, |&other| other == slot);
+        entry.expect("an occupied slot is in the table").remove();
+        self.free.push(slot);
+    }
+
+    pub(crate) fn reserve(&mut self, keys: usize) {
+        self.chains.reserve(keys);
+        let Keys { chains, hasher, by_key, .. } = self;
+        by_key.reserve(keys, |&slot| hasher.hash_one(chains[slot as usize].last().expect("occupied").key()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Fields;
+
+    fn put(key: &str, revision: i64) -> Record {
+        Record::new(Fields {
+            key: key.as_bytes(),
+            value: b"v",
+            create_revision: revision,
+            mod_revision: revision,
+            version: 1,
+            lease: 0,
+            sub: 0,
+        })
+    }
+
+    #[test]
+    fn a_chain_answers_for_every_revision() {
+        let mut chain = Chain::One(put("k", 2));
+        chain.push(put("k", 5));
+        chain.push(Record::tombstone(b"k", 8, 0, 2));
+        let seen = |at| chain.at(at).map(Record::mod_revision);
+        assert_eq!(
+            [1, 2, 4, 5, 7, 8, 9].map(seen),
+            [None, Some(2), Some(2), Some(5), Some(5), Some(8), Some(8)]
+        );
+        assert!(chain.live_at(8).is_none());
+    }
+
+    #[test]
+    fn compaction_keeps_the_newest_at_the_floor_unless_it_is_a_tombstone() {
+        let build = || {
+            let mut chain = Chain::One(put("k", 2));
+            chain.push(put("k", 5));
+            chain.push(Record::tombstone(b"k", 8, 0, 2));
+            chain
+        };
+        for (floor, left) in [(1, 3), (2, 3), (4, 3), (5, 2), (7, 2), (8, 0)] {
+            let mut chain = build();
+            let mut freed = 0;
+            chain.compact(floor, |_| freed += 1);
+            assert_eq!((chain.versions().len(), freed), (left, 3 - left), "floor={floor}");
+        }
+    }
+
+    #[test]
+    fn removed_keys_are_not_found_and_slots_are_used_again() {
+        let mut keys = Keys::default();
+        let a = keys.insert(put("a", 2));
+        let b = keys.insert(put("b", 3));
+        assert_eq!((keys.find(b"a"), keys.find(b"b"), keys.find(b"c")), (Some(a), Some(b), None));
+        let gone = put("a", 2);
+        *keys.chain_mut(a) = Chain::Free;
+        keys.remove(a, &gone);
+        assert_eq!(keys.find(b"a"), None);
+        assert_eq!(keys.insert(put("c", 4)), a);
+    }
+}

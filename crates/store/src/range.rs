@@ -1,0 +1,175 @@
+//! Range: a read at one revision, in steps.
+//!
+//! A [`RangeRun`] remembers where it is by key, not by pointer, so the store may change between two steps: at a
+//! fixed revision the answer is the same as if it had been taken at once. The caller decides how much a step
+//! may examine, and lets writers in between steps. Should compaction overtake the revision meanwhile, the run
+//! ends with an error.
+
+use bytes::Bytes;
+
+use crate::error::StoreError;
+use crate::keys::Slot;
+use crate::record::Record;
+use crate::request::{RangeRequest, RangeResponse, SortOrder, SortTarget};
+use crate::state::{Mark, Store};
+
+/// The revision a request reads at, given what may be seen: 0 or less means the newest.
+pub fn resolve_revision(asked: i64, mark: Mark) -> Result<i64, StoreError> {
+    if asked > mark.revision {
+        return Err(StoreError::FutureRevision);
+    }
+    let at = if asked <= 0 { mark.revision } else { asked };
+    if at < mark.compact_revision {
+        return Err(StoreError::Compacted);
+    }
+    Ok(at)
+}
+
+pub struct RangeRun {
+    request: RangeRequest,
+    /// Revision for the response header: the newest when the run began.
+    revision: i64,
+    /// Revision that is read.
+    at: i64,
+    /// How many more records to fetch.
+    wanted: usize,
+    /// Records still allowed out through [`RangeRun::take`], if the request has a limit.
+    allowance: Option<usize>,
+    /// Where the next step continues; None when everything has been fetched.
+    resume: Option<Bytes>,
+    kvs: Vec<Record>,
+    cut: bool,
+}
+
+impl RangeRun {
+    pub fn new(request: RangeRequest, mark: Mark) -> Result<RangeRun, StoreError> {
+        let at = resolve_revision(request.revision, mark)?;
+        Ok(RangeRun::at(request, mark.revision, at))
+    }
+
+    /// A run whose revisions have been decided by the caller.
+    pub(crate) fn at(request: RangeRequest, revision: i64, at: i64) -> RangeRun {
+        // Sorting and filtering need everything; otherwise one more than asked tells whether there is more.
+        let cut_early = request.has_default_order() && !request.has_revision_filters();
+        let limit = usize::try_from(request.limit).ok().filter(|&limit| limit > 0);
+        let wanted = limit.filter(|_| cut_early).map_or(usize::MAX, |limit| limit.saturating_add(1));
+        let resume = (!request.count_only).then(|| request.range.key.clone());
+        RangeRun { request, revision, at, wanted, allowance: limit, resume, kvs: Vec::new(), cut: false }
+    }
+
+    /// Examines up to `budget` keys or about `max_bytes` of records. True when there is nothing left to fetch.
+    pub fn step(&mut self, store: &Store, budget: usize, max_bytes: usize) -> Result<bool, StoreError> {
+        if self.at < store.visible.compact_revision {
+            return Err(StoreError::Compacted);
+        }
+        let Some(from) = self.resume.take() else { return Ok(true) };
+        if self.request.range.is_single() {
+            self.kvs.extend(store.get(&from, self.at).cloned());
+            return Ok(true);
+        }
+        let keys = |slot: Slot| store.keys.key(slot);
+        let mut cursor = store.tree.seek(&keys, &from);
+        let mut bytes = 0;
+        for _ in 0..budget {
+            let Some(slot) = store.tree.next(&mut cursor) else { return Ok(true) };
+            let chain = store.keys.chain(slot);
+            let key = chain.last().expect("a key in the tree has a version").key();
+            if self.request.range.end().is_some_and(|end| end <= key) {
+                return Ok(true);
+            }
+            if let Some(record) = chain.live_at(self.at) {
+                bytes += record.wire().len();
+                self.kvs.push(record.clone());
+                self.wanted -= 1;
+            }
+            if self.wanted == 0 {
+                return Ok(true);
+            }
+            if bytes >= max_bytes {
+                self.resume = Some(successor(key));
+                return Ok(false);
+            }
+        }
+        match store.tree.next(&mut cursor) {
+            Some(slot) => self.resume = Some(Bytes::copy_from_slice(store.keys.key(slot))),
+            None => return Ok(true),
+        }
+        Ok(false)
+    }
+
+    /// Runs to the end in one go, for requests inside a transaction.
+    pub(crate) fn complete(mut self, store: &Store) -> Result<RangeResponse, StoreError> {
+        while !self.step(store, usize::MAX, usize::MAX)? {}
+        self.finish(store)
+    }
+
+    /// The records fetched since the last call, for a streamed answer. Never more than the limit allows.
+    pub fn take(&mut self) -> Vec<Record> {
+        let mut kvs = std::mem::take(&mut self.kvs);
+        if let Some(allowance) = &mut self.allowance {
+            if kvs.len() > *allowance {
+                kvs.truncate(*allowance);
+                self.cut = true;
+            }
+            *allowance -= kvs.len();
+        }
+        strip_values(&self.request, &mut kvs);
+        kvs
+    }
+
+    /// Filters, sorts and cuts what was fetched, and counts the range. Call when [`RangeRun::step`] says so.
+    pub fn finish(mut self, store: &Store) -> Result<RangeResponse, StoreError> {
+        if self.at < store.visible.compact_revision {
+            return Err(StoreError::Compacted);
+        }
+        let count = store.count_at(&self.request.range, self.at);
+        filter(&self.request, &mut self.kvs);
+        sort(&self.request, &mut self.kvs);
+        let kvs = self.take();
+        Ok(RangeResponse { revision: self.revision, kvs, more: self.cut, count })
+    }
+}
+
+/// The smallest key after `key`.
+fn successor(key: &[u8]) -> Bytes {
+    let mut next = Vec::with_capacity(key.len() + 1);
+    next.extend_from_slice(key);
+    next.push(0);
+    next.into()
+}
+
+fn strip_values(request: &RangeRequest, kvs: &mut [Record]) {
+    if !request.keys_only {
+        return;
+    }
+    for kv in kvs {
+        // Sorted by value, etcd reads the whole record and so still knows its lease.
+        let lease = if request.sort_target == SortTarget::Value { kv.lease() } else { 0 };
+        *kv = kv.keys_only(lease);
+    }
+}
+
+fn filter(request: &RangeRequest, kvs: &mut Vec<Record>) {
+    if !request.has_revision_filters() {
+        return;
+    }
+    let within = |value: i64, min: i64, max: i64| (min == 0 || value >= min) && (max == 0 || value <= max);
+    kvs.retain(|kv| {
+        within(kv.mod_revision(), request.min_mod_revision, request.max_mod_revision)
+            && within(kv.create_revision(), request.min_create_revision, request.max_create_revision)
+    });
+}
+
+fn sort(request: &RangeRequest, kvs: &mut [Record]) {
+    match request.sort_target {
+        // Fetched in key order already.
+        SortTarget::Key => {}
+        SortTarget::Version => kvs.sort_by_key(Record::version),
+        SortTarget::Create => kvs.sort_by_key(Record::create_revision),
+        SortTarget::Mod => kvs.sort_by_key(Record::mod_revision),
+        SortTarget::Value => kvs.sort_by(|a, b| a.value().cmp(b.value())),
+    }
+    if request.sort_order == SortOrder::Descend {
+        kvs.reverse();
+    }
+}

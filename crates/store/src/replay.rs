@@ -1,0 +1,84 @@
+//! Replay: commands from the journal applied to head, as evaluation applied them the first time.
+
+use crate::command::{self, BadCommand, Change, Command};
+use crate::evaluate::Txn;
+use crate::request::Event;
+use crate::state::Store;
+
+/// The events of one replayed revision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Replayed {
+    pub revision: i64,
+    pub events: Vec<Event>,
+}
+
+impl Store {
+    /// Applies a payload written by [`Store::evaluate`]. An error means that the bytes are damaged or belong
+    /// elsewhere; the state is then not to be used.
+    pub fn replay(&mut self, mut payload: &[u8]) -> Result<Vec<Replayed>, BadCommand> {
+        let mut replayed = Vec::new();
+        while !payload.is_empty() {
+            let events = match command::decode(&mut payload)? {
+                Command::Txn(changes) => self.replay_changes(&changes)?,
+                Command::LeaseRevoke { id, changes } => {
+                    self.leases.remove(id).ok_or(BadCommand::Misfit("revoked lease does not exist"))?;
+                    self.replay_changes(&changes)?
+                }
+                other => {
+                    self.replay_quiet(other)?;
+                    continue;
+                }
+            };
+            if !events.is_empty() {
+                replayed.push(Replayed { revision: self.head.revision, events });
+            }
+        }
+        Ok(replayed)
+    }
+
+    fn replay_quiet(&mut self, command: Command<'_>) -> Result<(), BadCommand> {
+        match command {
+            Command::LeaseGrant { id, ttl } => {
+                if id == 0 || self.leases.get(id).is_some() {
+                    return Err(BadCommand::Misfit("granted lease exists"));
+                }
+                self.leases.grant(id, ttl, 0);
+            }
+            Command::LeaseRemaining { id, remaining } => self.leases.set_remaining(id, remaining),
+            Command::Compact { revision } => {
+                if revision <= self.head.compact_revision || revision > self.head.revision {
+                    return Err(BadCommand::Misfit("compaction out of range"));
+                }
+                self.head.compact_revision = revision;
+            }
+            Command::AlarmOn(alarm) => {
+                self.alarms.insert(alarm);
+            }
+            Command::AlarmOff(alarm) => {
+                self.alarms.remove(&alarm);
+            }
+            Command::Txn(_) | Command::LeaseRevoke { .. } => unreachable!("handled by the caller"),
+        }
+        Ok(())
+    }
+
+    fn replay_changes(&mut self, changes: &[Change<'_>]) -> Result<Vec<Event>, BadCommand> {
+        let revision = self.head.revision + 1;
+        let mut txn = Txn::begin(self);
+        for change in changes {
+            match change {
+                Change::Put(record) => {
+                    if record.mod_revision() != revision || record.is_tombstone() {
+                        return Err(BadCommand::Misfit("record of another revision"));
+                    }
+                    txn.apply_put(record.clone());
+                }
+                Change::Delete(key) => {
+                    let slot = txn.living(key).ok_or(BadCommand::Misfit("deleted key does not exist"))?;
+                    txn.delete_slot(slot);
+                }
+            }
+        }
+        Ok(txn.commit())
+    }
+}

@@ -1,0 +1,199 @@
+//! Store: the whole state, and how far of it readers may look.
+//!
+//! The store is ahead of what the world may see. **Head** is the state after everything evaluated so far, and
+//! what the next request is evaluated against. **Visible** trails it: it advances when the journal says that
+//! an entry is durable, and readers never look past it. Because every version carries its revision, both live
+//! in the same structures, and nothing has to be merged or undone when an append completes.
+//!
+//! Keys are versioned, so readers at `visible` simply ignore younger versions. Leases and alarms are not:
+//! they exist at head only, and whoever shows them to a client first waits until head has become durable.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use crate::keys::{Keys, Slot};
+use crate::lease::Leases;
+use crate::membership::{Membership, Span};
+use crate::record::Record;
+use crate::request::{Alarm, Event, KeyRange};
+use crate::tree::Tree;
+
+/// A point in history: the newest revision, and the compaction that had been asked for by then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mark {
+    pub revision: i64,
+    /// -1 until the first compaction.
+    pub compact_revision: i64,
+}
+
+impl Mark {
+    /// The empty store: revision 1, nothing compacted.
+    pub const START: Mark = Mark { revision: 1, compact_revision: -1 };
+}
+
+/// Sizes for status, quota and metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Stats {
+    /// Keys alive at head.
+    pub keys: u64,
+    /// Bytes of all retained versions.
+    pub bytes: u64,
+    pub leases: u64,
+}
+
+pub struct Store {
+    pub(crate) keys: Keys,
+    pub(crate) tree: Tree,
+    pub(crate) membership: Membership,
+    pub(crate) leases: Leases,
+    pub(crate) alarms: BTreeSet<Alarm>,
+    pub(crate) head: Mark,
+    pub(crate) visible: Mark,
+    /// Which slots have something to free once compaction passes a revision, in revision order.
+    pub(crate) superseded: VecDeque<(i64, Slot)>,
+    pub(crate) bytes: u64,
+}
+
+impl Default for Store {
+    fn default() -> Store {
+        Store {
+            keys: Keys::default(),
+            tree: Tree::default(),
+            membership: Membership::default(),
+            leases: Leases::default(),
+            alarms: BTreeSet::new(),
+            head: Mark::START,
+            visible: Mark::START,
+            superseded: VecDeque::new(),
+            bytes: 0,
+        }
+    }
+}
+
+impl Store {
+    pub fn head(&self) -> Mark {
+        self.head
+    }
+
+    pub fn visible(&self) -> Mark {
+        self.visible
+    }
+
+    /// Everything up to `mark` is durable: readers may see it.
+    pub fn publish(&mut self, mark: Mark) {
+        assert!(self.visible.revision <= mark.revision, "what was visible stays visible");
+        assert!(mark.revision <= self.head.revision, "nothing is visible before it is evaluated");
+        assert!(self.visible.compact_revision <= mark.compact_revision, "compaction never goes back");
+        self.visible = mark;
+    }
+
+    pub fn stats(&self) -> Stats {
+        Stats { keys: self.tree.live_total(), bytes: self.bytes, leases: self.leases.len() as u64 }
+    }
+
+    /// Alarms at head.
+    pub fn alarms(&self) -> impl Iterator<Item = Alarm> + '_ {
+        self.alarms.iter().copied()
+    }
+
+    /// Leases at head.
+    pub fn leases(&self) -> &Leases {
+        &self.leases
+    }
+
+    /// Keys attached to a lease at head, in order.
+    pub fn lease_keys(&self, id: i64) -> Vec<&[u8]> {
+        let Some(lease) = self.leases.get(id) else { return Vec::new() };
+        let mut keys: Vec<&[u8]> = lease.slots().map(|slot| self.keys.key(slot)).collect();
+        keys.sort_unstable();
+        keys
+    }
+
+    /// The version of `key` that a reader at revision `at` sees.
+    pub fn get(&self, key: &[u8], at: i64) -> Option<&Record> {
+        self.keys.chain_of(key)?.live_at(at)
+    }
+
+    /// Whether exactly this version is still retained: what the checkpoint asks before it copies a record.
+    pub fn retains(&self, record: &Record) -> bool {
+        let Some(chain) = self.keys.chain_of(record.key()) else { return false };
+        let place = |version: &Record| (version.mod_revision(), version.sub());
+        chain.versions().binary_search_by_key(&place(record), place).is_ok()
+    }
+
+    /// How many keys of `range` are alive at revision `at`.
+    pub(crate) fn count_at(&self, range: &KeyRange, at: i64) -> i64 {
+        if range.is_single() {
+            return i64::from(self.get(&range.key, at).is_some());
+        }
+        let span = Span { start: &range.key, end: range.end() };
+        if span.end.is_some_and(|end| end <= span.start) {
+            return 0;
+        }
+        let keys = |slot: Slot| self.keys.key(slot);
+        let upto = span.end.map_or_else(|| self.tree.live_total(), |end| self.tree.live_before(&keys, end));
+        let at_head = upto - self.tree.live_before(&keys, span.start);
+        at_head as i64 - self.membership.net_since(at, span)
+    }
+
+    /// Adds a living version at head. Used by evaluation and by replay alike.
+    pub(crate) fn put_record(&mut self, record: Record) -> Event {
+        let revision = record.mod_revision();
+        self.bytes += record.footprint() as u64;
+        let slot = self.keys.find(record.key());
+        let prev =
+            slot.and_then(|slot| self.keys.chain(slot).last()).filter(|last| !last.is_tombstone()).cloned();
+        let slot = match slot {
+            Some(slot) => {
+                self.keys.chain_mut(slot).push(record.clone());
+                slot
+            }
+            None => self.keys.insert(record.clone()),
+        };
+        match &prev {
+            Some(prev) => {
+                self.superseded.push_back((revision, slot));
+                self.leases.detach(prev.lease(), slot);
+            }
+            None => {
+                self.membership.created(revision, record.key());
+                let keys = |slot: Slot| self.keys.key(slot);
+                if self.keys.chain(slot).versions().len() == 1 {
+                    self.tree.insert(&keys, slot);
+                } else {
+                    self.tree.set_live(&keys, slot, true);
+                }
+            }
+        }
+        self.leases.attach(record.lease(), slot);
+        Event { kv: record, prev }
+    }
+
+    /// Deletes a key that is alive at head.
+    pub(crate) fn delete_slot(&mut self, slot: Slot, revision: i64, sub: u32) -> Event {
+        let prev = self.keys.chain(slot).last().expect("a deleted key exists").clone();
+        assert!(!prev.is_tombstone(), "only a living key is deleted");
+        let tombstone = Record::tombstone(prev.key(), revision, sub, prev.create_revision());
+        self.bytes += tombstone.footprint() as u64;
+        self.keys.chain_mut(slot).push(tombstone.clone());
+        self.superseded.push_back((revision, slot));
+        self.membership.deleted(revision, prev.key());
+        self.leases.detach(prev.lease(), slot);
+        let keys = |slot: Slot| self.keys.key(slot);
+        self.tree.set_live(&keys, slot, false);
+        Event { kv: tombstone, prev: Some(prev) }
+    }
+
+    /// Slots of the keys of `range` that are alive at head, in order.
+    pub(crate) fn live_slots(&self, range: &KeyRange) -> Vec<Slot> {
+        let alive = |&slot: &Slot| self.keys.chain(slot).last().is_some_and(|last| !last.is_tombstone());
+        if range.is_single() {
+            return self.keys.find(&range.key).filter(alive).into_iter().collect();
+        }
+        let keys = |slot: Slot| self.keys.key(slot);
+        let mut cursor = self.tree.seek(&keys, &range.key);
+        std::iter::from_fn(|| self.tree.next(&mut cursor))
+            .take_while(|&slot| range.end().is_none_or(|end| self.keys.key(slot) < end))
+            .filter(alive)
+            .collect()
+    }
+}
