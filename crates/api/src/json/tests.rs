@@ -103,13 +103,18 @@ fn field_names_are_those_of_etcd() {
 
 #[test]
 fn integers_are_read_from_numbers_and_strings() {
-    for body in [r#"{"limit":"-5"}"#, r#"{"limit":-5}"#] {
+    for body in [r#"{"limit":"-5"}"#, r#"{"limit":-5}"#, r#"{"limit":-5.0}"#, r#"{"limit":-50e-1}"#] {
         assert_eq!(read::<pb::RangeRequest>(body).limit, -5);
     }
     assert_eq!(read::<pb::MemberRemoveRequest>(r#"{"ID":"18446744073709551615"}"#).id, u64::MAX);
     assert_eq!(read::<pb::MemberRemoveRequest>(r#"{"ID":18446744073709551615}"#).id, u64::MAX);
     assert!(from_slice::<pb::RangeRequest>(br#"{"limit":"x"}"#).is_err());
-    assert!(from_slice::<pb::RangeRequest>(br#"{"limit":9223372036854775808}"#).is_err());
+    for number in ["9223372036854775808", "1e19", "1.5"] {
+        assert!(
+            from_slice::<pb::RangeRequest>(format!(r#"{{"limit":{number}}}"#).as_bytes()).is_err(),
+            "{number}"
+        );
+    }
 }
 
 #[test]
@@ -147,8 +152,10 @@ fn an_empty_body_is_the_default_and_a_tail_is_ignored() {
     assert_eq!(read::<pb::StatusRequest>(""), pb::StatusRequest {});
     assert_eq!(read::<pb::MemberListRequest>("\n"), pb::MemberListRequest::default());
     assert!(read::<pb::MemberListRequest>(r#"{"linearizable":true} {"linearizable":false}"#).linearizable);
-    assert!(from_slice::<pb::MemberListRequest>(b"{").is_err());
-    assert!(from_slice::<pb::MemberListRequest>(b"[]").is_err());
+    for body in ["{", "[]", "null", "7", r#"{"linearizable":true,"linearizable":true}"#] {
+        assert!(from_slice::<pb::MemberListRequest>(body.as_bytes()).is_err(), "{body}");
+    }
+    assert!(from_slice::<pb::TxnRequest>(br#"{"success":[null]}"#).is_err());
 }
 
 #[test]
