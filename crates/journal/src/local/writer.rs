@@ -168,6 +168,8 @@ impl LocalJournal {
 
     fn activate(&mut self, spare: Spare) -> Result<(), JournalError> {
         let segment = Segment::new(self.tip.seq + 1);
+        // A claim is the first append of every process and fits any segment, so an empty one is never left again.
+        assert_ne!(self.segments.last(), Some(&segment), "a segment is named once");
         let path = self.dir.join(&segment.name);
         if let Err(error) = self.disk.rename(&spare.path, &path) {
             if error.kind() != io::ErrorKind::StorageFull {
@@ -181,10 +183,7 @@ impl LocalJournal {
         if let Err(error) = self.disk.sync_dir(&self.dir) {
             return Err(self.poison("syncing the journal directory", &error));
         }
-        // An empty segment that waited for this very entry, but is too small for it, has just been replaced.
-        if self.segments.last() != Some(&segment) {
-            self.segments.push(segment);
-        }
+        self.segments.push(segment);
         self.active = Some(Active { path, file: spare.file, len: spare.len, offset: 0 });
         self.stats.rolls += 1;
         Ok(())

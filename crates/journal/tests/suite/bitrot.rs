@@ -1,0 +1,197 @@
+//! Damage at rest: flipped bits, zeroed sectors, truncated and missing files. Acknowledged entries are all there or
+//! recovery is refused with file and offset; the one exception is the last record losing a whole sector, which is
+//! what a torn write looks like.
+
+use std::path::PathBuf;
+
+use vetch_journal::{
+    Disk, Entry, Fault, JournalError, LocalReader, MemDisk, RECORD_HEADER_LEN, Read, SECTOR,
+};
+
+use crate::support::{append, dir, fresh, genesis, noise, path, recover};
+
+struct Image {
+    disk: MemDisk,
+    entries: Vec<Entry>,
+    segments: Vec<PathBuf>,
+}
+
+/// Three segments; payloads with runs of zeros longer than sectors, in the middle and in the last record.
+fn image() -> Image {
+    let disk = MemDisk::new();
+    let mut journal = fresh(&disk);
+    append(&mut journal, &[noise(1, 300), noise(2, 10)]).expect("no faults");
+    append(&mut journal, &[[noise(3, 100), vec![0; 1200], noise(4, 50)].concat()]).expect("no faults");
+    append(&mut journal, &[noise(5, 600)]).expect("no faults");
+    append(&mut journal, &[[noise(6, 500), vec![0; 1100], noise(7, 20)].concat()]).expect("no faults");
+    append(&mut journal, &[[noise(8, 30), vec![0; 800], noise(9, 100)].concat()]).expect("no faults");
+    drop(journal);
+    let (entries, _, _) = recover(&disk, genesis()).expect("no faults");
+    let segments: Vec<PathBuf> =
+        disk.files().into_keys().filter(|path| path.extension() == Some("journal".as_ref())).collect();
+    assert!(segments.len() >= 3 && entries.len() == 7);
+    Image { disk, entries, segments }
+}
+
+/// Bytes of a segment by what they are: true where a record's header or payload lies.
+fn meaning(content: &[u8]) -> Vec<bool> {
+    let mut meaningful = vec![false; content.len()];
+    let mut at = 0;
+    while at < content.len() && content[at..at + 4] == *b"VJRN" {
+        let len = u32::from_le_bytes(content[at + 28..at + 32].try_into().expect("four bytes")) as usize;
+        let end = at + RECORD_HEADER_LEN + len;
+        meaningful[at..end].fill(true);
+        at = end.next_multiple_of(SECTOR);
+    }
+    meaningful
+}
+
+#[test]
+fn every_flipped_bit_is_refused_or_harmless() {
+    let image = image();
+    let (mut refused, mut harmless) = (0, 0);
+    for segment in &image.segments {
+        let content = image.disk.content(segment).expect("it exists");
+        let meaningful = meaning(&content);
+        for (byte, is_meaningful) in meaningful.into_iter().enumerate() {
+            for bit in 0..8 {
+                let disk = image.disk.process_exit();
+                disk.flip_bit(segment, byte as u64, bit);
+                let what = format!("{} byte {byte} bit {bit}", segment.display());
+                match recover(&disk, genesis()) {
+                    Err(JournalError::Corrupt(corrupt)) => {
+                        assert!(segment.ends_with(&corrupt.file), "{what}: blamed {corrupt}");
+                        refused += 1;
+                    }
+                    Err(other) => panic!("{what}: {other}"),
+                    Ok((entries, _, _)) => {
+                        assert!(!is_meaningful, "{what}: a bit of a record flipped and nobody noticed");
+                        assert_eq!(entries, image.entries, "{what}");
+                        harmless += 1;
+                    }
+                }
+            }
+        }
+    }
+    assert!(refused > 10_000 && harmless > 1000, "{refused} refused, {harmless} harmless");
+}
+
+#[test]
+fn a_zeroed_sector_is_refused_except_in_the_last_record() {
+    let image = image();
+    for (n, segment) in image.segments.iter().enumerate() {
+        let content = image.disk.content(segment).expect("it exists");
+        let last_record = last_record(&content);
+        for at in (0..content.len()).step_by(SECTOR) {
+            if content[at..at + SECTOR].iter().all(|byte| *byte == 0) {
+                continue;
+            }
+            let disk = image.disk.process_exit();
+            let mut damaged = content.clone();
+            damaged[at..at + SECTOR].fill(0);
+            disk.overwrite(segment, &damaged);
+            let what = format!("{} sector at {at}", segment.display());
+            match recover(&disk, genesis()) {
+                Err(JournalError::Corrupt(_)) => {}
+                Err(other) => panic!("{what}: {other}"),
+                Ok((entries, _, _)) => {
+                    assert!(
+                        n + 1 == image.segments.len() && at >= last_record,
+                        "{what}: lost without a word"
+                    );
+                    assert_eq!(entries, image.entries[..image.entries.len() - 1], "{what}");
+                }
+            }
+        }
+    }
+}
+
+fn last_record(content: &[u8]) -> usize {
+    (0..content.len()).step_by(SECTOR).rfind(|&at| content[at..at + 4] == *b"VJRN").unwrap_or(0)
+}
+
+#[test]
+fn a_truncated_segment_is_refused() {
+    let image = image();
+    for segment in &image.segments {
+        let content = image.disk.content(segment).expect("it exists");
+        for len in (0..content.len()).step_by(SECTOR / 2) {
+            let disk = image.disk.process_exit();
+            disk.overwrite(segment, &content[..len]);
+            let error = recover(&disk, genesis())
+                .err()
+                .unwrap_or_else(|| panic!("{} cut to {len}", segment.display()));
+            assert!(matches!(error, JournalError::Corrupt(_)), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_missing_segment_is_refused() {
+    let image = image();
+    for segment in &image.segments[..image.segments.len() - 1] {
+        let disk = image.disk.process_exit();
+        disk.remove(segment).expect("it exists");
+        let error = recover(&disk, genesis()).err().expect("entries are missing");
+        assert!(matches!(error, JournalError::Corrupt(_)), "{error}");
+    }
+}
+
+#[test]
+fn swapped_records_are_refused() {
+    let image = image();
+    let segment = &image.segments[0];
+    let mut content = image.disk.content(segment).expect("it exists");
+    assert_eq!(content[512..516], *b"VJRN", "the second record begins at the second sector");
+    let first = content[..512].to_vec();
+    content[512..1024].copy_from_slice(&first);
+    let disk = image.disk.process_exit();
+    disk.overwrite(segment, &content);
+    let error = recover(&disk, genesis()).err().expect("a repeated record");
+    assert!(error.to_string().contains("begins with entry 1, expected 2"), "{error}");
+}
+
+#[test]
+fn an_unreadable_sector_is_named() {
+    let image = image();
+    let disk = image.disk.process_exit();
+    disk.inject(Fault::UnreadableRange(image.segments[0].clone(), 600..601));
+    match recover(&disk, genesis()).err() {
+        Some(JournalError::Corrupt(corrupt)) => {
+            assert_eq!((corrupt.file.as_str(), corrupt.offset), ("0000000000000001.journal", 512));
+            assert!(corrupt.reason.starts_with("cannot be read"), "{}", corrupt.reason);
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn refusal_says_where_what_and_what_next() {
+    let image = image();
+    let disk = image.disk.process_exit();
+    disk.flip_bit(&path("0000000000000001.journal"), 600, 3);
+    let error = recover(&disk, genesis()).err().expect("damaged").to_string();
+    expect_test::expect![[r#"
+        the journal is damaged: 0000000000000001.journal at byte 512: the payload of a record does not match its checksum. Nothing was changed. Keep a copy of the directory, check the disk, then restore from a backup or a healthy copy; do not delete journal files to get past this, they hold acknowledged writes"#]]
+    .assert_eq(&error);
+    assert_eq!(disk.pending(), [], "a refusal changes nothing");
+}
+
+#[test]
+fn offline_reader_sees_the_torn_tail_and_leaves_it() {
+    let image = image();
+    let last = image.segments.last().expect("there are three");
+    let mut content = image.disk.content(last).expect("it exists");
+    let at = last_record(&content);
+    content[at + SECTOR..at + 2 * SECTOR].fill(0);
+    image.disk.overwrite(last, &content);
+    let mut reader =
+        LocalReader::open(std::sync::Arc::new(image.disk.clone()), &dir(), None).expect("readable");
+    let mut read = 0;
+    while reader.next_entry().expect("only torn").is_some() {
+        read += 1;
+    }
+    assert_eq!(read, image.entries.len() - 1);
+    assert_eq!(reader.torn_tail().expect("torn").offset, at as u64);
+    assert_eq!(image.disk.content(last).expect("it exists"), content);
+}

@@ -1,0 +1,65 @@
+//! Golden: the bytes of a small journal and the constants of the layout. A difference here is a change of the format on
+//! disk: it needs a new version number, a reader for the old one, and docs/format.md.
+
+use std::fmt::Write;
+
+use expect_test::expect_file;
+use vetch_journal::{
+    ENTRY_HEADER_LEN, ENTRY_VERSION, Journal, Kind, LocalConfig, MAX_ENTRY_LEN, MemDisk, PART_HEADER_LEN,
+    RECORD_HEADER_LEN, RECORD_VERSION, REF_LEN, SECTOR,
+};
+
+use crate::support::{fresh, genesis, recover, writes};
+
+#[test]
+fn the_format_is_frozen() {
+    let disk = MemDisk::new();
+    let mut journal = fresh(&disk);
+    let mut tip = *journal.tip();
+    let sealed = [writes(&mut tip, 2, b"first payload, two units"), writes(&mut tip, 1, b"second")];
+    journal.append_batch(&sealed).expect("no faults");
+    // A payload with a sector of zeros in the middle, so that the count of them shows.
+    let zeros = [&[0xaa; 600][..], &[0; 1024], &[0xbb; 4]].concat();
+    let sealed = [writes(&mut tip, 1, &zeros)];
+    journal.append_batch(&sealed).expect("rolls");
+    drop(journal);
+    let mut text = constants();
+    for (path, content) in disk.files() {
+        writeln!(text, "\n{} ({} bytes)", path.display(), content.len()).expect("to memory");
+        dump(&mut text, &content);
+    }
+    expect_file!["../../testdata/journal-v1.txt"].assert_eq(&text);
+    assert_eq!(recover(&disk, genesis()).expect("intact").0.len(), 4);
+}
+
+fn constants() -> String {
+    let kinds: Vec<String> =
+        (0..=u8::MAX).filter_map(|n| Some(format!("{n} {:?}", Kind::from_number(n)?))).collect();
+    format!(
+        "record version {RECORD_VERSION}, header {RECORD_HEADER_LEN}, sector {SECTOR}\n\
+         entry version {ENTRY_VERSION}, header {ENTRY_HEADER_LEN}, part header {PART_HEADER_LEN}, reference {REF_LEN}, \
+         longest {MAX_ENTRY_LEN}\n\
+         kinds: {}\n\
+         default segment {}\n",
+        kinds.join(", "),
+        LocalConfig::default().segment_len,
+    )
+}
+
+/// Sixteen bytes a line; repeated lines as one star.
+fn dump(text: &mut String, content: &[u8]) {
+    let mut last: Option<&[u8]> = None;
+    let mut starred = false;
+    for (n, line) in content.chunks(16).enumerate() {
+        if last == Some(line) {
+            if !starred {
+                text.push_str("*\n");
+            }
+            starred = true;
+            continue;
+        }
+        (last, starred) = (Some(line), false);
+        let hex: Vec<String> = line.iter().map(|byte| format!("{byte:02x}")).collect();
+        writeln!(text, "{:08x}  {}", n * 16, hex.join(" ")).expect("to memory");
+    }
+}

@@ -1,0 +1,9 @@
+//! Tests of the journal as its users see it. `support` has the small world they share.
+
+mod bitrot;
+mod crash;
+mod engine;
+mod golden;
+mod random;
+mod real;
+mod support;
