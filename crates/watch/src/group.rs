@@ -22,8 +22,8 @@ pub(crate) struct Group<E> {
     pub(crate) ring: Ring<E>,
     /// Sorted by stream, so that a member is found by bisection and wakes come in a fixed order.
     pub(crate) members: Vec<Member>,
-    /// Matched in the publish that is under way, but members not told yet.
-    pub(crate) touched: bool,
+    /// First match in the publish that is under way, of which the members are not told yet.
+    pub(crate) touched: Option<i64>,
 }
 
 /// A stream with at least one watcher in the group.
@@ -131,7 +131,7 @@ impl<E: LogEvent> Groups<E> {
             range: range.clone(),
             ring: Ring::new(ring_start),
             members: Vec::new(),
-            touched: false,
+            touched: None,
         });
         id
     }

@@ -180,7 +180,8 @@ impl<E: LogEvent> Hub<E> {
             let id = of_group[0].0;
             let group = self.groups.get_mut(id);
             group.ring.push(Revision { rev, events: matched }, self.limit);
-            if !std::mem::replace(&mut group.touched, true) {
+            if group.touched.is_none() {
+                group.touched = Some(rev);
                 touched.push(id);
             }
         }
@@ -193,10 +194,9 @@ impl<E: LogEvent> Hub<E> {
         let mut wake = Vec::new();
         for id in touched {
             let group = self.groups.get_mut(*id);
-            group.touched = false;
-            wake.extend(
-                group.members.iter().filter(|member| member.inbox.post(*id)).map(|member| member.stream),
-            );
+            let first = group.touched.take().expect("a touched group knows its first match");
+            let told = group.members.iter().filter(|member| member.inbox.post(*id, first));
+            wake.extend(told.map(|member| member.stream));
         }
         wake
     }

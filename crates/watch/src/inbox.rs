@@ -2,8 +2,15 @@
 //!
 //! The only state that both sides write, behind its own lock, which is a leaf: nothing else is locked
 //! while it is held. Bounded: beyond a few groups it says "look at all of them" instead.
+//!
+//! A notice carries the revision of the first match since the stream last looked. For a watcher that was
+//! synced then, it proves that nothing before that revision concerns it, however old its cursor is and
+//! whatever the ring has dropped since. Without it a burst that overruns the ring would send the cursor of
+//! a long idle watcher back to history that may be compacted.
 
 use parking_lot::Mutex;
+
+use crate::group::GroupId;
 
 /// Distinct groups named before the inbox stops naming them.
 const MAX_GROUPS: usize = 64;
@@ -16,25 +23,23 @@ pub(crate) struct Inbox {
 /// What changed since the stream last looked.
 #[derive(Debug, Default)]
 pub(crate) struct Notice {
-    /// Groups with new matches.
-    pub(crate) groups: Vec<u32>,
-    /// Too many to name: any group may have new matches.
-    pub(crate) all: bool,
+    /// Groups with new matches, each with the revision of its first new match.
+    pub(crate) groups: Vec<(GroupId, i64)>,
+    /// Too many to name: any group may have new matches, none of them before this revision.
+    pub(crate) all: Option<i64>,
 }
 
 impl Inbox {
-    /// Notes a match. True if the inbox was empty, that is, if the stream must be woken.
-    pub(crate) fn post(&self, group: u32) -> bool {
+    /// Notes a match at `rev`. True if the inbox was empty, that is, if the stream must be woken.
+    pub(crate) fn post(&self, group: GroupId, rev: i64) -> bool {
         let mut notice = self.state.lock();
-        if notice.all || notice.groups.contains(&group) {
+        if notice.all.is_some() || notice.groups.iter().any(|known| known.0 == group) {
             return false;
         }
         let was_empty = notice.groups.is_empty();
-        if notice.groups.len() < MAX_GROUPS {
-            notice.groups.push(group);
-        } else {
-            notice.groups.clear();
-            notice.all = true;
+        notice.groups.push((group, rev));
+        if notice.groups.len() > MAX_GROUPS {
+            notice.all = notice.groups.drain(..).map(|known| known.1).min();
         }
         was_empty
     }

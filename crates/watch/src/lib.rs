@@ -66,6 +66,11 @@ mod stats;
 mod stream;
 mod watcher;
 
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod testing;
+
 pub use event::{Events, LogEvent, Revision};
 pub use hub::{Hub, Published, StreamId};
 pub use log::{EventLog, Scan, ScanBudget, Trimmed};

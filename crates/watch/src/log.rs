@@ -20,8 +20,8 @@ use crate::range::{Filters, KeyRange};
 mod tests;
 
 /// Revisions per chunk. Large enough to make the outer deque small, small enough that freeing one chunk
-/// takes well under a millisecond.
-pub(crate) const CHUNK: usize = 512;
+/// takes well under a millisecond. Tests use small ones, to cross many borders.
+pub(crate) const CHUNK: usize = if cfg!(test) { 4 } else { 512 };
 
 type Chunk<E> = Vec<Events<E>>;
 

@@ -113,8 +113,15 @@ impl<E: LogEvent> Stream<E> {
         let Some(id) = self.claim_id(request.watch_id) else {
             return self.refuse(now, REASON_DUPLICATE.into());
         };
+        // Notices so far are not about the new watcher, which counts on those to come.
+        self.collect();
         let group = hub.join(&range, self.id, &self.inbox);
-        self.add(id, group, request, now, hub.published());
+        let slot = self.add(id, group, request, now);
+        let watcher = self.watchers[slot].as_mut().expect("the watcher was just added");
+        watcher.doomed = request.start_revision > 0 && request.start_revision < log.floor();
+        if watcher.doomed || watcher.next <= hub.published() {
+            self.enqueue(slot);
+        }
         self.control.push_back(Response { created: true, ..Response::new(id, now) });
         self.arm(hub);
         Some(id)
@@ -213,7 +220,7 @@ impl<E: LogEvent> Stream<E> {
         Some(id)
     }
 
-    fn add(&mut self, id: i64, group: GroupId, request: &Create, now: i64, published: i64) {
+    fn add(&mut self, id: i64, group: GroupId, request: &Create, now: i64) -> Slot {
         let (next, progress_from) = match request.start_revision {
             0 => (now + 1, now),
             start => (start, start.max(now)),
@@ -223,6 +230,7 @@ impl<E: LogEvent> Stream<E> {
             group,
             next,
             progress_from,
+            doomed: false,
             filters: request.filters,
             prev_kv: request.prev_kv,
             fragment: request.fragment,
@@ -239,9 +247,7 @@ impl<E: LogEvent> Stream<E> {
         self.ids.insert(id, slot);
         self.by_group.entry(group).or_default().push(slot);
         add(&self.gauges.watchers, 1);
-        if next <= published {
-            self.enqueue(slot);
-        }
+        slot
     }
 
     /// Takes a watcher out of everything but its group. A progress request dies with the last watcher.

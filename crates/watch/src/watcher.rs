@@ -5,6 +5,10 @@
 //! the same cursor and both end at the hub's published revision, so there is no border at which an event
 //! could be lost or doubled. Nothing else moves the cursor, so publishing costs an idle watcher nothing: a
 //! cursor that lies behind but finds nothing in the ring is as good as one at the front.
+//!
+//! A watcher is cancelled when its cursor is below both the ring and the compaction floor. While the ring
+//! still holds what it needs it is served, even below the floor: compaction up to the newest revision does
+//! not cancel watchers that are only a moment behind.
 
 use crate::event::{LogEvent, Revision};
 use crate::group::GroupId;
@@ -23,6 +27,9 @@ pub(crate) struct Watcher {
     /// Progress below this revision would be about a time before the watch: the start revision, or the
     /// revision at which the watcher was created.
     pub(crate) progress_from: i64,
+    /// Started below the compaction floor. Such a watcher is cancelled even if the ring of its group still
+    /// remembers what compaction removed.
+    pub(crate) doomed: bool,
     pub(crate) filters: Filters,
     pub(crate) prev_kv: bool,
     pub(crate) fragment: bool,
@@ -56,6 +63,9 @@ impl Watcher {
         log: &EventLog<E>,
         budget: ScanBudget,
     ) -> (Poll<E>, usize) {
+        if self.doomed {
+            return (Poll::Compacted(log.floor()), 0);
+        }
         if self.next > hub.published() {
             return (Poll::Idle, 0);
         }

@@ -1,1 +1,108 @@
+use crate::testing::{World, prefix, show};
+use crate::{Budget, Create};
 
+#[test]
+fn watchers_of_one_range_share_a_group() {
+    let mut world = World::new(8);
+    let mut a = world.hub.open();
+    let mut b = world.hub.open();
+    for stream in [&mut a, &mut b] {
+        stream.create(&mut world.hub, &world.log, &prefix("a")).unwrap();
+        stream.create(&mut world.hub, &world.log, &prefix("a")).unwrap();
+        stream.create(&mut world.hub, &world.log, &prefix("b")).unwrap();
+    }
+    assert_eq!(world.hub.groups(), 2);
+    let gauges = world.hub.gauges();
+    assert_eq!((gauges.streams(), gauges.watchers()), (2, 6));
+    a.close(&mut world.hub);
+    a.close(&mut world.hub);
+    assert_eq!((world.hub.groups(), gauges.streams(), gauges.watchers()), (2, 1, 3));
+    b.cancel(&mut world.hub, &world.log, 2);
+    assert_eq!(world.hub.groups(), 1);
+    b.close(&mut world.hub);
+    assert_eq!((world.hub.groups(), gauges.streams(), gauges.watchers()), (0, 0, 0));
+}
+
+#[test]
+fn only_streams_with_matches_are_woken_and_only_once_until_they_drain() {
+    let mut world = World::new(8);
+    let mut a = world.hub.open();
+    let mut b = world.hub.open();
+    a.create(&mut world.hub, &world.log, &prefix("a")).unwrap();
+    b.create(&mut world.hub, &world.log, &prefix("b")).unwrap();
+    world.drain(&mut a);
+    assert_eq!(world.put(&["c"]), []);
+    assert_eq!(world.put(&["a1"]), [a.id()]);
+    assert_eq!(world.put(&["a2", "b1"]), [b.id()]);
+    assert_eq!(show(&world.drain(&mut a)), ["w0 @3 3:+a1", "w0 @4 4:+a2"]);
+    assert_eq!(world.put(&["a3"]), [a.id()]);
+}
+
+#[test]
+fn a_group_gets_the_events_of_a_revision_in_order_and_only_its_own() {
+    let mut world = World::new(8);
+    let mut stream = world.hub.open();
+    for key in ["a", "b"] {
+        stream.create(&mut world.hub, &world.log, &prefix(key)).unwrap();
+    }
+    stream.create(&mut world.hub, &world.log, &Create { key: b"b1".into(), ..Create::default() }).unwrap();
+    world.put(&["b2", "a1", "b1", "c", "a0"]);
+    let told = show(&world.drain(&mut stream));
+    assert_eq!(told[3..], ["w0 @2 2:+a1+a0", "w1 @2 2:+b2+b1", "w2 @2 2:+b1"]);
+}
+
+#[test]
+fn publishing_goes_in_steps() {
+    let mut world = World::new(8);
+    let mut stream = world.hub.open();
+    stream.create(&mut world.hub, &world.log, &prefix("a")).unwrap();
+    for _ in 0..3 {
+        world.append(&["a"]);
+    }
+    let first = world.hub.publish(&world.log, 2);
+    assert_eq!((first.wake, first.more, world.hub.published()), (vec![stream.id()], true, 3));
+    let second = world.hub.publish(&world.log, 2);
+    assert_eq!((second.more, world.hub.published()), (false, 4));
+    assert_eq!(world.drain(&mut stream).len(), 4);
+}
+
+#[test]
+fn rings_keep_what_the_last_compaction_removed_until_the_next_one() {
+    let mut world = World::new(8);
+    let mut stream = world.hub.open();
+    stream.create(&mut world.hub, &world.log, &prefix("a")).unwrap();
+    world.drain(&mut stream);
+    world.put(&["a"]);
+    world.put(&["a"]);
+    world.compact(3);
+    while !world.hub.sweep_step(1) {}
+    assert_eq!(show(&world.drain(&mut stream)), ["w0 @2 2:+a", "w0 @3 3:+a"]);
+
+    world.put(&["a"]);
+    world.put(&["a"]);
+    world.compact(5);
+    world.compact(5);
+    while !world.hub.sweep_step(1) {}
+    assert_eq!(show(&world.drain(&mut stream)), ["w0 @0 canceled compact=5"]);
+}
+
+#[test]
+fn a_stream_with_more_groups_than_the_inbox_names_misses_nothing() {
+    let mut world = World::new(2);
+    let mut stream = world.hub.open();
+    for n in 0..100 {
+        let key = format!("{n:03}").into_bytes();
+        stream.create(&mut world.hub, &world.log, &Create { key, ..Create::default() }).unwrap();
+    }
+    world.drain(&mut stream);
+    let keys: Vec<String> = (0..100).map(|n| format!("{n:03}")).collect();
+    let mut woken = 0;
+    for key in &keys {
+        woken += world.put(&[key]).len();
+    }
+    assert_eq!(woken, 1);
+    let told = world.drain_within(&mut stream, Budget { responses: 7, ..Budget::default() });
+    let mut seen: Vec<i64> = told.iter().map(|response| response.watch_id).collect();
+    seen.sort_unstable();
+    assert_eq!(seen, (0..100).collect::<Vec<i64>>());
+}

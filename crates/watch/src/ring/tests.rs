@@ -1,1 +1,48 @@
+use super::*;
+use crate::testing::{Ev, events, put};
 
+fn push(ring: &mut Ring<Ev>, rev: i64, limit: RingLimit) {
+    ring.push(Revision { rev, events: events(vec![put("k", rev)]) }, limit);
+}
+
+fn revs(ring: &Ring<Ev>, next: i64) -> Vec<i64> {
+    ring.matches_from(next).map(|entry| entry.rev).collect()
+}
+
+#[test]
+fn a_full_ring_forgets_the_oldest_and_says_so() {
+    for limit in [RingLimit { revisions: 2, bytes: 1000 }, RingLimit { revisions: 9, bytes: 22 }] {
+        let mut ring = Ring::new(5);
+        push(&mut ring, 7, limit);
+        push(&mut ring, 9, limit);
+        assert_eq!((ring.start(), revs(&ring, 5)), (5, vec![7, 9]));
+        push(&mut ring, 12, limit);
+        assert_eq!((ring.start(), revs(&ring, 8)), (8, vec![9, 12]));
+        assert_eq!((ring.count_from(9), ring.count_from(10), ring.count_from(13)), (2, 1, 0));
+    }
+}
+
+#[test]
+fn the_newest_match_is_kept_whatever_the_limit() {
+    let mut ring = Ring::new(5);
+    push(&mut ring, 7, RingLimit { revisions: 0, bytes: 0 });
+    assert_eq!(revs(&ring, 5), [7]);
+}
+
+#[test]
+fn dropping_old_matches_moves_the_start_only_past_what_was_dropped() {
+    let limit = RingLimit { revisions: 9, bytes: 1000 };
+    let mut ring = Ring::new(5);
+    ring.drop_below(100);
+    assert_eq!(ring.start(), 5);
+    push(&mut ring, 7, limit);
+    push(&mut ring, 20, limit);
+    ring.drop_below(20);
+    assert_eq!((ring.start(), revs(&ring, 8)), (8, vec![20]));
+}
+
+#[test]
+#[should_panic(expected = "cannot serve")]
+fn a_ring_does_not_answer_for_what_it_may_have_forgotten() {
+    Ring::<Ev>::new(5).matches_from(4).count();
+}

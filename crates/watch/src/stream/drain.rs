@@ -109,14 +109,28 @@ impl<E: LogEvent> Stream<E> {
     }
 
     /// Queues the watchers whose groups have new matches.
-    fn collect(&mut self) {
+    pub(super) fn collect(&mut self) {
         let notice = self.inbox.take();
-        let slots: Vec<Slot> = match notice.all {
-            true => self.ids.values().copied().collect(),
+        let mut told: Vec<(Slot, i64)> = Vec::new();
+        if let Some(first) = notice.all {
+            told.extend(self.ids.values().map(|slot| (*slot, first)));
+        }
+        for (group, first) in notice.groups {
             // A notice may name a group this stream has left since; then there is nobody to queue.
-            false => notice.groups.iter().filter_map(|id| self.by_group.get(id)).flatten().copied().collect(),
-        };
-        for slot in slots {
+            let peers = self.by_group.get(&group).into_iter().flatten();
+            told.extend(peers.map(|slot| (*slot, first)));
+        }
+        for (slot, first) in told {
+            self.notice(slot, first);
+        }
+    }
+
+    /// Queues a watcher for a match at `first`. If it is not queued it was synced when the inbox was last
+    /// taken, so nothing before that match concerns it.
+    fn notice(&mut self, slot: Slot, first: i64) {
+        let watcher = self.watchers[slot].as_mut().expect("only live watchers are listed");
+        if !watcher.queued {
+            watcher.next = watcher.next.max(first);
             self.enqueue(slot);
         }
     }
