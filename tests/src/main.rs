@@ -1,0 +1,35 @@
+//! Trials of the whole server: the `vetch` binary beside etcd's own, through their public API only.
+//!
+//! Each subcommand is one trial; it prints what it does, fails with a non-zero exit code, and names what to run to see
+//! the failure again. `scripts/test` runs those that belong to every change; the long ones are run by hand.
+//!
+//! Not here: tests of single crates, which live beside their code.
+
+#![allow(clippy::print_stdout, reason = "a test program talks on its standard output")]
+
+mod chance;
+mod client;
+mod differential;
+mod server;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(about = "Trials of the whole server")]
+struct Arguments {
+    #[command(subcommand)]
+    trial: Trial,
+}
+
+#[derive(Subcommand)]
+enum Trial {
+    Differential(differential::Differential),
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    match Arguments::parse().trial {
+        Trial::Differential(trial) => trial.run().await,
+    }
+}
