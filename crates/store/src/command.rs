@@ -6,8 +6,8 @@
 
 use bytes::BufMut;
 
-use crate::record::{BadRecord, Record};
-use crate::request::{Alarm, AlarmKind, Event};
+use crate::record::BadRecord;
+use crate::request::{Alarm, AlarmKind, Event, KeyRange};
 
 const TXN: u8 = 1;
 const LEASE_GRANT: u8 = 2;
@@ -19,6 +19,11 @@ const ALARM_OFF: u8 = 7;
 
 const CHANGE_PUT: u8 = 0;
 const CHANGE_DELETE: u8 = 1;
+const CHANGE_DELETE_RANGE: u8 = 2;
+
+/// A delete of at least this many keys is written down as its range instead of key by key, so that no request
+/// makes an entry larger than itself by more than a constant.
+pub(crate) const RANGE_DELETE_KEYS: usize = 256;
 
 /// A payload that is not a sequence of commands that fits the state before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -62,12 +67,38 @@ pub(crate) enum Command<'a> {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Change<'a> {
-    Put(Record),
+    /// The wire form of the version.
+    Put(&'a [u8]),
     Delete(&'a [u8]),
+    /// Every key of the range that is alive at this point of the transaction.
+    DeleteRange {
+        key: &'a [u8],
+        range_end: &'a [u8],
+    },
 }
 
-pub(crate) fn encode_txn(out: &mut Vec<u8>, events: &[Event]) {
-    framed(out, TXN, |out| put_changes(out, events));
+/// Which events of a transaction came from one large delete.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RangeDelete {
+    pub(crate) events: std::ops::Range<usize>,
+    pub(crate) range: KeyRange,
+}
+
+/// `range_deletes` are in order and do not overlap.
+pub(crate) fn encode_txn(out: &mut Vec<u8>, events: &[Event], range_deletes: &[RangeDelete]) {
+    framed(out, TXN, |out| {
+        let mut from = 0;
+        for delete in range_deletes {
+            put_changes(out, &events[from..delete.events.start]);
+            out.put_u8(CHANGE_DELETE_RANGE);
+            out.put_u32_le(len_u32(&delete.range.key) + len_u32(&delete.range.range_end) + 4);
+            out.put_u32_le(len_u32(&delete.range.key));
+            out.extend_from_slice(&delete.range.key);
+            out.extend_from_slice(&delete.range.range_end);
+            from = delete.events.end;
+        }
+        put_changes(out, &events[from..]);
+    });
 }
 
 pub(crate) fn encode_lease_grant(out: &mut Vec<u8>, id: i64, ttl: i64) {
@@ -77,11 +108,8 @@ pub(crate) fn encode_lease_grant(out: &mut Vec<u8>, id: i64, ttl: i64) {
     });
 }
 
-pub(crate) fn encode_lease_revoke(out: &mut Vec<u8>, id: i64, events: &[Event]) {
-    framed(out, LEASE_REVOKE, |out| {
-        out.put_i64_le(id);
-        put_changes(out, events);
-    });
+pub(crate) fn encode_lease_revoke(out: &mut Vec<u8>, id: i64) {
+    framed(out, LEASE_REVOKE, |out| out.put_i64_le(id));
 }
 
 pub(crate) fn encode_lease_remaining(out: &mut Vec<u8>, id: i64, remaining: i64) {
@@ -119,9 +147,13 @@ fn put_changes(out: &mut Vec<u8>, events: &[Event]) {
             (CHANGE_PUT, event.kv.wire())
         };
         out.put_u8(tag);
-        out.put_u32_le(u32::try_from(bytes.len()).expect("a record is far below 4 GiB"));
+        out.put_u32_le(len_u32(bytes));
         out.extend_from_slice(bytes);
     }
+}
+
+fn len_u32(bytes: &[u8]) -> u32 {
+    u32::try_from(bytes.len()).expect("a record is far below 4 GiB")
 }
 
 /// The number of an alarm in files; the API uses the same.
@@ -148,10 +180,7 @@ pub(crate) fn decode<'a>(payload: &mut &'a [u8]) -> Result<Command<'a>, BadComma
     let command = match tag {
         TXN => Command::Txn(take_changes(&mut body)?),
         LEASE_GRANT => Command::LeaseGrant { id: take_i64(&mut body)?, ttl: take_i64(&mut body)? },
-        LEASE_REVOKE => {
-            let id = take_i64(&mut body)?;
-            Command::LeaseRevoke { id, changes: take_changes(&mut body)? }
-        }
+        LEASE_REVOKE => Command::LeaseRevoke { id: take_i64(&mut body)? },
         LEASE_REMAINING => {
             Command::LeaseRemaining { id: take_i64(&mut body)?, remaining: take_i64(&mut body)? }
         }
@@ -171,11 +200,14 @@ fn take_changes<'a>(body: &mut &'a [u8]) -> Result<Vec<Change<'a>>, BadCommand> 
     while !body.is_empty() {
         let tag = take_u8(body)?;
         let len = take_u32(body)? as usize;
-        let bytes = take(body, len)?;
-        let sub = u32::try_from(changes.len()).map_err(|_| BadCommand::Misfit("too many changes"))?;
+        let mut bytes = take(body, len)?;
         changes.push(match tag {
-            CHANGE_PUT => Change::Put(Record::from_wire(bytes, sub)?),
+            CHANGE_PUT => Change::Put(bytes),
             CHANGE_DELETE => Change::Delete(bytes),
+            CHANGE_DELETE_RANGE => {
+                let key_len = take_u32(&mut bytes)? as usize;
+                Change::DeleteRange { key: take(&mut bytes, key_len)?, range_end: bytes }
+            }
             tag => return Err(BadCommand::UnknownTag(tag)),
         });
     }

@@ -4,7 +4,7 @@
 //! written down as commands for the journal, and returned as events; the caller shows none of it to anybody
 //! until the journal entry that carries the commands is durable.
 
-use crate::command;
+use crate::command::{self, RANGE_DELETE_KEYS, RangeDelete};
 use crate::compare::{Path, branch, check_put};
 use crate::error::StoreError;
 use crate::lease;
@@ -62,8 +62,7 @@ impl Store {
         check_put(self, put, self.head.revision)?;
         let mut txn = Txn::begin(self);
         let response = txn.put(put);
-        let events = txn.commit();
-        command::encode_txn(journal, &events);
+        let events = txn.commit_to(journal);
         Ok(Evaluated { response: WriteResponse::Put(response), events })
     }
 
@@ -74,10 +73,7 @@ impl Store {
     ) -> Result<Evaluated, StoreError> {
         let mut txn = Txn::begin(self);
         let response = txn.delete(delete);
-        let events = txn.commit();
-        if !events.is_empty() {
-            command::encode_txn(journal, &events);
-        }
+        let events = txn.commit_to(journal);
         Ok(Evaluated { response: WriteResponse::DeleteRange(response), events })
     }
 
@@ -88,10 +84,7 @@ impl Store {
         let mut txn = Txn::begin(self);
         let mut response = txn.run(request, &path);
         response.revision = txn.current();
-        let events = txn.commit();
-        if !events.is_empty() {
-            command::encode_txn(journal, &events);
-        }
+        let events = txn.commit_to(journal);
         Ok(Evaluated { response: WriteResponse::Txn(response), events })
     }
 
@@ -127,8 +120,8 @@ impl Store {
 
     fn evaluate_lease_revoke(&mut self, id: i64, journal: &mut Vec<u8>) -> Result<Evaluated, StoreError> {
         let events = self.revoke_lease(id).ok_or(StoreError::LeaseNotFound)?;
-        command::encode_lease_revoke(journal, id, &events);
-        Ok(Evaluated { response: WriteResponse::LeaseRevoke { revision: self.head.revision }, events })
+        command::encode_lease_revoke(journal, id);
+        Ok(Evaluated { response: WriteResponse::LeaseRevoke { revision: self.head.revision, id }, events })
     }
 
     /// Takes a lease and deletes its keys, in key order, as one revision.
@@ -148,14 +141,14 @@ impl Store {
         leases: &[(i64, i64)],
         journal: &mut Vec<u8>,
     ) -> Result<Evaluated, StoreError> {
-        for &(id, remaining) in leases {
-            // A lease that went meanwhile is simply no longer of interest.
-            if self.leases.get(id).is_some() {
-                self.leases.set_remaining(id, remaining);
-                command::encode_lease_remaining(journal, id, remaining);
-            }
+        // A lease that went meanwhile is simply no longer of interest.
+        let leases: Vec<_> =
+            leases.iter().copied().filter(|&(id, _)| self.leases.get(id).is_some()).collect();
+        for &(id, remaining) in &leases {
+            self.leases.set_remaining(id, remaining);
+            command::encode_lease_remaining(journal, id, remaining);
         }
-        Ok(quiet(WriteResponse::LeaseRemaining))
+        Ok(quiet(WriteResponse::LeaseRemaining { leases }))
     }
 
     fn evaluate_alarm_on(&mut self, alarm: Alarm, journal: &mut Vec<u8>) -> Result<Evaluated, StoreError> {
@@ -183,11 +176,12 @@ fn quiet(response: WriteResponse) -> Evaluated {
 pub(crate) struct Txn<'s> {
     store: &'s mut Store,
     events: Vec<Event>,
+    range_deletes: Vec<RangeDelete>,
 }
 
 impl<'s> Txn<'s> {
     pub(crate) fn begin(store: &'s mut Store) -> Txn<'s> {
-        Txn { store, events: Vec::new() }
+        Txn { store, events: Vec::new(), range_deletes: Vec::new() }
     }
 
     /// The revision this transaction has, or gets with its first change.
@@ -200,7 +194,7 @@ impl<'s> Txn<'s> {
         if self.events.is_empty() { self.store.head.revision } else { self.next() }
     }
 
-    fn sub(&self) -> u32 {
+    pub(crate) fn sub(&self) -> u32 {
         u32::try_from(self.events.len()).expect("a request has far fewer changes")
     }
 
@@ -228,6 +222,25 @@ impl<'s> Txn<'s> {
         self.events
     }
 
+    /// Like [`Txn::commit`], with the changes written down.
+    fn commit_to(mut self, journal: &mut Vec<u8>) -> Vec<Event> {
+        let range_deletes = std::mem::take(&mut self.range_deletes);
+        let events = self.commit();
+        if !events.is_empty() {
+            command::encode_txn(journal, &events, &range_deletes);
+        }
+        events
+    }
+
+    /// Deletes what is alive in a range at this point; returns which events that made.
+    pub(crate) fn delete_range(&mut self, range: &KeyRange) -> std::ops::Range<usize> {
+        let first = self.events.len();
+        for slot in self.store.live_slots(range) {
+            self.delete_slot(slot);
+        }
+        first..self.events.len()
+    }
+
     fn put(&mut self, put: &PutRequest) -> PutResponse {
         let revision = self.next();
         let prev = self.store.get(&put.key, revision).cloned();
@@ -248,11 +261,11 @@ impl<'s> Txn<'s> {
     }
 
     fn delete(&mut self, delete: &DeleteRangeRequest) -> DeleteRangeResponse {
-        let first = self.events.len();
-        for slot in self.store.live_slots(&delete.range) {
-            self.delete_slot(slot);
+        let made = self.delete_range(&delete.range);
+        if made.len() >= RANGE_DELETE_KEYS {
+            self.range_deletes.push(RangeDelete { events: made.clone(), range: delete.range.clone() });
         }
-        let gone = &self.events[first..];
+        let gone = &self.events[made];
         let prev_kvs = if delete.prev_kv {
             gone.iter().filter_map(|event| event.prev.clone()).collect()
         } else {

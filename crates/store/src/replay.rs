@@ -2,7 +2,8 @@
 
 use crate::command::{self, BadCommand, Change, Command};
 use crate::evaluate::Txn;
-use crate::request::Event;
+use crate::record::Record;
+use crate::request::{Event, KeyRange};
 use crate::state::Store;
 
 /// The events of one replayed revision.
@@ -20,9 +21,8 @@ impl Store {
         while !payload.is_empty() {
             let events = match command::decode(&mut payload)? {
                 Command::Txn(changes) => self.replay_changes(&changes)?,
-                Command::LeaseRevoke { id, changes } => {
-                    self.leases.remove(id).ok_or(BadCommand::Misfit("revoked lease does not exist"))?;
-                    self.replay_changes(&changes)?
+                Command::LeaseRevoke { id } => {
+                    self.revoke_lease(id).ok_or(BadCommand::Misfit("revoked lease does not exist"))?
                 }
                 other => {
                     self.replay_quiet(other)?;
@@ -67,15 +67,19 @@ impl Store {
         let mut txn = Txn::begin(self);
         for change in changes {
             match change {
-                Change::Put(record) => {
+                Change::Put(wire) => {
+                    let record = Record::from_wire(wire, txn.sub())?;
                     if record.mod_revision() != revision || record.is_tombstone() {
                         return Err(BadCommand::Misfit("record of another revision"));
                     }
-                    txn.apply_put(record.clone());
+                    txn.apply_put(record);
                 }
                 Change::Delete(key) => {
                     let slot = txn.living(key).ok_or(BadCommand::Misfit("deleted key does not exist"))?;
                     txn.delete_slot(slot);
+                }
+                Change::DeleteRange { key, range_end } => {
+                    txn.delete_range(&KeyRange::new(key.to_vec(), range_end.to_vec()));
                 }
             }
         }

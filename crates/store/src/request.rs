@@ -262,11 +262,26 @@ pub enum WriteResponse {
     Put(PutResponse),
     DeleteRange(DeleteRangeResponse),
     Txn(TxnResponse),
-    Compact { revision: i64 },
-    LeaseGrant { revision: i64, id: i64, ttl: i64 },
-    LeaseRevoke { revision: i64 },
-    LeaseRemaining,
-    Alarm { revision: i64, changed: Vec<Alarm> },
+    Compact {
+        revision: i64,
+    },
+    LeaseGrant {
+        revision: i64,
+        id: i64,
+        ttl: i64,
+    },
+    LeaseRevoke {
+        revision: i64,
+        id: i64,
+    },
+    /// What is on record now for each lease that still existed.
+    LeaseRemaining {
+        leases: Vec<(i64, i64)>,
+    },
+    Alarm {
+        revision: i64,
+        changed: Vec<Alarm>,
+    },
 }
 
 /// One change of one key, as watchers see it.
