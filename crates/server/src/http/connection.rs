@@ -1,0 +1,121 @@
+//! One connection, from its first byte to its end.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tonic::body::Body;
+
+use super::detect::{Protocol, Rewound, detect};
+use super::listen::Stream;
+use super::route;
+use super::server::{Lifeline, Phase};
+use super::{Serves, Settings, Shared};
+
+/// Time for a client to say which protocol it speaks, to send an HTTP/1 header, or to idle between requests.
+const PATIENCE_FOR_HEADERS: Duration = Duration::from_secs(5 * 60);
+/// Most bytes of an HTTP/1 header.
+const HTTP1_BUFFER: usize = 64 << 10;
+/// Most bytes of an HTTP/2 header list, as decoded.
+const HTTP2_HEADERS: u32 = 64 << 10;
+/// What a client may send ahead of us on one stream, and on one connection: enough for a full request each.
+const STREAM_WINDOW: u32 = 4 << 20;
+const CONNECTION_WINDOW: u32 = 16 << 20;
+/// What we buffer for a client on one stream before waiting for it.
+const SEND_BUFFER: usize = 1 << 20;
+/// Streams a client may reset before we saw them. Cancelling many watches at once is ordinary.
+const PENDING_RESETS: usize = 1024;
+
+type Io = TokioIo<Rewound<Stream>>;
+
+pub(super) async fn serve(stream: Stream, serves: Serves, shared: Arc<Shared>, mut lifeline: Lifeline) {
+    let detected = tokio::select! {
+        detected = tokio::time::timeout(PATIENCE_FOR_HEADERS, detect(stream)) => detected,
+        () = lifeline.reached(Phase::Draining) => return,
+    };
+    let Ok(Ok(Some((protocol, io)))) = detected else { return };
+    let io = TokioIo::new(io);
+    match (protocol, serves) {
+        (Protocol::Http2, Serves::GrpcAndHttp | Serves::Grpc) => http2(io, serves, shared, lifeline).await,
+        (Protocol::Http1, Serves::GrpcAndHttp | Serves::Http | Serves::Metrics) => {
+            http1(io, serves, shared, lifeline).await;
+        }
+        // The protocol is not spoken on this listener.
+        (Protocol::Http2, Serves::Http | Serves::Metrics) | (Protocol::Http1, Serves::Grpc) => {}
+    }
+}
+
+async fn http1(io: Io, serves: Serves, shared: Arc<Shared>, lifeline: Lifeline) {
+    let for_upgrades = lifeline.clone();
+    let service = service_fn(move |request: Request<Incoming>| {
+        let (shared, lifeline) = (shared.clone(), for_upgrades.clone());
+        async move { Ok::<_, Infallible>(route::http(request, serves, &shared, &lifeline).await) }
+    });
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(PATIENCE_FOR_HEADERS)
+        .max_buf_size(HTTP1_BUFFER)
+        .title_case_headers(true);
+    let connection = pin!(builder.serve_connection(io, service).with_upgrades());
+    run(connection, |c| c.graceful_shutdown(), lifeline).await;
+}
+
+async fn http2(io: Io, serves: Serves, shared: Arc<Shared>, lifeline: Lifeline) {
+    let builder = http2_builder(&shared.settings);
+    let for_requests = lifeline.clone();
+    let service = service_fn(move |request: Request<Incoming>| {
+        let (shared, lifeline) = (shared.clone(), for_requests.clone());
+        async move { Ok::<Response<Body>, Infallible>(route::any(request, serves, &shared, &lifeline).await) }
+    });
+    let connection = pin!(builder.serve_connection(io, service));
+    run(connection, |c| c.graceful_shutdown(), lifeline).await;
+}
+
+fn http2_builder(settings: &Settings) -> http2::Builder<TokioExecutor> {
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_send_buf_size(SEND_BUFFER)
+        .max_header_list_size(HTTP2_HEADERS)
+        .max_concurrent_streams(settings.max_concurrent_streams)
+        .max_pending_accept_reset_streams(PENDING_RESETS)
+        .keep_alive_interval(settings.keepalive_interval)
+        .keep_alive_timeout(settings.keepalive_timeout);
+    builder
+}
+
+/// Drives a connection to its end, passing on what the server says meanwhile.
+async fn run<C, E>(mut connection: Pin<&mut C>, finish: impl Fn(Pin<&mut C>), mut lifeline: Lifeline)
+where
+    C: Future<Output = Result<(), E>>,
+    E: std::fmt::Display,
+{
+    let mut phase = Phase::Draining;
+    loop {
+        tokio::select! {
+            ended = connection.as_mut() => {
+                if let Err(e) = ended {
+                    tracing::debug!(error = %e, "connection ended");
+                }
+                return;
+            }
+            () = lifeline.reached(phase) => match phase {
+                Phase::Closing => return,
+                _ => {
+                    finish(connection.as_mut());
+                    phase = Phase::Closing;
+                }
+            },
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Which protocol a new connection speaks, told from its first bytes.
+//!
+//! HTTP/2 with prior knowledge opens with a fixed preface; anything that differs from it is HTTP/1. The bytes
+//! read to find out are given back to the protocol's own reader.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::{Buf, Bytes, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Protocol {
+    Http1,
+    Http2,
+}
+
+/// Reads until the protocol is certain. `None` when the peer left before that.
+pub(super) async fn detect<T>(mut io: T) -> io::Result<Option<(Protocol, Rewound<T>)>>
+where
+    T: AsyncRead + Unpin,
+{
+    let mut seen = BytesMut::with_capacity(PREFACE.len());
+    loop {
+        if io.read_buf(&mut seen).await? == 0 {
+            return Ok(None);
+        }
+        let compared = seen.len().min(PREFACE.len());
+        if seen[..compared] != PREFACE[..compared] {
+            return Ok(Some((Protocol::Http1, Rewound { first: seen.freeze(), io })));
+        }
+        if compared == PREFACE.len() {
+            return Ok(Some((Protocol::Http2, Rewound { first: seen.freeze(), io })));
+        }
+    }
+}
+
+/// A connection that first yields what was already read from it.
+#[derive(Debug)]
+pub(super) struct Rewound<T> {
+    first: Bytes,
+    io: T,
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Rewound<T> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if this.first.is_empty() {
+            return Pin::new(&mut this.io).poll_read(cx, buf);
+        }
+        let n = this.first.len().min(buf.remaining());
+        buf.put_slice(&this.first[..n]);
+        this.first.advance(n);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for Rewound<T> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().io).poll_write(cx, buf)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().io).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().io).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,130 @@
+//! `/health`, `/livez` and `/readyz`: can this server do its work.
+//!
+//! `/health` is the old page: alarms and a read, as JSON. The other two run named checks and answer in text, each
+//! check also has a path of its own. A full disk makes `/health` bad but neither of the others: restarting or
+//! isolating a server does not free space.
+
+use http::{Method, Request, Response, StatusCode};
+use tonic::body::Body;
+use vetch_node::Node;
+use vetch_node::error::NodeError;
+use vetch_node::store::request::{AlarmKind, KeyRange, RangeRequest};
+
+use super::query;
+use crate::http::{Shared, answer};
+use crate::metrics::CHECKS;
+
+pub(in crate::http) fn is_at(path: &str) -> bool {
+    path == "/health" || path == "/livez" || path == "/readyz" || single_check(path).is_some()
+}
+
+pub(in crate::http) async fn answer<B>(request: &Request<B>, shared: &Shared) -> Response<Body> {
+    if request.method() != Method::GET {
+        return answer::only_get();
+    }
+    let path = request.uri().path().to_string();
+    let query = query::pairs(request.uri().query());
+    if path == "/health" {
+        return health(&query, shared).await;
+    }
+    let excluded = |name: &str| query.iter().any(|(key, value)| key == "exclude" && value == name);
+    let checks: Vec<usize> = match single_check(&path) {
+        Some(check) => vec![check],
+        None => (0..CHECKS.len()).filter(|i| CHECKS[*i].0 == &path[1..] && !excluded(CHECKS[*i].1)).collect(),
+    };
+    run(&checks, query.iter().any(|(key, _)| key == "verbose"), shared).await
+}
+
+/// The index of the check whose own path this is.
+fn single_check(path: &str) -> Option<usize> {
+    let (page, name) = path.strip_prefix('/')?.split_once('/')?;
+    CHECKS.iter().position(|check| *check == (page, name))
+}
+
+async fn run(checks: &[usize], verbose: bool, shared: &Shared) -> Response<Body> {
+    let (mut text, mut failed) = (String::new(), false);
+    for index in checks {
+        let name = CHECKS[*index].1;
+        let result = check(name, &shared.node).await;
+        shared.metrics.health.check(*index, result.is_ok());
+        match result {
+            Ok(()) => text.push_str(&format!("[+]{name} ok\n")),
+            Err(reason) => {
+                failed = true;
+                text.push_str(&format!("[-]{name} failed: {reason}\n"));
+            }
+        }
+    }
+    if failed {
+        tracing::error!(reason = text, "health check failed");
+        return answer::failure(StatusCode::SERVICE_UNAVAILABLE, &text);
+    }
+    answer::plain(StatusCode::OK, if verbose { text + "ok\n" } else { "ok\n".to_string() })
+}
+
+async fn check(name: &str, node: &Node) -> Result<(), String> {
+    match name {
+        "data_corruption" => match node.alarms().iter().any(|alarm| alarm.kind == AlarmKind::Corrupt) {
+            true => Err("alarm activated: CORRUPT".to_string()),
+            false => Ok(()),
+        },
+        "serializable_read" => read(node, true).await.map_err(|e| e.to_string()),
+        "linearizable_read" => read(node, false).await.map_err(|e| e.to_string()),
+        // A single server always votes.
+        "non_learner" => Ok(()),
+        _ => unreachable!("not in the list of checks: {name}"),
+    }
+}
+
+async fn read(node: &Node, serializable: bool) -> Result<(), NodeError> {
+    let mut request = RangeRequest::new(KeyRange::single("health"));
+    request.serializable = serializable;
+    request.keys_only = true;
+    request.limit = 1;
+    node.range(request).await.map(|_| ())
+}
+
+async fn health(query: &[(String, String)], shared: &Shared) -> Response<Body> {
+    let found = unhealthy(query, &shared.node).await;
+    shared.metrics.health.health(found.is_none());
+    let body = serde_json::json!({
+        "health": if found.is_none() { "true" } else { "false" },
+        "reason": found.as_deref().unwrap_or_default(),
+    });
+    match found {
+        None => answer::whole(StatusCode::OK, answer::TEXT, body.to_string()),
+        Some(reason) => {
+            tracing::warn!(reason, "serving /health false");
+            answer::failure(StatusCode::SERVICE_UNAVAILABLE, &body.to_string())
+        }
+    }
+}
+
+/// Why the server is not healthy.
+async fn unhealthy(query: &[(String, String)], node: &Node) -> Option<String> {
+    for alarm in node.alarms() {
+        let name = match alarm.kind {
+            AlarmKind::NoSpace => "NOSPACE",
+            AlarmKind::Corrupt => "CORRUPT",
+        };
+        if !query.iter().any(|(key, value)| key == "exclude" && value == name) {
+            return Some(format!("ALARM {name}"));
+        }
+    }
+    let serializable = query.iter().find(|(key, _)| key == "serializable").is_some_and(|(_, v)| v == "true");
+    read(node, serializable).await.err().map(|error| format!("RANGE ERROR:{error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_check_has_a_path() {
+        assert!(is_at("/livez/serializable_read"));
+        assert!(is_at("/readyz/data_corruption"));
+        assert!(!is_at("/livez/data_corruption"));
+        assert!(!is_at("/readyz/"));
+        assert!(!is_at("/health/"));
+    }
+}

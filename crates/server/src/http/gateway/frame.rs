@@ -1,0 +1,76 @@
+//! gRPC's framing of messages: a flag byte, four bytes of length, the message.
+
+use std::collections::VecDeque;
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use http::{HeaderMap, Response};
+use http_body_util::BodyExt;
+use tonic::body::Body;
+use tonic::{Code, Status};
+
+const PREFIX: usize = 5;
+
+pub(super) fn framed(message: &[u8]) -> Bytes {
+    let length = u32::try_from(message.len()).expect("requests are limited far below 4 GiB");
+    let mut out = BytesMut::with_capacity(PREFIX + message.len());
+    out.put_u8(0);
+    out.put_u32(length);
+    out.put_slice(message);
+    out.freeze()
+}
+
+/// The messages of a gRPC response, one by one, and the status at its end.
+pub(super) struct Messages {
+    body: Body,
+    pending: BytesMut,
+    ready: VecDeque<Bytes>,
+    /// How the call ended, once that is known.
+    end: Option<Status>,
+}
+
+impl Messages {
+    pub(super) fn of(response: Response<Body>) -> Messages {
+        let (head, body) = response.into_parts();
+        // A call that fails at once has its status among the headers and no body.
+        let end = Status::from_header_map(&head.headers);
+        Messages { body, pending: BytesMut::new(), ready: VecDeque::new(), end }
+    }
+
+    /// The next message. None is the good end of the call, an error the bad one.
+    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Status> {
+        loop {
+            if let Some(message) = self.ready.pop_front() {
+                return Ok(Some(message));
+            }
+            if let Some(status) = &self.end {
+                return if status.code() == Code::Ok { Ok(None) } else { Err(status.clone()) };
+            }
+            match self.body.frame().await {
+                None => self.end = Some(Status::internal("the call ended without a status")),
+                Some(Err(status)) => self.end = Some(status),
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => self.split(&data),
+                    Err(other) => self.finish(other.trailers_ref()),
+                },
+            }
+        }
+    }
+
+    fn split(&mut self, data: &[u8]) {
+        self.pending.extend_from_slice(data);
+        while self.pending.len() >= PREFIX {
+            let length = u32::from_be_bytes(self.pending[1..PREFIX].try_into().expect("four bytes")) as usize;
+            if self.pending.len() < PREFIX + length {
+                return;
+            }
+            self.pending.advance(PREFIX);
+            self.ready.push_back(self.pending.split_to(length).freeze());
+        }
+    }
+
+    fn finish(&mut self, trailers: Option<&HeaderMap>) {
+        if let Some(status) = trailers.and_then(Status::from_header_map) {
+            self.end = Some(status);
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! The JSON gateway: every RPC that has an HTTP path, as a POST with JSON in and out.
+//!
+//! A request is translated to a gRPC request and handed to the very same services, in process, and the answer is
+//! translated back. So the two ways in cannot differ in anything but their encoding.
+//!
+//! Streams answer one JSON object per line. A request stream is JSON values one after the other in a body that may
+//! stay open, or the messages of a websocket.
+
+mod codec;
+mod frame;
+mod metadata;
+mod refusal;
+mod stream;
+mod unary;
+mod websocket;
+
+use std::time::Duration;
+
+use http::{Method, Request, Response};
+use hyper::body::Incoming;
+use tonic::Status;
+use tonic::body::Body;
+use vetch_api::gateway::{Kind, Route, route};
+
+use super::Shared;
+use super::server::Lifeline;
+use codec::Codec;
+
+pub(super) async fn answer(
+    mut request: Request<Incoming>,
+    shared: &Shared,
+    lifeline: &Lifeline,
+) -> Response<Body> {
+    if websocket::is_wanted(&request) {
+        return websocket::upgrade(&mut request, shared, lifeline);
+    }
+    serve(request.map(Body::new), &Services::of(shared)).await
+}
+
+/// What a gateway request needs of the server, so that it can outlive the connection's own future.
+#[derive(Clone)]
+struct Services {
+    grpc: tonic::service::Routes,
+    metrics: std::sync::Arc<crate::metrics::ServerMetrics>,
+    max_json_bytes: usize,
+}
+
+impl Services {
+    fn of(shared: &Shared) -> Services {
+        Services {
+            grpc: shared.grpc.clone(),
+            metrics: shared.metrics.clone(),
+            max_json_bytes: shared.settings.max_json_bytes,
+        }
+    }
+
+    async fn call(&self, request: Request<Body>) -> Response<Body> {
+        self.metrics.grpc.observed(self.grpc.clone(), request).await
+    }
+}
+
+async fn serve(request: Request<Body>, services: &Services) -> Response<Body> {
+    let Some(route) = route(request.uri().path()) else {
+        return refusal::whole(&Status::not_found("Not Found"));
+    };
+    if method(&request) != Method::POST {
+        return refusal::whole(&Status::unimplemented("Method Not Allowed"));
+    }
+    let timeout = match metadata::timeout(request.headers()) {
+        Ok(timeout) => timeout,
+        Err(status) => return refusal::whole(&status),
+    };
+    let codec = Codec::of(route);
+    let answered = async {
+        match route.kind {
+            Kind::Unary => unary::answer(request, route, codec, services).await,
+            Kind::ServerStream => stream::answer_one(request, route, codec, services).await,
+            Kind::Bidi => stream::answer_many(request, route, codec, services).await,
+        }
+    };
+    within(timeout, answered).await
+}
+
+/// The method, or the one a client that can only send POST says it means.
+fn method<B>(request: &Request<B>) -> Method {
+    let meant = request.headers().get("x-http-method-override");
+    let meant = meant.filter(|_| request.method() == Method::POST);
+    meant.and_then(|m| Method::from_bytes(m.as_bytes()).ok()).unwrap_or_else(|| request.method().clone())
+}
+
+async fn within(timeout: Option<Duration>, answer: impl Future<Output = Response<Body>>) -> Response<Body> {
+    match timeout {
+        None => answer.await,
+        Some(timeout) => match tokio::time::timeout(timeout, answer).await {
+            Ok(response) => response,
+            Err(_) => refusal::whole(&Status::deadline_exceeded("context deadline exceeded")),
+        },
+    }
+}
+
+/// The gRPC request that stands for a gateway request.
+fn grpc_request<B>(original: &Request<B>, route: &Route, body: Body) -> Request<Body> {
+    let mut request = Request::new(body);
+    *request.method_mut() = Method::POST;
+    *request.version_mut() = http::Version::HTTP_2;
+    *request.uri_mut() = http::Uri::from_static(route.rpc);
+    metadata::copy(original.headers(), request.headers_mut());
+    request
+}

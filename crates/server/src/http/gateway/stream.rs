@@ -1,0 +1,122 @@
+//! Answers of many lines.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Bytes, BytesMut};
+use futures_util::stream;
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Request, Response};
+use http_body::{Body as HttpBody, Frame};
+use http_body_util::StreamBody;
+use tonic::Status;
+use tonic::body::Body;
+use vetch_api::gateway::Route;
+
+use super::codec::Codec;
+use super::frame::{Messages, framed};
+use super::unary::{GRPC_CONTENT_TYPE, translated};
+use super::{Services, grpc_request, refusal};
+use crate::http::answer;
+
+/// One request, many answers.
+pub(super) async fn answer_one(
+    request: Request<Body>,
+    route: &Route,
+    codec: Codec,
+    services: &Services,
+) -> Response<Body> {
+    match translated(request, route, codec, services.max_json_bytes).await {
+        Ok(request) => lines(Messages::of(services.call(request).await), codec).await,
+        Err(status) => refusal::whole(&status),
+    }
+}
+
+/// Many requests, many answers.
+pub(super) async fn answer_many(
+    request: Request<Body>,
+    route: &Route,
+    codec: Codec,
+    services: &Services,
+) -> Response<Body> {
+    let (head, body) = request.into_parts();
+    let original = Request::from_parts(head, ());
+    let limit = services.max_json_bytes;
+    let requests = Requests { body: Some(body), pending: BytesMut::new(), codec, limit };
+    let request = grpc_request(&original, route, Body::new(requests));
+    lines(Messages::of(services.call(request).await), codec).await
+}
+
+/// Waits for the first message, because what it is decides the status line; the rest follows as it comes.
+async fn lines(mut messages: Messages, codec: Codec) -> Response<Body> {
+    let first = match next_line(&mut messages, codec).await {
+        Ok(Some(line)) => line,
+        Ok(None) => return Response::new(Body::new(StreamBody::new(stream::empty::<Lines>()))),
+        Err(status) => return refusal::whole_stream(&status),
+    };
+    let rest = stream::unfold(Some(messages), move |messages| async move {
+        let mut messages = messages?;
+        match next_line(&mut messages, codec).await {
+            Ok(Some(line)) => Some((frame(line), Some(messages))),
+            Ok(None) => None,
+            Err(status) => Some((frame(refusal::line(&status).into()), None)),
+        }
+    });
+    let first = stream::once(std::future::ready(frame(first)));
+    let mut response = Response::new(Body::new(StreamBody::new(futures_util::StreamExt::chain(first, rest))));
+    response.headers_mut().insert(CONTENT_TYPE, answer::JSON);
+    response.headers_mut().insert(GRPC_CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    response
+}
+
+type Lines = Result<Frame<Bytes>, Status>;
+
+fn frame(line: Bytes) -> Lines {
+    Ok(Frame::data(line))
+}
+
+async fn next_line(messages: &mut Messages, codec: Codec) -> Result<Option<Bytes>, Status> {
+    match messages.next().await? {
+        Some(message) => Ok(Some(codec.write_line(message)?.into())),
+        None => Ok(None),
+    }
+}
+
+/// JSON values arriving in a body, as a body of gRPC messages. It ends where the JSON ends or stops making sense.
+struct Requests {
+    body: Option<Body>,
+    pending: BytesMut,
+    codec: Codec,
+    limit: usize,
+}
+
+impl HttpBody for Requests {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        loop {
+            let codec = self.codec;
+            match codec.take(&mut self.pending) {
+                Ok(Some(message)) => return Poll::Ready(Some(Ok(Frame::data(framed(&message))))),
+                Ok(None) if self.pending.len() <= self.limit => {}
+                Ok(None) | Err(_) => self.body = None,
+            }
+            let Some(body) = &mut self.body else {
+                self.pending.clear();
+                return Poll::Ready(None);
+            };
+            match ready!(Pin::new(body).poll_frame(cx)) {
+                Some(Ok(frame)) => {
+                    if let Ok(data) = frame.into_data() {
+                        self.pending.extend_from_slice(&data);
+                    }
+                }
+                Some(Err(_)) | None => self.body = None,
+            }
+        }
+    }
+}

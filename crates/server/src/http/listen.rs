@@ -1,0 +1,204 @@
+//! Listen URLs and the sockets behind them.
+//!
+//! A URL is `http://host:port` or `unix://path`; their `https` and `unixs` forms are recognised and refused,
+//! because serving plaintext where TLS was asked for would be worse than not serving.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+
+/// Where to listen, as written in a flag.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListenUrl {
+    text: String,
+    place: Place,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Place {
+    Tcp(String),
+    Unix(PathBuf),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum UrlError {
+    #[error("URL {0:?} has no scheme; it must begin with http:// or unix://")]
+    NoScheme(String),
+    #[error("URL scheme of {0:?} must be http or unix")]
+    Scheme(String),
+    #[error("TLS is not available in this version, so {0:?} cannot be served; use http:// or unix://")]
+    Tls(String),
+    #[error("URL address of {0:?} must have the form host:port")]
+    NoPort(String),
+    #[error("URL {0:?} must not contain a path")]
+    HasPath(String),
+}
+
+impl ListenUrl {
+    pub fn parse(text: &str) -> Result<ListenUrl, UrlError> {
+        let owned = || text.to_string();
+        let (scheme, rest) = text.split_once("://").ok_or_else(|| UrlError::NoScheme(owned()))?;
+        let place = match scheme {
+            "unix" if rest.is_empty() => return Err(UrlError::NoPort(owned())),
+            "unix" => Place::Unix(PathBuf::from(rest)),
+            "http" => Place::Tcp(tcp_address(text, rest)?),
+            "https" | "unixs" => return Err(UrlError::Tls(owned())),
+            _ => return Err(UrlError::Scheme(owned())),
+        };
+        Ok(ListenUrl { text: owned(), place })
+    }
+
+    /// Opens the socket. A socket file left by an earlier process is replaced; any other file is not.
+    pub async fn bind(&self) -> io::Result<Listener> {
+        match &self.place {
+            Place::Tcp(address) => Ok(Listener::Tcp(TcpListener::bind(go_address(address)).await?)),
+            Place::Unix(path) => {
+                remove_stale_socket(path)?;
+                Ok(Listener::Unix(UnixListener::bind(path)?, path.clone()))
+            }
+        }
+    }
+}
+
+impl fmt::Display for ListenUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+fn tcp_address(text: &str, rest: &str) -> Result<String, UrlError> {
+    let address = rest.strip_suffix('/').unwrap_or(rest);
+    if address.contains('/') {
+        return Err(UrlError::HasPath(text.to_string()));
+    }
+    let port = address.rsplit_once(':').map(|(_, port)| port);
+    match port.map(str::parse::<u16>) {
+        Some(Ok(_)) => Ok(address.to_string()),
+        _ => Err(UrlError::NoPort(text.to_string())),
+    }
+}
+
+/// An address without a host means every interface.
+fn go_address(address: &str) -> String {
+    match address.strip_prefix(':') {
+        Some(port) => format!("[::]:{port}"),
+        None => address.to_string(),
+    }
+}
+
+fn remove_stale_socket(path: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Ok(found) if found.file_type().is_socket() => fs::remove_file(path),
+        Ok(_) => Err(io::Error::new(
+            io::ErrorKind::AlreadyExists,
+            format!("{} exists and is not a socket", path.display()),
+        )),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(e) => Err(e),
+    }
+}
+
+/// An open listening socket. Dropping a Unix one removes its file.
+#[derive(Debug)]
+pub enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener, PathBuf),
+}
+
+impl Listener {
+    pub async fn accept(&self) -> io::Result<Stream> {
+        match self {
+            Listener::Tcp(listener) => {
+                let (stream, _) = listener.accept().await?;
+                // Answers are small and wanted at once; waiting to fill a packet would add milliseconds.
+                stream.set_nodelay(true)?;
+                Ok(Stream::Tcp(stream))
+            }
+            Listener::Unix(listener, _) => Ok(Stream::Unix(listener.accept().await?.0)),
+        }
+    }
+
+    /// The bound address, for the log.
+    pub fn address(&self) -> String {
+        match self {
+            Listener::Tcp(listener) => listener.local_addr().map(|a| a.to_string()).unwrap_or_default(),
+            Listener::Unix(_, path) => path.display().to_string(),
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Listener::Unix(_, path) = self {
+            // Nobody can be told that this failed, and the next start replaces the file anyway.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// One accepted connection. This is where a TLS session will be a third kind.
+#[derive(Debug)]
+pub enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Stream::Tcp(s) => Pin::new(s).poll_read(cx, buf),
+            Stream::Unix(s) => Pin::new(s).poll_read(cx, buf),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Stream::Tcp(s) => Pin::new(s).poll_write(cx, buf),
+            Stream::Unix(s) => Pin::new(s).poll_write(cx, buf),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Stream::Tcp(s) => Pin::new(s).poll_flush(cx),
+            Stream::Unix(s) => Pin::new(s).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Stream::Tcp(s) => Pin::new(s).poll_shutdown(cx),
+            Stream::Unix(s) => Pin::new(s).poll_shutdown(cx),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Stream::Tcp(s) => Pin::new(s).poll_write_vectored(cx, bufs),
+            Stream::Unix(s) => Pin::new(s).poll_write_vectored(cx, bufs),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Stream::Tcp(s) => s.is_write_vectored(),
+            Stream::Unix(s) => s.is_write_vectored(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

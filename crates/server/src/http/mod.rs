@@ -1,0 +1,88 @@
+//! Everything that arrives on a socket: listeners, protocol detection, routing, and the pages that are not gRPC.
+//!
+//! One port serves gRPC (HTTP/2) and plain HTTP (the JSON gateway, health, version, metrics); the first bytes
+//! of a connection tell which protocol it speaks, the content type of a request tells gRPC from the rest.
+//! Everything is bounded: header size, the time to send a header, body size; and everything ends when
+//! [`Server::stop`] says so.
+//!
+//! Not here: what a request means (`grpc`, which the gateway calls in process), TLS (a further kind of
+//! [`listen::Stream`] when it comes).
+
+pub mod access;
+mod answer;
+mod connection;
+mod detect;
+mod endpoint;
+mod gateway;
+pub mod listen;
+mod route;
+mod server;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tonic::service::Routes;
+use vetch_node::Node;
+
+use crate::metrics::ServerMetrics;
+
+pub use server::Server;
+
+/// What a listener offers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Serves {
+    GrpcAndHttp,
+    /// HTTP was moved to listeners of its own.
+    Grpc,
+    Http,
+    /// Metrics and health pages only.
+    Metrics,
+}
+
+impl Serves {
+    fn traffic(self) -> &'static str {
+        match self {
+            Serves::GrpcAndHttp => "grpc+http",
+            Serves::Grpc => "grpc",
+            Serves::Http => "http",
+            Serves::Metrics => "metrics",
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub struct Settings {
+    pub access: access::Access,
+    /// Serve the JSON gateway under `/v3/`.
+    pub gateway: bool,
+    /// Largest JSON body of one request, and of one message in a request stream.
+    pub max_json_bytes: usize,
+    /// Streams a client may have open on one connection.
+    pub max_concurrent_streams: u32,
+    /// An idle HTTP/2 connection is pinged this often. None: never.
+    pub keepalive_interval: Option<Duration>,
+    /// A ping unanswered for this long ends the connection.
+    pub keepalive_timeout: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            access: access::Access::default(),
+            gateway: true,
+            max_json_bytes: 2 * (2 << 20),
+            max_concurrent_streams: u32::MAX,
+            keepalive_interval: Some(Duration::from_secs(2 * 60 * 60)),
+            keepalive_timeout: Duration::from_secs(20),
+        }
+    }
+}
+
+/// What every connection shares.
+pub struct Shared {
+    pub node: Node,
+    /// All gRPC services.
+    pub grpc: Routes,
+    pub metrics: Arc<ServerMetrics>,
+    pub settings: Settings,
+}

@@ -1,0 +1,156 @@
+//! Which part of the server answers a request.
+
+use http::header::{CONTENT_TYPE, HeaderValue, LOCATION};
+use http::{Method, Request, Response, StatusCode};
+use hyper::body::Incoming;
+use tonic::body::Body;
+
+use super::access::add_cors;
+use super::answer;
+use super::endpoint::{debug, health, metrics, version};
+use super::gateway;
+use super::server::Lifeline;
+use super::{Serves, Shared};
+
+/// A request on an HTTP/2 connection: gRPC by its content type, else whatever the listener offers.
+pub(super) async fn any(
+    request: Request<Incoming>,
+    serves: Serves,
+    shared: &Shared,
+    lifeline: &Lifeline,
+) -> Response<Body> {
+    if is_grpc(&request) {
+        return shared.metrics.grpc.observed(shared.grpc.clone(), request.map(Body::new)).await;
+    }
+    if serves == Serves::Grpc {
+        return not_grpc(&request);
+    }
+    // Boxed, so that the far more frequent gRPC requests do not carry the room for this.
+    Box::pin(http(request, serves, shared, lifeline)).await
+}
+
+/// A request that is not gRPC.
+pub(super) async fn http(
+    mut request: Request<Incoming>,
+    serves: Serves,
+    shared: &Shared,
+    lifeline: &Lifeline,
+) -> Response<Body> {
+    if serves == Serves::Metrics {
+        return common_page(&request, shared).await.unwrap_or_else(answer::not_found);
+    }
+    rewrite_old_prefix(&mut request);
+    let access = &shared.settings.access;
+    if let Some(refusal) = access.refusal(&request) {
+        return refusal;
+    }
+    let origin = access.cors_headers(request.headers());
+    let mut response = match request.method() {
+        &Method::OPTIONS => Response::new(Body::default()),
+        _ => page(request, shared, lifeline).await,
+    };
+    if let Some(origin) = origin {
+        add_cors(response.headers_mut(), origin);
+    }
+    response
+}
+
+async fn page(request: Request<Incoming>, shared: &Shared, lifeline: &Lifeline) -> Response<Body> {
+    if let Some(redirect) = redirect_to_clean(&request, shared.settings.gateway) {
+        return redirect;
+    }
+    if shared.settings.gateway && request.uri().path().starts_with("/v3/") {
+        return gateway::answer(request, shared, lifeline).await;
+    }
+    match request.uri().path() {
+        "/version" => version::answer(&request),
+        "/debug/vars" => debug::vars(),
+        _ => common_page(&request, shared).await.unwrap_or_else(answer::not_found),
+    }
+}
+
+/// The pages that metrics listeners have too.
+async fn common_page(request: &Request<Incoming>, shared: &Shared) -> Option<Response<Body>> {
+    match request.uri().path() {
+        "/metrics" => Some(metrics::answer(shared)),
+        path if health::is_at(path) => Some(health::answer(request, shared).await),
+        _ => None,
+    }
+}
+
+fn is_grpc<B>(request: &Request<B>) -> bool {
+    let content_type = request.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    content_type.is_some_and(|t| t.starts_with(b"application/grpc"))
+}
+
+/// What a gRPC-only port says to anything else.
+fn not_grpc<B>(request: &Request<B>) -> Response<Body> {
+    let content_type = request.headers().get(CONTENT_TYPE).and_then(|t| t.to_str().ok()).unwrap_or_default();
+    let text = format!("invalid gRPC request content-type {content_type:?}");
+    let mut response = tonic::Status::invalid_argument(text).into_http();
+    *response.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+    response
+}
+
+/// `/v3beta/` is an old name of `/v3/`.
+fn rewrite_old_prefix<B>(request: &mut Request<B>) {
+    let Some(rest) = request.uri().path_and_query().and_then(|p| p.as_str().strip_prefix("/v3beta/")) else {
+        return;
+    };
+    // What was a valid path stays one with a shorter first segment.
+    if let Ok(uri) = format!("/v3/{rest}").parse() {
+        *request.uri_mut() = uri;
+    }
+}
+
+/// Paths with empty, `.` or `..` segments are answered with the place they mean.
+fn redirect_to_clean<B>(request: &Request<B>, gateway: bool) -> Option<Response<Body>> {
+    let path = request.uri().path();
+    let mut clean = cleaned(path);
+    if gateway && clean == "/v3" {
+        clean.push('/');
+    }
+    if clean == path || request.method() == Method::CONNECT {
+        return None;
+    }
+    let target = match request.uri().query() {
+        Some(query) => format!("{clean}?{query}"),
+        None => clean,
+    };
+    let location = HeaderValue::from_str(&target).ok()?;
+    let mut response = Response::new(Body::default());
+    if request.method() == Method::GET {
+        let html = HeaderValue::from_static("text/html; charset=utf-8");
+        let link = format!("<a href=\"{}\">Temporary Redirect</a>.\n\n", escaped(&target));
+        response = answer::whole(StatusCode::TEMPORARY_REDIRECT, html, link);
+    }
+    *response.status_mut() = StatusCode::TEMPORARY_REDIRECT;
+    response.headers_mut().insert(LOCATION, location);
+    Some(response)
+}
+
+fn cleaned(path: &str) -> String {
+    let mut kept: Vec<&str> = Vec::new();
+    for segment in path.split('/') {
+        match segment {
+            "" | "." => {}
+            ".." => {
+                kept.pop();
+            }
+            other => kept.push(other),
+        }
+    }
+    let slash = if path.ends_with('/') && !kept.is_empty() { "/" } else { "" };
+    format!("/{}{slash}", kept.join("/"))
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&#34;")
+        .replace('\'', "&#39;")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,108 @@
+//! Accepting connections and, in the end, letting them go.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+use super::connection;
+use super::listen::Listener;
+use super::{Serves, Shared};
+
+/// What connections are told to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Phase {
+    Serving,
+    /// Take no new requests, finish the running ones.
+    Draining,
+    /// Close now.
+    Closing,
+}
+
+/// Held by everything that serves a client. Lets it hear the phase, and lets the server wait for it.
+#[derive(Debug, Clone)]
+pub(super) struct Lifeline {
+    phase: watch::Receiver<Phase>,
+    _alive: mpsc::Sender<()>,
+}
+
+impl Lifeline {
+    /// Waits until the phase is `phase` or a later one.
+    pub(super) async fn reached(&mut self, phase: Phase) {
+        // An error means that the server is gone, which is later than every phase.
+        let _ = self.phase.wait_for(|p| *p >= phase).await;
+    }
+}
+
+/// The running listeners and their connections.
+#[derive(Debug)]
+pub struct Server {
+    phase: watch::Sender<Phase>,
+    alive: mpsc::Receiver<()>,
+    accepting: JoinSet<()>,
+}
+
+impl Server {
+    /// Serves on every listener until stopped.
+    pub fn start(shared: Arc<Shared>, listeners: Vec<(Listener, Serves)>) -> Server {
+        let (phase, heard) = watch::channel(Phase::Serving);
+        let (alive_sender, alive) = mpsc::channel(1);
+        let lifeline = Lifeline { phase: heard, _alive: alive_sender };
+        let mut accepting = JoinSet::new();
+        for (listener, serves) in listeners {
+            tracing::info!(
+                traffic = serves.traffic(),
+                address = listener.address(),
+                "serving client traffic insecurely"
+            );
+            accepting.spawn(accept(listener, serves, shared.clone(), lifeline.clone()));
+        }
+        Server { phase, alive, accepting }
+    }
+
+    /// Stops accepting and lets running requests finish, at most for `patience`. True when all are done.
+    pub async fn drain(&mut self, patience: Duration) -> bool {
+        self.phase.send_replace(Phase::Draining);
+        while self.accepting.join_next().await.is_some() {}
+        tokio::time::timeout(patience, self.alive.recv()).await.is_ok()
+    }
+
+    /// Closes what is left.
+    pub async fn stop(mut self) {
+        self.phase.send_replace(Phase::Closing);
+        while self.accepting.join_next().await.is_some() {}
+        self.alive.recv().await;
+    }
+}
+
+/// Out of file descriptors is the one failure of accept that lasts; trying on in a loop would only burn CPU.
+const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(100);
+
+async fn accept(listener: Listener, serves: Serves, shared: Arc<Shared>, mut lifeline: Lifeline) {
+    let for_connections = lifeline.clone();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = lifeline.reached(Phase::Draining) => return,
+        };
+        match accepted {
+            Ok(stream) => {
+                let serving = connection::serve(stream, serves, shared.clone(), for_connections.clone());
+                tokio::spawn(serving);
+            }
+            Err(e) if is_of_the_peer(&e) => {}
+            Err(e) => {
+                tracing::warn!(error = %e, address = listener.address(), "cannot accept a connection");
+                tokio::time::sleep(PAUSE_AFTER_FAILURE).await;
+            }
+        }
+    }
+}
+
+/// The connection broke before it was accepted; the listener is fine.
+fn is_of_the_peer(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionReset, InvalidInput, NotConnected};
+    matches!(error.kind(), ConnectionAborted | ConnectionReset | NotConnected | InvalidInput)
+}

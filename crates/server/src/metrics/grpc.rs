@@ -1,0 +1,286 @@
+//! Counters of the gRPC services, taken from outside them.
+//!
+//! A call is observed at its edges: the request body on its way in, the response body and its status on the way
+//! out. So nothing in the services has to remember to count, and calls through the JSON gateway count alike.
+
+mod body;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use http::{Request, Response};
+use parking_lot::RwLock;
+use tonic::body::Body;
+use tonic::service::Routes;
+use tonic::{Code, Status};
+use tower::Service;
+use vetch_api::error::code_name;
+use vetch_api::gateway::Kind;
+
+use super::Histogram;
+use super::methods::{self, Method};
+use super::text::{Text, Type};
+use body::{Incoming, Outgoing};
+
+/// Distinct client versions counted by name. A client chooses what it sends, so their number must end somewhere.
+const MOST_CLIENT_VERSIONS: usize = 64;
+
+const CODES: [Code; 17] = [
+    Code::Ok,
+    Code::Cancelled,
+    Code::Unknown,
+    Code::InvalidArgument,
+    Code::DeadlineExceeded,
+    Code::NotFound,
+    Code::AlreadyExists,
+    Code::PermissionDenied,
+    Code::ResourceExhausted,
+    Code::FailedPrecondition,
+    Code::Aborted,
+    Code::OutOfRange,
+    Code::Unimplemented,
+    Code::Internal,
+    Code::Unavailable,
+    Code::DataLoss,
+    Code::Unauthenticated,
+];
+
+#[derive(Debug)]
+pub struct GrpcMetrics {
+    extensive: bool,
+    methods: Vec<Arc<Counters>>,
+    by_path: HashMap<&'static str, usize>,
+    bytes: Arc<Bytes>,
+    clients: RwLock<Vec<Client>>,
+}
+
+#[derive(Debug, Default)]
+struct Bytes {
+    received: AtomicU64,
+    sent: AtomicU64,
+}
+
+/// Requests of clients that named one version.
+#[derive(Debug)]
+struct Client {
+    version: String,
+    unary: AtomicU64,
+    stream: AtomicU64,
+}
+
+impl Client {
+    fn count(&self, kind: Kind) {
+        if kind == Kind::Unary { &self.unary } else { &self.stream }.fetch_add(1, Relaxed);
+    }
+}
+
+/// The counters of one RPC.
+#[derive(Debug)]
+struct Counters {
+    method: Method,
+    started: AtomicU64,
+    received: AtomicU64,
+    sent: AtomicU64,
+    handled: [AtomicU64; CODES.len()],
+    took: Histogram,
+    took_to_refuse: Histogram,
+    handling: Option<Histogram>,
+}
+
+/// The bucket bounds of grpc_server_handling_seconds.
+const HANDLING_BOUNDS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+
+impl Counters {
+    fn new(method: Method, extensive: bool) -> Counters {
+        Counters {
+            method,
+            started: AtomicU64::new(0),
+            received: AtomicU64::new(0),
+            sent: AtomicU64::new(0),
+            handled: std::array::from_fn(|_| AtomicU64::new(0)),
+            took: Histogram::exponential(0.001, 2.0, 14),
+            took_to_refuse: Histogram::exponential(0.001, 2.0, 14),
+            handling: extensive.then(|| Histogram::with_bounds(HANDLING_BOUNDS.to_vec())),
+        }
+    }
+
+    fn finished(&self, code: Code, took: Duration) {
+        let index = CODES.iter().position(|c| *c == code).expect("every code is in the list");
+        self.handled[index].fetch_add(1, Relaxed);
+        if self.method.kind == Kind::Unary {
+            if code == Code::Ok { &self.took } else { &self.took_to_refuse }.record(took);
+        }
+        if let Some(handling) = &self.handling {
+            handling.record(took);
+        }
+    }
+}
+
+/// A call in progress. Dropped without having been finished, it was given up by the client.
+#[derive(Debug)]
+struct Call {
+    counters: Arc<Counters>,
+    started: Instant,
+    done: bool,
+}
+
+impl Call {
+    fn finish(&mut self, code: Code) {
+        if !self.done {
+            self.done = true;
+            self.counters.finished(code, self.started.elapsed());
+        }
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.finish(Code::Cancelled);
+    }
+}
+
+impl GrpcMetrics {
+    pub(super) fn new(extensive: bool) -> GrpcMetrics {
+        let methods = methods::all();
+        let by_path = methods.iter().enumerate().map(|(i, m)| (m.path, i)).collect();
+        GrpcMetrics {
+            extensive,
+            methods: methods.into_iter().map(|m| Arc::new(Counters::new(m, extensive))).collect(),
+            by_path,
+            bytes: Arc::default(),
+            clients: RwLock::default(),
+        }
+    }
+
+    /// Calls the services and counts what passes.
+    pub(crate) async fn observed(&self, mut services: Routes, request: Request<Body>) -> Response<Body> {
+        let Some(index) = self.by_path.get(request.uri().path()) else {
+            return answered(services.call(request).await);
+        };
+        let counters = &self.methods[*index];
+        counters.started.fetch_add(1, Relaxed);
+        self.count_client(&request, counters.method.kind);
+        let mut call = Call { counters: counters.clone(), started: Instant::now(), done: false };
+        let request =
+            request.map(|body| Body::new(Incoming::new(body, counters.clone(), self.bytes.clone())));
+        let response = answered(services.call(request).await);
+        // An answer without messages carries its status among the headers.
+        if let Some(status) = Status::from_header_map(response.headers()) {
+            call.finish(status.code());
+            return response;
+        }
+        let bytes = self.bytes.clone();
+        response.map(|body| Body::new(Outgoing::new(body, call, bytes)))
+    }
+
+    fn count_client<B>(&self, request: &Request<B>, kind: Kind) {
+        let header = request.headers().get("client-api-version").and_then(|v| v.to_str().ok());
+        let version = header.unwrap_or("unknown");
+        let is_it = |c: &Client, version: &str| c.version == version;
+        if let Some(client) = self.clients.read().iter().find(|c| is_it(c, version)) {
+            return client.count(kind);
+        }
+        let mut clients = self.clients.write();
+        let full = clients.len() >= MOST_CLIENT_VERSIONS;
+        let version = if full { "other" } else { version };
+        if let Some(client) = clients.iter().find(|c| is_it(c, version)) {
+            return client.count(kind);
+        }
+        let client =
+            Client { version: version.to_string(), unary: AtomicU64::new(0), stream: AtomicU64::new(0) };
+        client.count(kind);
+        clients.push(client);
+    }
+
+    pub(super) fn write(&self, page: &mut Text) {
+        self.write_handled(page);
+        let families: [Family; 3] = [
+            ("grpc_server_started_total", "RPCs begun.", |c| &c.started),
+            ("grpc_server_msg_received_total", "Messages received.", |c| &c.received),
+            ("grpc_server_msg_sent_total", "Messages sent.", |c| &c.sent),
+        ];
+        for (name, help, counter) in families {
+            page.heading(name, Type::Counter, help);
+            for counters in &self.methods {
+                page.sample(name, &labels(&counters.method), counter(counters).load(Relaxed) as f64);
+            }
+        }
+        self.write_durations(page);
+        self.write_clients(page);
+        let (received, sent) = (self.bytes.received.load(Relaxed), self.bytes.sent.load(Relaxed));
+        page.counter(
+            "etcd_network_client_grpc_received_bytes_total",
+            "Bytes of messages from clients.",
+            received,
+        );
+        page.counter("etcd_network_client_grpc_sent_bytes_total", "Bytes of messages to clients.", sent);
+    }
+
+    fn write_handled(&self, page: &mut Text) {
+        let name = "grpc_server_handled_total";
+        page.heading(name, Type::Counter, "RPCs ended, by the code they ended with.");
+        for counters in &self.methods {
+            let [method, service, kind] = labels(&counters.method);
+            for (code, count) in CODES.iter().zip(&counters.handled) {
+                let labels = [("grpc_code", code_name(*code)), method, service, kind];
+                page.sample(name, &labels, count.load(Relaxed) as f64);
+            }
+        }
+        if self.extensive {
+            let name = "grpc_server_handling_seconds";
+            page.heading(name, Type::Histogram, "Time from the start of an RPC to its end.");
+            for counters in &self.methods {
+                if let Some(handling) = &counters.handling {
+                    page.histogram(name, &labels(&counters.method), handling);
+                }
+            }
+        }
+    }
+
+    fn write_durations(&self, page: &mut Text) {
+        let name = "etcd_server_request_duration_seconds";
+        page.heading(name, Type::Histogram, "Time to answer a unary request.");
+        for counters in &self.methods {
+            for (success, took) in [("false", &counters.took_to_refuse), ("true", &counters.took)] {
+                if took.counts().iter().any(|n| *n > 0) {
+                    page.histogram(name, &[("success", success), ("type", counters.method.name)], took);
+                }
+            }
+        }
+    }
+
+    fn write_clients(&self, page: &mut Text) {
+        let name = "etcd_server_client_requests_total";
+        page.heading(name, Type::Counter, "Requests by the API version the client says it speaks.");
+        for client in self.clients.read().iter() {
+            for (kind, count) in [("stream", &client.stream), ("unary", &client.unary)] {
+                let count = count.load(Relaxed);
+                if count > 0 {
+                    page.sample(
+                        name,
+                        &[("client_api_version", &client.version), ("type", kind)],
+                        count as f64,
+                    );
+                }
+            }
+        }
+    }
+}
+
+type Family = (&'static str, &'static str, fn(&Counters) -> &AtomicU64);
+
+fn labels(method: &Method) -> [(&'static str, &'static str); 3] {
+    [("grpc_method", method.name), ("grpc_service", method.service), ("grpc_type", method.grpc_type())]
+}
+
+fn answered<T>(result: Result<T, std::convert::Infallible>) -> T {
+    match result {
+        Ok(answer) => answer,
+        Err(never) => match never {},
+    }
+}
+
+#[cfg(test)]
+mod tests;

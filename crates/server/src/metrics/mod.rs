@@ -1,0 +1,42 @@
+//! What is counted at the edge, and how everything is written as Prometheus text.
+//!
+//! The names, labels and bucket layouts are etcd's, so that its dashboards and alerts work unchanged. A name is
+//! exported only if there is something true to say under it: what belongs to Go's runtime, to bbolt or to
+//! etcd's own proxy is left out; docs/compatibility.md lists what.
+
+pub mod grpc;
+mod health;
+mod histogram;
+mod methods;
+mod node;
+mod page;
+mod process;
+mod text;
+
+use std::sync::atomic::AtomicU64;
+
+pub use grpc::GrpcMetrics;
+pub(crate) use health::CHECKS;
+pub use health::HealthMetrics;
+pub use histogram::Histogram;
+pub(crate) use page::page;
+
+/// Everything counted here rather than in the node.
+#[derive(Debug)]
+pub struct ServerMetrics {
+    pub grpc: GrpcMetrics,
+    pub health: HealthMetrics,
+    /// Answered requests for the metrics page itself.
+    pub scrapes: AtomicU64,
+}
+
+impl ServerMetrics {
+    /// `extensive` adds a histogram of handling times per RPC.
+    pub fn new(extensive: bool) -> ServerMetrics {
+        ServerMetrics {
+            grpc: GrpcMetrics::new(extensive),
+            health: HealthMetrics::default(),
+            scrapes: AtomicU64::new(0),
+        }
+    }
+}
