@@ -52,7 +52,6 @@ pub(crate) enum Command<'a> {
     /// The lease goes, and its keys with it: one revision if there are any, none otherwise.
     LeaseRevoke {
         id: i64,
-        changes: Vec<Change<'a>>,
     },
     LeaseRemaining {
         id: i64,
