@@ -1,5 +1,6 @@
 //! The node: where store, journal and watch hub meet.
 
+pub mod checkpoint;
 pub mod config;
 pub mod error;
 mod handle;
