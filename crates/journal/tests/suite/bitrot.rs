@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use vetch_journal::{
-    Disk, Entry, Fault, JournalError, LocalReader, MemDisk, RECORD_HEADER_LEN, Read, SECTOR,
+    Disk, Entry, Fault, JournalError, LocalReader, MemDisk, Op, RECORD_HEADER_LEN, Read, SECTOR,
 };
 
 use crate::support::{append, dir, fresh, genesis, noise, path, recover};
@@ -16,7 +16,8 @@ struct Image {
     segments: Vec<PathBuf>,
 }
 
-/// Three segments; payloads with runs of zeros longer than sectors, in the middle and in the last record.
+/// Five segments; payloads with runs of zeros longer than sectors, in the middle and in the last record; and in the last
+/// segment a record of two sectors before the last one.
 fn image() -> Image {
     let disk = MemDisk::new();
     let mut journal = fresh(&disk);
@@ -24,12 +25,13 @@ fn image() -> Image {
     append(&mut journal, &[[noise(3, 100), vec![0; 1200], noise(4, 50)].concat()]).expect("no faults");
     append(&mut journal, &[noise(5, 600)]).expect("no faults");
     append(&mut journal, &[[noise(6, 500), vec![0; 1100], noise(7, 20)].concat()]).expect("no faults");
-    append(&mut journal, &[[noise(8, 30), vec![0; 800], noise(9, 100)].concat()]).expect("no faults");
+    append(&mut journal, &[noise(8, 600)]).expect("no faults");
+    append(&mut journal, &[[noise(9, 30), vec![0; 850]].concat()]).expect("no faults");
     drop(journal);
     let (entries, _, _) = recover(&disk, genesis()).expect("no faults");
     let segments: Vec<PathBuf> =
         disk.files().into_keys().filter(|path| path.extension() == Some("journal".as_ref())).collect();
-    assert!(segments.len() >= 3 && entries.len() == 7);
+    assert_eq!((segments.len(), entries.len()), (5, 8));
     Image { disk, entries, segments }
 }
 
@@ -138,6 +140,23 @@ fn a_missing_segment_is_refused() {
 }
 
 #[test]
+fn a_lost_last_record_is_seen_when_an_empty_segment_waits_for_the_entry_after_it() {
+    let disk = MemDisk::new();
+    let mut journal = fresh(&disk);
+    append(&mut journal, &[noise(1, 1300)]).expect("fills the segment");
+    journal.maintenance().run().expect("space");
+    disk.inject(Fault::FailNext(Op::Write, std::io::ErrorKind::Other));
+    append(&mut journal, &[noise(2, 10)]).expect_err("the new segment stays empty");
+    drop(journal);
+    let disk = disk.process_exit();
+    let mut content = disk.content(&path("0000000000000001.journal")).expect("it exists");
+    content[512..].fill(0);
+    disk.overwrite(&path("0000000000000001.journal"), &content);
+    let error = recover(&disk, genesis()).err().expect("entry 2 is lost");
+    assert!(error.to_string().contains("records end at entry 1 but the next segment"), "{error}");
+}
+
+#[test]
 fn swapped_records_are_refused() {
     let image = image();
     let segment = &image.segments[0];
@@ -179,19 +198,19 @@ fn refusal_says_where_what_and_what_next() {
 
 #[test]
 fn offline_reader_sees_the_torn_tail_and_leaves_it() {
-    let image = image();
-    let last = image.segments.last().expect("there are three");
-    let mut content = image.disk.content(last).expect("it exists");
-    let at = last_record(&content);
-    content[at + SECTOR..at + 2 * SECTOR].fill(0);
-    image.disk.overwrite(last, &content);
-    let mut reader =
-        LocalReader::open(std::sync::Arc::new(image.disk.clone()), &dir(), None).expect("readable");
-    let mut read = 0;
-    while reader.next_entry().expect("only torn").is_some() {
-        read += 1;
-    }
-    assert_eq!(read, image.entries.len() - 1);
-    assert_eq!(reader.torn_tail().expect("torn").offset, at as u64);
-    assert_eq!(image.disk.content(last).expect("it exists"), content);
+    let disk = MemDisk::new();
+    let mut journal = fresh(&disk);
+    append(&mut journal, &[noise(1, 1200)]).expect("no faults");
+    drop(journal);
+    let segment = path("0000000000000001.journal");
+    let mut content = disk.content(&segment).expect("it exists");
+    content[1024..1536].fill(0);
+    disk.overwrite(&segment, &content);
+    let mut reader = LocalReader::open(std::sync::Arc::new(disk.clone()), &dir(), None).expect("readable");
+    assert_eq!(reader.next_entry().expect("intact").map(|item| item.entry.seq), Some(1));
+    assert!(reader.next_entry().expect("only torn").is_none());
+    let torn = reader.torn_tail().expect("torn");
+    assert_eq!((torn.offset, torn.bytes), (512, 1536));
+    assert_eq!(torn.reason, "1 sectors of the last write are missing");
+    assert_eq!(disk.content(&segment).expect("it exists"), content);
 }
