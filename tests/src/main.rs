@@ -10,7 +10,12 @@
 mod chance;
 mod client;
 mod differential;
+mod etcdctl;
+mod judge;
+mod kill;
+mod load;
 mod server;
+mod shutdown;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -25,11 +30,17 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Trial {
     Differential(differential::Differential),
+    Etcdctl(etcdctl::Etcdctl),
+    Kill(kill::Kill),
+    Shutdown(shutdown::Shutdown),
 }
 
 #[tokio::main]
 async fn main() -> Result<()> {
     match Arguments::parse().trial {
         Trial::Differential(trial) => trial.run().await,
+        Trial::Etcdctl(trial) => trial.run(),
+        Trial::Kill(trial) => trial.run().await,
+        Trial::Shutdown(trial) => trial.run().await,
     }
 }

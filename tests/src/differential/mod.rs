@@ -21,6 +21,7 @@ use clap::Args;
 use generate::{Generator, World};
 use request::{Request, SETTLED};
 use side::{Answer, PATIENCE, Side};
+use vetch_api::pb;
 
 use crate::chance::Chance;
 use crate::server::Kind;
@@ -40,9 +41,9 @@ pub(crate) struct Differential {
     /// Seeds to run; none means the fixed ones and a fresh one.
     #[arg(long, env = "VETCH_DIFF_SEEDS", value_delimiter = ',')]
     seeds: Vec<u64>,
-    /// Run only these steps of the sequence.
-    #[arg(long, value_delimiter = ',')]
-    only: Vec<usize>,
+    /// Run only these steps of the sequence, such as 3,7-12.
+    #[arg(long, value_parser = parse_ranges)]
+    only: Option<Steps>,
     /// Steps per sequence; given in replay commands, because it fixes where a sequence ends.
     #[arg(long)]
     steps: Option<usize>,
@@ -53,6 +54,9 @@ pub(crate) struct Differential {
 
 /// Sequences that have found something once, and some that have not yet.
 const SEEDS: [u64; 9] = [1, 2, 3, 4, 5, 6, 7, 8, 9];
+
+#[derive(Clone, Debug)]
+struct Steps(Vec<usize>);
 
 struct Difference {
     step: usize,
@@ -89,7 +93,7 @@ impl Differential {
         let begun = Instant::now();
         let mut tally = Tally::default();
         for seed in seeds {
-            let chosen = if self.only.is_empty() { (0..steps).collect() } else { self.only.clone() };
+            let chosen = self.only.clone().map_or_else(|| (0..steps).collect(), |only| only.0);
             if let Some(difference) = self.sequence(seed, &chosen, &mut tally).await? {
                 self.report(seed, steps, &chosen, difference).await?;
                 bail!("the servers differ");
@@ -164,9 +168,7 @@ impl Differential {
         println!("DIFFERENCE at seed {seed}, step {step}\nrequest: {}", shorten(request));
         println!("{}: {}", self.left.name(), shorten(left));
         println!("{}: {}", self.right.name(), shorten(right));
-        let only = only.map_or(String::new(), |only| {
-            format!(" --only {}", only.iter().map(usize::to_string).collect::<Vec<_>>().join(","))
-        });
+        let only = only.map_or(String::new(), |only| format!(" --only {}", ranges(only)));
         println!(
             "replay: cargo run --profile fast -p vetch-tests -- differential --left {} --right {} --seeds {seed} --steps {steps}{only}\n",
             self.left.name(),
@@ -229,7 +231,18 @@ impl Pair {
     }
 
     /// Waits until both servers have sent all they have for the watchers of past and present, and compares it.
+    ///
+    /// A write comes first: only progress up to its revision is surely an answer to a question asked after the last
+    /// watcher was created.
     async fn settle(&mut self) -> Result<Unequal> {
+        let mark = Request::Put(pb::PutRequest { key: "~mark".into(), ..Default::default() });
+        let (left, right) =
+            tokio::join!(self.left.perform(&mark, &self.world), self.right.perform(&mark, &self.world));
+        let (left, right) = (or_failure(left), or_failure(right));
+        if left.text != right.text {
+            return Ok(Some((left.text, right.text)));
+        }
+        self.learn(&mark, &left);
         let settle = Request::WatchSettle;
         let (left, right) =
             tokio::join!(self.left.perform(&settle, &self.world), self.right.perform(&settle, &self.world));
@@ -324,6 +337,31 @@ fn first_unequal(left: &BTreeMap<i64, Vec<String>>, right: &BTreeMap<i64, Vec<St
     ("equal".into(), "equal".into())
 }
 
+/// `1-3,7` for 1, 2, 3 and 7.
+fn ranges(steps: &[usize]) -> String {
+    let mut parts: Vec<(usize, usize)> = Vec::new();
+    for &step in steps {
+        match parts.last_mut() {
+            Some((_, last)) if *last + 1 == step => *last = step,
+            _ => parts.push((step, step)),
+        }
+    }
+    let text = |(first, last): &(usize, usize)| match first == last {
+        true => format!("{first}"),
+        false => format!("{first}-{last}"),
+    };
+    parts.iter().map(text).collect::<Vec<_>>().join(",")
+}
+
+fn parse_ranges(text: &str) -> Result<Steps, std::num::ParseIntError> {
+    let mut steps = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        steps.extend(first.parse::<usize>()?..=last.parse::<usize>()?);
+    }
+    Ok(Steps(steps))
+}
+
 /// Values can be megabytes.
 fn shorten(text: &str) -> String {
     const LIMIT: usize = 6_000;
@@ -341,4 +379,17 @@ fn shorten(text: &str) -> String {
 fn fresh_seed() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     now.as_nanos() as u64 % 1_000_000_000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{parse_ranges, ranges};
+
+    #[test]
+    fn steps_survive_the_command_line() {
+        let steps = vec![1, 2, 3, 7, 9, 10];
+        assert_eq!(ranges(&steps), "1-3,7,9-10");
+        assert_eq!(parse_ranges("1-3,7,9-10").unwrap().0, steps);
+        assert!(parse_ranges("1-").is_err());
+    }
 }
