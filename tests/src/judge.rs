@@ -80,13 +80,19 @@ fn explain(history: &History, revisions: &[Effects]) -> Result<usize> {
     for (revision, effects) in &history.acknowledged {
         let index = usize::try_from(revision - 2).context("a write acknowledged below revision 2")?;
         let Some(found) = revisions.get(index) else {
-            bail!("acknowledged revision {revision} ({effects:?}) is lost: history ends at {}", revisions.len() + 1);
+            bail!(
+                "acknowledged revision {revision} ({effects:?}) is lost: history ends at {}",
+                revisions.len() + 1
+            );
         };
         ensure!(
             sorted(found) == sorted(effects),
             "revision {revision} was acknowledged as {effects:?} but holds {found:?}"
         );
-        ensure!(!std::mem::replace(&mut explained[index], true), "revision {revision} was acknowledged twice");
+        ensure!(
+            !std::mem::replace(&mut explained[index], true),
+            "revision {revision} was acknowledged twice"
+        );
     }
     let mut unknown: HashMap<Effects, usize> = HashMap::new();
     for effects in &history.unknown {
@@ -164,7 +170,8 @@ fn replay(state: &mut State, event: &mvccpb::Event) -> Result<()> {
 async fn compare_state(client: &Client, revision: i64, state: &State) -> Result<()> {
     let request =
         pb::RangeRequest { key: "\0".into(), range_end: "\0".into(), revision, ..Default::default() };
-    let response = client.kv.clone().range(request).await.with_context(|| format!("reading at {revision}"))?;
+    let response =
+        client.kv.clone().range(request).await.with_context(|| format!("reading at {revision}"))?;
     let kvs = response.into_inner().kvs;
     ensure!(kvs.iter().eq(state.values()), "the state at revision {revision} is not what the history says");
     Ok(())
@@ -212,7 +219,8 @@ mod tests {
     use vetch_api::mvccpb::{Event, KeyValue};
 
     fn put(revision: i64, key: &'static str, value: &'static str) -> Event {
-        let kv = KeyValue { key: key.into(), value: value.into(), mod_revision: revision, ..Default::default() };
+        let kv =
+            KeyValue { key: key.into(), value: value.into(), mod_revision: revision, ..Default::default() };
         Event { r#type: 0, kv: Some(kv), prev_kv: None }
     }
 

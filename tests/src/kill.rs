@@ -33,7 +33,12 @@ pub(crate) struct Kill {
 
 impl Kill {
     pub(crate) async fn run(&self) -> Result<()> {
-        println!("kill: {} rounds of kill -9 on {}, {} writers", self.rounds, self.server.name(), self.writers);
+        println!(
+            "kill: {} rounds of kill -9 on {}, {} writers",
+            self.rounds,
+            self.server.name(),
+            self.writers
+        );
         let begun = Instant::now();
         let mut chance = Chance::new(self.seed);
         let options = Options { flags: self.flags.clone(), data_dir: None };

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 use tonic::{Code, Status};
 use vetch_api::mvccpb;
 use vetch_api::pb;
@@ -43,7 +43,10 @@ pub(crate) struct History {
 
 pub(crate) struct Load {
     shared: Arc<Shared>,
-    tasks: JoinSet<()>,
+    /// Writers and the reader, which stop when told to.
+    clients: JoinSet<()>,
+    /// The watcher, which stops once it has seen all they did.
+    watcher: JoinHandle<()>,
 }
 
 struct Shared {
@@ -69,6 +72,9 @@ impl Shared {
     }
 }
 
+/// How long a healthy server may take to answer what is outstanding.
+const LIMIT: Duration = Duration::from_secs(30);
+
 impl Load {
     /// Starts the writers, one reader and one watcher. They reconnect for as long as they run.
     pub(crate) fn start(endpoint: &str, writers: usize, keys: usize, seed: u64) -> Load {
@@ -80,13 +86,13 @@ impl Load {
             keys,
             history: Mutex::default(),
         });
-        let mut tasks = JoinSet::new();
+        let mut clients = JoinSet::new();
         for writer in 0..writers {
-            tasks.spawn(write(shared.clone(), Chance::for_step(seed, writer)));
+            clients.spawn(write(shared.clone(), Chance::for_step(seed, writer)));
         }
-        tasks.spawn(read(shared.clone(), Chance::for_step(seed, writers)));
-        tasks.spawn(watch(shared.clone()));
-        Load { shared, tasks }
+        clients.spawn(read(shared.clone(), Chance::for_step(seed, writers)));
+        let watcher = tokio::spawn(watch(shared.clone()));
+        Load { shared, clients, watcher }
     }
 
     pub(crate) fn acknowledged(&self) -> usize {
@@ -101,11 +107,12 @@ impl Load {
     /// Stops the writers, lets the watcher reach the server's present revision, and hands the history over.
     pub(crate) async fn finish(mut self) -> Result<History> {
         self.shared.stop.store(true, Ordering::Relaxed);
+        let end = async { while self.clients.join_next().await.is_some() {} };
+        ensure!(tokio::time::timeout(LIMIT, end).await.is_ok(), "requests are neither answered nor refused");
         let client = connect(&self.shared.endpoint).await.context("the server does not answer any more")?;
         let revision = client.revision().await?;
         self.shared.stop_watching_at.store(revision, Ordering::Relaxed);
-        let end = async { while self.tasks.join_next().await.is_some() {} };
-        let finished = tokio::time::timeout(Duration::from_secs(30), end).await;
+        let finished = tokio::time::timeout(LIMIT, &mut self.watcher).await;
         let watched = self.watched();
         ensure!(finished.is_ok(), "the watcher reached only revision {watched} of {revision}");
         Ok(self.shared.with(std::mem::take))
@@ -149,11 +156,8 @@ async fn write_once(shared: &Shared, client: &Client, chance: &mut Chance) -> Re
     let value = shared.unique();
     match chance.below(10) {
         0..=4 => {
-            let request = pb::PutRequest {
-                key: one.clone().into(),
-                value: value.clone().into(),
-                ..Default::default()
-            };
+            let request =
+                pb::PutRequest { key: one.clone().into(), value: value.clone().into(), ..Default::default() };
             let result = kv.put(request).await.map(|response| (response.into_inner().header, true));
             record(shared, vec![(one, Some(value))], result)
         }
@@ -189,7 +193,9 @@ async fn write_once(shared: &Shared, client: &Client, chance: &mut Chance) -> Re
 fn operation((key, value): &(String, Option<String>)) -> pb::RequestOp {
     let key = key.clone().into();
     let request = match value {
-        Some(value) => Op::RequestPut(pb::PutRequest { key, value: value.clone().into(), ..Default::default() }),
+        Some(value) => {
+            Op::RequestPut(pb::PutRequest { key, value: value.clone().into(), ..Default::default() })
+        }
         None => Op::RequestDeleteRange(pb::DeleteRangeRequest { key, ..Default::default() }),
     };
     pb::RequestOp { request: Some(request) }

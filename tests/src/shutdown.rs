@@ -40,8 +40,14 @@ impl Shutdown {
             let history = load.finish().await?;
             let client = Client::connect(&server.endpoint()).await?;
             let verdict = judge(&history, &client, 2).await?;
-            println!("  round {round}: {writes} writes, ended in {} ms with {status}; {verdict:?}", took.as_millis());
-            println!("    watch ended with {:?}; requests failed with {:?}", history.watch_ends, history.failures);
+            println!(
+                "  round {round}: {writes} writes, ended in {} ms with {status}; {verdict:?}",
+                took.as_millis()
+            );
+            println!(
+                "    watch ended with {:?}; requests failed with {:?}",
+                history.watch_ends, history.failures
+            );
             check_end(status, took)?;
             for (code, message) in &history.watch_ends {
                 ensure!(ended_cleanly(*code), "the watch ended with {code:?} {message:?}");

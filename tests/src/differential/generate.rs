@@ -29,6 +29,9 @@ const MIB: usize = 1 << 20;
 pub(super) struct Generator<'a> {
     pub(super) chance: Chance,
     pub(super) world: &'a World,
+    /// Set while a request is made in which nothing is wrong by intent. One bad operation refuses a whole transaction,
+    /// so without it hardly any would be carried out.
+    pub(super) sane: bool,
 }
 
 impl Generator<'_> {
@@ -42,7 +45,7 @@ impl Generator<'_> {
             (220, |g| Request::Txn(g.txn(0))),
             (12, |g| Request::Compact(g.compaction())),
             (35, |g| Request::Grant(g.grant())),
-            (15, |g| Request::Revoke(pb::LeaseRevokeRequest { id: g.lease() })),
+            (25, |g| Request::Revoke(pb::LeaseRevokeRequest { id: g.lease() })),
             (12, |g| Request::KeepAlive(pb::LeaseKeepAliveRequest { id: g.lease() })),
             (20, |g| {
                 Request::TimeToLive(pb::LeaseTimeToLiveRequest { id: g.lease(), keys: g.chance.percent(60) })
@@ -59,7 +62,7 @@ impl Generator<'_> {
     }
 
     fn key(&mut self) -> Bytes {
-        if self.chance.percent(2) {
+        if self.chance.percent(2) && !self.sane {
             return Bytes::new();
         }
         // Half of all requests meet on the first few keys.
@@ -94,7 +97,7 @@ impl Generator<'_> {
     /// 0 (now), the recent past, the edges of what is compacted, the future, nonsense.
     fn revision(&mut self) -> i64 {
         let World { revision, compacted, .. } = *self.world;
-        match self.chance.below(20) {
+        match self.chance.below(if self.sane { 7 } else { 20 }) {
             0..=6 => 0,
             7..=12 => (revision - self.chance.between(0, 12)).max(1),
             13 => self.chance.between(1, revision.max(1)),
@@ -110,7 +113,7 @@ impl Generator<'_> {
         match self.chance.below(10) {
             0 => *self.chance.pick(&[0, -1, 777, i64::MAX]),
             1 | 2 if chosen > 0 => CHOSEN + (chosen - 1 - self.chance.below(chosen.min(3))) as i64,
-            _ => self.chance.between(1, 6),
+            _ => self.chance.between(1, 8),
         }
     }
 
@@ -126,6 +129,7 @@ impl Generator<'_> {
             request.sort_target = self.chance.between(0, 4) as i32;
         }
         match self.chance.below(100) {
+            _ if self.sane => {}
             0 => request.sort_order = 9,
             1 => request.sort_target = -1,
             _ => {}
@@ -168,10 +172,13 @@ impl Generator<'_> {
 
     fn put(&mut self) -> pb::PutRequest {
         let mut request = pb::PutRequest { key: self.key(), value: self.value(), ..Default::default() };
-        if self.chance.percent(35) {
+        if self.chance.percent(if self.sane { 5 } else { 35 }) {
             request.lease = self.lease();
         }
         request.prev_kv = self.chance.percent(25);
+        if self.sane && self.chance.percent(95) {
+            return request;
+        }
         // With the field it replaces mostly empty, as a sane client would send it.
         if self.chance.percent(8) {
             request.ignore_value = true;
@@ -199,6 +206,7 @@ impl Generator<'_> {
 
     fn txn(&mut self, depth: usize) -> pb::TxnRequest {
         let mut request = pb::TxnRequest::default();
+        self.sane = if depth == 0 { self.chance.percent(75) } else { self.sane };
         for _ in 0..*self.chance.pick(&[0, 0, 1, 1, 1, 2, 3]) {
             request.compare.push(self.compare());
         }
@@ -230,8 +238,8 @@ impl Generator<'_> {
     fn operation(&mut self, depth: usize) -> pb::RequestOp {
         use pb::request_op::Request as Op;
         let request = match self.chance.below(40) {
-            0 => return pb::RequestOp { request: None },
-            1..=12 => Op::RequestRange(self.range()),
+            0 if !self.sane => return pb::RequestOp { request: None },
+            0..=12 => Op::RequestRange(self.range()),
             13..=27 => Op::RequestPut(self.put()),
             28..=34 => Op::RequestDeleteRange(self.delete()),
             _ if depth < 3 => Op::RequestTxn(self.txn(depth + 1)),
@@ -280,8 +288,8 @@ impl Generator<'_> {
 
     fn grant(&mut self) -> pb::LeaseGrantRequest {
         // Long enough never to expire during a run, or refused.
-        let ttl = *self.chance.pick(&[600, 600, 3_600, 9_000_000_000, 9_000_000_001, i64::MAX]);
-        let id = if self.chance.percent(20) { 0 } else { self.chance.between(1, 6) };
+        let ttl = *self.chance.pick(&[600, 600, 600, 3_600, 3_600, 9_000_000_000, 9_000_000_001, i64::MAX]);
+        let id = if self.chance.percent(25) { 0 } else { self.chance.between(1, 8) };
         pb::LeaseGrantRequest { ttl, id }
     }
 

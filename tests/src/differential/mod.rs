@@ -116,7 +116,8 @@ impl Differential {
     async fn sequence(&self, seed: u64, steps: &[usize], tally: &mut Tally) -> Result<Option<Difference>> {
         let mut pair = Pair::start(self.left, self.right).await?;
         for &step in steps {
-            let request = Generator { chance: Chance::for_step(seed, step), world: &pair.world }.request();
+            let request =
+                Generator { chance: Chance::for_step(seed, step), world: &pair.world, sane: false }.request();
             if request.needs_settled_watches()
                 && let Some((left, right)) = pair.settle().await?
             {
