@@ -45,7 +45,7 @@ pub trait Read {
     fn next_entry(&mut self) -> Result<Option<ReadItem>, JournalError>;
 }
 
-/// One entry read back.
+/// One entry read back. Its payloads are slices of the read buffer, up to a megabyte of it: copy what is kept.
 #[derive(Clone, Debug)]
 pub struct ReadItem {
     pub position: Position,

@@ -12,6 +12,38 @@
 //! thread; what was repaired and how long a sync took is returned as plain data.
 //!
 //! docs/format.md draws every byte that is written.
+//!
+//! ```
+//! # use std::{path::Path, sync::Arc};
+//! use vetch_journal::{Draft, Journal, Kind, LocalConfig, LocalJournal, MemDisk, PartId, Position, Tip};
+//! # fn main() -> Result<(), vetch_journal::JournalError> {
+//! // Recover: everything behind the checkpoint's tip; without a checkpoint, the first revision written is 2.
+//! let dir = Path::new("/data/journal");
+//! let start = Tip::genesis(2);
+//! let mut recovery = LocalJournal::recover(Arc::new(MemDisk::new()), dir, LocalConfig::default(), start)?;
+//! while let Some(item) = recovery.next_entry()? {
+//!     // apply item.entry; item.tip is what a checkpoint taken here remembers
+//! }
+//! let (mut journal, report) = recovery.finish()?;
+//! assert!(report.cut.is_none());
+//!
+//! // Write: claim, then seal entries on the tip, several ahead of the append if wished.
+//! let mut tip = journal.claim()?;
+//! let mut draft = Draft::new(Kind::Writes);
+//! draft.begin_part(PartId { partition: 0, owner_epoch: tip.epoch, pseq: 1 });
+//! draft.payload().extend_from_slice(b"effects of two write units");
+//! draft.end_part(2);
+//! let entry = draft.seal(&mut tip);
+//! assert_eq!((entry.base_rev(), tip.next_rev), (2, 4));
+//! let appended = journal.append_batch(&[entry])?;
+//!
+//! // Beside it: a background thread prepares the next segment and removes retired ones.
+//! let maintenance = journal.maintenance();
+//! journal.retire(Position(appended.position.0 + 1))?;
+//! maintenance.run()?;
+//! # Ok(())
+//! # }
+//! ```
 
 mod contract;
 mod disk;

@@ -19,6 +19,7 @@
 //! Life: `LocalJournal::recover` -> `Recovery` (stream of entries) -> `finish` -> `LocalJournal` -> `claim` -> appends.
 
 mod maintenance;
+mod open_segment;
 mod record;
 mod recovery;
 mod scan;

@@ -6,17 +6,15 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 
+use super::open_segment::OpenSegment;
 use super::record::{self, Header, HeaderError, RECORD_HEADER_LEN, SECTOR};
 use super::segment::Segment;
 use super::tail::{self, Tail};
 use crate::contract::{JournalError, Position, ReadItem};
-use crate::disk::{Disk, DiskFile};
+use crate::disk::Disk;
 use crate::entry::{Entry, Payload, Tip, entry_len, hash_entry};
-
-/// How much is read at once.
-const CHUNK: u64 = 1 << 20;
 
 /// How far a scan is, in bytes of segment files. Unused space at the end of segments counts as read once passed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,15 +45,6 @@ pub(super) struct Scan {
     journal_id: Option<u64>,
     progress: Progress,
     tail: Option<Tail>,
-}
-
-/// The segment being read.
-pub(super) struct OpenSegment {
-    pub(super) segment: Segment,
-    pub(super) len: u64,
-    pub(super) offset: u64,
-    file: Box<dyn DiskFile>,
-    window: (u64, Bytes),
 }
 
 /// The entries of a verified record that were not handed out yet.
@@ -214,16 +203,7 @@ impl Scan {
 
     fn open_next_segment(&mut self) -> Result<bool, JournalError> {
         let Some(segment) = self.segments.next() else { return Ok(false) };
-        let path = self.dir.join(&segment.name);
-        let open = self.disk.open(&path).and_then(|file| Ok((file.len()?, file)));
-        let (len, file) = open.map_err(JournalError::io("opening", path))?;
-        let open = OpenSegment { segment, len, offset: 0, file, window: (0, Bytes::new()) };
-        if len == 0 || len % SECTOR as u64 != 0 {
-            return Err(
-                open.corrupt(len, "the file was cut short: its length is not a whole number of sectors")
-            );
-        }
-        self.open = Some(open);
+        self.open = Some(OpenSegment::open(self.disk.as_ref(), &self.dir, segment)?);
         Ok(true)
     }
 
@@ -259,45 +239,6 @@ impl Scan {
             }
             _ => Ok(false),
         }
-    }
-}
-
-impl OpenSegment {
-    /// `len` bytes at `at`, which must lie within the file.
-    pub(super) fn bytes(&mut self, at: u64, len: u64) -> Result<Bytes, JournalError> {
-        assert!(at + len <= self.len, "reads stay within the segment");
-        let (start, window) = &self.window;
-        if at < *start || at + len > start + window.len() as u64 {
-            let want = len.max(CHUNK).min(self.len - at);
-            // Where reading ahead fails, the bytes that are needed may still be readable.
-            let loaded = self.load(at, want).or_else(|_| self.load(at, len))?;
-            self.window = (at, loaded);
-        }
-        let mut found = self.window.1.clone();
-        found.advance(usize::try_from(at - self.window.0).expect("within the window"));
-        found.truncate(usize::try_from(len).expect("within the window"));
-        Ok(found)
-    }
-
-    fn load(&self, at: u64, len: u64) -> Result<Bytes, JournalError> {
-        let mut buf = vec![0; usize::try_from(len).expect("bounded by the segment")];
-        let n = self
-            .file
-            .read_at(at, &mut buf)
-            .map_err(|error| self.corrupt(at, format!("cannot be read: {error}")))?;
-        if n < buf.len() {
-            return Err(self.corrupt(at + n as u64, "the file became shorter while it was read"));
-        }
-        Ok(Bytes::from(buf))
-    }
-
-    pub(super) fn corrupt(&self, offset: u64, reason: impl Into<String>) -> JournalError {
-        JournalError::corrupt(&self.segment.name, offset, reason)
-    }
-
-    pub(super) fn unsupported(&self, offset: u64, version: u16) -> JournalError {
-        let what = format!("record version {version}");
-        JournalError::NotSupported { file: self.segment.name.clone(), offset, what }
     }
 }
 

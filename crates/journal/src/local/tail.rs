@@ -4,8 +4,8 @@
 //! a torn write shows as: a zero sector where the header should be, perhaps with loose sectors behind it; or an intact
 //! header with more zero sectors in its extent than were written, and only zeros behind the extent.
 
+use super::open_segment::OpenSegment;
 use super::record::{self, Header, HeaderError, SECTOR};
-use super::scan::OpenSegment;
 use crate::contract::JournalError;
 
 /// The judged end of a journal.

@@ -3,12 +3,14 @@
 //! what a torn write looks like.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use vetch_journal::{
-    Disk, Entry, Fault, JournalError, LocalReader, MemDisk, Op, RECORD_HEADER_LEN, Read, SECTOR,
+    Disk, ENTRY_HEADER_LEN, Entry, Fault, Journal, JournalError, LocalConfig, LocalJournal, LocalReader,
+    MemDisk, Op, PART_HEADER_LEN, RECORD_HEADER_LEN, Read, Recovery, SECTOR,
 };
 
-use crate::support::{append, dir, fresh, genesis, noise, path, recover};
+use crate::support::{append, dir, fresh, genesis, noise, path, recover, tiny};
 
 struct Image {
     disk: MemDisk,
@@ -170,6 +172,48 @@ fn swapped_records_are_refused() {
     assert!(error.to_string().contains("begins with entry 1, expected 2"), "{error}");
 }
 
+/// The first records of a journal with the same content under another identity.
+fn first_segment_of_another_journal() -> Vec<u8> {
+    let disk = MemDisk::new();
+    let config = LocalConfig { new_journal_id: Some(99), ..tiny() };
+    let recovery = LocalJournal::recover(Arc::new(disk.clone()), &dir(), config, genesis());
+    let (mut journal, _) = recovery.and_then(Recovery::finish).expect("an empty directory");
+    journal.claim().expect("no faults");
+    append(&mut journal, &[noise(1, 300)]).expect("no faults");
+    disk.content(&path("0000000000000001.journal")).expect("it exists")
+}
+
+#[test]
+fn a_record_of_another_journal_is_refused_even_if_it_would_fit() {
+    let disk = MemDisk::new();
+    let mut journal = fresh(&disk);
+    append(&mut journal, &[noise(1, 300)]).expect("no faults");
+    drop(journal);
+    let segment = path("0000000000000001.journal");
+    let mut content = disk.content(&segment).expect("it exists");
+    content[512..1024].copy_from_slice(&first_segment_of_another_journal()[512..1024]);
+    disk.overwrite(&segment, &content);
+    let error = recover(&disk, genesis()).err().expect("a stranger");
+    assert!(error.to_string().contains("belongs to another journal"), "{error}");
+}
+
+#[test]
+fn a_torn_write_that_carries_a_stored_copy_of_a_journal_is_still_torn() {
+    let disk = MemDisk::new();
+    let mut journal = fresh(&disk);
+    let at_a_sector = 512 - RECORD_HEADER_LEN - ENTRY_HEADER_LEN - PART_HEADER_LEN;
+    let copy = first_segment_of_another_journal()[512..1024].to_vec();
+    append(&mut journal, &[[noise(1, at_a_sector), copy].concat()]).expect("no faults");
+    drop(journal);
+    let segment = path("0000000000000001.journal");
+    let mut content = disk.content(&segment).expect("it exists");
+    assert_eq!(content[1024..1028], *b"VJRN", "the copy lies where a record could begin");
+    content[512..1024].fill(0);
+    disk.overwrite(&segment, &content);
+    let (entries, _, report) = recover(&disk, genesis()).expect("only torn");
+    assert_eq!((entries.len(), report.cut.map(|cut| cut.offset)), (1, Some(1024)));
+}
+
 #[test]
 fn an_unreadable_sector_is_named() {
     let image = image();
@@ -206,7 +250,7 @@ fn offline_reader_sees_the_torn_tail_and_leaves_it() {
     let mut content = disk.content(&segment).expect("it exists");
     content[1024..1536].fill(0);
     disk.overwrite(&segment, &content);
-    let mut reader = LocalReader::open(std::sync::Arc::new(disk.clone()), &dir(), None).expect("readable");
+    let mut reader = LocalReader::open(Arc::new(disk.clone()), &dir(), None).expect("readable");
     assert_eq!(reader.next_entry().expect("intact").map(|item| item.entry.seq), Some(1));
     assert!(reader.next_entry().expect("only torn").is_none());
     let torn = reader.torn_tail().expect("torn");
