@@ -1,0 +1,302 @@
+//! The store and the model are given the same random history and must not be told apart.
+//!
+//! Reads run in tiny steps between writes, publication trails evaluation, and compaction frees one key at a
+//! time. In the end the journal is replayed and a checkpoint is loaded, and both must go on like the original.
+
+mod model;
+
+use std::collections::VecDeque;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use vetch_store::hash::HashRun;
+use vetch_store::load::{Loader, SavedLease, Unversioned};
+use vetch_store::range::{RangeRun, resolve_revision};
+use vetch_store::request::*;
+use vetch_store::{Evaluated, Mark, Record, Store, StoreError, validate};
+
+use model::{Model, overlap, requests};
+
+#[derive(Debug, Clone)]
+enum Step {
+    Write(WriteRequest),
+    /// So many of the writes that wait become visible.
+    Publish(usize),
+    StartRange(RangeRequest),
+    /// Every range that is under way examines a few keys.
+    Examine {
+        budget: usize,
+        max_bytes: usize,
+    },
+    ReadTxn(TxnRequest),
+    Compact(usize),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        10 => requests::write().prop_map(Step::Write),
+        3 => (1usize..6).prop_map(Step::Publish),
+        4 => requests::range_request().prop_map(Step::StartRange),
+        4 => (1usize..4, prop_oneof![1usize..40, Just(usize::MAX)])
+            .prop_map(|(budget, max_bytes)| Step::Examine { budget, max_bytes }),
+        2 => requests::read_txn().prop_map(Step::ReadTxn),
+        3 => (1usize..3).prop_map(Step::Compact),
+    ]
+}
+
+struct Running {
+    run: RangeRun,
+    request: RangeRequest,
+    header: i64,
+    at: i64,
+}
+
+struct Pair {
+    store: Store,
+    model: Model,
+    journal: Vec<Vec<u8>>,
+    batches: Vec<(i64, Vec<Event>)>,
+    waiting: VecDeque<Mark>,
+    running: Vec<Running>,
+}
+
+impl Pair {
+    fn new() -> Pair {
+        Pair {
+            store: Store::default(),
+            model: Model::new(),
+            journal: Vec::new(),
+            batches: Vec::new(),
+            waiting: VecDeque::new(),
+            running: Vec::new(),
+        }
+    }
+
+    fn take(&mut self, step: &Step) {
+        match step {
+            Step::Write(request) => self.write(request),
+            Step::Publish(count) => {
+                for _ in 0..*count {
+                    if let Some(mark) = self.waiting.pop_front() {
+                        self.store.publish(mark);
+                    }
+                }
+            }
+            Step::StartRange(request) => self.start_range(request),
+            Step::Examine { budget, max_bytes } => {
+                for running in std::mem::take(&mut self.running) {
+                    self.step_range(running, *budget, *max_bytes);
+                }
+            }
+            Step::ReadTxn(request) => {
+                let visible = self.store.visible();
+                assert_eq!(self.store.read_txn(request), self.model.read_txn(request, visible));
+            }
+            Step::Compact(max) => {
+                let mut freed = Vec::new();
+                self.store.compact_step(*max, &mut freed);
+                let compacted = self.store.visible().compact_revision;
+                assert!(freed.iter().all(|version| !self.model.keeps(version, compacted)));
+                self.check_retention(false);
+            }
+        }
+    }
+
+    fn write(&mut self, request: &WriteRequest) {
+        if let WriteRequest::Txn(txn) = request {
+            let verdict = overlap::check(txn, 4);
+            assert_eq!(validate::txn(txn, 4), verdict, "{txn:?}");
+            if verdict.is_err() {
+                return;
+            }
+        }
+        let mut bytes = Vec::new();
+        let before = self.store.head();
+        let answer = self.store.evaluate(request, &mut bytes);
+        assert_eq!(answer, self.model.evaluate(request), "{request:?}");
+        assert_eq!(self.store.head(), self.model.head);
+        match answer {
+            Err(_) => {
+                assert!(bytes.is_empty(), "a refused request leaves no trace");
+                assert_eq!(self.store.head(), before);
+            }
+            Ok(Evaluated { events, .. }) => {
+                if !events.is_empty() {
+                    self.batches.push((self.store.head().revision, events));
+                }
+                self.waiting.push_back(self.store.head());
+                self.journal.push(bytes);
+            }
+        }
+    }
+
+    fn start_range(&mut self, request: &RangeRequest) {
+        let mark = self.store.visible();
+        match RangeRun::new(request.clone(), mark) {
+            Ok(run) => {
+                let at = resolve_revision(request.revision, mark).expect("the run has begun");
+                let request = request.clone();
+                self.running.push(Running { run, request, header: mark.revision, at });
+            }
+            Err(error) => {
+                let expected = if request.revision > mark.revision {
+                    StoreError::FutureRevision
+                } else {
+                    assert!(request.revision > 0 && request.revision < mark.compact_revision);
+                    StoreError::Compacted
+                };
+                assert_eq!(error, expected);
+            }
+        }
+    }
+
+    fn step_range(&mut self, mut running: Running, budget: usize, max_bytes: usize) {
+        let overtaken = running.at < self.store.visible().compact_revision;
+        match running.run.step(&self.store, budget, max_bytes) {
+            Err(error) => {
+                assert_eq!(error, StoreError::Compacted);
+                assert!(overtaken, "only a compaction ends a run");
+            }
+            Ok(false) => self.running.push(running),
+            Ok(true) => {
+                assert!(!overtaken);
+                let count = running.run.count(&self.store).expect("it has just been stepped");
+                let answer = running.run.finish(count);
+                let expected = self.model.range(&running.request, running.header, running.at);
+                assert_eq!(answer, expected, "at={} {:?}", running.at, running.request);
+            }
+        }
+    }
+
+    fn check_retention(&self, done: bool) {
+        let compacted = self.store.visible().compact_revision;
+        for version in self.model.all_versions() {
+            let kept = self.model.keeps(version, compacted);
+            if kept || done {
+                assert_eq!(self.store.retains(version), kept, "{version:?} compacted={compacted}");
+            }
+        }
+    }
+
+    /// Everything becomes visible, every range ends, all garbage goes.
+    fn settle(&mut self) {
+        while let Some(mark) = self.waiting.pop_front() {
+            self.store.publish(mark);
+        }
+        while !self.running.is_empty() {
+            self.take(&Step::Examine { budget: 1, max_bytes: usize::MAX });
+        }
+        compact_all(&mut self.store);
+        self.check_retention(true);
+    }
+}
+
+fn compact_all(store: &mut Store) {
+    let mut freed = Vec::new();
+    let had_garbage = store.has_garbage();
+    while !store.compact_step(1, &mut freed) {}
+    assert!(!store.has_garbage());
+    assert!(had_garbage || freed.is_empty());
+}
+
+fn hash(store: &Store, at: i64) -> u32 {
+    let mut run = HashRun::new(at, store.visible());
+    while !run.step(store, 2).expect("no compaction has moved") {}
+    run.finish()
+}
+
+/// Every observable fact about a settled store.
+fn check_against(store: &Store, model: &Model) {
+    assert_eq!((store.head(), store.visible()), (model.head, model.head));
+    let floor = model.head.compact_revision.max(1);
+    for at in floor..=model.head.revision {
+        for key in model.keys.keys() {
+            assert_eq!(store.get(key, at), model.live_at(key, at), "{key:?} at={at}");
+        }
+        for (start, end) in [("\0", "\0"), ("a", "c"), ("ab", "\0"), ("b", "a"), ("a", "a\0")] {
+            let request = RangeRequest { revision: at, ..RangeRequest::new(KeyRange::new(start, end)) };
+            let mut run = RangeRun::new(request.clone(), store.visible()).expect("a readable revision");
+            while !run.step(store, 3, usize::MAX).expect("a readable revision") {}
+            let count = run.count(store).expect("a readable revision");
+            let answer = run.finish(count);
+            assert_eq!(answer, model.range(&request, model.head.revision, at));
+        }
+        assert_eq!(hash(store, at), model.hash(at, model.head.compact_revision), "hash at={at}");
+    }
+    let leases = model.leases.iter();
+    let saved = leases.map(|(&id, &(ttl, remaining))| SavedLease { id, ttl, remaining });
+    let alarms = model.alarms.iter().copied().collect();
+    assert_eq!(store.unversioned(), Unversioned { leases: saved.collect(), alarms });
+    for &id in model.leases.keys() {
+        assert_eq!(store.lease_keys(id), model.lease_keys(id), "lease {id}");
+    }
+    let everything = KeyRange::new("\0", "\0");
+    let kept = model.all_versions().filter(|version| model.keeps(version, model.head.compact_revision));
+    let stats = store.stats();
+    assert_eq!(stats.keys, model.live(&everything, model.head.revision).len() as u64);
+    assert_eq!(stats.bytes, kept.map(|version| version.footprint() as u64).sum::<u64>());
+    assert_eq!(stats.leases, model.leases.len() as u64);
+}
+
+fn replayed(pair: &Pair) -> Store {
+    let mut store = Store::default();
+    let mut batches = Vec::new();
+    for entries in pair.journal.chunks(3) {
+        let payload = entries.concat();
+        for batch in store.replay(&payload).expect("written by evaluation") {
+            batches.push((batch.revision, batch.events));
+        }
+    }
+    assert_eq!(batches, pair.batches);
+    store.publish(store.head());
+    compact_all(&mut store);
+    store
+}
+
+/// A checkpoint as the node would write it: every version seen that the store still retains.
+fn loaded(pair: &Pair) -> Store {
+    let events = pair.batches.iter().flat_map(|(_, events)| events);
+    let mut records: Vec<Record> = events.map(|event| event.kv.clone()).collect();
+    records.retain(|record| pair.store.retains(record));
+    records.sort_by(|a, b| (a.key(), a.mod_revision(), a.sub()).cmp(&(b.key(), b.mod_revision(), b.sub())));
+    let mut loader = Loader::new(pair.store.head(), 4);
+    for record in &records {
+        let mut saved = Vec::new();
+        record.save(&mut saved);
+        let record = Record::restore(&mut saved.as_slice()).expect("just saved");
+        loader.push(record).expect("in order");
+    }
+    let (store, history) = loader.finish(&pair.store.unversioned()).expect("consistent");
+    assert_eq!(history, pair.model.events_since(pair.store.head().compact_revision));
+    store
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 250, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_store_answers_like_the_model(
+        steps in vec(step(), 1..70),
+        sequel in vec(requests::write(), 0..25),
+    ) {
+        let mut pair = Pair::new();
+        for step in &steps {
+            pair.take(step);
+        }
+        pair.settle();
+        check_against(&pair.store, &pair.model);
+        let (from_journal, from_checkpoint) = (replayed(&pair), loaded(&pair));
+        check_against(&from_journal, &pair.model);
+        check_against(&from_checkpoint, &pair.model);
+        // All three live on from here.
+        let model = pair.model;
+        for store in [pair.store, from_journal, from_checkpoint] {
+            let mut next = Pair { store, model: model.clone(), ..Pair::new() };
+            for request in &sequel {
+                next.write(request);
+            }
+            next.settle();
+            check_against(&next.store, &next.model);
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Single cases worth naming: each was wrong once, or looks as if it could be.
+
+mod model;
+
+use vetch_store::request::*;
+use vetch_store::{Record, Store, StoreError, validate};
+
+use model::Model;
+
+fn put(key: &'static str) -> PutRequest {
+    PutRequest {
+        key: key.into(),
+        value: "v".into(),
+        lease: 0,
+        prev_kv: true,
+        ignore_value: false,
+        ignore_lease: false,
+    }
+}
+
+fn delete(key: &'static str, end: &'static str) -> DeleteRangeRequest {
+    DeleteRangeRequest { range: KeyRange::new(key, end), prev_kv: true }
+}
+
+fn txn(success: Vec<RequestOp>) -> WriteRequest {
+    WriteRequest::Txn(TxnRequest { success, ..TxnRequest::default() })
+}
+
+/// Both are given every request; the answers of the last one are returned.
+fn both(requests: &[WriteRequest]) -> Result<vetch_store::Evaluated, StoreError> {
+    let (mut store, mut model) = (Store::default(), Model::new());
+    let mut journal = Vec::new();
+    let mut last = Err(StoreError::KeyNotFound);
+    for request in requests {
+        if let WriteRequest::Txn(txn) = request {
+            assert_eq!(validate::txn(txn, 128), Ok(()), "meant to pass validation");
+        }
+        last = store.evaluate(request, &mut journal);
+        assert_eq!(last, model.evaluate(request), "{request:?}");
+    }
+    let mut again = Store::default();
+    again.replay(&journal).expect("just written");
+    assert_eq!(again.head(), store.head());
+    last
+}
+
+/// The duplicate check lets an open-ended delete and a put of one of its keys through. What the put was told
+/// to keep is gone by then, and the request must be refused before anything happens (etcd 3.7.1 crashes).
+#[test]
+fn nothing_can_be_kept_of_a_key_that_the_transaction_deleted() {
+    let keep_value = PutRequest { value: "".into(), ignore_value: true, ..put("b") };
+    let keep_lease = PutRequest { ignore_lease: true, ..put("b") };
+    for keep in [keep_value, keep_lease] {
+        let open = vec![RequestOp::DeleteRange(delete("a", "\0")), RequestOp::Put(keep.clone())];
+        let answer = both(&[WriteRequest::Put(put("b")), txn(open)]);
+        assert_eq!(answer, Err(StoreError::KeyNotFound));
+
+        let inner = |ops| RequestOp::Txn(TxnRequest { success: ops, ..TxnRequest::default() });
+        let nested = vec![
+            inner(vec![RequestOp::DeleteRange(delete("a", "\0"))]),
+            inner(vec![RequestOp::Put(keep.clone())]),
+        ];
+        let answer = both(&[WriteRequest::Put(put("b")), txn(nested)]);
+        assert_eq!(answer, Err(StoreError::KeyNotFound));
+
+        // The other way round there is something to keep.
+        let before = vec![RequestOp::Put(keep), RequestOp::DeleteRange(delete("a", "\0"))];
+        let answer = both(&[WriteRequest::Put(put("b")), txn(before)]).expect("the key is there");
+        assert_eq!(answer.events.len(), 2);
+    }
+}
+
+#[test]
+fn a_key_may_change_several_times_in_one_revision() {
+    let ops = vec![
+        RequestOp::Put(put("b")),
+        RequestOp::DeleteRange(delete("a", "\0")),
+        RequestOp::Range(RangeRequest::new(KeyRange::new("a", "z"))),
+    ];
+    let requests = [WriteRequest::Put(put("a")), WriteRequest::Put(put("b")), txn(ops)];
+    let answer = both(&requests).expect("not refused");
+    let subs: Vec<_> = answer.events.iter().map(|event| (event.kv.sub(), event.kv.is_tombstone())).collect();
+    assert_eq!(subs, [(0, false), (1, true), (2, true)]);
+}
+
+/// An empty value must not make a record differ from the same record read back.
+#[test]
+fn a_leased_key_without_a_value_survives_the_journal_unchanged() {
+    let mut store = Store::default();
+    let mut journal = Vec::new();
+    store.evaluate(&WriteRequest::LeaseGrant { id: 1, ttl: 10 }, &mut journal).expect("new");
+    let leased = WriteRequest::Put(PutRequest { value: "".into(), lease: 1, ..put("a") });
+    let written = store.evaluate(&leased, &mut journal).expect("the lease exists");
+    let mut again = Store::default();
+    assert_eq!(again.replay(&journal).expect("just written")[0].events, written.events);
+    let kv = &written.events[0].kv;
+    assert_eq!(Record::from_wire(kv.wire(), 0).as_ref(), Ok(kv));
+}
+
+#[test]
+fn a_lease_follows_its_key_through_delete_and_create() {
+    let mut store = Store::default();
+    let mut do_it = |request: WriteRequest| store.evaluate(&request, &mut Vec::new()).expect("not refused");
+    do_it(WriteRequest::LeaseGrant { id: 1, ttl: 10 });
+    do_it(WriteRequest::LeaseGrant { id: 2, ttl: 10 });
+    do_it(WriteRequest::Put(PutRequest { lease: 1, ..put("a") }));
+    do_it(WriteRequest::DeleteRange(delete("a", "")));
+    do_it(WriteRequest::Put(put("a")));
+    // The new life of the key has nothing to do with the lease of the old one.
+    assert!(do_it(WriteRequest::LeaseRevoke { id: 1 }).events.is_empty());
+    do_it(WriteRequest::Put(PutRequest { lease: 2, ..put("a") }));
+    do_it(WriteRequest::Put(PutRequest { ignore_lease: true, ..put("a") }));
+    assert_eq!(do_it(WriteRequest::LeaseRevoke { id: 2 }).events.len(), 1);
+}
