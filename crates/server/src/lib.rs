@@ -1,9 +1,11 @@
 //! The edge: what speaks to the network.
 //!
-//! * `grpc`: etcd's services over a [`vetch_node::Node`]; protobuf types stop there.
+//! * [`grpc`]: etcd's services over a [`vetch_node::Node`]; protobuf types stop there.
 //! * [`http`]: listeners, protocol detection, the JSON gateway, health, version and metrics pages.
 //! * [`metrics`]: what is counted here and how all of it is written as Prometheus text.
 
+pub mod grpc;
 pub mod http;
+pub mod identity;
 pub mod metrics;
 pub mod version;

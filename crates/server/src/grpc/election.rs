@@ -1,0 +1,178 @@
+//! The Election service.
+
+use std::pin::Pin;
+
+use bytes::Bytes;
+use futures_util::Stream;
+use tonic::{Request, Response, Status};
+use vetch_api::EtcdError;
+use vetch_api::v3electionpb::{
+    CampaignRequest, CampaignResponse, LeaderKey, LeaderRequest, LeaderResponse, ProclaimRequest,
+    ProclaimResponse, ResignRequest, ResignResponse, election_server,
+};
+use vetch_node::store::request::{DeleteRangeRequest, KeyRange, RequestOp, TxnRequest};
+
+use super::authorise::Demand;
+use super::edge::Edge;
+use super::recipes::{self, Queue};
+use super::{observe, status};
+
+type Answer<T> = Result<Response<T>, Status>;
+
+pub(super) struct ElectionService(pub(super) Edge);
+
+#[tonic::async_trait]
+impl election_server::Election for ElectionService {
+    type ObserveStream = Pin<Box<dyn Stream<Item = Result<LeaderResponse, Status>> + Send>>;
+
+    async fn campaign(&self, request: Request<CampaignRequest>) -> Answer<CampaignResponse> {
+        let edge = &self.0;
+        edge.authorise(request.metadata(), Demand::Name(&request.get_ref().name))?;
+        let CampaignRequest { name, lease, value } = request.into_inner();
+        let lease = recipes::session(edge, lease).await?;
+        let queue = Queue::new(&name);
+        let (candidate, revision) = stand(edge, &queue, lease, value).await?;
+
+        // A caller who goes away must not keep others waiting behind its key. One for whom waiting fails is still
+        // there and keeps its key.
+        let resign = ResignOnDrop { edge: edge.clone(), candidate: Some(candidate.clone()) };
+        let outcome = queue.wait_for_turn(edge, candidate.created).await;
+        resign.stay();
+        outcome?;
+
+        let Candidate { key, created, lease } = candidate;
+        Ok(Response::new(CampaignResponse {
+            header: edge.header(revision),
+            leader: Some(LeaderKey { name, key, rev: created, lease }),
+        }))
+    }
+
+    async fn proclaim(&self, request: Request<ProclaimRequest>) -> Answer<ProclaimResponse> {
+        let edge = &self.0;
+        let leader = request.get_ref().leader.as_ref().ok_or(status::of(EtcdError::MissingLeaderKey))?;
+        edge.authorise(request.metadata(), Demand::Name(&leader.name))?;
+        let candidate = Candidate::resume(edge, leader).await?;
+        let revision = candidate.proclaim(edge, request.into_inner().value).await?;
+        Ok(Response::new(ProclaimResponse { header: edge.header(revision) }))
+    }
+
+    async fn leader(&self, request: Request<LeaderRequest>) -> Answer<LeaderResponse> {
+        let queue = Queue::new(&request.get_ref().name);
+        self.0.authorise(request.metadata(), Demand::Read(&queue.range()))?;
+        let found = recipes::range(&self.0, queue.first()).await?;
+        let first = found.kvs.first().ok_or(status::of(EtcdError::ElectionNoLeader))?;
+        Ok(Response::new(observe::leader(&self.0, found.revision, first)))
+    }
+
+    async fn observe(&self, request: Request<LeaderRequest>) -> Answer<Self::ObserveStream> {
+        let queue = Queue::new(&request.get_ref().name);
+        self.0.authorise(request.metadata(), Demand::Read(&queue.range()))?;
+        Ok(Response::new(Box::pin(observe::leaders(self.0.clone(), queue))))
+    }
+
+    async fn resign(&self, request: Request<ResignRequest>) -> Answer<ResignResponse> {
+        let edge = &self.0;
+        let leader = request.get_ref().leader.as_ref().ok_or(status::of(EtcdError::MissingLeaderKey))?;
+        edge.authorise(request.metadata(), Demand::Name(&leader.name))?;
+        let candidate = Candidate::resume(edge, leader).await?;
+        let revision = candidate.resign(edge).await?;
+        Ok(Response::new(ResignResponse { header: edge.header(revision) }))
+    }
+}
+
+/// A key in the queue of an election. Who created it at that revision speaks for it.
+#[derive(Clone)]
+struct Candidate {
+    key: Bytes,
+    created: i64,
+    lease: i64,
+}
+
+/// Enters the election, or finds the candidacy that this lease already has and gives it the new value. Also returns
+/// the revision of the answer, which is that of the entry and not of the new value.
+async fn stand(edge: &Edge, queue: &Queue, lease: i64, value: Bytes) -> Result<(Candidate, i64), Status> {
+    let key = queue.key(lease);
+    let response = recipes::txn(
+        edge,
+        TxnRequest {
+            compare: vec![recipes::created_at(key.clone(), 0)],
+            success: vec![recipes::put(key.clone(), value.clone(), lease)],
+            failure: vec![recipes::get(key.clone())],
+        },
+    )
+    .await?;
+    let own = if response.succeeded { None } else { recipes::found(&response, 0) };
+    let created = own.map_or(response.revision, |own| own.create_revision());
+    let candidate = Candidate { key, created, lease };
+    if own.is_some_and(|own| own.value() != value)
+        && let Err(error) = candidate.proclaim(edge, value).await
+    {
+        // Whatever came between, the old value must not win the election.
+        let _ = candidate.resign(edge).await;
+        return Err(error);
+    }
+    Ok((candidate, response.revision))
+}
+
+impl Candidate {
+    /// The candidate that a client says it is. Like etcd, a client that names no lease gets one.
+    async fn resume(edge: &Edge, leader: &LeaderKey) -> Result<Candidate, Status> {
+        let lease = recipes::session(edge, leader.lease).await?;
+        Ok(Candidate { key: leader.key.clone(), created: leader.rev, lease })
+    }
+
+    /// Gives the candidacy another value. Returns the revision of the change.
+    async fn proclaim(&self, edge: &Edge, value: Bytes) -> Result<i64, Status> {
+        let response = recipes::txn(
+            edge,
+            TxnRequest {
+                compare: vec![recipes::created_at(self.key.clone(), self.created)],
+                success: vec![recipes::put(self.key.clone(), value, self.lease)],
+                failure: Vec::new(),
+            },
+        )
+        .await?;
+        if !response.succeeded {
+            return Err(status::of(EtcdError::ElectionNotLeader));
+        }
+        Ok(response.revision)
+    }
+
+    /// Gives the candidacy up. It is no error if that happened before.
+    async fn resign(&self, edge: &Edge) -> Result<i64, Status> {
+        let delete = DeleteRangeRequest { range: KeyRange::single(self.key.clone()), prev_kv: false };
+        let response = recipes::txn(
+            edge,
+            TxnRequest {
+                compare: vec![recipes::created_at(self.key.clone(), self.created)],
+                success: vec![RequestOp::DeleteRange(delete)],
+                failure: Vec::new(),
+            },
+        )
+        .await?;
+        Ok(response.revision)
+    }
+}
+
+/// Gives the candidacy up unless told to stay.
+struct ResignOnDrop {
+    edge: Edge,
+    candidate: Option<Candidate>,
+}
+
+impl ResignOnDrop {
+    fn stay(mut self) {
+        self.candidate = None;
+    }
+}
+
+impl Drop for ResignOnDrop {
+    fn drop(&mut self) {
+        let Some(candidate) = self.candidate.take() else { return };
+        let edge = self.edge.clone();
+        recipes::in_background(async move {
+            // If this fails the lease still ends the wait of those behind.
+            let _ = candidate.resign(&edge).await;
+        });
+    }
+}

@@ -1,0 +1,49 @@
+//! The standard health service. It knows one name, the empty one, which stands for the whole server.
+
+use std::pin::Pin;
+
+use futures_util::{Stream, StreamExt, stream};
+use tonic::{Request, Response, Status};
+use vetch_api::health::health_check_response::ServingStatus;
+use vetch_api::health::{HealthCheckRequest, HealthCheckResponse, health_server};
+
+use super::edge::Edge;
+use super::status;
+
+type Answer<T> = Result<Response<T>, Status>;
+
+const WHOLE_SERVER: &str = "";
+
+pub(super) struct HealthService(pub(super) Edge);
+
+#[tonic::async_trait]
+impl health_server::Health for HealthService {
+    type WatchStream = Pin<Box<dyn Stream<Item = Result<HealthCheckResponse, Status>> + Send>>;
+
+    async fn check(&self, request: Request<HealthCheckRequest>) -> Answer<HealthCheckResponse> {
+        if request.get_ref().service != WHOLE_SERVER {
+            return Err(status::unknown_health_service());
+        }
+        Ok(Response::new(reading(ServingStatus::Serving)))
+    }
+
+    /// Tells the status now and when it changes; stays open in between, also for a name nobody knows.
+    async fn watch(&self, request: Request<HealthCheckRequest>) -> Answer<Self::WatchStream> {
+        if request.get_ref().service != WHOLE_SERVER {
+            let unknown = stream::once(async { Ok(reading(ServingStatus::ServiceUnknown)) });
+            return Ok(Response::new(Box::pin(unknown.chain(stream::pending()))));
+        }
+        let node = self.0.node.clone();
+        let serving = stream::once(async { Ok(reading(ServingStatus::Serving)) });
+        let stopped = stream::once(async move {
+            // Why does not matter here; the log has it.
+            let _ = node.stopped().await;
+            Ok(reading(ServingStatus::NotServing))
+        });
+        Ok(Response::new(Box::pin(serving.chain(stopped))))
+    }
+}
+
+fn reading(status: ServingStatus) -> HealthCheckResponse {
+    HealthCheckResponse { status: status.into() }
+}

@@ -1,0 +1,122 @@
+//! The KV service.
+
+use std::pin::Pin;
+
+use futures_util::{Stream, stream};
+use tonic::{Request, Response, Status};
+use vetch_api::wire_server::kv_server;
+use vetch_api::{EtcdError, pb, wire};
+use vetch_node::RangeStream;
+use vetch_node::types::RangeChunk;
+
+use super::authorise::Demand;
+use super::edge::Edge;
+use super::status;
+use super::translate::{self, Kv};
+
+type Answer<T> = Result<Response<T>, Status>;
+
+pub(super) struct KvService(pub(super) Edge);
+
+impl kv_server::Kv for KvService {
+    type K = Kv;
+    type RangeStreamStream =
+        Pin<Box<dyn Stream<Item = Result<wire::RangeStreamResponse<Kv>, Status>> + Send>>;
+
+    async fn range(&self, request: Request<pb::RangeRequest>) -> Answer<wire::RangeResponse<Kv>> {
+        let (metadata, _, request) = request.into_parts();
+        let range = translate::range(request).map_err(status::store)?;
+        self.0.authorise(&metadata, Demand::Read(&range.range))?;
+        let response = self.0.node.range(range).await.map_err(status::node)?;
+        let header = self.0.header(response.revision);
+        Ok(Response::new(translate::ranged(response, header)))
+    }
+
+    async fn range_stream(&self, request: Request<pb::RangeRequest>) -> Answer<Self::RangeStreamStream> {
+        let (metadata, _, request) = request.into_parts();
+        let range = translate::range(request).map_err(status::store)?;
+        if !range.has_default_order() {
+            return Err(status::of(EtcdError::RangeStreamSort));
+        }
+        if range.has_revision_filters() {
+            return Err(status::of(EtcdError::RangeStreamFilter));
+        }
+        self.0.authorise(&metadata, Demand::Read(&range.range))?;
+        let chunks = self.0.node.range_stream(range, self.0.settings.max_request_bytes);
+        Ok(Response::new(Box::pin(parts(self.0.clone(), chunks))))
+    }
+
+    async fn put(&self, request: Request<pb::PutRequest>) -> Answer<wire::PutResponse<Kv>> {
+        let (metadata, _, request) = request.into_parts();
+        let within_limit = self.0.limit(&request);
+        let put = translate::put(request).map_err(status::store)?;
+        self.0.authorise(&metadata, Demand::Put(&put))?;
+        within_limit?;
+        let response = self.0.node.put(put).await.map_err(status::node)?;
+        let header = self.0.header(response.revision);
+        Ok(Response::new(translate::put_done(response, header)))
+    }
+
+    async fn delete_range(
+        &self,
+        request: Request<pb::DeleteRangeRequest>,
+    ) -> Answer<wire::DeleteRangeResponse<Kv>> {
+        let (metadata, _, request) = request.into_parts();
+        let within_limit = self.0.limit(&request);
+        let delete = translate::delete_range(request).map_err(status::store)?;
+        self.0.authorise(&metadata, Demand::Delete(&delete))?;
+        within_limit?;
+        let response = self.0.node.delete_range(delete).await.map_err(status::node)?;
+        let header = self.0.header(response.revision);
+        Ok(Response::new(translate::deleted(response, header)))
+    }
+
+    async fn txn(&self, request: Request<pb::TxnRequest>) -> Answer<wire::TxnResponse<Kv>> {
+        let (metadata, _, request) = request.into_parts();
+        let within_limit = self.0.limit(&request);
+        let txn = translate::txn(request, self.0.settings.max_txn_ops).map_err(status::store)?;
+        self.0.authorise(&metadata, Demand::Txn(&txn))?;
+        if !txn.is_read_only() {
+            within_limit?;
+        }
+        let response = self.0.node.txn(txn).await.map_err(status::node)?;
+        let header = self.0.header(response.revision);
+        Ok(Response::new(translate::txn_done(response, header)))
+    }
+
+    async fn compact(&self, request: Request<pb::CompactionRequest>) -> Answer<pb::CompactionResponse> {
+        let request = self.0.admit(request, Demand::Root)?;
+        let revision = self.0.node.compact(request.revision, request.physical).await.map_err(status::node)?;
+        Ok(Response::new(pb::CompactionResponse { header: self.0.header(revision) }))
+    }
+}
+
+/// The parts of a streamed range. The next chunk is read when the client's window has room for it, so a slow
+/// client costs one chunk of memory.
+fn parts(
+    edge: Edge,
+    chunks: RangeStream,
+) -> impl Stream<Item = Result<wire::RangeStreamResponse<Kv>, Status>> + Send {
+    stream::unfold(Some((edge, chunks)), async |state| {
+        let (edge, mut chunks) = state?;
+        match chunks.next().await? {
+            Ok(chunk) => {
+                let part = part(&edge, chunk);
+                Some((Ok(part), Some((edge, chunks))))
+            }
+            Err(error) => Some((Err(status::node(error)), None)),
+        }
+    })
+}
+
+/// Header, count and more are in the last part only.
+fn part(edge: &Edge, chunk: RangeChunk) -> wire::RangeStreamResponse<Kv> {
+    let kvs = translate::wire_kvs(chunk.kvs);
+    let range_response = match chunk.end {
+        None => wire::RangeResponse { header: None, kvs, more: false, count: 0 },
+        Some(end) => {
+            wire::RangeResponse { header: edge.header(end.revision), kvs, more: end.more, count: end.count }
+        }
+    };
+    wire::RangeStreamResponse { range_response }
+}

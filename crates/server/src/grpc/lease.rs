@@ -1,0 +1,125 @@
+//! The Lease service.
+
+use std::pin::Pin;
+
+use futures_util::{Stream, stream};
+use tonic::metadata::MetadataMap;
+use tonic::{Request, Response, Status, Streaming};
+use vetch_api::pb::lease_server;
+use vetch_api::{EtcdError, pb};
+
+use super::authorise::Demand;
+use super::edge::Edge;
+use super::status;
+
+type Answer<T> = Result<Response<T>, Status>;
+
+/// The time to live of a lease that does not exist.
+const NO_LEASE: i64 = -1;
+
+pub(super) struct LeaseService(pub(super) Edge);
+
+#[tonic::async_trait]
+impl lease_server::Lease for LeaseService {
+    type LeaseKeepAliveStream =
+        Pin<Box<dyn Stream<Item = Result<pb::LeaseKeepAliveResponse, Status>> + Send>>;
+
+    async fn lease_grant(&self, request: Request<pb::LeaseGrantRequest>) -> Answer<pb::LeaseGrantResponse> {
+        let request = self.0.admit(request, Demand::User)?;
+        let granted = self.0.node.lease_grant(request.id, request.ttl).await.map_err(status::node)?;
+        Ok(Response::new(pb::LeaseGrantResponse {
+            header: self.0.header(granted.revision),
+            id: granted.id,
+            ttl: granted.ttl,
+            error: String::new(),
+        }))
+    }
+
+    async fn lease_revoke(
+        &self,
+        request: Request<pb::LeaseRevokeRequest>,
+    ) -> Answer<pb::LeaseRevokeResponse> {
+        let demand = Demand::WriteLease(request.get_ref().id);
+        let request = self.0.admit(request, demand)?;
+        let revision = self.0.node.lease_revoke(request.id).await.map_err(status::node)?;
+        Ok(Response::new(pb::LeaseRevokeResponse { header: self.0.header(revision) }))
+    }
+
+    async fn lease_keep_alive(
+        &self,
+        request: Request<Streaming<pb::LeaseKeepAliveRequest>>,
+    ) -> Answer<Self::LeaseKeepAliveStream> {
+        let (metadata, _, requests) = request.into_parts();
+        let state = KeepAlive { edge: self.0.clone(), metadata, requests };
+        let answers = stream::unfold(Some(state), async |state| {
+            let mut state = state?;
+            match state.next().await? {
+                Ok(answer) => Some((Ok(answer), Some(state))),
+                // The first failure ends the stream.
+                Err(status) => Some((Err(status), None)),
+            }
+        });
+        Ok(Response::new(Box::pin(answers)))
+    }
+
+    async fn lease_time_to_live(
+        &self,
+        request: Request<pb::LeaseTimeToLiveRequest>,
+    ) -> Answer<pb::LeaseTimeToLiveResponse> {
+        let asked = request.get_ref();
+        let demand = if asked.keys { Demand::ReadLease(asked.id) } else { Demand::User };
+        let request = self.0.admit(request, demand)?;
+        let info = self.0.node.lease_time_to_live(request.id, request.keys).await.map_err(status::node)?;
+        let mut response = pb::LeaseTimeToLiveResponse {
+            header: self.0.header_now(),
+            id: request.id,
+            ttl: NO_LEASE,
+            ..Default::default()
+        };
+        if let Some(info) = info {
+            response.ttl = info.ttl;
+            response.granted_ttl = info.granted_ttl;
+            response.keys = info.keys;
+        }
+        Ok(Response::new(response))
+    }
+
+    async fn lease_leases(
+        &self,
+        request: Request<pb::LeaseLeasesRequest>,
+    ) -> Answer<pb::LeaseLeasesResponse> {
+        self.0.admit(request, Demand::ReadLeases)?;
+        let leases = self.0.node.leases().await.map_err(status::node)?;
+        Ok(Response::new(pb::LeaseLeasesResponse {
+            header: self.0.header_now(),
+            leases: leases.into_iter().map(|id| pb::LeaseStatus { id }).collect(),
+        }))
+    }
+}
+
+/// One stream of renewals. They are answered one by one and in order, so a client that does not read its answers
+/// is not read from either.
+struct KeepAlive {
+    edge: Edge,
+    metadata: MetadataMap,
+    requests: Streaming<pb::LeaseKeepAliveRequest>,
+}
+
+impl KeepAlive {
+    /// None when the client has sent its last request.
+    async fn next(&mut self) -> Option<Result<pb::LeaseKeepAliveResponse, Status>> {
+        let request = match self.requests.message().await {
+            Ok(request) => request?,
+            Err(broken) => return Some(Err(status::of_request_stream(broken, EtcdError::ContextCanceled))),
+        };
+        Some(self.renew(request.id).await)
+    }
+
+    async fn renew(&self, id: i64) -> Result<pb::LeaseKeepAliveResponse, Status> {
+        self.edge.authorise(&self.metadata, Demand::WriteLease(id))?;
+        // The header comes first: a lease revoked at this revision must not be shown as renewed after it.
+        let header = self.edge.header_now();
+        let ttl = self.edge.node.lease_keep_alive(id).await.map_err(status::node)?;
+        Ok(pb::LeaseKeepAliveResponse { header, id, ttl })
+    }
+}

@@ -1,0 +1,112 @@
+//! The Lock service.
+
+use bytes::Bytes;
+use tonic::{Request, Response, Status};
+use vetch_api::EtcdError;
+use vetch_api::v3lockpb::{LockRequest, LockResponse, UnlockRequest, UnlockResponse, lock_server};
+use vetch_node::store::request::{DeleteRangeRequest, KeyRange, RangeRequest, RequestOp, TxnRequest};
+
+use super::authorise::Demand;
+use super::edge::Edge;
+use super::recipes::{self, Queue};
+use super::status;
+
+type Answer<T> = Result<Response<T>, Status>;
+
+pub(super) struct LockService(pub(super) Edge);
+
+#[tonic::async_trait]
+impl lock_server::Lock for LockService {
+    async fn lock(&self, request: Request<LockRequest>) -> Answer<LockResponse> {
+        let edge = &self.0;
+        edge.authorise(request.metadata(), Demand::Name(&request.get_ref().name))?;
+        let request = request.into_inner();
+        let lease = recipes::session(edge, request.lease).await?;
+        let queue = Queue::new(&request.name);
+        let place = Place::take(edge, &queue, lease).await?;
+        let revision = match place.owned_at {
+            Some(revision) => revision,
+            None => wait(edge, &queue, &place).await?,
+        };
+        Ok(Response::new(LockResponse { header: edge.header(revision), key: place.key }))
+    }
+
+    async fn unlock(&self, request: Request<UnlockRequest>) -> Answer<UnlockResponse> {
+        let delete =
+            DeleteRangeRequest { range: KeyRange::single(request.get_ref().key.clone()), prev_kv: false };
+        let request = self.0.admit(request, Demand::Delete(&delete))?;
+        let revision = recipes::delete(&self.0, request.key).await?;
+        Ok(Response::new(UnlockResponse { header: self.0.header(revision) }))
+    }
+}
+
+/// A key in the queue of a lock.
+struct Place {
+    key: Bytes,
+    created: i64,
+    /// Set if it was the first from the start.
+    owned_at: Option<i64>,
+}
+
+impl Place {
+    /// Queues up, or finds the place that this lease already has, and looks who is first, all in one transaction.
+    async fn take(edge: &Edge, queue: &Queue, lease: i64) -> Result<Place, Status> {
+        let key = queue.key(lease);
+        let owner = || RequestOp::Range(queue.first());
+        let response = recipes::txn(
+            edge,
+            TxnRequest {
+                compare: vec![recipes::created_at(key.clone(), 0)],
+                success: vec![recipes::put(key.clone(), Bytes::new(), lease), owner()],
+                failure: vec![recipes::get(key.clone()), owner()],
+            },
+        )
+        .await?;
+        let created = match recipes::found(&response, 0) {
+            Some(own) if !response.succeeded => own.create_revision(),
+            _ => response.revision,
+        };
+        let is_owner = recipes::found(&response, 1).is_none_or(|first| first.create_revision() == created);
+        Ok(Place { key, created, owned_at: is_owner.then_some(response.revision) })
+    }
+}
+
+/// Waits to become the first. Returns the revision at which the lock was seen to be held.
+async fn wait(edge: &Edge, queue: &Queue, place: &Place) -> Result<i64, Status> {
+    // A caller who goes away, or for whom waiting fails, must not keep others waiting behind its key.
+    let leave = LeaveOnDrop { edge: edge.clone(), key: place.key.clone(), armed: true };
+    queue.wait_for_turn(edge, place.created).await?;
+    let own = recipes::range(edge, RangeRequest::new(KeyRange::single(place.key.clone()))).await?;
+    leave.stay();
+    if own.kvs.is_empty() {
+        // The lease ran out meanwhile and took the key with it.
+        return Err(status::relayed(EtcdError::SessionExpired));
+    }
+    Ok(own.revision)
+}
+
+/// Deletes the key unless told to stay.
+struct LeaveOnDrop {
+    edge: Edge,
+    key: Bytes,
+    armed: bool,
+}
+
+impl LeaveOnDrop {
+    fn stay(mut self) {
+        self.armed = false;
+    }
+}
+
+impl Drop for LeaveOnDrop {
+    fn drop(&mut self) {
+        if !self.armed {
+            return;
+        }
+        let (edge, key) = (self.edge.clone(), std::mem::take(&mut self.key));
+        recipes::in_background(async move {
+            // If this fails the lease still ends the wait of those behind.
+            let _ = recipes::delete(&edge, key).await;
+        });
+    }
+}

@@ -1,0 +1,178 @@
+//! The Maintenance service.
+
+use std::pin::Pin;
+
+use futures_util::Stream;
+use tonic::{Request, Response, Status};
+use vetch_api::pb::alarm_request::AlarmAction as Action;
+use vetch_api::pb::downgrade_request::DowngradeAction;
+use vetch_api::pb::maintenance_server;
+use vetch_api::{EtcdError, pb};
+use vetch_node::store::request::{Alarm, AlarmKind};
+use vetch_node::types::{AlarmAction, AlarmSelector};
+
+use super::authorise::Demand;
+use super::downgrade;
+use super::edge::Edge;
+use super::status;
+use crate::version;
+
+type Answer<T> = Result<Response<T>, Status>;
+
+pub(super) struct MaintenanceService(pub(super) Edge);
+
+#[tonic::async_trait]
+impl maintenance_server::Maintenance for MaintenanceService {
+    type SnapshotStream = Pin<Box<dyn Stream<Item = Result<pb::SnapshotResponse, Status>> + Send>>;
+
+    async fn alarm(&self, request: Request<pb::AlarmRequest>) -> Answer<pb::AlarmResponse> {
+        let action = Action::try_from(request.get_ref().action);
+        let demand = if action == Ok(Action::Get) { Demand::User } else { Demand::Root };
+        let request = self.0.admit(request, demand)?;
+        let alarms = match action {
+            Ok(Action::Get) => self.alarms(request.alarm),
+            Ok(Action::Activate) => self.change_alarm(AlarmAction::Activate, &request).await?,
+            Ok(Action::Deactivate) => self.change_alarm(AlarmAction::Deactivate, &request).await?,
+            // etcd has no answer to this: it stops.
+            Err(_) => return Err(status::undefined("vetch: undefined alarm action")),
+        };
+        Ok(Response::new(pb::AlarmResponse {
+            header: self.0.header_now(),
+            alarms: alarms.into_iter().map(alarm_member).collect(),
+        }))
+    }
+
+    async fn status(&self, request: Request<pb::StatusRequest>) -> Answer<pb::StatusResponse> {
+        self.0.admit(request, Demand::User)?;
+        let node = self.0.node.status();
+        Ok(Response::new(pb::StatusResponse {
+            header: self.0.header(node.revision),
+            version: version::SERVER.into(),
+            db_size: as_signed(node.disk_bytes),
+            leader: self.0.node.identity().member_id,
+            raft_index: node.index,
+            raft_term: node.term,
+            raft_applied_index: node.index,
+            errors: self.0.node.alarms().into_iter().map(alarm_text).collect(),
+            db_size_in_use: as_signed(node.live_bytes),
+            is_learner: false,
+            storage_version: version::STORAGE.into(),
+            // etcd shows what its flag was set to, and "no quota" is set as a negative number.
+            db_size_quota: if node.quota_bytes == 0 { -1 } else { as_signed(node.quota_bytes) },
+            downgrade_info: Some(pb::DowngradeInfo::default()),
+        }))
+    }
+
+    /// Answered without a header, as etcd does.
+    async fn defragment(&self, request: Request<pb::DefragmentRequest>) -> Answer<pb::DefragmentResponse> {
+        self.0.admit(request, Demand::Root)?;
+        self.0.node.defragment().await.map_err(status::node)?;
+        Ok(Response::new(pb::DefragmentResponse { header: None }))
+    }
+
+    async fn hash(&self, request: Request<pb::HashRequest>) -> Answer<pb::HashResponse> {
+        self.0.admit(request, Demand::Root)?;
+        let (hash, revision) = self.0.node.hash().await.map_err(status::node)?;
+        Ok(Response::new(pb::HashResponse { header: self.0.header(revision), hash }))
+    }
+
+    async fn hash_kv(&self, request: Request<pb::HashKvRequest>) -> Answer<pb::HashKvResponse> {
+        let request = self.0.admit(request, Demand::Root)?;
+        let hash = self.0.node.hash_kv(request.revision).await.map_err(status::node)?;
+        Ok(Response::new(pb::HashKvResponse {
+            header: self.0.header(hash.revision),
+            hash: hash.hash,
+            compact_revision: hash.compact_revision,
+            hash_revision: hash.hash_revision,
+        }))
+    }
+
+    async fn snapshot(&self, request: Request<pb::SnapshotRequest>) -> Answer<Self::SnapshotStream> {
+        self.0.admit(request, Demand::Root)?;
+        Err(status::unsupported("vetch: snapshots in etcd's format are not supported yet"))
+    }
+
+    /// The leader may be told to hand over to itself, which is done at once. Answered without a header.
+    async fn move_leader(&self, request: Request<pb::MoveLeaderRequest>) -> Answer<pb::MoveLeaderResponse> {
+        let request = self.0.admit(request, Demand::Root)?;
+        if request.target_id != self.0.node.identity().member_id {
+            return Err(status::of(EtcdError::BadLeaderTransferee));
+        }
+        Ok(Response::new(pb::MoveLeaderResponse { header: None }))
+    }
+
+    async fn downgrade(&self, request: Request<pb::DowngradeRequest>) -> Answer<pb::DowngradeResponse> {
+        let request = self.0.admit(request, Demand::Root)?;
+        match DowngradeAction::try_from(request.action) {
+            Ok(DowngradeAction::Validate | DowngradeAction::Enable) => {
+                downgrade::check(&request.version).map_err(status::of)?;
+                Err(status::unsupported("vetch: there is no older version of Vetch's data to go back to"))
+            }
+            // There never is one in progress, and etcd says yes to that too.
+            Ok(DowngradeAction::Cancel) => Ok(Response::new(pb::DowngradeResponse {
+                header: self.0.header_now(),
+                version: downgrade::CLUSTER.into(),
+            })),
+            Err(_) => Err(status::of(EtcdError::UnknownMethod)),
+        }
+    }
+}
+
+impl MaintenanceService {
+    /// The raised alarms of one type, or all of them for none. Whose they are is not looked at.
+    fn alarms(&self, kind: i32) -> Vec<Alarm> {
+        let raised = self.0.node.alarms();
+        match pb::AlarmType::try_from(kind) {
+            Ok(pb::AlarmType::None) => raised,
+            _ => raised.into_iter().filter(|alarm| alarm_type(alarm.kind) as i32 == kind).collect(),
+        }
+    }
+
+    /// Raising or clearing "none" is allowed and does nothing.
+    async fn change_alarm(
+        &self,
+        action: AlarmAction,
+        request: &pb::AlarmRequest,
+    ) -> Result<Vec<Alarm>, Status> {
+        let kind = match pb::AlarmType::try_from(request.alarm) {
+            Ok(pb::AlarmType::None) => return Ok(Vec::new()),
+            Ok(pb::AlarmType::Nospace) => AlarmKind::NoSpace,
+            Ok(pb::AlarmType::Corrupt) => AlarmKind::Corrupt,
+            Err(_) => return Err(status::undefined("vetch: undefined alarm type")),
+        };
+        let member = request.member_id;
+        // Member 0 is a member like any other to etcd, not a word for all of them.
+        if member == 0
+            && action == AlarmAction::Deactivate
+            && !self.0.node.alarms().contains(&Alarm { member, kind })
+        {
+            return Ok(Vec::new());
+        }
+        let which = AlarmSelector { member, kind: Some(kind) };
+        self.0.node.alarm(action, which).await.map_err(status::node)
+    }
+}
+
+fn alarm_type(kind: AlarmKind) -> pb::AlarmType {
+    match kind {
+        AlarmKind::NoSpace => pb::AlarmType::Nospace,
+        AlarmKind::Corrupt => pb::AlarmType::Corrupt,
+    }
+}
+
+fn alarm_member(alarm: Alarm) -> pb::AlarmMember {
+    pb::AlarmMember { member_id: alarm.member, alarm: alarm_type(alarm.kind).into() }
+}
+
+/// An alarm in protobuf's text form, which is how it is listed among the errors of a status.
+fn alarm_text(alarm: Alarm) -> String {
+    let kind = alarm_type(alarm.kind).as_str_name();
+    match alarm.member {
+        0 => format!("alarm:{kind}"),
+        member => format!("memberID:{member} alarm:{kind}"),
+    }
+}
+
+fn as_signed(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}

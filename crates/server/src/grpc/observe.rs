@@ -1,0 +1,133 @@
+//! Following an election: who leads now, and every leader after.
+//!
+//! Not every value in between is shown, but the newest always is. The stream waits in two ways in turn: for a first
+//! candidate while there is none, and on the leader's own key while there is one.
+
+use std::collections::VecDeque;
+
+use futures_util::{Stream, stream};
+use prost::Message;
+use tonic::Status;
+use vetch_api::mvccpb::KeyValue;
+use vetch_api::v3electionpb::LeaderResponse;
+use vetch_node::store::Record;
+use vetch_node::watch::{Create, Filters, NodeEvent, Response, WatchSession};
+
+use super::edge::Edge;
+use super::recipes::{self, Queue};
+
+/// What is shown of a leader, or of a change of it.
+pub(super) fn leader(edge: &Edge, revision: i64, record: &Record) -> LeaderResponse {
+    let kv = KeyValue::decode(record.wire()).expect("a record is the wire form of a key-value");
+    LeaderResponse { header: edge.header(revision), kv: Some(kv) }
+}
+
+/// The leaders of an election, for as long as someone listens.
+pub(super) fn leaders(edge: Edge, queue: Queue) -> impl Stream<Item = Result<LeaderResponse, Status>> + Send {
+    let observer = Observer { edge, queue, state: State::Unknown, ready: VecDeque::new() };
+    // When observing fails the stream ends without an error, as it does in etcd.
+    stream::unfold(observer, async |mut observer| {
+        let response = observer.next().await?;
+        Some((Ok(response), observer))
+    })
+}
+
+struct Observer {
+    edge: Edge,
+    queue: Queue,
+    state: State,
+    /// Answers not sent yet.
+    ready: VecDeque<LeaderResponse>,
+}
+
+enum State {
+    /// The leader is to be looked up.
+    Unknown,
+    /// There was no candidate; the first one will be the leader.
+    NoLeader(WatchSession),
+    /// There is a leader; its key is watched until it is deleted.
+    Following(WatchSession),
+}
+
+impl Observer {
+    async fn next(&mut self) -> Option<LeaderResponse> {
+        loop {
+            if let Some(response) = self.ready.pop_front() {
+                return Some(response);
+            }
+            match &mut self.state {
+                State::Unknown => self.look_up().await?,
+                State::NoLeader(session) => {
+                    let responses = responses(session).await?;
+                    self.elect(&responses);
+                }
+                State::Following(session) => {
+                    let responses = responses(session).await?;
+                    self.follow(&responses);
+                }
+            }
+        }
+    }
+
+    async fn look_up(&mut self) -> Option<()> {
+        let found = recipes::range(&self.edge, self.queue.first()).await.ok()?;
+        match found.kvs.first() {
+            Some(first) => self.lead(found.revision, first),
+            None => {
+                let range = self.queue.range();
+                self.state = State::NoLeader(self.watch(Create {
+                    key: range.key.to_vec(),
+                    range_end: range.range_end.to_vec(),
+                    start_revision: found.revision,
+                    filters: Filters { no_put: false, no_delete: true },
+                    ..Create::default()
+                }));
+            }
+        }
+        Some(())
+    }
+
+    /// The first key put while there was no candidate is the leader's.
+    fn elect(&mut self, responses: &[Response<NodeEvent>]) {
+        if let Some(NodeEvent(event)) = responses.iter().flat_map(Response::events).next() {
+            self.lead(event.kv.mod_revision(), &event.kv);
+        }
+    }
+
+    fn lead(&mut self, revision: i64, record: &Record) {
+        self.ready.push_back(leader(&self.edge, revision, record));
+        self.state = State::Following(self.watch(Create {
+            key: record.key().to_vec(),
+            start_revision: revision + 1,
+            ..Create::default()
+        }));
+    }
+
+    /// New values of the leader are shown; when its key goes, the next leader is looked up.
+    fn follow(&mut self, responses: &[Response<NodeEvent>]) {
+        for response in responses {
+            for NodeEvent(event) in response.events() {
+                if event.kv.is_tombstone() {
+                    self.state = State::Unknown;
+                    return;
+                }
+                self.ready.push_back(leader(&self.edge, response.header_revision, &event.kv));
+            }
+        }
+    }
+
+    fn watch(&self, create: Create) -> WatchSession {
+        let mut session = self.edge.node.watch();
+        session.create(&create);
+        session
+    }
+}
+
+/// What the session has next; None when it cannot go on.
+async fn responses(session: &mut WatchSession) -> Option<Vec<Response<NodeEvent>>> {
+    let responses = session.next().await.ok()?;
+    if responses.iter().any(|response| response.canceled) {
+        return None;
+    }
+    Some(responses)
+}

@@ -1,0 +1,170 @@
+//! What Lock and Election are made of: a queue of keys under one name, each bound to a lease.
+//!
+//! etcd implements both services as clients of its own KV, Lease and Watch services, so their answers are those
+//! of a client library: the revision of the request that decided, and errors with the text of the table but without
+//! its codes ([`EtcdError::relayed`]). The keys are the contract with clients that take part without these services.
+
+use bytes::Bytes;
+use tonic::Status;
+use vetch_api::EtcdError;
+use vetch_node::error::NodeError;
+use vetch_node::store::Record;
+use vetch_node::store::request::{
+    Compare, CompareResult, CompareTarget, DeleteRangeRequest, KeyRange, PutRequest, RangeRequest,
+    RangeResponse, RequestOp, SortOrder, SortTarget, TxnRequest, TxnResponse,
+};
+use vetch_node::store::validate;
+use vetch_node::watch::{Create, Filters};
+
+use super::edge::Edge;
+use super::status;
+
+#[cfg(test)]
+mod tests;
+
+/// Time to live of the lease made for a caller who brought none.
+const SESSION_TTL: i64 = 60;
+
+/// The lease that the caller's key is bound to. One that is made here is not renewed: like etcd's, it lives on for
+/// its time, and whoever got the lock renews it or loses it.
+pub(super) async fn session(edge: &Edge, lease: i64) -> Result<i64, Status> {
+    if lease != 0 {
+        return Ok(lease);
+    }
+    let granted = edge.node.lease_grant(0, SESSION_TTL).await.map_err(relayed)?;
+    Ok(granted.id)
+}
+
+/// All keys of one lock or election.
+pub(super) struct Queue {
+    /// The name and a slash.
+    prefix: Vec<u8>,
+}
+
+impl Queue {
+    pub(super) fn new(name: &[u8]) -> Queue {
+        Queue { prefix: [name, b"/"].concat() }
+    }
+
+    /// The place of the caller with this lease. The lease is in hexadecimal, a negative one with a sign.
+    pub(super) fn key(&self, lease: i64) -> Bytes {
+        let sign = if lease < 0 { "-" } else { "" };
+        let place = format!("{sign}{:x}", lease.unsigned_abs());
+        [self.prefix.as_slice(), place.as_bytes()].concat().into()
+    }
+
+    /// All keys that start with the prefix.
+    pub(super) fn range(&self) -> KeyRange {
+        let mut end = self.prefix.clone();
+        let slash = end.last_mut().expect("the prefix ends with a slash");
+        *slash += 1;
+        KeyRange::new(self.prefix.clone(), end)
+    }
+
+    /// The key that was created first: the owner's.
+    pub(super) fn first(&self) -> RangeRequest {
+        self.by_creation(SortOrder::Ascend)
+    }
+
+    /// The key right before one created at `revision`.
+    fn before(&self, revision: i64) -> RangeRequest {
+        RangeRequest { max_create_revision: revision - 1, ..self.by_creation(SortOrder::Descend) }
+    }
+
+    fn by_creation(&self, sort_order: SortOrder) -> RangeRequest {
+        RangeRequest {
+            limit: 1,
+            sort_order,
+            sort_target: SortTarget::Create,
+            ..RangeRequest::new(self.range())
+        }
+    }
+
+    /// Waits until every key created before `revision` is gone.
+    pub(super) async fn wait_for_turn(&self, edge: &Edge, revision: i64) -> Result<(), Status> {
+        loop {
+            let ahead = range(edge, self.before(revision)).await?;
+            match ahead.kvs.first() {
+                None => return Ok(()),
+                Some(record) => wait_for_delete(edge, record.key(), ahead.revision).await?,
+            }
+        }
+    }
+}
+
+/// Waits until `key` is deleted at `from` or later.
+async fn wait_for_delete(edge: &Edge, key: &[u8], from: i64) -> Result<(), Status> {
+    let mut session = edge.node.watch();
+    session.create(&Create {
+        key: key.to_vec(),
+        start_revision: from,
+        filters: Filters { no_put: true, no_delete: false },
+        ..Create::default()
+    });
+    loop {
+        let responses = session.next().await.map_err(|_| relayed(NodeError::Stopped))?;
+        for response in responses {
+            if response.compact_revision != 0 {
+                return Err(status::relayed(EtcdError::Compacted));
+            }
+            if response.events().next().is_some() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+pub(super) async fn range(edge: &Edge, request: RangeRequest) -> Result<RangeResponse, Status> {
+    validate::range(&request).map_err(|error| relayed(error.into()))?;
+    edge.node.range(request).await.map_err(relayed)
+}
+
+pub(super) async fn txn(edge: &Edge, request: TxnRequest) -> Result<TxnResponse, Status> {
+    validate::txn(&request, edge.settings.max_txn_ops).map_err(|error| relayed(error.into()))?;
+    edge.node.txn(request).await.map_err(relayed)
+}
+
+/// Deletes one key. Returns the revision of the answer.
+pub(super) async fn delete(edge: &Edge, key: Bytes) -> Result<i64, Status> {
+    let request = DeleteRangeRequest { range: KeyRange::single(key), prev_kv: false };
+    validate::delete_range(&request).map_err(|error| relayed(error.into()))?;
+    Ok(edge.node.delete_range(request).await.map_err(relayed)?.revision)
+}
+
+/// `key` was created at `revision`, or does not exist if that is 0.
+pub(super) fn created_at(key: Bytes, revision: i64) -> Compare {
+    Compare {
+        range: KeyRange::single(key),
+        result: CompareResult::Equal,
+        target: CompareTarget::Create(revision),
+    }
+}
+
+pub(super) fn put(key: Bytes, value: Bytes, lease: i64) -> RequestOp {
+    RequestOp::Put(PutRequest { key, value, lease, prev_kv: false, ignore_value: false, ignore_lease: false })
+}
+
+pub(super) fn get(key: Bytes) -> RequestOp {
+    RequestOp::Range(RangeRequest::new(KeyRange::single(key)))
+}
+
+/// The first key-value that the operation at `index` of a transaction has found.
+pub(super) fn found(response: &TxnResponse, index: usize) -> Option<&Record> {
+    use vetch_node::store::request::ResponseOp;
+    match response.responses.get(index) {
+        Some(ResponseOp::Range(range)) => range.kvs.first(),
+        _ => None,
+    }
+}
+
+pub(super) fn relayed(error: NodeError) -> Status {
+    status::relayed(status::of_node(error))
+}
+
+/// Runs what is left to do for a caller who is no longer there.
+pub(super) fn in_background(rest: impl Future<Output = ()> + Send + 'static) {
+    // Without a runtime the server is gone, and its leases will clean up.
+    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+        runtime.spawn(rest);
+    }
+}

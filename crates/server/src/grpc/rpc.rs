@@ -1,0 +1,114 @@
+//! From the path of a request to the server that answers it.
+//!
+//! A hand-written match instead of a router: there are nine services, and every request passes here.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use http::{Request, Response};
+use tonic::body::Body;
+use tower::Service;
+use vetch_api::health::health_server::HealthServer;
+use vetch_api::pb::auth_server::AuthServer;
+use vetch_api::pb::cluster_server::ClusterServer;
+use vetch_api::pb::lease_server::LeaseServer;
+use vetch_api::pb::maintenance_server::MaintenanceServer;
+use vetch_api::v3electionpb::election_server::ElectionServer;
+use vetch_api::v3lockpb::lock_server::LockServer;
+use vetch_api::wire_server::kv_server::KvServer;
+use vetch_api::wire_server::watch_server::WatchServer;
+
+use super::auth::AuthService;
+use super::cluster::ClusterService;
+use super::edge::Edge;
+use super::election::ElectionService;
+use super::health::HealthService;
+use super::kv::KvService;
+use super::lease::LeaseService;
+use super::lock::LockService;
+use super::maintenance::MaintenanceService;
+use super::watch::WatchService;
+use super::{admission, status};
+
+/// All services. Cloning copies pointers.
+#[derive(Clone)]
+pub struct Rpc {
+    kv: KvServer<KvService>,
+    watch: WatchServer<WatchService>,
+    lease: LeaseServer<LeaseService>,
+    cluster: ClusterServer<ClusterService>,
+    maintenance: MaintenanceServer<MaintenanceService>,
+    auth: AuthServer<AuthService>,
+    lock: LockServer<LockService>,
+    election: ElectionServer<ElectionService>,
+    health: HealthServer<HealthService>,
+}
+
+type Answer = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+impl Rpc {
+    pub(super) fn new(edge: Edge) -> Rpc {
+        let limit = edge.settings.max_message_bytes();
+        Rpc {
+            kv: KvServer::new(KvService(edge.clone())).max_decoding_message_size(limit),
+            watch: WatchServer::new(WatchService(edge.clone())).max_decoding_message_size(limit),
+            lease: LeaseServer::new(LeaseService(edge.clone())).max_decoding_message_size(limit),
+            cluster: ClusterServer::new(ClusterService(edge.clone())).max_decoding_message_size(limit),
+            maintenance: MaintenanceServer::new(MaintenanceService(edge.clone()))
+                .max_decoding_message_size(limit),
+            auth: AuthServer::new(AuthService(edge.clone())).max_decoding_message_size(limit),
+            lock: LockServer::new(LockService(edge.clone())).max_decoding_message_size(limit),
+            election: ElectionServer::new(ElectionService(edge.clone())).max_decoding_message_size(limit),
+            health: HealthServer::new(HealthService(edge)).max_decoding_message_size(limit),
+        }
+    }
+
+    /// Answers one request. An RPC that fails is an answer too.
+    pub async fn answer(&self, request: Request<Body>) -> Response<Body> {
+        if let Err(refusal) = admission::check(request.headers()) {
+            return status::of(refusal).into_http();
+        }
+        let uri = request.uri().clone();
+        let Some(answer) = self.dispatch(request) else {
+            return status::unknown_service(uri.path()).into_http();
+        };
+        let Ok(response) = answer.await;
+        match status::reworded(response.headers(), uri.path()) {
+            Some(status) => status.into_http(),
+            None => response,
+        }
+    }
+
+    /// None if there is no such service.
+    fn dispatch(&self, request: Request<Body>) -> Option<Answer> {
+        let (service, _) = request.uri().path().strip_prefix('/')?.rsplit_once('/')?;
+        Some(match service {
+            "etcdserverpb.KV" => self.kv.clone().call(request),
+            "etcdserverpb.Watch" => self.watch.clone().call(request),
+            "etcdserverpb.Lease" => self.lease.clone().call(request),
+            "etcdserverpb.Cluster" => self.cluster.clone().call(request),
+            "etcdserverpb.Maintenance" => self.maintenance.clone().call(request),
+            "etcdserverpb.Auth" => self.auth.clone().call(request),
+            "v3lockpb.Lock" => self.lock.clone().call(request),
+            "v3electionpb.Election" => self.election.clone().call(request),
+            "grpc.health.v1.Health" => self.health.clone().call(request),
+            _ => return None,
+        })
+    }
+}
+
+impl Service<Request<Body>> for Rpc {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Answer;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Answer {
+        let rpc = self.clone();
+        Box::pin(async move { Ok(rpc.answer(request).await) })
+    }
+}

@@ -1,0 +1,37 @@
+//! What the services are told at start.
+
+/// What a gRPC message may be longer than a request, for the parts that are not the request itself.
+const MESSAGE_OVERHEAD: usize = 512 << 10;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// The member's human-readable name.
+    pub name: String,
+    /// Where clients are told to find this member.
+    pub client_urls: Vec<String>,
+    /// Where other members would be told to find it.
+    pub peer_urls: Vec<String>,
+    /// Limit on a write request in the form the journal's predecessor would carry it.
+    pub max_request_bytes: usize,
+    /// Limit on the compares and on the operations of each branch of a transaction.
+    pub max_txn_ops: usize,
+}
+
+impl Settings {
+    /// Limit on a message as it arrives. Also the size above which a watch response is cut into fragments.
+    pub fn max_message_bytes(&self) -> usize {
+        self.max_request_bytes.saturating_add(MESSAGE_OVERHEAD)
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            name: "default".into(),
+            client_urls: vec!["http://localhost:2379".into()],
+            peer_urls: vec!["http://localhost:2380".into()],
+            max_request_bytes: 3 << 19,
+            max_txn_ops: 128,
+        }
+    }
+}

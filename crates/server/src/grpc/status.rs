@@ -1,0 +1,104 @@
+//! The one place where errors become gRPC statuses.
+//!
+//! Every match here names all variants: a new error of the node or the store does not compile until someone
+//! has decided what clients are told.
+
+use tonic::{Code, Status};
+use vetch_api::EtcdError;
+use vetch_api::error::received_too_large;
+use vetch_node::error::NodeError;
+use vetch_node::store::StoreError;
+
+#[cfg(test)]
+mod tests;
+
+/// What etcd calls a refusal by the rules of the API.
+pub(super) fn of_store(error: StoreError) -> EtcdError {
+    match error {
+        StoreError::EmptyKey => EtcdError::EmptyKey,
+        StoreError::KeyNotFound => EtcdError::KeyNotFound,
+        StoreError::ValueProvided => EtcdError::ValueProvided,
+        StoreError::LeaseProvided => EtcdError::LeaseProvided,
+        StoreError::TooManyOps => EtcdError::TooManyOps,
+        StoreError::DuplicateKey => EtcdError::DuplicateKey,
+        StoreError::InvalidSortOption => EtcdError::InvalidSortOption,
+        StoreError::Compacted => EtcdError::Compacted,
+        StoreError::FutureRevision => EtcdError::FutureRev,
+        StoreError::LeaseNotFound => EtcdError::LeaseNotFound,
+        StoreError::LeaseExists => EtcdError::LeaseExist,
+        StoreError::LeaseTtlTooLarge => EtcdError::LeaseTTLTooLarge,
+    }
+}
+
+/// What etcd calls the outcome of a request that was not served.
+pub(super) fn of_node(error: NodeError) -> EtcdError {
+    match error {
+        NodeError::Store(error) => of_store(error),
+        NodeError::TooManyRequests => EtcdError::RequestTooManyRequests,
+        NodeError::NoSpace => EtcdError::NoSpace,
+        NodeError::Corrupt => EtcdError::Corrupt,
+        NodeError::Stopped => EtcdError::Stopped,
+        NodeError::Timeout => EtcdError::Timeout,
+    }
+}
+
+pub(super) fn of(error: EtcdError) -> Status {
+    error.into()
+}
+
+pub(super) fn store(error: StoreError) -> Status {
+    of(of_store(error))
+}
+
+pub(super) fn node(error: NodeError) -> Status {
+    of(of_node(error))
+}
+
+/// An error of Lock and Election, which keeps its text and loses its code on the way through them.
+pub(super) fn relayed(error: EtcdError) -> Status {
+    error.relayed()
+}
+
+/// Refuses something that etcd does and Vetch does not. The text is our own.
+pub(super) fn unsupported(what: &'static str) -> Status {
+    Status::unimplemented(what)
+}
+
+/// Refuses a value that the API does not define and etcd has no error for.
+pub(super) fn undefined(what: &'static str) -> Status {
+    Status::invalid_argument(what)
+}
+
+/// The health service knows one name only.
+pub(super) fn unknown_health_service() -> Status {
+    Status::not_found("unknown service")
+}
+
+/// Refuses a path that names no service, in the words of etcd's RPC library.
+pub(super) fn unknown_service(path: &str) -> Status {
+    match path.strip_prefix('/').and_then(|path| path.rsplit_once('/')) {
+        Some((service, _)) => Status::unimplemented(format!("unknown service {service}")),
+        None => Status::unimplemented(format!("malformed method name: {path:?}")),
+    }
+}
+
+/// Rewords what tonic says about a request stream that broke, for a service that ends cancelled streams with
+/// `cancelled`.
+pub(super) fn of_request_stream(status: Status, cancelled: EtcdError) -> Status {
+    match received_too_large(status.code(), status.message()) {
+        Some(reworded) => reworded,
+        None if status.code() == Code::Cancelled => of(cancelled),
+        None => status,
+    }
+}
+
+/// The status etcd would send instead of the one that tonic answered with before any service ran: for a message
+/// over the limit, or a method that does not exist.
+pub(super) fn reworded(headers: &http::HeaderMap, path: &str) -> Option<Status> {
+    let status = Status::from_header_map(headers)?;
+    if status.code() == Code::Unimplemented && status.message().is_empty() {
+        let (service, method) = path.strip_prefix('/')?.rsplit_once('/')?;
+        return Some(Status::unimplemented(format!("unknown method {method} for service {service}")));
+    }
+    received_too_large(status.code(), status.message())
+}

@@ -1,0 +1,167 @@
+//! The Watch service: one stream, many watchers.
+//!
+//! A stream is a state machine without a task or a queue of its own: it is polled when the connection has room for
+//! another frame, and then either takes a request or asks the session for responses. So a client that does not read
+//! holds back its own session only, and costs at most one batch of responses, which share their events with all
+//! others.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+
+use futures_util::{Stream, stream};
+use tonic::metadata::MetadataMap;
+use tonic::{Request, Response, Status, Streaming};
+use vetch_api::pb::watch_create_request::FilterType;
+use vetch_api::pb::watch_request::RequestUnion;
+use vetch_api::wire_server::watch_server;
+use vetch_api::{EtcdError, pb, wire};
+use vetch_node::watch::{Create, Filters, NodeEvent, WatchEnd, WatchSession};
+
+use super::authorise::Demand;
+use super::edge::Edge;
+use super::status;
+use super::translate::Kv;
+
+mod fragment;
+#[cfg(test)]
+mod tests;
+
+type SessionResponse = vetch_node::watch::Response<NodeEvent>;
+
+/// Answers to requests that may wait to be sent before further requests are taken.
+const MAX_BACKLOG: usize = 64;
+
+pub(super) struct WatchService(pub(super) Edge);
+
+impl watch_server::Watch for WatchService {
+    type K = Kv;
+    type WatchStream = Pin<Box<dyn Stream<Item = Result<wire::WatchResponse<Kv>, Status>> + Send>>;
+
+    async fn watch(
+        &self,
+        request: Request<Streaming<pb::WatchRequest>>,
+    ) -> Result<Response<Self::WatchStream>, Status> {
+        let (metadata, _, requests) = request.into_parts();
+        let session = self.0.node.watch();
+        let stream = WatchStream {
+            edge: self.0.clone(),
+            metadata,
+            requests: Some(requests),
+            session,
+            ready: VecDeque::new(),
+        };
+        let frames = stream::unfold(Some(stream), async |state| {
+            let mut stream = state?;
+            match stream.next().await {
+                Ok(frame) => Some((Ok(frame), Some(stream))),
+                Err(status) => Some((Err(status), None)),
+            }
+        });
+        Ok(Response::new(Box::pin(frames)))
+    }
+}
+
+struct WatchStream {
+    edge: Edge,
+    metadata: MetadataMap,
+    /// None once the client has sent its last request. It is served on until it goes away.
+    requests: Option<Streaming<pb::WatchRequest>>,
+    session: WatchSession,
+    ready: VecDeque<wire::WatchResponse<Kv>>,
+}
+
+impl WatchStream {
+    /// The next frame, or what the stream ends with.
+    async fn next(&mut self) -> Result<wire::WatchResponse<Kv>, Status> {
+        loop {
+            if let Some(frame) = self.ready.pop_front() {
+                return Ok(frame);
+            }
+            let Some(requests) = &mut self.requests else {
+                let responses = self.session.next().await;
+                self.take_responses(responses)?;
+                continue;
+            };
+            tokio::select! {
+                request = requests.message(), if self.session.backlog() < MAX_BACKLOG => match request {
+                    Ok(Some(request)) => self.take_request(request),
+                    Ok(None) => self.requests = None,
+                    Err(broken) => return Err(status::of_request_stream(broken, EtcdError::WatchCanceled)),
+                },
+                responses = self.session.next() => self.take_responses(responses)?,
+            }
+        }
+    }
+
+    fn take_responses(&mut self, responses: Result<Vec<SessionResponse>, WatchEnd>) -> Result<(), Status> {
+        for response in responses.map_err(|WatchEnd| status::of(EtcdError::Stopped))? {
+            let fragment = response.fragment;
+            let header = self.edge.header(response.header_revision);
+            let frame = frame(response, header);
+            if fragment {
+                self.ready.extend(fragment::split(frame, self.edge.settings.max_message_bytes()));
+            } else {
+                self.ready.push_back(frame);
+            }
+        }
+        Ok(())
+    }
+
+    /// A request with nothing in it is passed over, as etcd does.
+    fn take_request(&mut self, request: pb::WatchRequest) {
+        match request.request_union {
+            Some(RequestUnion::CreateRequest(create)) => self.create(create),
+            Some(RequestUnion::CancelRequest(cancel)) => self.session.cancel(cancel.watch_id),
+            Some(RequestUnion::ProgressRequest(_)) => self.session.request_progress(),
+            None => {}
+        }
+    }
+
+    fn create(&mut self, create: pb::WatchCreateRequest) {
+        let demand = Demand::Watch { key: &create.key, range_end: &create.range_end };
+        // A negative start is refused first, whoever asks; the session does that.
+        if create.start_revision >= 0 && self.edge.authorise(&self.metadata, demand).is_err() {
+            self.session.refuse_create(EtcdError::PermissionDenied.rpc_text());
+            return;
+        }
+        self.session.create(&create_spec(create));
+    }
+}
+
+/// Filters with numbers that the API does not define filter nothing, as in etcd.
+fn create_spec(create: pb::WatchCreateRequest) -> Create {
+    let has = |filter: FilterType| create.filters.contains(&(filter as i32));
+    Create {
+        filters: Filters { no_put: has(FilterType::Noput), no_delete: has(FilterType::Nodelete) },
+        key: create.key.to_vec(),
+        range_end: create.range_end.to_vec(),
+        start_revision: create.start_revision,
+        watch_id: create.watch_id,
+        prev_kv: create.prev_kv,
+        fragment: create.fragment,
+        progress_notify: create.progress_notify,
+    }
+}
+
+fn frame(response: SessionResponse, header: Option<pb::ResponseHeader>) -> wire::WatchResponse<Kv> {
+    let prev_kv = response.prev_kv;
+    wire::WatchResponse {
+        header,
+        watch_id: response.watch_id,
+        created: response.created,
+        canceled: response.canceled,
+        compact_revision: response.compact_revision,
+        events: response.events().map(|event| wire_event(event, prev_kv)).collect(),
+        cancel_reason: response.cancel_reason.into_owned(),
+        fragment: false,
+    }
+}
+
+/// The previous value is there whenever there was one; it is shown to those who asked.
+fn wire_event(NodeEvent(event): &NodeEvent, prev_kv: bool) -> wire::Event<Kv> {
+    wire::Event {
+        delete: event.kv.is_tombstone(),
+        kv: Kv(event.kv.clone()),
+        prev_kv: event.prev.as_ref().filter(|_| prev_kv).cloned().map(Kv),
+    }
+}
