@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+const DEFAULT_QUOTA: u64 = 2 << 30;
+
 /// Who this server is in its cluster. Chosen at the first start and kept in the data directory from then on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
@@ -48,16 +50,24 @@ impl NodeConfig {
             proposed,
             min_lease_ttl: 2,
             quota_bytes: 0,
-            journal_segment_bytes: 64 << 20,
-            checkpoint_bytes: 64 << 20,
+            journal_segment_bytes: 16 << 20,
+            checkpoint_bytes: 32 << 20,
             checkpoint_interval: Duration::from_secs(300),
             unsafe_no_fsync: false,
             queue_depth: 8192,
             batch_requests: 2048,
             appends_in_flight: 4,
             watch_progress_interval: Duration::from_secs(600),
-            compaction_batch: 1000,
+            compaction_batch: 256,
             request_timeout: Duration::from_secs(7),
+        }
+    }
+
+    /// The limit on live bytes, if there is one.
+    pub(crate) fn quota(&self) -> Option<u64> {
+        match self.quota_bytes {
+            0 => Some(DEFAULT_QUOTA),
+            quota => u64::try_from(quota).ok(),
         }
     }
 }

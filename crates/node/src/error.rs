@@ -1,6 +1,9 @@
 //! Why a node refuses or gives up.
 
-use vetch_store::StoreError;
+use vetch_journal::{JournalError, LockError};
+use vetch_store::{BadCommand, StoreError};
+
+use crate::checkpoint::LoadError;
 
 /// The outcome of a request that was not served.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -25,9 +28,23 @@ pub enum NodeError {
     Timeout,
 }
 
-/// Why a node could not start.
+/// Why a node could not start. Nothing on disk was changed, unless the text says so.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    #[error("{0}")]
-    Refused(String),
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    #[error(transparent)]
+    Checkpoint(#[from] LoadError),
+    #[error(transparent)]
+    Locked(#[from] LockError),
+    /// The journal is whole, but what an entry says does not fit the state before it.
+    #[error(
+        "journal entry {seq} cannot be replayed: {source}. Nothing was changed. Keep a copy of the data directory; \
+         restore from a backup, or start the version that wrote it"
+    )]
+    Replay { seq: u64, source: BadCommand },
+    #[error("{path}: {reason}. Restore the file from a backup of the data directory")]
+    Identity { path: String, reason: String },
+    #[error("{op} {path}: {source}")]
+    Io { op: &'static str, path: String, source: std::io::Error },
 }

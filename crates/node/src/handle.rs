@@ -1,100 +1,267 @@
-//! Node: the handle everything above uses.
+//! Node: the handle that everything above uses.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
 
-use vetch_store::request::{
-    Alarm, DeleteRangeRequest, DeleteRangeResponse, PutRequest, PutResponse, RangeRequest, RangeResponse,
-    TxnRequest, TxnResponse,
-};
+use crossbeam_channel::TrySendError;
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+use vetch_store::request::*;
 
-use crate::config::{Identity, NodeConfig};
-use crate::error::{NodeError, OpenError};
+use crate::config::Identity;
+use crate::error::NodeError;
+use crate::metrics::NodeMetrics;
+use crate::read::{self, RangeStream};
+use crate::runtime::clock_loop;
+use crate::sequencer::Outcome;
+use crate::shared::{Ask, RunState, Shared};
 use crate::types::*;
+use crate::watch::WatchSession;
 
-/// A running node. Cloning copies a pointer.
+/// A running node. Cloning copies a pointer; dropping the last one does not stop it, [`Node::shutdown`] does.
 #[derive(Clone)]
 pub struct Node {
-    _inner: Arc<()>,
+    shared: Arc<Shared>,
+    threads: Arc<Mutex<Threads>>,
+}
+
+/// What has to end for the node to have ended.
+#[derive(Default)]
+pub(crate) struct Threads {
+    pub(crate) clock_stop: Option<crossbeam_channel::Sender<()>>,
+    pub(crate) handles: Vec<JoinHandle<()>>,
 }
 
 impl Node {
-    /// Recovers the data directory and starts the node's threads. Blocks until it can serve.
-    pub fn open(_config: NodeConfig, _progress: impl FnMut(Progress)) -> Result<Node, OpenError> {
-        Err(OpenError::Refused("not built".into()))
+    pub(crate) fn new(shared: Arc<Shared>, threads: Threads) -> Node {
+        Node { shared, threads: Arc::new(Mutex::new(threads)) }
     }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
     pub fn identity(&self) -> Identity {
-        Identity { cluster_id: 0, member_id: 0 }
+        self.shared.identity
     }
+
+    /// The newest visible revision.
     pub fn revision(&self) -> i64 {
-        1
+        self.shared.revision.load(Ordering::Acquire)
     }
+
+    /// What clients see as the Raft term: it grows with every start, as a lone etcd's does.
     pub fn term(&self) -> u64 {
-        2
+        self.shared.epoch + 1
     }
-    pub async fn range(&self, _r: RangeRequest) -> Result<RangeResponse, NodeError> {
-        Err(NodeError::Stopped)
+
+    pub fn metrics(&self) -> &NodeMetrics {
+        &self.shared.metrics
     }
-    pub fn range_stream(&self, _r: RangeRequest, _chunk_bytes: usize) -> RangeStream {
-        RangeStream {}
+
+    /// Counts of watchers and streams.
+    pub fn watch_gauges(&self) -> Arc<vetch_watch::Gauges> {
+        self.shared.hub.read().gauges()
     }
-    pub async fn put(&self, _r: PutRequest) -> Result<PutResponse, NodeError> {
-        Err(NodeError::Stopped)
+
+    /// The request has passed [`vetch_store::validate`], as every request here.
+    pub async fn range(&self, request: RangeRequest) -> Result<RangeResponse, NodeError> {
+        read::range(&self.shared, request).await
     }
-    pub async fn delete_range(&self, _r: DeleteRangeRequest) -> Result<DeleteRangeResponse, NodeError> {
-        Err(NodeError::Stopped)
+
+    /// Chunks of about `chunk_bytes`.
+    pub fn range_stream(&self, request: RangeRequest, chunk_bytes: usize) -> RangeStream {
+        RangeStream::new(&self.shared, request, chunk_bytes)
     }
-    pub async fn txn(&self, _r: TxnRequest) -> Result<TxnResponse, NodeError> {
-        Err(NodeError::Stopped)
+
+    pub async fn put(&self, request: PutRequest) -> Result<PutResponse, NodeError> {
+        match self.write(WriteRequest::Put(request)).await? {
+            WriteResponse::Put(response) => Ok(response),
+            other => unreachable!("a put is answered as one: {other:?}"),
+        }
     }
-    pub async fn compact(&self, _revision: i64, _physical: bool) -> Result<i64, NodeError> {
-        Err(NodeError::Stopped)
+
+    pub async fn delete_range(&self, request: DeleteRangeRequest) -> Result<DeleteRangeResponse, NodeError> {
+        match self.write(WriteRequest::DeleteRange(request)).await? {
+            WriteResponse::DeleteRange(response) => Ok(response),
+            other => unreachable!("a delete is answered as one: {other:?}"),
+        }
     }
-    pub async fn lease_grant(&self, _id: i64, _ttl: i64) -> Result<LeaseGranted, NodeError> {
-        Err(NodeError::Stopped)
+
+    /// Transactions that only read never touch the sequencer.
+    pub async fn txn(&self, request: TxnRequest) -> Result<TxnResponse, NodeError> {
+        if request.is_read_only() {
+            return read::read_txn(&self.shared, &request);
+        }
+        match self.write(WriteRequest::Txn(request)).await? {
+            WriteResponse::Txn(response) => Ok(response),
+            other => unreachable!("a transaction is answered as one: {other:?}"),
+        }
     }
-    pub async fn lease_revoke(&self, _id: i64) -> Result<i64, NodeError> {
-        Err(NodeError::Stopped)
+
+    /// Forgets history below `revision`. `physical` waits until its memory has been given back. Returns the
+    /// current revision.
+    pub async fn compact(&self, revision: i64, physical: bool) -> Result<i64, NodeError> {
+        let current = match self.write(WriteRequest::Compact { revision }).await? {
+            WriteResponse::Compact { revision } => revision,
+            other => unreachable!("a compaction is answered as one: {other:?}"),
+        };
+        if physical {
+            let mut freed = self.shared.freed.subscribe();
+            freed.wait_for(|&done| done >= revision).await.map_err(|_| NodeError::Stopped)?;
+        }
+        Ok(current)
     }
-    /// The renewed time to live in seconds; 0 when there is no such lease (any more).
-    pub async fn lease_keep_alive(&self, _id: i64) -> Result<i64, NodeError> {
-        Err(NodeError::Stopped)
+
+    /// The alarms concerned: all raised ones for `Get`, else those the action changed.
+    pub async fn alarm(&self, action: AlarmAction, which: AlarmSelector) -> Result<Vec<Alarm>, NodeError> {
+        let selected = |alarm: &Alarm| {
+            (which.member == 0 || alarm.member == which.member)
+                && which.kind.is_none_or(|kind| alarm.kind == kind)
+        };
+        match action {
+            AlarmAction::Get => Ok(self.alarms().into_iter().filter(selected).collect()),
+            AlarmAction::Activate => {
+                let Some(kind) = which.kind else { return Ok(Vec::new()) };
+                self.change_alarm(WriteRequest::AlarmActivate(Alarm { member: which.member, kind })).await
+            }
+            AlarmAction::Deactivate => {
+                let mut changed = Vec::new();
+                for alarm in self.alarms().into_iter().filter(selected) {
+                    changed.extend(self.change_alarm(WriteRequest::AlarmDeactivate(alarm)).await?);
+                }
+                Ok(changed)
+            }
+        }
     }
-    pub async fn lease_time_to_live(&self, _id: i64, _keys: bool) -> Result<Option<LeaseInfo>, NodeError> {
-        Err(NodeError::Stopped)
+
+    async fn change_alarm(&self, request: WriteRequest) -> Result<Vec<Alarm>, NodeError> {
+        match self.write(request).await? {
+            WriteResponse::Alarm { changed, .. } => Ok(changed),
+            other => unreachable!("an alarm is answered as one: {other:?}"),
+        }
     }
-    pub async fn leases(&self) -> Result<Vec<i64>, NodeError> {
-        Err(NodeError::Stopped)
-    }
-    pub async fn alarm(&self, _action: AlarmAction, _which: AlarmSelector) -> Result<Vec<Alarm>, NodeError> {
-        Err(NodeError::Stopped)
-    }
+
     pub fn alarms(&self) -> Vec<Alarm> {
-        Vec::new()
+        self.shared.store.read().alarms().collect()
     }
+
     pub fn status(&self) -> NodeStatus {
-        NodeStatus::default()
+        let shared = &self.shared;
+        let (mark, stats) = {
+            let store = shared.store.read();
+            (store.visible(), store.stats())
+        };
+        NodeStatus {
+            revision: mark.revision,
+            compact_revision: mark.compact_revision,
+            term: self.term(),
+            index: *shared.durable.borrow(),
+            disk_bytes: shared.disk_bytes(),
+            live_bytes: stats.bytes,
+            quota_bytes: shared.config.quota().unwrap_or(0),
+            keys: stats.keys,
+            leases: stats.leases,
+        }
     }
-    pub async fn hash_kv(&self, _revision: i64) -> Result<HashKv, NodeError> {
-        Err(NodeError::Stopped)
+
+    /// etcd's hash over all history up to `revision` (0: the newest).
+    pub async fn hash_kv(&self, revision: i64) -> Result<HashKv, NodeError> {
+        read::hash_kv(&self.shared, revision).await
     }
+
+    /// A hash of the whole state, and the revision it was taken at.
     pub async fn hash(&self) -> Result<(u32, i64), NodeError> {
-        Err(NodeError::Stopped)
+        let hash = read::hash_kv(&self.shared, 0).await?;
+        Ok((hash.hash, hash.revision))
     }
-    /// A hint: nothing here ever needs to stop the world to give space back.
+
+    /// A hint to tidy up now. Nothing here ever needs to stop the world to give space back.
     pub async fn defragment(&self) -> Result<(), NodeError> {
-        Err(NodeError::Stopped)
+        self.shared.chores.ring();
+        Ok(())
     }
-    /// Ends the node: nothing new is accepted, what is in flight becomes durable and is answered.
-    pub async fn shutdown(&self) {}
-    /// Resolves when the node has stopped.
-    pub async fn stopped(&self) {}
-}
 
-/// A range being streamed at one revision.
-pub struct RangeStream {}
+    /// Begins a watch stream.
+    pub fn watch(&self) -> WatchSession {
+        WatchSession::new(&self.shared)
+    }
 
-impl RangeStream {
-    pub async fn next(&mut self) -> Option<Result<RangeChunk, NodeError>> {
-        None
+    /// Hands a request to the sequencer and waits until it is durable.
+    pub(crate) async fn write(&self, request: WriteRequest) -> Outcome {
+        let outcome = self.hand_in(request)?;
+        match tokio::time::timeout(self.shared.config.request_timeout, outcome).await {
+            Ok(Ok(outcome)) => outcome,
+            Ok(Err(_)) => Err(NodeError::Stopped),
+            Err(_) => Err(NodeError::Timeout),
+        }
+    }
+
+    fn hand_in(&self, request: WriteRequest) -> Result<oneshot::Receiver<Outcome>, NodeError> {
+        if self.shared.is_stopping() {
+            return Err(NodeError::Stopped);
+        }
+        let (reply, outcome) = oneshot::channel();
+        let metrics = &self.shared.metrics;
+        metrics.proposals_pending.add(1);
+        let refused = match self.shared.asks.try_send(Ask::Write { request, reply }) {
+            Ok(()) => return Ok(outcome),
+            Err(TrySendError::Full(_)) => NodeError::TooManyRequests,
+            Err(TrySendError::Disconnected(_)) => NodeError::Stopped,
+        };
+        metrics.proposals_pending.add(-1);
+        metrics.proposals_failed.add(1);
+        Err(refused)
+    }
+
+    /// Waits until the journal has everything up to `seq`.
+    pub(crate) async fn durable(&self, seq: u64) -> Result<(), NodeError> {
+        let mut durable = self.shared.durable.subscribe();
+        let waited = durable.wait_for(|&done| done >= seq);
+        match tokio::time::timeout(self.shared.config.request_timeout, waited).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(_)) => Err(NodeError::Stopped),
+            Err(_) => Err(NodeError::Timeout),
+        }
+    }
+
+    /// Ends the node: nothing new is accepted, what is queued becomes durable and is answered.
+    pub async fn shutdown(&self) {
+        if self.shared.stopping.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let this = self.clone();
+        // The threads are joined, which blocks.
+        let ended = tokio::task::spawn_blocking(move || this.stop_threads()).await;
+        if let Err(error) = ended {
+            tracing::error!(%error, "shutdown did not end cleanly");
+        }
+        self.shared.state.send_replace(RunState::Stopped);
+    }
+
+    fn stop_threads(&self) {
+        let threads = std::mem::take(&mut *self.threads.lock());
+        drop(threads.clock_stop);
+        // How much time every lease has left, so that a planned restart is no gift to any of them.
+        drop(clock_loop::record(&self.shared, 0));
+        // Fails only if the sequencer has ended already, which is what is wanted.
+        let _ = self.shared.asks.send(Ask::Stop);
+        self.shared.chores.ring();
+        for handle in threads.handles {
+            if handle.join().is_err() {
+                tracing::error!("a thread of the node had failed");
+            }
+        }
+    }
+
+    /// Resolves when the node has stopped; an error tells why, if it was not asked to.
+    pub async fn stopped(&self) -> Result<(), String> {
+        let mut state = self.shared.state.subscribe();
+        let ended = state.wait_for(|state| *state != RunState::Running).await;
+        match ended.as_deref() {
+            Ok(RunState::Failed(cause)) => Err(cause.clone()),
+            _ => Ok(()),
+        }
     }
 }

@@ -1,10 +1,31 @@
 //! The node: where store, journal and watch hub meet.
+//!
+//! * [`Node`] is the handle: requests in, answers out, all of them durable.
+//! * `sequencer`, `admission` and `clock` decide; they are pure and are given the store and the time.
+//! * `runtime` holds the threads that drive them, `shared` what the threads have in common.
+//! * [`checkpoint`] and `open` are the way to disk and back.
+//!
+//! Nothing is acknowledged, readable or watchable before the journal has it.
+//!
+//! Not here: gRPC, JSON, users. The types of requests and answers are the store's ([`store::request`]).
 
+mod admission;
 pub mod checkpoint;
+mod clock;
 pub mod config;
 pub mod error;
 mod handle;
+mod identity;
+mod lease;
+pub mod metrics;
+mod open;
+mod read;
+mod runtime;
+mod sequencer;
+mod shared;
 pub mod types;
+pub mod watch;
 
-pub use handle::{Node, RangeStream};
+pub use handle::Node;
+pub use read::RangeStream;
 pub use vetch_store as store;

@@ -5,7 +5,11 @@
 //! number of keys, and it can stop after any number of them.
 //!
 //! What is dropped is what was superseded at C - 1, one revision short of the mark. So every event at C still
-//! finds its previous version, and a delete at C keeps its tombstone: a watch may start at C.
+//! finds its previous version, and a delete at C keeps its tombstone: a watch may start at C. Only if C itself
+//! changed very many keys, as when an operator deletes a whole prefix to make room and compacts right there, are the
+//! values it replaced given back as well; such events then come without their previous version, as etcd's do.
+
+use std::collections::VecDeque;
 
 use crate::keys::Slot;
 use crate::record::Record;
@@ -19,20 +23,37 @@ pub struct Freed {
     pub saved_bytes: usize,
 }
 
+impl From<&Record> for Freed {
+    fn from(record: &Record) -> Freed {
+        Freed { mod_revision: record.mod_revision(), saved_bytes: record.saved_len() }
+    }
+}
+
+/// A revision that changed more keys than this does not keep what it replaced when it is compacted at.
+pub(crate) const PREVIOUS_KEPT: usize = 128;
+
 impl Store {
-    /// Frees up to `max` overwritten or deleted keys' garbage. True when nothing is left to free.
-    pub fn compact_step(&mut self, max: usize, freed: &mut Vec<Freed>) -> bool {
-        let floor = self.visible.compact_revision - 1;
+    /// Takes out the garbage of up to `max` overwrites and deletes. True when nothing is left to free.
+    /// The versions are moved to `freed`, so that their memory can be given back where nobody waits.
+    pub fn compact_step(&mut self, max: usize, freed: &mut Vec<Record>) -> bool {
+        let compacted = self.visible.compact_revision;
+        let floor = compacted - 1;
         for _ in 0..max {
-            match self.superseded.front() {
-                Some(&(revision, slot)) if revision <= floor => {
-                    self.superseded.pop_front();
-                    self.compact_slot(slot, floor, freed);
-                }
-                _ => {
-                    self.membership.compact(floor);
-                    return true;
-                }
+            if let Some(slot) = pop_upto(&mut self.shed, floor) {
+                self.compact_slot(slot, floor, freed);
+            } else if let Some(slot) = pop_upto(&mut self.superseded, floor) {
+                self.compact_slot(slot, floor, freed);
+            } else if self.sheds_at(compacted) {
+                let (revision, slot) = self.superseded.pop_front().expect("a large revision is in front");
+                self.shed.push_back((revision, slot));
+                let bytes = &mut self.bytes;
+                self.keys.chain_mut(slot).shed(compacted, |record| {
+                    *bytes -= record.footprint() as u64;
+                    freed.push(record);
+                });
+            } else {
+                self.membership.compact(floor);
+                return true;
             }
         }
         false
@@ -40,16 +61,27 @@ impl Store {
 
     /// Whether [`Store::compact_step`] would find something to do.
     pub fn has_garbage(&self) -> bool {
-        self.superseded.front().is_some_and(|&(revision, _)| revision < self.visible.compact_revision)
+        let compacted = self.visible.compact_revision;
+        let due =
+            |queue: &VecDeque<(i64, Slot)>| queue.front().is_some_and(|&(revision, _)| revision < compacted);
+        due(&self.shed) || due(&self.superseded) || self.sheds_at(compacted)
     }
 
-    fn compact_slot(&mut self, slot: Slot, floor: i64, freed: &mut Vec<Freed>) {
+    /// Whether the front of the queue belongs to a compacted revision too large to keep what it replaced.
+    fn sheds_at(&self, compacted: i64) -> bool {
+        let here = |&&(revision, _): &&(i64, Slot)| revision == compacted;
+        let begun = self.shed.back().filter(here).is_some();
+        let enough = if begun { 0 } else { PREVIOUS_KEPT };
+        self.superseded.iter().take_while(here).nth(enough).is_some()
+    }
+
+    fn compact_slot(&mut self, slot: Slot, floor: i64, freed: &mut Vec<Record>) {
         let mut last = None;
         let bytes = &mut self.bytes;
         self.keys.chain_mut(slot).compact(floor, |record: Record| {
             *bytes -= record.footprint() as u64;
-            freed.push(Freed { mod_revision: record.mod_revision(), saved_bytes: record.saved_len() });
-            last = Some(record);
+            last = Some(record.clone());
+            freed.push(record);
         });
         if let Some(gone) = last
             && self.keys.chain(slot).versions().is_empty()
@@ -59,4 +91,12 @@ impl Store {
             self.keys.remove(slot, &gone);
         }
     }
+}
+
+fn pop_upto(queue: &mut VecDeque<(i64, Slot)>, floor: i64) -> Option<Slot> {
+    let &(revision, slot) = queue.front()?;
+    (revision <= floor).then(|| {
+        queue.pop_front();
+        slot
+    })
 }

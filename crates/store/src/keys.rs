@@ -67,11 +67,21 @@ impl Chain {
 
     /// Drops what is superseded at `floor`: every version before the newest one at or below it, and that one
     /// too if it is a tombstone. The dropped versions are handed to `freed`.
-    pub(crate) fn compact(&mut self, floor: i64, mut freed: impl FnMut(Record)) {
+    pub(crate) fn compact(&mut self, floor: i64, freed: impl FnMut(Record)) {
         let versions = self.versions();
         let upto = versions.partition_point(|version| version.mod_revision() <= floor);
         let Some(newest) = upto.checked_sub(1) else { return };
         let drop_count = if versions[newest].is_tombstone() { upto } else { newest };
+        self.drop_first(drop_count, freed);
+    }
+
+    /// Drops every version before the newest one at or below `floor`, and keeps that one whatever it is.
+    pub(crate) fn shed(&mut self, floor: i64, freed: impl FnMut(Record)) {
+        let upto = self.versions().partition_point(|version| version.mod_revision() <= floor);
+        self.drop_first(upto.saturating_sub(1), freed);
+    }
+
+    fn drop_first(&mut self, drop_count: usize, mut freed: impl FnMut(Record)) {
         if drop_count == 0 {
             return;
         }

@@ -100,7 +100,8 @@ impl RangeRun {
     /// Runs to the end in one go, for requests inside a transaction.
     pub(crate) fn complete(mut self, store: &Store) -> Result<RangeResponse, StoreError> {
         while !self.step(store, usize::MAX, usize::MAX)? {}
-        self.finish(store)
+        let count = self.count(store)?;
+        Ok(self.finish(count))
     }
 
     /// The records fetched since the last call, for a streamed answer. Never more than the limit allows.
@@ -117,16 +118,20 @@ impl RangeRun {
         kvs
     }
 
-    /// Filters, sorts and cuts what was fetched, and counts the range. Call when [`RangeRun::step`] says so.
-    pub fn finish(mut self, store: &Store) -> Result<RangeResponse, StoreError> {
+    /// How many keys the whole range has at the run's revision.
+    pub fn count(&self, store: &Store) -> Result<i64, StoreError> {
         if self.at < store.visible.compact_revision {
             return Err(StoreError::Compacted);
         }
-        let count = store.count_at(&self.request.range, self.at);
+        Ok(store.count_at(&self.request.range, self.at))
+    }
+
+    /// Filters, sorts and cuts what was fetched: the answer, once [`RangeRun::step`] has said that all is there.
+    pub fn finish(mut self, count: i64) -> RangeResponse {
         filter(&self.request, &mut self.kvs);
         sort(&self.request, &mut self.kvs);
         let kvs = self.take();
-        Ok(RangeResponse { revision: self.revision, kvs, more: self.cut, count })
+        RangeResponse { revision: self.revision, kvs, more: self.cut, count }
     }
 }
 

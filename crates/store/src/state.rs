@@ -50,6 +50,8 @@ pub struct Store {
     pub(crate) visible: Mark,
     /// Which slots have something to free once compaction passes a revision, in revision order.
     pub(crate) superseded: VecDeque<(i64, Slot)>,
+    /// The same for a compacted revision whose replaced values are gone already and whose tombstones are not.
+    pub(crate) shed: VecDeque<(i64, Slot)>,
     pub(crate) bytes: u64,
 }
 
@@ -64,6 +66,7 @@ impl Default for Store {
             head: Mark::START,
             visible: Mark::START,
             superseded: VecDeque::new(),
+            shed: VecDeque::new(),
             bytes: 0,
         }
     }

@@ -21,7 +21,7 @@ mod tests;
 
 /// Revisions per chunk. Large enough to make the outer deque small, small enough that freeing one chunk
 /// takes well under a millisecond. Tests use small ones, to cross many borders.
-pub(crate) const CHUNK: usize = if cfg!(test) { 4 } else { 512 };
+pub(crate) const CHUNK: usize = if cfg!(test) { 4 } else { 64 };
 
 type Chunk<E> = Vec<Events<E>>;
 
@@ -124,6 +124,17 @@ impl<E: LogEvent> EventLog<E> {
     pub fn compact(&mut self, revision: i64) {
         assert!(revision <= self.last, "compaction at {revision} is above {}", self.last);
         self.floor = self.floor.max(revision);
+    }
+
+    /// Replaces what is kept of a revision, so that its events can be made lighter; their number, keys and kinds stay.
+    pub fn lighten(&mut self, rev: i64, lighter: impl FnOnce(&Events<E>) -> Events<E>) {
+        let Ok(at) = usize::try_from(rev - self.base) else { return };
+        let Some(slot) = self.chunks.get_mut(at / CHUNK).and_then(|chunk| chunk.get_mut(at % CHUNK)) else {
+            return;
+        };
+        let events = lighter(slot);
+        assert!(events.len() == slot.len(), "a lighter revision tells of the same changes");
+        *slot = events;
     }
 
     /// Takes about `max` revisions (at least one chunk) below the floor out of the log. Revisions above

@@ -1,0 +1,117 @@
+//! Leases as clients see them: granting and revoking go through the journal, renewing does not.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use vetch_store::StoreError;
+use vetch_store::request::{WriteRequest, WriteResponse};
+
+use crate::clock::Renewal;
+use crate::error::NodeError;
+use crate::handle::Node;
+use crate::shared::Shared;
+use crate::types::{LeaseGranted, LeaseInfo};
+
+/// Identifiers tried before giving up, for a client that lets the server choose.
+const ID_ATTEMPTS: u64 = 16;
+
+impl Node {
+    /// `id` 0 lets the node choose; a `ttl` below the minimum is raised to it.
+    pub async fn lease_grant(&self, id: i64, ttl: i64) -> Result<LeaseGranted, NodeError> {
+        if ttl > vetch_store::lease::MAX_TTL {
+            return Err(StoreError::LeaseTtlTooLarge.into());
+        }
+        let ttl = ttl.max(self.shared().config.min_lease_ttl);
+        if id != 0 {
+            return self.grant(id, ttl).await;
+        }
+        for attempt in 0..ID_ATTEMPTS {
+            match self.grant(random_id(attempt), ttl).await {
+                Err(NodeError::Store(StoreError::LeaseExists)) => {}
+                outcome => return outcome,
+            }
+        }
+        Err(StoreError::LeaseExists.into())
+    }
+
+    async fn grant(&self, id: i64, ttl: i64) -> Result<LeaseGranted, NodeError> {
+        match self.write(WriteRequest::LeaseGrant { id, ttl }).await? {
+            WriteResponse::LeaseGrant { revision, id, ttl } => Ok(LeaseGranted { revision, id, ttl }),
+            other => unreachable!("a grant is answered as one: {other:?}"),
+        }
+    }
+
+    /// The revision after the lease and its keys are gone.
+    pub async fn lease_revoke(&self, id: i64) -> Result<i64, NodeError> {
+        match self.write(WriteRequest::LeaseRevoke { id }).await? {
+            WriteResponse::LeaseRevoke { revision, .. } => Ok(revision),
+            other => unreachable!("a revoke is answered as one: {other:?}"),
+        }
+    }
+
+    /// The renewed time to live in seconds; 0 when there is no such lease (any more).
+    pub async fn lease_keep_alive(&self, id: i64) -> Result<i64, NodeError> {
+        let shared = self.shared();
+        let ttl = match renew(shared, id) {
+            Renewal::Renewed { ttl } => ttl,
+            Renewal::MustRecord { .. } => {
+                // A restart must not hand back the shorter time on record once a renewal has been promised.
+                self.write(WriteRequest::LeaseRemaining { leases: vec![(id, 0)] }).await?;
+                match renew(shared, id) {
+                    Renewal::Renewed { ttl } => ttl,
+                    Renewal::MustRecord { .. } | Renewal::Ended | Renewal::Unknown => 0,
+                }
+            }
+            Renewal::Ended => {
+                // Its revoke is on the way or due; the client learns that it is gone once that is certain.
+                match self.write(WriteRequest::LeaseRevoke { id }).await {
+                    Ok(_) | Err(NodeError::Store(StoreError::LeaseNotFound)) => 0,
+                    Err(error) => return Err(error),
+                }
+            }
+            Renewal::Unknown => 0,
+        };
+        if ttl > 0 {
+            shared.metrics.leases_renewed.add(1);
+        }
+        Ok(ttl)
+    }
+
+    /// None when there is no such lease.
+    pub async fn lease_time_to_live(&self, id: i64, keys: bool) -> Result<Option<LeaseInfo>, NodeError> {
+        let shared = self.shared();
+        let Some((ttl, granted_ttl)) = shared.clock.lock().remaining(id, shared.now()) else {
+            return Ok(None);
+        };
+        if ttl < 0 {
+            return Ok(None);
+        }
+        let mut info = LeaseInfo { ttl, granted_ttl, keys: Vec::new() };
+        if keys {
+            // Attachments are known at head only, so the answer waits until head is durable.
+            let seq = {
+                let store = shared.store.read();
+                info.keys = store.lease_keys(id).into_iter().map(Bytes::copy_from_slice).collect();
+                shared.submitted.load(std::sync::atomic::Ordering::Acquire)
+            };
+            self.durable(seq).await?;
+        }
+        Ok(Some(info))
+    }
+
+    /// All leases, soonest to end first.
+    pub async fn leases(&self) -> Result<Vec<i64>, NodeError> {
+        Ok(self.shared().clock.lock().by_deadline())
+    }
+}
+
+fn renew(shared: &Arc<Shared>, id: i64) -> Renewal {
+    shared.clock.lock().renew(id, shared.now())
+}
+
+/// A positive number that nobody can guess, from the randomness that seeds the standard library's hash maps.
+fn random_id(attempt: u64) -> i64 {
+    let id = (RandomState::new().hash_one(attempt) >> 1) as i64;
+    id.max(1)
+}

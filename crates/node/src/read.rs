@@ -1,0 +1,143 @@
+//! Reads: at the visible revision, beside the sequencer, in chunks that let writers in between.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use vetch_store::hash::HashRun;
+use vetch_store::range::{RangeRun, resolve_revision};
+use vetch_store::request::{RangeRequest, RangeResponse, TxnRequest, TxnResponse};
+
+use crate::error::NodeError;
+use crate::shared::Shared;
+use crate::types::{HashKv, RangeChunk, RangeEnd};
+
+/// Keys examined, and bytes collected, with the store locked.
+const CHUNK_KEYS: usize = 1000;
+const CHUNK_BYTES: usize = 1 << 20;
+/// Times a hash is begun anew because a compaction came in between.
+const HASH_ATTEMPTS: usize = 8;
+
+pub(crate) async fn range(shared: &Arc<Shared>, request: RangeRequest) -> Result<RangeResponse, NodeError> {
+    let began = Instant::now();
+    let response = run_range(shared, request).await;
+    shared.metrics.ranges.add(1);
+    shared.metrics.range.observe(began.elapsed());
+    response
+}
+
+async fn run_range(shared: &Arc<Shared>, request: RangeRequest) -> Result<RangeResponse, NodeError> {
+    let mut run = {
+        let store = shared.store.read();
+        let mut run = RangeRun::new(request, store.visible())?;
+        if run.step(&store, CHUNK_KEYS, CHUNK_BYTES)? {
+            let count = run.count(&store)?;
+            drop(store);
+            return Ok(run.finish(count));
+        }
+        run
+    };
+    loop {
+        tokio::task::yield_now().await;
+        let store = shared.store.read();
+        if run.step(&store, CHUNK_KEYS, CHUNK_BYTES)? {
+            let count = run.count(&store)?;
+            drop(store);
+            return Ok(run.finish(count));
+        }
+    }
+}
+
+pub(crate) fn read_txn(shared: &Arc<Shared>, request: &TxnRequest) -> Result<TxnResponse, NodeError> {
+    shared.metrics.txns.add(1);
+    Ok(shared.store.read().read_txn(request)?)
+}
+
+/// A range being streamed at one revision, as fast as its reader takes it.
+pub struct RangeStream {
+    shared: Arc<Shared>,
+    state: State,
+    chunk_bytes: usize,
+    /// Keys to examine in the next chunk. The first is small, so that the first bytes leave at once.
+    chunk_keys: usize,
+}
+
+enum State {
+    Begin(Box<RangeRequest>),
+    Running(Box<RangeRun>),
+    Ended,
+}
+
+const FIRST_CHUNK_KEYS: usize = 10;
+
+impl RangeStream {
+    pub(crate) fn new(shared: &Arc<Shared>, request: RangeRequest, chunk_bytes: usize) -> RangeStream {
+        let state = State::Begin(Box::new(request));
+        let chunk_bytes = chunk_bytes.clamp(1, CHUNK_BYTES);
+        RangeStream { shared: Arc::clone(shared), state, chunk_bytes, chunk_keys: FIRST_CHUNK_KEYS }
+    }
+
+    /// The next chunk; None after the last one or after an error.
+    pub async fn next(&mut self) -> Option<Result<RangeChunk, NodeError>> {
+        loop {
+            let chunk = self.step();
+            match chunk {
+                // A stretch of deleted keys: nothing to send, but writers get their turn.
+                Ok(Some(chunk)) if chunk.kvs.is_empty() && chunk.end.is_none() => {
+                    tokio::task::yield_now().await
+                }
+                Ok(chunk) => return chunk.map(Ok),
+                Err(error) => {
+                    self.state = State::Ended;
+                    return Some(Err(error));
+                }
+            }
+        }
+    }
+
+    fn step(&mut self) -> Result<Option<RangeChunk>, NodeError> {
+        let store = self.shared.store.read();
+        let mut run = match std::mem::replace(&mut self.state, State::Ended) {
+            State::Begin(request) => {
+                self.shared.metrics.ranges.add(1);
+                Box::new(RangeRun::new(*request, store.visible())?)
+            }
+            State::Running(run) => run,
+            State::Ended => return Ok(None),
+        };
+        let done = run.step(&store, self.chunk_keys, self.chunk_bytes)?;
+        self.chunk_keys = (self.chunk_keys * 2).min(CHUNK_KEYS);
+        if !done {
+            let kvs = run.take();
+            self.state = State::Running(run);
+            return Ok(Some(RangeChunk { kvs, end: None }));
+        }
+        let count = run.count(&store)?;
+        drop(store);
+        let response = run.finish(count);
+        let end = RangeEnd { revision: response.revision, more: response.more, count: response.count };
+        Ok(Some(RangeChunk { kvs: response.kvs, end: Some(end) }))
+    }
+}
+
+pub(crate) async fn hash_kv(shared: &Arc<Shared>, revision: i64) -> Result<HashKv, NodeError> {
+    for _ in 0..HASH_ATTEMPTS {
+        let mark = shared.store.read().visible();
+        let at = resolve_revision(revision, mark)?;
+        let mut run = HashRun::new(at, mark);
+        let collected = loop {
+            let step = run.step(&shared.store.read(), CHUNK_KEYS);
+            match step {
+                Some(true) => break true,
+                Some(false) => tokio::task::yield_now().await,
+                None => break false,
+            }
+        };
+        if collected {
+            let hash =
+                tokio::task::spawn_blocking(move || run.finish()).await.map_err(|_| NodeError::Stopped)?;
+            let compact_revision = mark.compact_revision;
+            return Ok(HashKv { hash, compact_revision, hash_revision: at, revision: mark.revision });
+        }
+    }
+    Err(NodeError::Timeout)
+}

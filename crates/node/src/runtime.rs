@@ -1,0 +1,40 @@
+//! Runtime: the threads of a node.
+//!
+//! ```text
+//!  handles --asks--> sequencer --batches--> journal --publish--> replies
+//!                        ^                     '--bell--> fan-out --> watch streams
+//!                        |                     '--bell--> housekeeping (segments, compaction, checkpoints)
+//!                      clock (expired leases)
+//! ```
+//!
+//! | queue | bound | when full |
+//! |---|---|---|
+//! | asks | `queue_depth` | the caller is answered "too many requests" |
+//! | batches | `appends_in_flight` | the sequencer waits, and the next batch grows |
+//! | bells | 1 | ringing twice is the same as once |
+
+pub(crate) mod clock_loop;
+pub(crate) mod fan_out;
+pub(crate) mod housekeeping;
+pub(crate) mod journal_loop;
+pub(crate) mod sequencer_loop;
+
+/// Starts a named thread whose panic ends the process: a node with a missing part must not go on.
+pub(crate) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> std::thread::JoinHandle<()> {
+    let guarded = move || {
+        let _guard = AbortOnPanic;
+        body();
+    };
+    let thread = std::thread::Builder::new().name(format!("vetch-{name}"));
+    thread.spawn(guarded).expect("the operating system gives a process its threads")
+}
+
+struct AbortOnPanic;
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            std::process::abort();
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! The clock's thread: revokes leases whose time is over, and now and then writes down how much time is left.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::TrySendError;
+use tokio::sync::oneshot;
+use vetch_store::request::WriteRequest;
+
+use crate::shared::{Ask, Shared};
+
+const TICK: Duration = Duration::from_millis(200);
+/// Leases revoked per tick; the rest follows in the next ones.
+const EXPIRED_PER_TICK: usize = 4096;
+/// Revokes are kept to this share of the sequencer's queue, so that mass expiry never locks clients out.
+const QUEUE_SHARE: usize = 2;
+/// Shorter leases simply get their full time again after a restart.
+const RECORDED_TTL: i64 = 300;
+const RECORD_EVERY: Duration = Duration::from_secs(300);
+/// Differences below this many seconds are not worth writing down.
+const RECORD_SLACK: i64 = 5;
+const RECORDS_PER_REQUEST: usize = 1000;
+
+pub(crate) fn run(shared: &Arc<Shared>, stop: &crossbeam_channel::Receiver<()>) {
+    let mut last_record = Instant::now();
+    while stop.recv_timeout(TICK).is_err_and(|error| error.is_timeout()) {
+        expire(shared);
+        if last_record.elapsed() >= RECORD_EVERY {
+            last_record = Instant::now();
+            record(shared, RECORDED_TTL);
+        }
+    }
+}
+
+fn expire(shared: &Arc<Shared>) {
+    let waiting = shared.asks.len();
+    let allowed = (shared.config.queue_depth / QUEUE_SHARE).saturating_sub(waiting).min(EXPIRED_PER_TICK);
+    let expired = shared.clock.lock().expire(shared.now(), allowed);
+    for id in expired {
+        let (reply, _) = oneshot::channel();
+        let ask = Ask::Write { request: WriteRequest::LeaseRevoke { id }, reply };
+        shared.metrics.proposals_pending.add(1);
+        match shared.asks.try_send(ask) {
+            Ok(()) => shared.metrics.leases_expired.add(1),
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
+                shared.metrics.proposals_pending.add(-1);
+                shared.clock.lock().revoke_failed(id);
+            }
+        }
+    }
+}
+
+/// Journals how much time leases of at least `min_ttl` seconds have left. Returns how many requests that took
+/// to hand in, with the receivers of their outcomes.
+pub(crate) fn record(
+    shared: &Arc<Shared>,
+    min_ttl: i64,
+) -> Vec<oneshot::Receiver<crate::sequencer::Outcome>> {
+    let leases = shared.clock.lock().to_record(shared.now(), min_ttl, RECORD_SLACK);
+    let mut handed_in = Vec::new();
+    for part in leases.chunks(RECORDS_PER_REQUEST) {
+        let (reply, outcome) = oneshot::channel();
+        let request = WriteRequest::LeaseRemaining { leases: part.to_vec() };
+        shared.metrics.proposals_pending.add(1);
+        // Blocking is right here: this thread has nothing better to do, and the queue drains.
+        if shared.asks.send(Ask::Write { request, reply }).is_err() {
+            break;
+        }
+        handed_in.push(outcome);
+    }
+    handed_in
+}

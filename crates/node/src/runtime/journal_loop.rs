@@ -1,0 +1,159 @@
+//! The journal's thread: makes batches durable, then visible, then answers them.
+//!
+//! Everything that queued while the last append ran becomes one record and one sync. What is in a batch
+//! becomes visible to readers and to watchers at the same instant, and before anybody is told of it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crossbeam_channel::Receiver;
+use vetch_journal::{Appended, Journal, JournalError, LocalJournal, Position, Sealed};
+use vetch_store::request::WriteResponse;
+
+use crate::error::NodeError;
+use crate::sequencer::{Batch, Outcome};
+use crate::shared::{Reply, Shared};
+
+/// Bytes of entries after which a record is closed, so that one sync never covers too much.
+const RECORD_BYTES: usize = 16 << 20;
+
+pub(crate) struct JournalLoop {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) batches: Receiver<Batch<Reply>>,
+    pub(crate) trims: Receiver<Position>,
+    pub(crate) journal: LocalJournal,
+}
+
+impl JournalLoop {
+    pub(crate) fn run(mut self) {
+        while let Ok(first) = self.batches.recv() {
+            let batches = self.gather(first);
+            let entries: Vec<Sealed> = batches.iter().filter_map(|batch| batch.entry.clone()).collect();
+            if !entries.is_empty() && !self.append(&entries) {
+                return;
+            }
+            self.complete(batches, entries.last());
+        }
+    }
+
+    fn gather(&self, first: Batch<Reply>) -> Vec<Batch<Reply>> {
+        let size = |batch: &Batch<Reply>| batch.entry.as_ref().map_or(0, |entry| entry.bytes().len());
+        let mut bytes = size(&first);
+        let mut batches = vec![first];
+        while bytes < RECORD_BYTES
+            && let Ok(batch) = self.batches.try_recv()
+        {
+            bytes += size(&batch);
+            batches.push(batch);
+        }
+        batches
+    }
+
+    /// False if the journal has failed.
+    fn append(&mut self, entries: &[Sealed]) -> bool {
+        match self.journal.append_batch(entries) {
+            Ok(appended) => {
+                self.observe(&appended);
+                self.trim();
+                true
+            }
+            Err(error) => {
+                self.shared.fail(error.to_string());
+                false
+            }
+        }
+    }
+
+    fn observe(&self, appended: &Appended) {
+        let metrics = &self.shared.metrics;
+        metrics.fsync.observe(appended.sync);
+        metrics.write.observe(appended.write);
+        metrics.append_bytes.add(appended.bytes);
+        metrics.appends.add(1);
+        self.shared.active_room.store(self.journal.room(), Ordering::Relaxed);
+        let files = self.journal.segments() as u64 * self.shared.config.journal_segment_bytes;
+        self.shared.journal_bytes.store(files, Ordering::Relaxed);
+        if appended.rolled {
+            self.shared.chores.ring();
+        }
+    }
+
+    /// Lets go of segments that checkpoints have made unnecessary.
+    fn trim(&mut self) {
+        let Some(position) = self.trims.try_iter().max() else { return };
+        match self.journal.retire(position) {
+            Ok(_) => self.shared.chores.ring(),
+            Err(JournalError::Poisoned(_)) => {}
+            Err(error) => tracing::warn!(%error, "could not trim the journal; it will be tried again"),
+        }
+    }
+
+    fn complete(&self, batches: Vec<Batch<Reply>>, last: Option<&Sealed>) {
+        let mark = batches.last().expect("at least one batch was gathered").mark;
+        let mut replies = Vec::new();
+        let mut compacted = false;
+        {
+            let mut store = self.shared.store.write();
+            let mut log = self.shared.log.write();
+            compacted |= store.visible().compact_revision != mark.compact_revision;
+            store.publish(mark);
+            for batch in batches {
+                for (revision, events) in batch.revisions {
+                    self.shared.metrics.events.add(events.len() as u64);
+                    log.append(revision, events);
+                }
+                replies.push(batch.replies);
+            }
+            if compacted {
+                log.compact(mark.compact_revision);
+                self.shared.hub.write().compact(mark.compact_revision);
+            }
+            self.shared.revision.store(mark.revision, Ordering::Release);
+        }
+        if let Some(entry) = last {
+            self.shared.durable.send_replace(entry.seq());
+        }
+        // A full bell has been rung already.
+        let _ = self.shared.fan_out.try_send(());
+        if compacted {
+            self.shared.chores.ring();
+        }
+        for (reply, outcome) in replies.into_iter().flatten() {
+            self.answer(reply, outcome);
+        }
+    }
+
+    fn answer(&self, reply: Reply, outcome: Outcome) {
+        let metrics = &self.shared.metrics;
+        match &outcome {
+            Ok(response) => {
+                metrics.proposals_committed.add(1);
+                self.keep_time(response);
+            }
+            Err(NodeError::Store(_)) => metrics.proposals_committed.add(1),
+            Err(_) => metrics.proposals_failed.add(1),
+        }
+        metrics.proposals_pending.add(-1);
+        // The client may have gone; the write stands all the same.
+        let _ = reply.send(outcome);
+    }
+
+    /// A lease's time runs from the moment its grant is durable.
+    fn keep_time(&self, response: &WriteResponse) {
+        match response {
+            WriteResponse::LeaseGrant { id, ttl, .. } => {
+                self.shared.metrics.leases_granted.add(1);
+                self.shared.clock.lock().start(*id, *ttl, *ttl, self.shared.now());
+            }
+            WriteResponse::LeaseRevoke { id, .. } => {
+                self.shared.metrics.leases_revoked.add(1);
+                self.shared.clock.lock().stop(*id);
+            }
+            WriteResponse::LeaseRemaining { leases } => {
+                let mut clock = self.shared.clock.lock();
+                leases.iter().for_each(|&(id, remaining)| clock.recorded(id, remaining));
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Sequencer: turns a queue of requests into journal entries.
+//!
+//! Pure: it is given the store, it is given requests, it returns a batch. Everything a batch needs once it is
+//! durable travels with it: what becomes visible, what watchers see, who is answered what. An answer is held back
+//! until every entry before it is durable too, because even a refusal may tell of a write still in flight.
+
+use vetch_journal::{Draft, Kind, PartId, Sealed, Tip};
+use vetch_store::request::{WriteRequest, WriteResponse};
+use vetch_store::{Mark, Record, Store};
+use vetch_watch::Events;
+
+use crate::admission::Admission;
+use crate::error::NodeError;
+use crate::watch::NodeEvent;
+
+/// A partition's place in an entry; there is one partition so far.
+const ONLY_PARTITION: PartId = PartId { partition: 0, owner_epoch: 0, pseq: 0 };
+
+pub(crate) type Outcome = Result<WriteResponse, NodeError>;
+
+/// The work of one round, ready for the journal.
+pub(crate) struct Batch<R> {
+    /// None if nothing changed; the answers still wait for what is in flight before them.
+    pub(crate) entry: Option<Sealed>,
+    /// What readers may see once the entry is durable.
+    pub(crate) mark: Mark,
+    pub(crate) revisions: Vec<(i64, Events<NodeEvent>)>,
+    pub(crate) replies: Vec<(R, Outcome)>,
+}
+
+pub(crate) struct Sequencer {
+    tip: Tip,
+    /// Records made since the last checkpoint was captured.
+    dirty: Vec<Record>,
+    dirty_bytes: u64,
+}
+
+/// One round under construction.
+pub(crate) struct Round<R> {
+    draft: Draft,
+    units: u32,
+    revisions: Vec<(i64, Events<NodeEvent>)>,
+    replies: Vec<(R, Outcome)>,
+}
+
+impl Sequencer {
+    pub(crate) fn new(tip: Tip, dirty: Vec<Record>) -> Sequencer {
+        let dirty_bytes = dirty.iter().map(|record| record.saved_len() as u64).sum();
+        Sequencer { tip, dirty, dirty_bytes }
+    }
+
+    pub(crate) fn begin<R>(&self) -> Round<R> {
+        let mut draft = Draft::new(Kind::Writes);
+        draft.begin_part(ONLY_PARTITION);
+        Round { draft, units: 0, revisions: Vec::new(), replies: Vec::new() }
+    }
+
+    /// Evaluates one request into the round.
+    pub(crate) fn evaluate<R>(
+        &mut self,
+        round: &mut Round<R>,
+        store: &mut Store,
+        admission: &mut Admission,
+        request: &WriteRequest,
+        reply: R,
+    ) {
+        if let Some(alarm) = admission.alarm_to_raise(store, request) {
+            self.run(round, store, &WriteRequest::AlarmActivate(alarm))
+                .expect("raising an alarm is never refused");
+        }
+        let outcome = match admission.admit(store, request) {
+            Ok(()) => self.run(round, store, request),
+            Err(refused) => Err(refused),
+        };
+        round.replies.push((reply, outcome));
+    }
+
+    fn run<R>(&mut self, round: &mut Round<R>, store: &mut Store, request: &WriteRequest) -> Outcome {
+        let evaluated = store.evaluate(request, round.draft.payload())?;
+        if !evaluated.events.is_empty() {
+            round.units += 1;
+            for event in &evaluated.events {
+                self.dirty_bytes += event.kv.saved_len() as u64;
+                self.dirty.push(event.kv.clone());
+            }
+            let events: Vec<NodeEvent> = evaluated.events.into_iter().map(NodeEvent).collect();
+            round.revisions.push((store.head().revision, events.into()));
+        }
+        Ok(evaluated.response)
+    }
+
+    /// Seals the round. The store's head must be as the last evaluation left it.
+    pub(crate) fn seal<R>(&mut self, mut round: Round<R>, store: &Store) -> Batch<R> {
+        let mark = store.head();
+        let changed = round.draft.payload_len() > 0;
+        let entry = changed.then(|| {
+            round.draft.end_part(round.units);
+            round.draft.seal(&mut self.tip)
+        });
+        assert!(self.tip.next_rev == mark.revision + 1, "the journal numbers revisions as the store does");
+        Batch { entry, mark, revisions: round.revisions, replies: round.replies }
+    }
+
+    /// The tip behind everything sealed so far.
+    pub(crate) fn tip(&self) -> Tip {
+        self.tip
+    }
+
+    pub(crate) fn dirty_bytes(&self) -> u64 {
+        self.dirty_bytes
+    }
+
+    /// Hands over the records made since the last capture.
+    pub(crate) fn take_dirty(&mut self) -> Vec<Record> {
+        self.dirty_bytes = 0;
+        std::mem::take(&mut self.dirty)
+    }
+}
+
+impl<R> Round<R> {
+    pub(crate) fn payload_len(&self) -> usize {
+        self.draft.payload_len()
+    }
+
+    /// Nothing to write and nobody to answer.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.replies.is_empty() && self.draft.payload_len() == 0
+    }
+}

@@ -1,0 +1,130 @@
+//! Shared: what the threads of a node and its handles have in common.
+//!
+//! Locks are taken in the order store, log, hub, clock, and held for microseconds: a batch of evaluations, a
+//! chunk of a scan, a few revisions of fan-out. None is held across a call that waits.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::time::Instant;
+
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::{Notify, oneshot, watch};
+use vetch_store::Store;
+use vetch_store::request::WriteRequest;
+use vetch_watch::{EventLog, Hub, StreamId};
+
+use crate::checkpoint::Capture;
+use crate::clock::Clock;
+use crate::config::{Identity, NodeConfig};
+use crate::metrics::NodeMetrics;
+use crate::sequencer::Outcome;
+use crate::watch::NodeEvent;
+
+pub(crate) type Reply = oneshot::Sender<Outcome>;
+
+/// What the sequencer's thread is asked to do.
+pub(crate) enum Ask {
+    Write {
+        request: WriteRequest,
+        reply: Reply,
+    },
+    /// Everything a checkpoint needs, as of this place in the queue.
+    Capture {
+        reply: std::sync::mpsc::SyncSender<Capture>,
+    },
+    /// Look whether an alarm can be lowered.
+    Review,
+    /// Finish what is queued, then end.
+    Stop,
+}
+
+pub(crate) struct Shared {
+    pub(crate) config: NodeConfig,
+    pub(crate) identity: Identity,
+    pub(crate) epoch: u64,
+    pub(crate) started: Instant,
+    pub(crate) store: RwLock<Store>,
+    pub(crate) log: RwLock<EventLog<NodeEvent>>,
+    pub(crate) hub: RwLock<Hub<NodeEvent>>,
+    /// How to wake the task of a watch stream.
+    pub(crate) streams: Mutex<HashMap<StreamId, Arc<Notify>>>,
+    pub(crate) clock: Mutex<Clock>,
+    pub(crate) metrics: NodeMetrics,
+    pub(crate) asks: crossbeam_channel::Sender<Ask>,
+    /// The revision readers see; the same as the store's, readable without its lock.
+    pub(crate) revision: AtomicI64,
+    /// Sequence number of the newest durable entry.
+    pub(crate) durable: watch::Sender<u64>,
+    /// Sequence number of the newest entry handed to the journal.
+    pub(crate) submitted: AtomicU64,
+    pub(crate) dirty_bytes: AtomicU64,
+    pub(crate) disk_full: AtomicBool,
+    /// Bytes left in the journal's active segment, and in the segments prepared behind it.
+    pub(crate) active_room: AtomicU64,
+    pub(crate) spare_room: AtomicU64,
+    pub(crate) checkpoint_bytes: AtomicU64,
+    pub(crate) journal_bytes: AtomicU64,
+    /// Housekeeping has work: a compaction, a full segment, a large dirty set.
+    pub(crate) chores: Chores,
+    /// The fan-out thread has revisions to match.
+    pub(crate) fan_out: crossbeam_channel::Sender<()>,
+    /// Compaction revision up to which memory has been given back.
+    pub(crate) freed: watch::Sender<i64>,
+    pub(crate) stopping: AtomicBool,
+    pub(crate) state: watch::Sender<RunState>,
+}
+
+/// Whether the node is alive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum RunState {
+    Running,
+    Stopped,
+    /// The journal failed; nothing more is acknowledged.
+    Failed(String),
+}
+
+/// A doorbell for the housekeeping thread; ringing twice before it is answered is the same as once.
+pub(crate) struct Chores {
+    pub(crate) bell: crossbeam_channel::Sender<()>,
+}
+
+impl Chores {
+    pub(crate) fn ring(&self) {
+        // A full doorbell has been rung already; a closed one belongs to a node that has stopped.
+        let _ = self.bell.try_send(());
+    }
+}
+
+impl Shared {
+    /// Milliseconds since the node started.
+    pub(crate) fn now(&self) -> u64 {
+        self.started.elapsed().as_millis() as u64
+    }
+
+    /// Journal bytes that are certain to be there.
+    pub(crate) fn room(&self) -> u64 {
+        self.active_room.load(Ordering::Relaxed) + self.spare_room.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of the files of this node.
+    pub(crate) fn disk_bytes(&self) -> u64 {
+        self.checkpoint_bytes.load(Ordering::Relaxed) + self.journal_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn fail(&self, cause: String) {
+        tracing::error!(%cause, "the journal failed; stopping, because nothing further can be made durable");
+        self.stopping.store(true, Ordering::Relaxed);
+        self.state.send_if_modified(|state| {
+            let running = *state == RunState::Running;
+            if running {
+                *state = RunState::Failed(cause);
+            }
+            running
+        });
+    }
+}

@@ -1,0 +1,120 @@
+//! Watch sessions: the asynchronous shell around one watch stream.
+
+use std::sync::Arc;
+
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
+use vetch_store::request::Event;
+use vetch_watch::{Budget, LogEvent, Stream};
+
+pub use vetch_watch::{Create, Filters, NO_WATCH, Response};
+
+use crate::shared::{RunState, Shared};
+
+/// A change as the event log keeps it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeEvent(pub Event);
+
+impl LogEvent for NodeEvent {
+    fn key(&self) -> &[u8] {
+        self.0.kv.key()
+    }
+
+    fn is_delete(&self) -> bool {
+        self.0.kv.is_tombstone()
+    }
+
+    fn size(&self) -> usize {
+        self.0.kv.wire().len() + self.0.prev.as_ref().map_or(0, |prev| prev.wire().len())
+    }
+}
+
+/// The node has stopped, and with it every watch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("server stopped")]
+pub struct WatchEnd;
+
+/// All watchers of one client stream.
+pub struct WatchSession {
+    shared: Arc<Shared>,
+    stream: Stream<NodeEvent>,
+    wake: Arc<Notify>,
+    state: watch::Receiver<RunState>,
+    progress: Interval,
+    out: Vec<Response<NodeEvent>>,
+}
+
+impl WatchSession {
+    pub(crate) fn new(shared: &Arc<Shared>) -> WatchSession {
+        let stream = shared.hub.write().open();
+        let wake = Arc::new(Notify::new());
+        shared.streams.lock().insert(stream.id(), Arc::clone(&wake));
+        let period = shared.config.watch_progress_interval;
+        // Streams that began together should not all report at the same moment.
+        let jitter = period.mul_f64((stream.id() % 11) as f64 / 100.0);
+        let mut progress = interval_at(Instant::now() + period + jitter, period + jitter);
+        progress.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let state = shared.state.subscribe();
+        WatchSession { shared: Arc::clone(shared), stream, wake, state, progress, out: Vec::new() }
+    }
+
+    /// Answered, like everything, by [`WatchSession::next`].
+    pub fn create(&mut self, request: &Create) {
+        let log = self.shared.log.read();
+        self.stream.create(&mut self.shared.hub.write(), &log, request);
+    }
+
+    /// Refuses a create for a reason that only the edge knows.
+    pub fn refuse_create(&mut self, reason: String) {
+        let log = self.shared.log.read();
+        self.stream.refuse_create(&log, reason);
+    }
+
+    pub fn cancel(&mut self, watch_id: i64) {
+        let log = self.shared.log.read();
+        self.stream.cancel(&mut self.shared.hub.write(), &log, watch_id);
+    }
+
+    pub fn request_progress(&mut self) {
+        let log = self.shared.log.read();
+        self.stream.request_progress(&mut self.shared.hub.write(), &log);
+    }
+
+    /// Answers not yet taken. A client that keeps asking without reading is not listened to meanwhile.
+    pub fn backlog(&self) -> usize {
+        self.stream.control_backlog()
+    }
+
+    /// The next responses, in order; waits until there are any. Dropping the future loses nothing.
+    pub async fn next(&mut self) -> Result<Vec<Response<NodeEvent>>, WatchEnd> {
+        loop {
+            let drained = {
+                let log = self.shared.log.read();
+                let hub = self.shared.hub.read();
+                self.stream.drain(&hub, &log, Budget::default(), &mut self.out)
+            };
+            if drained.release {
+                self.stream.release(&mut self.shared.hub.write());
+            }
+            if !self.out.is_empty() {
+                return Ok(std::mem::take(&mut self.out));
+            }
+            if drained.more {
+                tokio::task::yield_now().await;
+                continue;
+            }
+            tokio::select! {
+                () = self.wake.notified() => {}
+                _ = self.progress.tick() => self.stream.tick_progress(),
+                _ = self.state.wait_for(|state| *state != RunState::Running) => return Err(WatchEnd),
+            }
+        }
+    }
+}
+
+impl Drop for WatchSession {
+    fn drop(&mut self) {
+        self.shared.streams.lock().remove(&self.stream.id());
+        self.stream.close(&mut self.shared.hub.write());
+    }
+}

@@ -1,0 +1,276 @@
+//! A node from the outside: what it answers, and what a restart leaves of it.
+
+use std::path::Path;
+use std::time::Duration;
+
+use bytes::Bytes;
+use vetch_node::Node;
+use vetch_node::config::{Identity, NodeConfig};
+use vetch_node::error::NodeError;
+use vetch_node::store::StoreError;
+use vetch_node::store::request::*;
+use vetch_node::types::{AlarmAction, AlarmSelector};
+use vetch_node::watch::{Create, NodeEvent, Response, WatchSession};
+
+fn config(dir: &Path) -> NodeConfig {
+    let mut config = NodeConfig::new(dir.to_path_buf(), Identity { cluster_id: 1, member_id: 2 });
+    config.journal_segment_bytes = 256 << 10;
+    config.checkpoint_bytes = 64 << 10;
+    config.checkpoint_interval = Duration::from_millis(100);
+    config
+}
+
+fn open(config: NodeConfig) -> Node {
+    Node::open(config, |_| {}).unwrap()
+}
+
+fn put(key: &str, value: &str) -> PutRequest {
+    PutRequest {
+        key: Bytes::copy_from_slice(key.as_bytes()),
+        value: Bytes::copy_from_slice(value.as_bytes()),
+        lease: 0,
+        prev_kv: false,
+        ignore_value: false,
+        ignore_lease: false,
+    }
+}
+
+fn everything() -> RangeRequest {
+    RangeRequest::new(KeyRange::new(&b"\0"[..], &b"\0"[..]))
+}
+
+fn get(key: &str) -> RangeRequest {
+    RangeRequest::new(KeyRange::single(Bytes::copy_from_slice(key.as_bytes())))
+}
+
+async fn value_of(node: &Node, key: &str) -> Option<Vec<u8>> {
+    let response = node.range(get(key)).await.unwrap();
+    response.kvs.first().map(|kv| kv.value().to_vec())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn writes_survive_a_restart_with_their_revisions() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = open(config(dir.path()));
+    for n in 0..300 {
+        let response = node.put(put(&format!("k{:03}", n % 50), &format!("v{n}"))).await.unwrap();
+        assert_eq!(response.revision, n + 2);
+    }
+    let delete = DeleteRangeRequest { range: KeyRange::new("k010", "k020"), prev_kv: true };
+    let deleted = node.delete_range(delete).await.unwrap();
+    assert_eq!((deleted.deleted, deleted.revision), (10, 302));
+    let before = node.range(everything()).await.unwrap();
+    let hash = node.hash_kv(0).await.unwrap();
+    node.shutdown().await;
+    assert_eq!(node.put(put("late", "x")).await, Err(NodeError::Stopped));
+    drop(node);
+
+    let node = open(config(dir.path()));
+    assert_eq!(node.range(everything()).await.unwrap(), before);
+    assert_eq!(node.hash_kv(0).await.unwrap(), hash);
+    assert_eq!(node.put(put("next", "x")).await.unwrap().revision, 303);
+    node.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_data_directory_belongs_to_one_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = open(config(dir.path()));
+    let second = Node::open(config(dir.path()), |_| {});
+    assert!(second.err().unwrap().to_string().contains("another process holds"));
+    node.shutdown().await;
+    open(config(dir.path())).shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn concurrent_compare_and_swap_loses_no_update() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = open(config(dir.path()));
+    node.put(put("counter", "0")).await.unwrap();
+    let tasks: Vec<_> = (0..16).map(|_| tokio::spawn(increment(node.clone(), 25))).collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    assert_eq!(value_of(&node, "counter").await.unwrap(), b"400");
+    node.shutdown().await;
+}
+
+async fn increment(node: Node, times: usize) {
+    for _ in 0..times {
+        loop {
+            let kv = node.range(get("counter")).await.unwrap().kvs.remove(0);
+            let next: u64 = std::str::from_utf8(kv.value()).unwrap().parse::<u64>().unwrap() + 1;
+            let txn = TxnRequest {
+                compare: vec![Compare {
+                    range: KeyRange::single("counter"),
+                    result: CompareResult::Equal,
+                    target: CompareTarget::Mod(kv.mod_revision()),
+                }],
+                success: vec![RequestOp::Put(put("counter", &next.to_string()))],
+                failure: vec![],
+            };
+            if node.txn(txn).await.unwrap().succeeded {
+                break;
+            }
+        }
+    }
+}
+
+async fn collect(session: &mut WatchSession, want: usize) -> Vec<(i64, bool)> {
+    let mut seen = Vec::new();
+    while seen.len() < want {
+        let responses: Vec<Response<NodeEvent>> =
+            tokio::time::timeout(Duration::from_secs(5), session.next()).await.unwrap().unwrap();
+        for event in responses.iter().flat_map(Response::events) {
+            seen.push((event.0.kv.mod_revision(), event.0.prev.is_some()));
+        }
+    }
+    seen
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_sees_past_and_present_in_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = open(config(dir.path()));
+    for n in 0..10 {
+        node.put(put("a", &n.to_string())).await.unwrap();
+    }
+    let mut session = node.watch();
+    session.create(&Create { key: b"a".to_vec(), start_revision: 2, prev_kv: true, ..Create::default() });
+    for n in 0..10 {
+        node.put(put("a", &n.to_string())).await.unwrap();
+        node.put(put("b", "other")).await.unwrap();
+    }
+    let seen = collect(&mut session, 20).await;
+    let mut expected: Vec<(i64, bool)> = (2..12).map(|revision| (revision, revision > 2)).collect();
+    expected.extend((12..32).step_by(2).map(|revision| (revision, true)));
+    assert_eq!(seen, expected);
+    drop(session);
+    node.shutdown().await;
+
+    let node = open(config(dir.path()));
+    let mut session = node.watch();
+    session.create(&Create { key: b"a".to_vec(), start_revision: 5, ..Create::default() });
+    assert_eq!(collect(&mut session, 17).await, expected[3..]);
+    node.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn compaction_frees_memory_and_refuses_the_past() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = open(config(dir.path()));
+    for n in 0..2_000 {
+        node.put(put(&format!("k{}", n % 4), &"x".repeat(100))).await.unwrap();
+    }
+    let before = node.status().live_bytes;
+    node.compact(1_990, true).await.unwrap();
+    let after = node.status().live_bytes;
+    assert!(after * 50 < before, "before={before} after={after}");
+    let old = RangeRequest { revision: 1_989, ..get("k1") };
+    assert_eq!(node.range(old).await, Err(StoreError::Compacted.into()));
+    assert_eq!(node.compact(1_990, false).await, Err(StoreError::Compacted.into()));
+    assert_eq!(node.compact(9_999, false).await, Err(StoreError::FutureRevision.into()));
+    node.shutdown().await;
+    let node = open(config(dir.path()));
+    assert_eq!(node.status().compact_revision, 1_990);
+    assert_eq!(node.range(RangeRequest { revision: 1_990, ..get("k1") }).await.unwrap().kvs.len(), 1);
+    node.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_expired_lease_takes_its_keys_in_one_revision() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(dir.path());
+    config.min_lease_ttl = 1;
+    let node = open(config);
+    let lease = node.lease_grant(0, 1).await.unwrap();
+    assert_eq!(lease.ttl, 1);
+    for n in 0..20 {
+        node.put(PutRequest { lease: lease.id, ..put(&format!("leased{n}"), "v") }).await.unwrap();
+    }
+    let info = node.lease_time_to_live(lease.id, true).await.unwrap().unwrap();
+    assert_eq!((info.granted_ttl, info.keys.len()), (1, 20));
+    let revision = node.revision();
+    let mut session = node.watch();
+    session.create(&Create { key: b"leased".to_vec(), range_end: b"leasee".to_vec(), ..Create::default() });
+    let seen = collect(&mut session, 20).await;
+    assert!(seen.iter().all(|&(at, _)| at == revision + 1), "{seen:?}");
+    assert_eq!(node.lease_keep_alive(lease.id).await, Ok(0));
+    assert_eq!(node.lease_time_to_live(lease.id, false).await, Ok(None));
+    assert_eq!(node.lease_revoke(lease.id).await, Err(StoreError::LeaseNotFound.into()));
+    node.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restart_gives_a_lease_back_what_it_had_left() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = open(config(dir.path()));
+    node.lease_grant(7, 60).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(6_100)).await;
+    node.shutdown().await;
+    let node = open(config(dir.path()));
+    let left = node.lease_time_to_live(7, false).await.unwrap().unwrap().ttl;
+    assert!((52..=54).contains(&left), "left={left}");
+    assert_eq!(node.lease_keep_alive(7).await, Ok(60));
+    node.shutdown().await;
+    // The renewal outlives the next restart although renewals are not journalled.
+    let node = open(config(dir.path()));
+    let left = node.lease_time_to_live(7, false).await.unwrap().unwrap().ttl;
+    assert!(left >= 58, "left={left}");
+    node.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_quota_refuses_growth_and_clears_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(dir.path());
+    config.quota_bytes = 256 << 10;
+    let node = open(config);
+    let mut stored = 0;
+    let refused = loop {
+        match node.put(put(&format!("k{stored}"), &"x".repeat(4_000))).await {
+            Ok(_) => stored += 1,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(refused, NodeError::NoSpace);
+    assert!(stored > 40, "stored={stored}");
+    let which = AlarmSelector { member: 0, kind: None };
+    assert_eq!(node.alarm(AlarmAction::Get, which).await.unwrap().len(), 1);
+    let delete = DeleteRangeRequest { range: KeyRange::new("k", "l"), prev_kv: false };
+    let revision = node.delete_range(delete).await.unwrap().revision;
+    node.compact(revision, true).await.unwrap();
+    let deadline = std::time::Instant::now() + Duration::from_secs(5);
+    while node.put(put("again", "v")).await.is_err() {
+        assert!(std::time::Instant::now() < deadline, "the alarm clears itself");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(node.alarm(AlarmAction::Get, which).await.unwrap(), []);
+    node.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_streamed_range_equals_the_unary_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = open(config(dir.path()));
+    for n in 0..500 {
+        node.put(put(&format!("k{n:04}"), &"x".repeat(n % 90))).await.unwrap();
+    }
+    for limit in [0, 1, 77, 500, 501] {
+        let request = RangeRequest { limit, ..everything() };
+        let unary = node.range(request.clone()).await.unwrap();
+        let mut stream = node.range_stream(request, 1 << 10);
+        let mut kvs = Vec::new();
+        let mut end = None;
+        while let Some(chunk) = stream.next().await {
+            assert!(end.is_none(), "nothing follows the end");
+            let chunk = chunk.unwrap();
+            kvs.extend(chunk.kvs);
+            end = chunk.end;
+        }
+        let end = end.unwrap();
+        assert_eq!(kvs, unary.kvs, "limit={limit}");
+        assert_eq!((end.revision, end.more, end.count), (unary.revision, unary.more, unary.count));
+    }
+    node.shutdown().await;
+}
