@@ -23,7 +23,7 @@ struct Meta {
     sub: u32,
     key_len: u32,
     value_len: u32,
-    /// Where the value's bytes start in the wire form.
+    /// Where the value's bytes start in the wire form; 0 if it is empty.
     value_at: u32,
 }
 
@@ -93,7 +93,7 @@ impl Record {
         put_int(&mut wire, TAG_MOD, fields.mod_revision);
         put_int(&mut wire, TAG_VERSION, fields.version);
         put_bytes(&mut wire, TAG_VALUE, fields.value);
-        let value_at = wire.len() - fields.value.len();
+        let value_at = if fields.value.is_empty() { 0 } else { wire.len() - fields.value.len() };
         put_int(&mut wire, TAG_LEASE, fields.lease);
         let meta = Meta {
             create_revision,
@@ -112,7 +112,7 @@ impl Record {
     pub fn from_wire(wire: &[u8], sub: u32) -> Result<Record, BadRecord> {
         let fields = parse(wire)?;
         let value_at = match fields.value {
-            b"" => wire.len(),
+            b"" => 0,
             // `value` is a sub-slice of `wire`, so the distance of their ends gives its place.
             value => value.as_ptr() as usize - wire.as_ptr() as usize,
         };
