@@ -6,7 +6,7 @@
 //!
 //! What is dropped is what was superseded at C - 1, one revision short of the mark. So every event at C still
 //! finds its previous version, and a delete at C keeps its tombstone: a watch may start at C. Only if C itself
-//! changed very many keys, as when an operator deletes a whole prefix to make room and compacts right there, are the
+//! changed many keys, as when an operator deletes a whole prefix to make room and compacts right there, are the
 //! values it replaced given back as well; such events then come without their previous version, as etcd's do.
 
 use std::collections::VecDeque;
@@ -30,7 +30,7 @@ impl From<&Record> for Freed {
 }
 
 /// A revision that changed more keys than this does not keep what it replaced when it is compacted at.
-pub(crate) const PREVIOUS_KEPT: usize = 128;
+pub(crate) const PREVIOUS_KEPT: usize = 16;
 
 impl Store {
     /// Takes out the garbage of up to `max` overwrites and deletes. True when nothing is left to free.
