@@ -8,12 +8,16 @@
 #![allow(clippy::print_stdout, reason = "a test program talks on its standard output")]
 
 mod chance;
+mod churn;
 mod client;
 mod differential;
+mod diskfull;
 mod etcdctl;
+mod gateway;
 mod judge;
 mod kill;
 mod load;
+mod million;
 mod server;
 mod shutdown;
 
@@ -29,17 +33,25 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Trial {
+    Churn(churn::Churn),
     Differential(differential::Differential),
+    Diskfull(diskfull::DiskFull),
     Etcdctl(etcdctl::Etcdctl),
+    Gateway(gateway::Gateway),
     Kill(kill::Kill),
+    Million(million::Million),
     Shutdown(shutdown::Shutdown),
 }
 
 #[tokio::main]
 async fn main() -> Result<()> {
     match Arguments::parse().trial {
+        Trial::Churn(trial) => trial.run().await,
+        Trial::Diskfull(trial) => trial.run().await,
+        Trial::Million(trial) => trial.run().await,
         Trial::Differential(trial) => trial.run().await,
         Trial::Etcdctl(trial) => trial.run(),
+        Trial::Gateway(trial) => trial.run().await,
         Trial::Kill(trial) => trial.run().await,
         Trial::Shutdown(trial) => trial.run().await,
     }
