@@ -165,6 +165,19 @@ fn twelve_thousand_keys_come_and_go() {
             run.rebuild();
         }
     }
+    // Few keys are left in every leaf once the others are forgotten.
+    for number in (0..12_000).filter(|number| number % 9 != 0) {
+        run.write(&delete(number, number + 1));
+    }
+    let revision = run.store.head().revision;
+    run.write(&put(5));
+    run.write(&WriteRequest::Compact { revision: revision + 1 });
+    run.store.publish(run.store.head());
+    run.past.clear();
+    while !run.store.compact_step(1_000, &mut Vec::new()) {}
+    let store = std::mem::take(&mut run.store);
+    run.check(&store);
+    run.store = store;
     run.write(&delete(0, 999_999));
     let revision = run.store.head().revision;
     run.write(&put(1));
@@ -175,4 +188,31 @@ fn twelve_thousand_keys_come_and_go() {
     run.past.clear();
     let store = std::mem::take(&mut run.store);
     run.check(&store);
+}
+
+/// Blocks of history begin and end at every kind of revision: single creates, deletes, and one large delete.
+#[test]
+fn every_revision_is_counted() {
+    let mut store = Store::default();
+    let mut counts = vec![0, 0];
+    for number in 0..2_700 {
+        store.evaluate(&put(number), &mut Vec::new()).expect("never refused");
+        counts.push(number as i64 + 1);
+    }
+    for (from, upto) in [(0, 1), (10, 1_500), (2_000, 2_001)] {
+        store.evaluate(&delete(from, upto), &mut Vec::new()).expect("never refused");
+        counts.push(counts.last().expect("not empty") - (upto - from) as i64);
+    }
+    for number in 0..1_000 {
+        store.evaluate(&put(number), &mut Vec::new()).expect("never refused");
+        let revives = number == 0 || number >= 10;
+        counts.push(counts.last().expect("not empty") + i64::from(revives));
+    }
+    store.publish(store.head());
+    for (at, &expected) in counts.iter().enumerate().skip(1) {
+        let range = KeyRange::new("\0", "\0");
+        let request = RangeRequest { revision: at as i64, count_only: true, ..RangeRequest::new(range) };
+        let run = RangeRun::new(request, store.visible()).expect("readable");
+        assert_eq!(run.count(&store), Ok(expected), "at={at}");
+    }
 }
