@@ -81,9 +81,15 @@ fn rings_keep_what_the_last_compaction_removed_until_the_next_one() {
     world.put(&["a"]);
     world.put(&["a"]);
     world.compact(5);
-    world.compact(5);
     while !world.hub.sweep_step(1) {}
-    assert_eq!(show(&world.drain(&mut stream)), ["w0 @0 canceled compact=5"]);
+    assert_eq!(show(&world.drain(&mut stream)), ["w0 @4 4:+a", "w0 @5 5:+a"]);
+
+    world.put(&["a"]);
+    world.put(&["a"]);
+    world.compact(7);
+    world.compact(7);
+    while !world.hub.sweep_step(1) {}
+    assert_eq!(show(&world.drain(&mut stream)), ["w0 @0 canceled compact=7"]);
 }
 
 #[test]

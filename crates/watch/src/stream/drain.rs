@@ -93,8 +93,9 @@ impl<E: LogEvent> Stream<E> {
             meter.response();
             out.push(answer);
         }
+        // From here on, answers that are left over mean that no response is left in the budget either.
         self.collect();
-        while self.control.is_empty() && !meter.is_spent() {
+        while !meter.is_spent() {
             let Some(slot) = self.ready.pop_front() else { break };
             self.serve(slot, hub, log, &mut meter, out);
         }
@@ -188,9 +189,6 @@ impl<E: LogEvent> Stream<E> {
 
     /// Sends the progress that is owed and allowed. True if some is left for the next drain.
     fn report_progress(&mut self, hub: &Hub<E>, meter: &mut Meter, out: &mut Vec<Response<E>>) -> bool {
-        if !self.control.is_empty() {
-            return false;
-        }
         let published = hub.published();
         for slot in std::mem::take(&mut self.due) {
             let watcher = self.watchers[slot].as_mut().expect("only live watchers are due");

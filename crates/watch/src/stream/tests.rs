@@ -351,6 +351,34 @@ fn cancelling_the_watcher_that_held_progress_back_frees_it() {
 }
 
 #[test]
+fn a_watcher_created_while_progress_waits_holds_it_back_until_its_start() {
+    let mut world = World::new(4);
+    let mut stream = world.hub.open();
+    create(&mut world, &mut stream, start_at(0));
+    world.append(&["b"]);
+    stream.request_progress(&mut world.hub, &world.log);
+    create(&mut world, &mut stream, start_at(4));
+    world.drain(&mut stream);
+    assert_eq!(world.put(&["b"]), []);
+    assert_eq!(world.put(&["b"]), [stream.id()]);
+    assert_eq!(show(&world.drain(&mut stream)), ["w-1 @4 progress"]);
+}
+
+#[test]
+fn a_cancel_while_progress_waits_brings_it_forward() {
+    let mut world = World::new(4);
+    let mut stream = world.hub.open();
+    create(&mut world, &mut stream, start_at(0));
+    create(&mut world, &mut stream, start_at(100));
+    world.append(&["b"]);
+    stream.request_progress(&mut world.hub, &world.log);
+    stream.cancel(&mut world.hub, &world.log, 1);
+    world.drain(&mut stream);
+    assert_eq!(world.publish(), [stream.id()]);
+    assert_eq!(show(&world.drain(&mut stream)), ["w-1 @2 progress"]);
+}
+
+#[test]
 fn ticks_report_watchers_that_want_it_and_sent_nothing() {
     let mut world = World::new(4);
     let mut stream = world.hub.open();
