@@ -15,17 +15,30 @@
 //!
 //! Not here: when to take a checkpoint, trimming the journal, and replaying it. docs/format.md draws the bytes.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-
-use vetch_journal::{Disk, Tip};
+use vetch_journal::Tip;
 use vetch_store::load::Unversioned;
 use vetch_store::request::Event;
-use vetch_store::{Freed, Mark, Record, Store};
+use vetch_store::{Mark, Record, Store};
 
+mod checkpointer;
+mod data_file;
+mod decode;
+mod directory;
 mod error;
+mod graves;
+mod manifest;
+mod merge;
+mod plan;
+mod recovery;
+mod run;
+mod tally;
 
+pub use checkpointer::Checkpointer;
 pub use error::{CheckpointError, Damage, LoadError};
+pub use recovery::load;
+
+/// Says for each of the given records whether the store still has it; see `Store::retains`.
+pub type Retained<'a> = dyn Fn(&[Record]) -> Vec<bool> + 'a;
 
 /// Limits of a run. The defaults suit a server; tests make them tiny.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,7 +92,7 @@ impl Capture {
 pub struct Report {
     /// The number of the manifest that was published.
     pub number: u64,
-    /// Records of the capture that were written.
+    /// New records since the checkpoint before, written or already superseded.
     pub new_records: u64,
     /// Old files that were replaced, and their bytes.
     pub rewritten_files: usize,
@@ -123,66 +136,4 @@ pub struct Loaded {
     pub mark: Mark,
     pub checkpointer: Checkpointer,
     pub report: LoadReport,
-}
-
-/// Writes checkpoints into one directory.
-pub struct Checkpointer {
-    _disk: Arc<dyn Disk>,
-    _dir: PathBuf,
-    _config: CheckpointConfig,
-}
-
-/// Loads the newest good checkpoint in `dir`, which is made if it does not exist. `progress` is told bytes done
-/// and bytes in total; blocks are decoded on `threads` threads.
-pub fn load(
-    disk: Arc<dyn Disk>,
-    dir: &Path,
-    config: CheckpointConfig,
-    _threads: usize,
-    _progress: &mut dyn FnMut(u64, u64),
-) -> Result<Loaded, LoadError> {
-    disk.create_dir_all(dir).map_err(LoadError::io("create directory", dir))?;
-    Ok(Loaded {
-        store: Store::default(),
-        history: Vec::new(),
-        tip: Tip::genesis(Mark::START.revision + 1),
-        mark: Mark::START,
-        checkpointer: Checkpointer { _disk: disk, _dir: dir.to_path_buf(), _config: config },
-        report: LoadReport::default(),
-    })
-}
-
-impl Checkpointer {
-    /// Writes what `capture` adds to the last checkpoint and publishes the new one.
-    ///
-    /// The caller sees to it that the journal is durable up to `capture.tip`, that no compaction step runs
-    /// between the capture and the end of the run, and that every step before was reported to
-    /// [`Checkpointer::freed`]. `retained` says which of the given records the store still has.
-    ///
-    /// After an error the last checkpoint stands and the records of this capture are kept for the next run.
-    pub fn run(
-        &mut self,
-        _capture: Capture,
-        _retained: &dyn Fn(&[Record]) -> Vec<bool>,
-    ) -> Result<Report, CheckpointError> {
-        Ok(Report::default())
-    }
-
-    /// Compaction gave these versions back.
-    pub fn freed(&mut self, _freed: &[Freed]) {}
-
-    /// Up to where the journal may be trimmed: the tip of the checkpoint before the newest. None: not at all.
-    pub fn trim_to(&self) -> Option<Tip> {
-        None
-    }
-
-    /// Bytes of all checkpoint files that are kept.
-    pub fn disk_bytes(&self) -> u64 {
-        0
-    }
-
-    /// Bytes in data files that hold retained versions.
-    pub fn live_bytes(&self) -> u64 {
-        0
-    }
 }

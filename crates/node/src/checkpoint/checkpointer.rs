@@ -1,0 +1,158 @@
+//! The checkpointer: what the directory holds, kept in memory between runs.
+
+use std::collections::{BTreeSet, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use vetch_journal::{Disk, Tip};
+use vetch_store::{Freed, Mark, Record};
+
+use super::CheckpointConfig;
+use super::directory::{Needed, data_name};
+use super::manifest::{DataFile, Manifest};
+
+/// A checkpoint that is on disk.
+#[derive(Debug, Clone)]
+pub(super) struct Published {
+    /// None: there is no checkpoint yet, and this describes the empty state.
+    pub(super) number: Option<u64>,
+    pub(super) tip: Tip,
+    pub(super) mark: Mark,
+    pub(super) files: Vec<DataFile>,
+    pub(super) manifest_bytes: u64,
+}
+
+impl Published {
+    pub(super) fn new(manifest: &Manifest, manifest_bytes: u64) -> Published {
+        Published {
+            number: Some(manifest.number),
+            tip: manifest.tip,
+            mark: manifest.mark,
+            files: manifest.files.clone(),
+            manifest_bytes,
+        }
+    }
+
+    /// The empty state, before the first checkpoint.
+    pub(super) fn nothing() -> Published {
+        let mark = Mark::START;
+        let tip = Tip::genesis(mark.revision + 1);
+        Published { number: None, tip, mark, files: Vec::new(), manifest_bytes: 0 }
+    }
+}
+
+/// Writes checkpoints into one directory. See [`Checkpointer::run`].
+pub struct Checkpointer {
+    pub(super) disk: Arc<dyn Disk>,
+    pub(super) dir: PathBuf,
+    pub(super) config: CheckpointConfig,
+    pub(super) current: Published,
+    pub(super) older: Option<Published>,
+    /// Records of captures whose run failed, and of the one that is running.
+    pub(super) pending: Vec<Record>,
+    /// The newest compaction known to have been carried out in full.
+    pub(super) swept: i64,
+    pub(super) next_id: u64,
+    next_number: u64,
+    /// Data files found damaged since the start.
+    pub(super) unreadable: HashSet<PathBuf>,
+}
+
+impl Checkpointer {
+    /// Continues `current`, which is the state in memory. `next` is above every number used in the directory.
+    pub(super) fn new(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        config: CheckpointConfig,
+        current: Published,
+        older: Option<Published>,
+        next: Next,
+    ) -> Checkpointer {
+        Checkpointer {
+            disk,
+            dir: dir.to_path_buf(),
+            config,
+            // Loading drops everything that the checkpoint's compaction made unreachable.
+            swept: current.mark.compact_revision,
+            current,
+            older,
+            pending: Vec::new(),
+            next_id: next.id,
+            next_number: next.number,
+            unreadable: HashSet::new(),
+        }
+    }
+
+    /// Compaction gave these versions back.
+    pub fn freed(&mut self, freed: &[Freed]) {
+        let files = &mut self.current.files;
+        for version in freed {
+            // One that is in no file yet is left out when its run asks what is retained.
+            let holder = files.partition_point(|file| file.last < version.mod_revision);
+            if let Some(file) = files.get_mut(holder) {
+                file.live = file.live.saturating_sub(version.saved_bytes as u64);
+            }
+        }
+    }
+
+    /// Up to where the journal may be trimmed: the tip of the checkpoint before the newest. None: not at all.
+    pub fn trim_to(&self) -> Option<Tip> {
+        self.older.as_ref().map(|older| older.tip)
+    }
+
+    /// The state of the newest checkpoint.
+    pub fn mark(&self) -> Mark {
+        self.current.mark
+    }
+
+    /// The tip of the newest checkpoint.
+    pub fn tip(&self) -> Tip {
+        self.current.tip
+    }
+
+    /// Bytes of all checkpoint files that are kept.
+    pub fn disk_bytes(&self) -> u64 {
+        let mut counted = BTreeSet::new();
+        let kept = || std::iter::once(&self.current).chain(&self.older);
+        let data = kept().flat_map(|published| &published.files);
+        let data: u64 =
+            data.filter(|file| counted.insert(file.written.id)).map(|file| file.written.size).sum();
+        data + kept().map(|published| published.manifest_bytes).sum::<u64>()
+    }
+
+    /// Bytes in data files that hold retained versions.
+    pub fn live_bytes(&self) -> u64 {
+        self.current.files.iter().map(|file| file.live).sum()
+    }
+
+    /// Data files of the newest checkpoint.
+    pub fn files(&self) -> usize {
+        self.current.files.len()
+    }
+
+    pub(super) fn data_path(&self, id: u64) -> PathBuf {
+        self.dir.join(data_name(id))
+    }
+
+    /// A number no manifest has had, whether or not its run succeeds.
+    pub(super) fn take_number(&mut self) -> u64 {
+        self.next_number += 1;
+        self.next_number - 1
+    }
+
+    pub(super) fn needed(&self) -> Needed {
+        let mut needed = Needed::default();
+        for published in std::iter::once(&self.current).chain(&self.older) {
+            needed.manifests.extend(published.number);
+            needed.data.extend(published.files.iter().map(|file| file.written.id));
+        }
+        needed
+    }
+}
+
+/// The next numbers to be given out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Next {
+    pub(super) id: u64,
+    pub(super) number: u64,
+}

@@ -1,0 +1,261 @@
+//! Recovery: the newest good checkpoint in a directory becomes a store.
+//!
+//! A checkpoint is good if its manifest and every byte of its files are. If the newest is not, the one before is
+//! tried; the journal still reaches back to it. Only if that one is damaged too is the directory refused.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use vetch_journal::{Disk, read_file};
+use vetch_store::load::{BadCheckpoint, Loader};
+use vetch_store::request::Event;
+use vetch_store::{Record, Store};
+
+use super::checkpointer::{Checkpointer, Next, Published};
+use super::data_file::DataReader;
+use super::decode;
+use super::directory::{self, Name, manifest_name};
+use super::error::{Damage, LoadError};
+use super::manifest::{BadManifest, DataFile, Manifest};
+use super::merge::Merge;
+use super::tally::Tally;
+use super::{CheckpointConfig, LoadReport, Loaded};
+
+/// Progress is told this often, in records.
+const PROGRESS_EVERY: u64 = 4096;
+
+/// A manifest read from disk.
+struct Found {
+    manifest: Manifest,
+    bytes: u64,
+}
+
+/// A store built from a checkpoint, and what of its files turned out to be alive.
+struct State {
+    store: Store,
+    history: Vec<Event>,
+    files: Vec<DataFile>,
+    records: u64,
+    bytes: u64,
+}
+
+/// Loads the newest good checkpoint in `dir`, which is made if it does not exist. `progress` is told bytes done
+/// and bytes in total; blocks are decoded on `threads` threads.
+///
+/// A directory without a checkpoint is the empty store: all of the journal has to be replayed.
+pub fn load(
+    disk: Arc<dyn Disk>,
+    dir: &Path,
+    config: CheckpointConfig,
+    threads: usize,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Loaded, LoadError> {
+    disk.create_dir_all(dir).map_err(LoadError::io("create directory", dir))?;
+    let names = disk.list(dir).map_err(LoadError::io("list", dir))?;
+    let names: Vec<Name> = names.iter().filter_map(|name| Name::parse(name)).collect();
+    let mut search =
+        Search { disk: &*disk, dir, threads, progress, failures: Vec::new(), damaged: BTreeSet::new() };
+    let chosen = search.newest_good(&names)?;
+    let (failures, mut next) = (search.failures, next_numbers(&names));
+    let mut report =
+        LoadReport { fell_back: fell_back(&failures, chosen.is_some()), ..LoadReport::default() };
+    let Some((found, state)) = chosen else {
+        return Ok(empty(disk, dir, config, next, report));
+    };
+    next.id = next.id.max(found.manifest.next_id);
+    let older = usable_before(&*disk, dir, &names, found.manifest.number);
+    report.number = Some(found.manifest.number);
+    report.files = state.files.len();
+    (report.records, report.bytes) = (state.records, state.bytes);
+    let mark = found.manifest.mark;
+    let current = Published { files: state.files, ..Published::new(&found.manifest, found.bytes) };
+    let checkpointer = Checkpointer::new(disk.clone(), dir, config, current, older, next);
+    // After a fallback everything stays for inspection until a new checkpoint is durable.
+    if report.fell_back.is_none() {
+        let (removed, failed) = directory::remove_unneeded(&*disk, dir, &checkpointer.needed());
+        report.removed = removed;
+        report.notes.extend(failed.map(|error| format!("removing unneeded checkpoint files: {error}")));
+    }
+    Ok(Loaded {
+        store: state.store,
+        history: state.history,
+        tip: found.manifest.tip,
+        mark,
+        checkpointer,
+        report,
+    })
+}
+
+fn empty(
+    disk: Arc<dyn Disk>,
+    dir: &Path,
+    config: CheckpointConfig,
+    next: Next,
+    report: LoadReport,
+) -> Loaded {
+    let current = Published::nothing();
+    let (tip, mark) = (current.tip, current.mark);
+    let checkpointer = Checkpointer::new(disk, dir, config, current, None, next);
+    Loaded { store: Store::default(), history: Vec::new(), tip, mark, checkpointer, report }
+}
+
+/// Above every number in the directory, used or left over.
+fn next_numbers(names: &[Name]) -> Next {
+    let after = |is_data: bool| {
+        let numbers = names.iter().filter(|name| matches!(name, Name::Data(_)) == is_data);
+        numbers.map(|name| name.number()).max().unwrap_or(0) + 1
+    };
+    Next { id: after(true), number: after(false) }
+}
+
+fn fell_back(failures: &[Damage], has_checkpoint: bool) -> Option<String> {
+    if failures.is_empty() {
+        return None;
+    }
+    let reasons: Vec<String> = failures.iter().map(Damage::to_string).collect();
+    let to = if has_checkpoint { "the checkpoint before" } else { "the journal from its beginning" };
+    Some(format!("{}; using {to}", reasons.join("; ")))
+}
+
+/// Numbers of the manifests, newest first.
+fn manifests(names: &[Name]) -> Vec<u64> {
+    let mut numbers: Vec<u64> =
+        names.iter().filter(|name| matches!(name, Name::Manifest(_))).map(|name| name.number()).collect();
+    numbers.sort_unstable_by_key(|&number| std::cmp::Reverse(number));
+    numbers
+}
+
+struct Search<'a> {
+    disk: &'a dyn Disk,
+    dir: &'a Path,
+    threads: usize,
+    progress: &'a mut dyn FnMut(u64, u64),
+    failures: Vec<Damage>,
+    /// Data files known to be bad, which spares loading another checkpoint that needs them.
+    damaged: BTreeSet<PathBuf>,
+}
+
+impl Search<'_> {
+    /// None if there is no checkpoint, or if the first one ever is bad and the journal still has everything.
+    fn newest_good(&mut self, names: &[Name]) -> Result<Option<(Found, State)>, LoadError> {
+        let numbers = manifests(names);
+        for &number in &numbers {
+            let attempt = match read_manifest(self.disk, self.dir, number) {
+                Ok(found) => self.try_load(&found).map(|state| (found, state)),
+                Err(ReadError::Damaged(damage)) => Err(damage),
+                Err(ReadError::NotSupported(error)) => return Err(error),
+            };
+            match attempt {
+                Ok(chosen) => return Ok(Some(chosen)),
+                Err(damage) => {
+                    self.damaged.insert(damage.file.clone());
+                    self.failures.push(damage);
+                }
+            }
+        }
+        match self.failures.first() {
+            None => Ok(None),
+            // The journal is trimmed only behind two checkpoints, so with the first one it is still whole.
+            Some(_) if numbers == [1] => Ok(None),
+            Some(newest) => Err(LoadError::Damaged(newest.clone())),
+        }
+    }
+
+    fn try_load(&mut self, found: &Found) -> Result<State, Damage> {
+        let path = |file: &DataFile| self.dir.join(directory::data_name(file.written.id));
+        if let Some(known) = found.manifest.files.iter().map(path).find(|path| self.damaged.contains(path)) {
+            return Err(Damage::new(&known, 0, "needed by this checkpoint too"));
+        }
+        load_state(self.disk, self.dir, found, self.threads, self.progress)
+    }
+}
+
+enum ReadError {
+    Damaged(Damage),
+    NotSupported(LoadError),
+}
+
+fn read_manifest(disk: &dyn Disk, dir: &Path, number: u64) -> Result<Found, ReadError> {
+    let path = dir.join(manifest_name(number));
+    let damaged = |offset, reason: String| ReadError::Damaged(Damage::new(&path, offset, reason));
+    let bytes = read_file(disk, &path).map_err(|error| damaged(0, format!("unreadable: {error}")))?;
+    let manifest = Manifest::decode(&bytes).map_err(|bad| match bad {
+        BadManifest::Damaged { offset, reason } => damaged(offset, reason.into()),
+        BadManifest::NotSupported(what) => {
+            ReadError::NotSupported(LoadError::NotSupported { file: path.clone(), what })
+        }
+    })?;
+    if manifest.number != number {
+        return Err(damaged(16, format!("the manifest says it is number {}", manifest.number)));
+    }
+    Ok(Found { manifest, bytes: bytes.len() as u64 })
+}
+
+/// The newest checkpoint before `number` that still looks whole: what to fall back to, one day.
+fn usable_before(disk: &dyn Disk, dir: &Path, names: &[Name], number: u64) -> Option<Published> {
+    let older = manifests(names).into_iter().filter(|&other| other < number);
+    let mut found = older.filter_map(|other| read_manifest(disk, dir, other).ok());
+    let is_whole = |found: &Found| {
+        found.manifest.files.iter().all(|file| DataReader::open(disk, dir, file.written).is_ok())
+    };
+    found.find(is_whole).map(|found| Published::new(&found.manifest, found.bytes))
+}
+
+fn load_state(
+    disk: &dyn Disk,
+    dir: &Path,
+    found: &Found,
+    threads: usize,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<State, Damage> {
+    let manifest = &found.manifest;
+    let readers = open_all(disk, dir, &manifest.files)?;
+    let total: u64 = readers.iter().map(|reader| reader.totals().bytes).sum();
+    let contradiction =
+        |bad: BadCheckpoint| Damage::new(&dir.join(manifest_name(manifest.number)), 0, bad.to_string());
+    let mut loader = Loader::new(manifest.mark, expected_keys(&readers, &manifest.files));
+    let mut tally = Tally::new(manifest);
+    std::thread::scope(|scope| {
+        let mut push = |record: Record| loader.push(record).map_err(contradiction);
+        let mut merge = Merge::new(decode::start(scope, threads, &readers))?;
+        while let Some((record, file)) = merge.next()? {
+            tally.take(record, file, &mut push)?;
+            if tally.records.is_multiple_of(PROGRESS_EVERY) {
+                progress(tally.bytes, total);
+            }
+        }
+        tally.flush(&mut push)
+    })?;
+    progress(total, total);
+    let (store, mut history) = loader.finish(&manifest.unversioned).map_err(contradiction)?;
+    tally.correct_history(&mut history);
+    Ok(State { store, history, files: tally.files, records: tally.records, bytes: tally.bytes })
+}
+
+/// Opens all files of a checkpoint and checks that each holds only revisions of its own interval.
+fn open_all(disk: &dyn Disk, dir: &Path, files: &[DataFile]) -> Result<Vec<DataReader>, Damage> {
+    let mut readers = Vec::with_capacity(files.len());
+    for file in files {
+        let reader = DataReader::open(disk, dir, file.written)?;
+        let totals = reader.totals();
+        if totals.min_revision <= file.first || totals.max_revision > file.last {
+            return Err(Damage::new(
+                reader.path(),
+                0,
+                "it holds revisions that the manifest places elsewhere",
+            ));
+        }
+        readers.push(reader);
+    }
+    Ok(readers)
+}
+
+/// A guess that spares growing tables: keys of each file, as far as it was alive.
+fn expected_keys(readers: &[DataReader], files: &[DataFile]) -> usize {
+    let alive = readers.iter().zip(files).map(|(reader, file)| {
+        let totals = reader.totals();
+        totals.keys as f64 * (file.live as f64 / totals.bytes.max(1) as f64).min(1.0)
+    });
+    alive.sum::<f64>() as usize
+}
