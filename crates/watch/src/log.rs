@@ -126,7 +126,8 @@ impl<E: LogEvent> EventLog<E> {
         self.floor = self.floor.max(revision);
     }
 
-    /// Replaces what is kept of a revision, so that its events can be made lighter; their number, keys and kinds stay.
+    /// Replaces what is kept of a revision, so that its events can be made lighter; their number, keys and
+    /// kinds stay. A revision that is no longer in memory, or not yet, is left alone.
     pub fn lighten(&mut self, rev: i64, lighter: impl FnOnce(&Events<E>) -> Events<E>) {
         let Ok(at) = usize::try_from(rev - self.base) else { return };
         let Some(slot) = self.chunks.get_mut(at / CHUNK).and_then(|chunk| chunk.get_mut(at % CHUNK)) else {

@@ -132,3 +132,18 @@ fn loading_fills_gaps_with_nothing_and_skips_what_is_compacted() {
     log.append(15, events(vec![put("k", 15)]));
     assert_eq!(revs(&scan(&log, 5, 15, WIDE)), [15]);
 }
+
+#[test]
+fn a_revision_can_be_made_lighter_wherever_it_is() {
+    let mut log = filled(20);
+    log.compact(18);
+    while !log.trim_step(100, 20).done {}
+    for rev in [2, 18, 99] {
+        log.lighten(rev, |kept| {
+            assert_eq!(kept, &events(vec![put("k", 18)]), "only a revision in memory is asked about");
+            events(vec![put("lighter", 18)])
+        });
+    }
+    assert_eq!(log.slot(18), &events(vec![put("lighter", 18)]));
+    assert_eq!(log.slot(19), &events(vec![put("k", 19)]));
+}
