@@ -46,6 +46,19 @@ enum Step {
     Release(usize),
 }
 
+fn create() -> impl Strategy<Value = Step> {
+    (0..2_usize, prop::option::of(-8..4_i64), 0..4_i64, 0..6_usize, 0..6_usize, any::<bool>()).prop_map(
+        |(stream, start, id, range, filter, notify)| Step::Create {
+            stream,
+            start,
+            id,
+            range,
+            filter,
+            notify,
+        },
+    )
+}
+
 fn step() -> impl Strategy<Value = Step> {
     let stream = || 0..2_usize;
     prop_oneof![
@@ -54,9 +67,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..5_i64).prop_map(Step::Compact),
         1 => Just(Step::Trim),
         1 => Just(Step::Sweep),
-        3 => (stream(), prop::option::of(-8..4_i64), 0..4_i64, 0..6_usize, 0..6_usize, any::<bool>()).prop_map(
-            |(stream, start, id, range, filter, notify)| Step::Create { stream, start, id, range, filter, notify }
-        ),
+        3 => create(),
         1 => (stream(), 0..5_i64).prop_map(|(stream, id)| Step::Cancel { stream, id }),
         1 => stream().prop_map(Step::Progress),
         1 => stream().prop_map(Step::Tick),
