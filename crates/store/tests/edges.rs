@@ -112,3 +112,53 @@ fn a_lease_follows_its_key_through_delete_and_create() {
     do_it(WriteRequest::Put(PutRequest { ignore_lease: true, ..put("a") }));
     assert_eq!(do_it(WriteRequest::LeaseRevoke { id: 2 }).events.len(), 1);
 }
+
+/// A compaction right at a mass change gives back what the change replaced; a small one keeps it for watchers.
+/// Either way readers at the compaction see the same, and the next compaction leaves nothing behind.
+#[test]
+fn a_mass_delete_compacted_at_gives_back_what_it_deleted() {
+    for (keys, prev_kept) in [(16usize, true), (17, false)] {
+        let mut store = Store::default();
+        let mut seen = Vec::new();
+        let mut write = |store: &mut Store, request: WriteRequest| {
+            let events = store.evaluate(&request, &mut Vec::new()).expect("not refused").events;
+            seen.extend(events.into_iter().map(|event| event.kv));
+        };
+        for number in 0..keys {
+            let key = format!("k{number:02}").into();
+            write(&mut store, WriteRequest::Put(PutRequest { key, ..put("") }));
+        }
+        write(&mut store, WriteRequest::DeleteRange(delete("k", "l")));
+        let deleted_at = store.head().revision;
+        write(&mut store, WriteRequest::Put(put("stays")));
+        write(&mut store, WriteRequest::Put(put("k00")));
+        write(&mut store, WriteRequest::Compact { revision: deleted_at });
+        store.publish(store.head());
+        while !store.compact_step(1, &mut Vec::new()) {}
+        for version in &seen {
+            let kept = version.mod_revision() >= deleted_at || prev_kept;
+            assert_eq!(store.retains(version), kept, "{version:?} of {keys}");
+        }
+        assert!(store.get(b"k00", deleted_at).is_none() && store.get(b"k00", deleted_at + 2).is_some());
+
+        seen.retain(|version| store.retains(version));
+        seen.sort_by(|a, b| (a.key(), a.mod_revision()).cmp(&(b.key(), b.mod_revision())));
+        let mut loader = vetch_store::load::Loader::new(store.head(), keys);
+        seen.iter().for_each(|version| loader.push(version.clone()).expect("in order"));
+        let (loaded, history) = loader.finish(&store.unversioned()).expect("consistent");
+        assert_eq!(history.iter().filter(|event| event.kv.is_tombstone()).count(), keys);
+        for mut store in [store, loaded] {
+            assert_eq!(store.stats().keys, 2);
+            let compact = WriteRequest::Compact { revision: deleted_at + 1 };
+            store.evaluate(&compact, &mut Vec::new()).expect("in range");
+            store.publish(store.head());
+            while !store.compact_step(1, &mut Vec::new()) {}
+            let left: Vec<_> = seen.iter().filter(|version| store.retains(version)).collect();
+            assert_eq!(left.len(), 2, "{left:?}");
+            assert_eq!(
+                left.iter().map(|version| version.footprint() as u64).sum::<u64>(),
+                store.stats().bytes
+            );
+        }
+    }
+}
