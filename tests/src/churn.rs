@@ -52,8 +52,12 @@ impl Churn {
         let done = Arc::new(AtomicU64::new(0));
         let begun = Instant::now();
         let mut writers = tokio::task::JoinSet::new();
+        let mut clients = Vec::new();
+        for _ in 0..4 {
+            clients.push(Client::connect(&server.endpoint()).await?);
+        }
         for writer in 0..self.writers {
-            let client = Client::connect(&server.endpoint()).await?;
+            let client = clients[writer % clients.len()].clone();
             let write = update(client, done.clone(), *updates, *keys, *value_bytes, writer);
             writers.spawn(write);
         }

@@ -3,6 +3,7 @@
 use anyhow::{Context, Result};
 use std::time::Duration;
 use tonic::transport::{Channel, Endpoint};
+use vetch_api::health::health_client::HealthClient;
 use vetch_api::pb;
 use vetch_api::pb::cluster_client::ClusterClient;
 use vetch_api::pb::kv_client::KvClient;
@@ -21,6 +22,9 @@ pub(crate) struct Client {
     pub(crate) cluster: ClusterClient<Channel>,
     pub(crate) lock: LockClient<Channel>,
     pub(crate) election: ElectionClient<Channel>,
+    pub(crate) health: HealthClient<Channel>,
+    /// For calls that no typed client makes.
+    pub(crate) channel: Channel,
 }
 
 impl Client {
@@ -44,7 +48,9 @@ impl Client {
             maintenance: MaintenanceClient::new(channel.clone()).max_decoding_message_size(usize::MAX),
             cluster: ClusterClient::new(channel.clone()),
             lock: LockClient::new(channel.clone()),
-            election: ElectionClient::new(channel),
+            election: ElectionClient::new(channel.clone()),
+            health: HealthClient::new(channel.clone()),
+            channel,
         }
     }
 

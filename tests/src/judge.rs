@@ -10,6 +10,7 @@
 //! * the server's state now, its state at past revisions, and its history read again agree with the replay.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 
 use anyhow::{Context, Result, bail, ensure};
 use vetch_api::{mvccpb, pb};
@@ -19,13 +20,23 @@ use crate::load::{Effects, History};
 
 type State = BTreeMap<Vec<u8>, mvccpb::KeyValue>;
 
-#[derive(Debug)]
 pub(crate) struct Verdict {
-    pub(crate) revisions: i64,
-    pub(crate) acknowledged: usize,
-    pub(crate) unknown: usize,
-    pub(crate) unknown_that_happened: usize,
-    pub(crate) reads: usize,
+    revisions: usize,
+    acknowledged: usize,
+    unknown: usize,
+    unknown_that_happened: usize,
+    reads: usize,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Verdict { revisions, acknowledged, unknown, unknown_that_happened, reads } = self;
+        write!(
+            f,
+            "{revisions} revisions, {acknowledged} acknowledged, {unknown_that_happened} of {unknown} unanswered \
+             writes happened, {reads} reads confirmed"
+        )
+    }
 }
 
 /// Judges a finished history against the server it came from. Revisions below `readable_from` have been compacted.
@@ -36,7 +47,7 @@ pub(crate) async fn judge(history: &History, client: &Client, readable_from: i64
     check_reads(history)?;
     check_server(history, client, readable_from).await?;
     Ok(Verdict {
-        revisions: revisions.len() as i64,
+        revisions: revisions.len(),
         acknowledged: history.acknowledged.len(),
         unknown: history.unknown.len(),
         unknown_that_happened,

@@ -63,7 +63,7 @@ impl Kill {
         let client = Client::connect(&server.endpoint()).await?;
         let verdict = judge(&history, &client, compacted.max(2)).await?;
         check_lease(&client, lease).await?;
-        println!("  {verdict:?}");
+        println!("  {verdict}");
         println!("kill: nothing lost, repeated or skipped; {:.1}s", begun.elapsed().as_secs_f64());
         Ok(())
     }

@@ -18,6 +18,7 @@ mod judge;
 mod kill;
 mod load;
 mod million;
+mod scenarios;
 mod server;
 mod shutdown;
 
@@ -40,6 +41,7 @@ enum Trial {
     Gateway(gateway::Gateway),
     Kill(kill::Kill),
     Million(million::Million),
+    Scenarios(scenarios::Scenarios),
     Shutdown(shutdown::Shutdown),
 }
 
@@ -53,6 +55,7 @@ async fn main() -> Result<()> {
         Trial::Etcdctl(trial) => trial.run(),
         Trial::Gateway(trial) => trial.run().await,
         Trial::Kill(trial) => trial.run().await,
+        Trial::Scenarios(trial) => trial.run().await,
         Trial::Shutdown(trial) => trial.run().await,
     }
 }

@@ -41,7 +41,7 @@ impl Shutdown {
             let client = Client::connect(&server.endpoint()).await?;
             let verdict = judge(&history, &client, 2).await?;
             println!(
-                "  round {round}: {writes} writes, ended in {} ms with {status}; {verdict:?}",
+                "  round {round}: {writes} writes, ended in {} ms with {status}; {verdict}",
                 took.as_millis()
             );
             println!(
