@@ -1,1 +1,119 @@
-fn main() {}
+//! The binary: flags in, a server out.
+//!
+//! Exit codes are etcd's: 2 for a flag that does not exist, 1 for anything else that prevents a start and for a
+//! server that had to stop by itself. A signal ends the process as that signal does, after everything was closed;
+//! as process 1, where signals end nothing, it is 0.
+
+mod compactor;
+mod flags;
+mod logging;
+mod notify;
+mod serve;
+mod settings;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use flags::{Command, Parsed, UsageError};
+use serve::End;
+use settings::Settings;
+
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+fn main() -> ExitCode {
+    let arguments = std::env::args_os().skip(1).map(|a| a.to_string_lossy().into_owned());
+    let variables = std::env::vars_os();
+    let variables =
+        variables.map(|(k, v)| (k.to_string_lossy().into_owned(), v.to_string_lossy().into_owned()));
+    match flags::parse(arguments, variables) {
+        Ok(Command::Help) => print(&flags::help()),
+        Ok(Command::Version) => print(&version()),
+        Ok(Command::Serve(parsed)) => run(&parsed),
+        Err(error) => misused(&error),
+    }
+}
+
+fn run(parsed: &Parsed) -> ExitCode {
+    let outputs = parsed.list("log-outputs");
+    let choice = logging::Choice {
+        level: parsed.text("log-level"),
+        console: parsed.text("log-format") == "console",
+        outputs: &outputs,
+    };
+    if let Err(error) = logging::start(choice) {
+        return fatal(&error);
+    }
+    for (flag, why) in &parsed.without_meaning {
+        tracing::info!(flag, why, "flag accepted without effect");
+    }
+    for variable in &parsed.unknown_variables {
+        tracing::warn!(environment_variable = variable, "unrecognized environment variable");
+    }
+    let settings = match Settings::of(parsed) {
+        Ok(settings) => settings,
+        Err(error) => return fatal(&error),
+    };
+    if settings.node.unsafe_no_fsync {
+        tracing::warn!("--unsafe-no-fsync: a crash will lose acknowledged writes");
+    }
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fatal(&error),
+    };
+    match runtime.block_on(serve::serve(settings)) {
+        Ok(End::Signal(number)) => {
+            // Left to itself, the runtime would wait for a recovery that is still reading.
+            runtime.shutdown_background();
+            end_by(number)
+        }
+        Ok(End::Node) => ExitCode::FAILURE,
+        Err(error) => fatal(&error),
+    }
+}
+
+/// Ends the process the way the signal does by default, so that whoever sent it sees what it expects.
+fn end_by(signal: i32) -> ExitCode {
+    if std::process::id() == 1 {
+        return ExitCode::SUCCESS;
+    }
+    match signal_hook::low_level::emulate_default_handler(signal) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fatal(&error),
+    }
+}
+
+fn fatal(error: &dyn std::error::Error) -> ExitCode {
+    // A second start is refused silently, so this only has an effect if there is no log yet.
+    let _ = logging::start(logging::DEFAULT);
+    tracing::error!(%error, "cannot serve");
+    ExitCode::FAILURE
+}
+
+fn misused(error: &UsageError) -> ExitCode {
+    if error.exit_code() == 1 {
+        return fatal(error);
+    }
+    let text = format!("{error}\nRun 'vetch --help' for usage.\n");
+    // If standard error is closed there is no way left to explain.
+    let _ = std::io::stderr().write_all(text.as_bytes());
+    ExitCode::from(2)
+}
+
+fn print(text: &str) -> ExitCode {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+/// The first line is for tools that look for etcd.
+fn version() -> String {
+    format!(
+        "etcd Version: {}\nVetch Version: {}\nRust Version: {}\nTarget: {}\n",
+        vetch_server::version::SERVER,
+        env!("CARGO_PKG_VERSION"),
+        env!("VETCH_RUSTC_VERSION"),
+        env!("VETCH_TARGET"),
+    )
+}

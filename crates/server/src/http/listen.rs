@@ -6,13 +6,14 @@
 use std::fmt;
 use std::fs;
 use std::io;
+use std::net::SocketAddr;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream};
 
 /// Where to listen, as written in a flag.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,9 +57,9 @@ impl ListenUrl {
     }
 
     /// Opens the socket. A socket file left by an earlier process is replaced; any other file is not.
-    pub async fn bind(&self) -> io::Result<Listener> {
+    pub async fn bind(&self, reuse_port: bool) -> io::Result<Listener> {
         match &self.place {
-            Place::Tcp(address) => Ok(Listener::Tcp(TcpListener::bind(go_address(address)).await?)),
+            Place::Tcp(address) => Ok(Listener::Tcp(bind_tcp(address, reuse_port).await?)),
             Place::Unix(path) => {
                 remove_stale_socket(path)?;
                 Ok(Listener::Unix(UnixListener::bind(path)?, path.clone()))
@@ -85,12 +86,35 @@ fn tcp_address(text: &str, rest: &str) -> Result<String, UrlError> {
     }
 }
 
-/// An address without a host means every interface.
-fn go_address(address: &str) -> String {
-    match address.strip_prefix(':') {
+/// Connections the kernel keeps for us while we are busy.
+const BACKLOG: u32 = 4096;
+
+async fn bind_tcp(address: &str, reuse_port: bool) -> io::Result<TcpListener> {
+    // An address without a host means every interface.
+    let address = match address.strip_prefix(':') {
         Some(port) => format!("[::]:{port}"),
         None => address.to_string(),
+    };
+    let mut found: Vec<SocketAddr> = tokio::net::lookup_host(&address).await?.collect();
+    // A name such as localhost usually has both kinds of address, and IPv4 is the one clients try first.
+    found.sort_by_key(SocketAddr::is_ipv6);
+    let mut failure = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+    for address in found {
+        match bind_address(address, reuse_port) {
+            Ok(listener) => return Ok(listener),
+            Err(e) => failure = e,
+        }
     }
+    Err(failure)
+}
+
+fn bind_address(address: SocketAddr, reuse_port: bool) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // A restarted server must not wait for its predecessor's connections to time out.
+    socket.set_reuseaddr(true)?;
+    socket.set_reuseport(reuse_port)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 fn remove_stale_socket(path: &Path) -> io::Result<()> {

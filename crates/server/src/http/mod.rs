@@ -21,9 +21,9 @@ mod server;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tonic::service::Routes;
 use vetch_node::Node;
 
+use crate::grpc::Rpc;
 use crate::metrics::ServerMetrics;
 
 pub use server::Server;
@@ -82,7 +82,7 @@ impl Default for Settings {
 pub struct Shared {
     pub node: Node,
     /// All gRPC services.
-    pub grpc: Routes,
+    pub grpc: Rpc,
     pub metrics: Arc<ServerMetrics>,
     pub settings: Settings,
 }

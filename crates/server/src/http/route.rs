@@ -20,7 +20,8 @@ pub(super) async fn any(
     lifeline: &Lifeline,
 ) -> Response<Body> {
     if is_grpc(&request) {
-        return shared.metrics.grpc.observed(shared.grpc.clone(), request.map(Body::new)).await;
+        let request = request.map(Body::new);
+        return shared.metrics.grpc.observed(request, |request| shared.grpc.answer(request)).await;
     }
     if serves == Serves::Grpc {
         return not_grpc(&request);

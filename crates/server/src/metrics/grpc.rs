@@ -13,9 +13,7 @@ use std::time::{Duration, Instant};
 use http::{Request, Response};
 use parking_lot::RwLock;
 use tonic::body::Body;
-use tonic::service::Routes;
 use tonic::{Code, Status};
-use tower::Service;
 use vetch_api::error::code_name;
 use vetch_api::gateway::Kind;
 
@@ -87,13 +85,15 @@ struct Counters {
     took: Histogram,
     took_to_refuse: Histogram,
     handling: Option<Histogram>,
+    /// A unary call that takes longer is logged.
+    slow: Duration,
 }
 
 /// The bucket bounds of grpc_server_handling_seconds.
 const HANDLING_BOUNDS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
 impl Counters {
-    fn new(method: Method, extensive: bool) -> Counters {
+    fn new(method: Method, extensive: bool, slow: Duration) -> Counters {
         Counters {
             method,
             started: AtomicU64::new(0),
@@ -103,6 +103,7 @@ impl Counters {
             took: Histogram::exponential(0.001, 2.0, 14),
             took_to_refuse: Histogram::exponential(0.001, 2.0, 14),
             handling: extensive.then(|| Histogram::with_bounds(HANDLING_BOUNDS.to_vec())),
+            slow,
         }
     }
 
@@ -111,6 +112,10 @@ impl Counters {
         self.handled[index].fetch_add(1, Relaxed);
         if self.method.kind == Kind::Unary {
             if code == Code::Ok { &self.took } else { &self.took_to_refuse }.record(took);
+            if took > self.slow {
+                let code = code_name(code);
+                tracing::warn!(method = self.method.path, code, took = ?took, "request took too long");
+            }
         }
         if let Some(handling) = &self.handling {
             handling.record(took);
@@ -142,22 +147,26 @@ impl Drop for Call {
 }
 
 impl GrpcMetrics {
-    pub(super) fn new(extensive: bool) -> GrpcMetrics {
+    pub(super) fn new(extensive: bool, slow: Duration) -> GrpcMetrics {
         let methods = methods::all();
         let by_path = methods.iter().enumerate().map(|(i, m)| (m.path, i)).collect();
         GrpcMetrics {
             extensive,
-            methods: methods.into_iter().map(|m| Arc::new(Counters::new(m, extensive))).collect(),
+            methods: methods.into_iter().map(|m| Arc::new(Counters::new(m, extensive, slow))).collect(),
             by_path,
             bytes: Arc::default(),
             clients: RwLock::default(),
         }
     }
 
-    /// Calls the services and counts what passes.
-    pub(crate) async fn observed(&self, mut services: Routes, request: Request<Body>) -> Response<Body> {
+    /// Has `services` answer and counts what passes.
+    pub(crate) async fn observed<S, F>(&self, request: Request<Body>, services: S) -> Response<Body>
+    where
+        S: FnOnce(Request<Body>) -> F,
+        F: Future<Output = Response<Body>>,
+    {
         let Some(index) = self.by_path.get(request.uri().path()) else {
-            return answered(services.call(request).await);
+            return services(request).await;
         };
         let counters = &self.methods[*index];
         counters.started.fetch_add(1, Relaxed);
@@ -165,7 +174,7 @@ impl GrpcMetrics {
         let mut call = Call { counters: counters.clone(), started: Instant::now(), done: false };
         let request =
             request.map(|body| Body::new(Incoming::new(body, counters.clone(), self.bytes.clone())));
-        let response = answered(services.call(request).await);
+        let response = services(request).await;
         // An answer without messages carries its status among the headers.
         if let Some(status) = Status::from_header_map(response.headers()) {
             call.finish(status.code());
@@ -273,13 +282,6 @@ type Family = (&'static str, &'static str, fn(&Counters) -> &AtomicU64);
 
 fn labels(method: &Method) -> [(&'static str, &'static str); 3] {
     [("grpc_method", method.name), ("grpc_service", method.service), ("grpc_type", method.grpc_type())]
-}
-
-fn answered<T>(result: Result<T, std::convert::Infallible>) -> T {
-    match result {
-        Ok(answer) => answer,
-        Err(never) => match never {},
-    }
 }
 
 #[cfg(test)]

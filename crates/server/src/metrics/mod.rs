@@ -14,6 +14,7 @@ mod process;
 mod text;
 
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 pub use grpc::GrpcMetrics;
 pub(crate) use health::CHECKS;
@@ -31,10 +32,10 @@ pub struct ServerMetrics {
 }
 
 impl ServerMetrics {
-    /// `extensive` adds a histogram of handling times per RPC.
-    pub fn new(extensive: bool) -> ServerMetrics {
+    /// `extensive` adds a histogram of handling times per RPC; unary requests that take longer than `slow` are logged.
+    pub fn new(extensive: bool, slow: Duration) -> ServerMetrics {
         ServerMetrics {
-            grpc: GrpcMetrics::new(extensive),
+            grpc: GrpcMetrics::new(extensive, slow),
             health: HealthMetrics::default(),
             scrapes: AtomicU64::new(0),
         }

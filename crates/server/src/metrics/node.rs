@@ -1,6 +1,7 @@
 //! The node's state and counters under etcd's names.
 
 use vetch_node::Node;
+use vetch_node::metrics::{Counter, Histogram, NodeMetrics};
 
 use super::text::{Text, Type};
 use crate::version;
@@ -8,6 +9,15 @@ use crate::version;
 pub(super) fn write(page: &mut Text, node: &Node) {
     identity(page, node);
     state(page, node);
+    let metrics = node.metrics();
+    counters(page, metrics);
+    histograms(page, metrics);
+    watchers(page, node);
+    page.gauge(
+        "etcd_server_proposals_pending",
+        "Writes that wait to be ordered or to become durable.",
+        metrics.proposals_pending.get() as f64,
+    );
 }
 
 fn identity(page: &mut Text, node: &Node) {
@@ -23,6 +33,8 @@ fn identity(page: &mut Text, node: &Node) {
     page.gauge("etcd_server_has_leader", "1 while writes can be ordered.", 1.0);
     page.gauge("etcd_server_is_leader", "1 while this member orders the writes.", 1.0);
     page.gauge("etcd_server_is_learner", "1 while this member does not vote.", 0.0);
+    // A single server has led since it started.
+    page.counter("etcd_server_leader_changes_seen_total", "Leaders seen since the start.", 1);
 }
 
 fn state(page: &mut Text, node: &Node) {
@@ -41,5 +53,88 @@ fn state(page: &mut Text, node: &Node) {
     ];
     for (name, help, value) in gauges {
         page.gauge(name, help, value);
+    }
+}
+
+fn watchers(page: &mut Text, node: &Node) {
+    let gauges = node.watch_gauges();
+    let families: [(&str, &str, i64); 4] = [
+        ("etcd_debugging_mvcc_watch_stream_total", "Open watch streams.", gauges.streams()),
+        ("etcd_debugging_mvcc_watcher_total", "Watchers.", gauges.watchers()),
+        ("etcd_debugging_mvcc_slow_watcher_total", "Watchers that lag behind.", gauges.slow_watchers()),
+        (
+            "etcd_debugging_mvcc_pending_events_total",
+            "Events that wait for watchers.",
+            gauges.pending_events(),
+        ),
+    ];
+    for (name, help, value) in families {
+        page.gauge(name, help, value as f64);
+    }
+}
+
+fn counters(page: &mut Text, metrics: &NodeMetrics) {
+    let counters: [(&str, &str, &Counter); 14] = [
+        ("etcd_server_proposals_committed_total", "Writes made durable.", &metrics.proposals_committed),
+        // Nothing becomes durable without being applied in the same step.
+        ("etcd_server_proposals_applied_total", "Writes applied.", &metrics.proposals_committed),
+        (
+            "etcd_server_proposals_failed_total",
+            "Writes that could not be ordered.",
+            &metrics.proposals_failed,
+        ),
+        ("etcd_mvcc_range_total", "Ranges served.", &metrics.ranges),
+        ("etcd_mvcc_put_total", "Keys put.", &metrics.puts),
+        ("etcd_mvcc_delete_total", "Keys deleted.", &metrics.deletes),
+        ("etcd_mvcc_txn_total", "Transactions.", &metrics.txns),
+        ("etcd_debugging_mvcc_events_total", "Events handed to watchers.", &metrics.events),
+        ("etcd_debugging_mvcc_db_compaction_keys_total", "Versions freed.", &metrics.compacted_versions),
+        ("etcd_debugging_lease_granted_total", "Leases granted.", &metrics.leases_granted),
+        ("etcd_debugging_lease_renewed_total", "Leases renewed.", &metrics.leases_renewed),
+        ("etcd_debugging_lease_revoked_total", "Leases revoked.", &metrics.leases_revoked),
+        ("etcd_debugging_server_lease_expired_total", "Leases expired.", &metrics.leases_expired),
+        ("vetch_checkpoint_failures_total", "Checkpoints given up.", &metrics.checkpoint_failures),
+    ];
+    for (name, help, counter) in counters {
+        page.counter(name, help, counter.get());
+    }
+    // etcd calls these two gauges, and dashboards may rely on the type.
+    let gauges: [(&str, &str, &Counter); 2] = [
+        ("etcd_disk_wal_write_bytes_total", "Bytes written to the journal.", &metrics.append_bytes),
+        ("etcd_debugging_mvcc_total_put_size_in_bytes", "Bytes of keys and values put.", &metrics.put_bytes),
+    ];
+    for (name, help, counter) in gauges {
+        page.gauge(name, help, counter.get() as f64);
+    }
+    page.counter(
+        "vetch_checkpoint_bytes_total",
+        "Bytes written to checkpoints.",
+        metrics.checkpoint_bytes.get(),
+    );
+}
+
+fn histograms(page: &mut Text, metrics: &NodeMetrics) {
+    let families: [(&str, &str, &[(&str, &str)], &Histogram); 6] = [
+        (
+            "etcd_disk_wal_fsync_duration_seconds",
+            "Time to make a journal record durable.",
+            &[],
+            &metrics.fsync,
+        ),
+        ("etcd_disk_wal_write_duration_seconds", "Time to write a journal record.", &[], &metrics.write),
+        // The time from writing to durable is what etcd's second commit measures; here there is only one.
+        ("etcd_disk_backend_commit_duration_seconds", "Time to make a batch durable.", &[], &metrics.fsync),
+        (
+            "etcd_server_range_duration_seconds",
+            "Time to read a range.",
+            &[("success", "true")],
+            &metrics.range,
+        ),
+        ("vetch_batch_apply_duration_seconds", "Time to evaluate and apply a batch.", &[], &metrics.apply),
+        ("vetch_checkpoint_duration_seconds", "Time to write a checkpoint.", &[], &metrics.checkpoint),
+    ];
+    for (name, help, labels, histogram) in families {
+        page.heading(name, Type::Histogram, help);
+        page.buckets(name, labels, histogram.bounds(), &histogram.counts(), histogram.sum_seconds());
     }
 }

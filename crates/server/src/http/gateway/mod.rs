@@ -14,6 +14,7 @@ mod stream;
 mod unary;
 mod websocket;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Method, Request, Response};
@@ -24,6 +25,8 @@ use vetch_api::gateway::{Kind, Route, route};
 
 use super::Shared;
 use super::server::Lifeline;
+use crate::grpc::Rpc;
+use crate::metrics::ServerMetrics;
 use codec::Codec;
 
 pub(super) async fn answer(
@@ -40,8 +43,8 @@ pub(super) async fn answer(
 /// What a gateway request needs of the server, so that it can outlive the connection's own future.
 #[derive(Clone)]
 struct Services {
-    grpc: tonic::service::Routes,
-    metrics: std::sync::Arc<crate::metrics::ServerMetrics>,
+    grpc: Rpc,
+    metrics: Arc<ServerMetrics>,
     max_json_bytes: usize,
 }
 
@@ -55,7 +58,7 @@ impl Services {
     }
 
     async fn call(&self, request: Request<Body>) -> Response<Body> {
-        self.metrics.grpc.observed(self.grpc.clone(), request).await
+        self.metrics.grpc.observed(request, |request| self.grpc.answer(request)).await
     }
 }
 

@@ -26,11 +26,11 @@ async fn a_stale_socket_is_replaced_and_a_file_is_not() {
     let path = dir.path().join("s");
     let url = ListenUrl::parse(&format!("unix://{}", path.display())).unwrap();
     // A socket whose owner is gone without cleaning up.
-    std::mem::forget(url.bind().await.unwrap());
-    let listener = url.bind().await.unwrap();
+    std::mem::forget(url.bind(false).await.unwrap());
+    let listener = url.bind(false).await.unwrap();
     drop(listener);
     assert!(!path.exists());
     fs::write(&path, "mine").unwrap();
-    assert!(url.bind().await.is_err());
+    assert!(url.bind(false).await.is_err());
     assert_eq!(fs::read(&path).unwrap(), b"mine");
 }

@@ -12,15 +12,14 @@ fn written(metrics: &GrpcMetrics) -> String {
 
 #[tokio::test]
 async fn a_refused_call_is_counted_by_its_code() {
-    let metrics = GrpcMetrics::new(true);
+    let metrics = GrpcMetrics::new(true, Duration::MAX);
     let request = Request::builder()
         .uri("/etcdserverpb.KV/Range")
         .header("content-type", "application/grpc")
         .header("client-api-version", "3.7")
         .body(Body::default())
         .unwrap();
-    // No services at all: everything is unimplemented.
-    metrics.observed(Routes::default(), request).await;
+    metrics.observed(request, async |_| Status::unimplemented("no").into_http()).await;
     let page = written(&metrics);
     let labels = r#"grpc_method="Range",grpc_service="etcdserverpb.KV",grpc_type="unary""#;
     for expected in [
@@ -37,7 +36,7 @@ async fn a_refused_call_is_counted_by_its_code() {
 
 #[tokio::test]
 async fn a_call_given_up_is_cancelled() {
-    let metrics = GrpcMetrics::new(false);
+    let metrics = GrpcMetrics::new(false, Duration::MAX);
     let counters = metrics.methods[0].clone();
     drop(Call { counters: counters.clone(), started: Instant::now(), done: false });
     let cancelled = CODES.iter().position(|c| *c == Code::Cancelled).unwrap();
@@ -46,7 +45,7 @@ async fn a_call_given_up_is_cancelled() {
 
 #[test]
 fn clients_cannot_make_the_page_grow_for_ever() {
-    let metrics = GrpcMetrics::new(false);
+    let metrics = GrpcMetrics::new(false, Duration::MAX);
     for i in 0..10 * MOST_CLIENT_VERSIONS {
         let request = Request::builder().header("client-api-version", format!("v{i}")).body(()).unwrap();
         metrics.count_client(&request, Kind::Unary);

@@ -1,0 +1,55 @@
+//! Flags: etcd's names, parsed as Go's `flag` package parses them, from one table.
+//!
+//! Every flag of etcd 3.7.1 is in the [table]: it works, or it has no meaning here and is accepted with a line in
+//! the log that says why, or it is refused because ignoring it would break what it promises. The help text and
+//! docs/compatibility.md come from the same table.
+//!
+//! Each flag also has an environment variable, `ETCD_` and the name in capitals. Giving both is an error, as in
+//! etcd: there is no telling which one was meant.
+
+mod help;
+mod parse;
+mod table;
+mod value;
+
+pub(crate) use help::help;
+pub(crate) use parse::{Command, Parsed, UsageError, parse};
+pub(crate) use value::duration_or_hours;
+
+#[cfg(test)]
+mod tests;
+
+/// One flag.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Flag {
+    pub(crate) name: &'static str,
+    /// As text; what counts when the flag is not given.
+    pub(crate) default: &'static str,
+    pub(crate) kind: Kind,
+    pub(crate) class: Class,
+    pub(crate) help: &'static str,
+}
+
+/// What a value must look like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// `--flag` alone means true.
+    Bool,
+    /// A signed integer.
+    Int,
+    /// An unsigned integer.
+    Uint,
+    /// A duration such as `1h30m`.
+    Duration,
+    Text,
+}
+
+/// What giving the flag does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Class {
+    Works,
+    /// Accepted, and nothing would be different: the reason.
+    NoMeaning(&'static str),
+    /// Any value but the default stops the start: the reason.
+    Refused(&'static str),
+}

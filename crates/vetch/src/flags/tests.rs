@@ -1,0 +1,137 @@
+use super::table::FLAGS;
+use super::value::duration;
+use super::*;
+
+fn parsed(arguments: &[&str], variables: &[(&str, &str)]) -> Result<Parsed, UsageError> {
+    let arguments = arguments.iter().map(|a| a.to_string());
+    let variables = variables.iter().map(|(k, v)| (k.to_string(), v.to_string()));
+    match parse(arguments, variables)? {
+        Command::Serve(parsed) => Ok(parsed),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn error(arguments: &[&str], variables: &[(&str, &str)]) -> (String, i32) {
+    let error = parsed(arguments, variables).unwrap_err();
+    (error.to_string(), error.exit_code())
+}
+
+#[test]
+fn every_spelling_go_accepts_is_accepted() {
+    for arguments in [&["--name", "x"][..], &["-name", "x"], &["--name=x"], &["-name=x"]] {
+        assert_eq!(parsed(arguments, &[]).unwrap().text("name"), "x", "{arguments:?}");
+    }
+    assert_eq!(parsed(&["--name="], &[]).unwrap().text("name"), "");
+    for (argument, value) in [("--unsafe-no-fsync", true), ("-unsafe-no-fsync=0", false)] {
+        assert_eq!(parsed(&[argument], &[]).unwrap().bool("unsafe-no-fsync"), value);
+    }
+    // A value never follows a switch, so this is a stray word.
+    assert_eq!(error(&["--unsafe-no-fsync", "false"], &[]), ("\"false\" is not a valid flag".into(), 1));
+    assert_eq!(parsed(&["--name", "a", "--name", "b"], &[]).unwrap().text("name"), "b");
+}
+
+#[test]
+fn mistakes_are_told_as_go_tells_them() {
+    assert_eq!(error(&["--nope"], &[]), ("flag provided but not defined: -nope".into(), 2));
+    assert_eq!(error(&["--name"], &[]), ("flag needs an argument: -name".into(), 2));
+    assert_eq!(error(&["---name"], &[]), ("bad flag syntax: ---name".into(), 2));
+    assert_eq!(error(&["foo"], &[]), ("\"foo\" is not a valid flag".into(), 1));
+    let wrong = "invalid value \"x\" for flag -max-txn-ops: parse error";
+    assert_eq!(error(&["--max-txn-ops=x"], &[]), (wrong.into(), 2));
+}
+
+#[test]
+fn help_and_version_win_over_what_follows() {
+    for arguments in [["--help", "--nope"], ["-h", "x"]] {
+        assert!(matches!(parse(arguments.map(str::to_string), []), Ok(Command::Help)));
+    }
+    assert!(matches!(parse(["--version".to_string()], []), Ok(Command::Version)));
+}
+
+#[test]
+fn variables_stand_for_flags() {
+    let variables = [("ETCD_MAX_TXN_OPS", "5"), ("ETCD_NAME", ""), ("HOME", "/"), ("ETCD_IMAGE", "x")];
+    let parsed = parsed(&[], &variables).unwrap();
+    assert_eq!(parsed.uint("max-txn-ops"), 5);
+    assert_eq!(parsed.text("name"), "default");
+    assert_eq!(parsed.unknown_variables, ["ETCD_IMAGE"]);
+    let (text, code) = error(&["--name=a"], &[("ETCD_NAME", "b")]);
+    assert!(text.starts_with("conflicting environment variable is shadowed"), "{text}");
+    assert_eq!(code, 1);
+}
+
+#[test]
+fn old_names_mean_the_new_ones() {
+    let parsed = parsed(
+        &["--experimental-watch-progress-notify-interval=5s", "--experimental-initial-corrupt-check"],
+        &[],
+    );
+    assert_eq!(parsed.unwrap().text("watch-progress-notify-interval"), "5s");
+}
+
+#[test]
+fn what_cannot_be_ignored_is_refused_and_its_default_is_not() {
+    let (text, code) = error(&["--cert-file=x"], &[]);
+    assert!(text.contains("--cert-file is refused: TLS is not available"), "{text}");
+    assert_eq!(code, 1);
+    assert!(parsed(&["--auto-tls=false", "--auth-token=simple", "--tls-min-version=TLS1.2"], &[]).is_ok());
+    let noted = parsed(&["--snapshot-count=10000"], &[]).unwrap().without_meaning;
+    assert_eq!(noted[0].0, "snapshot-count");
+}
+
+#[test]
+fn the_table_is_sound() {
+    let mut names: Vec<&str> = FLAGS.iter().flat_map(|(_, flags)| *flags).map(|flag| flag.name).collect();
+    let count = names.len();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), count, "every flag once");
+    for flag in FLAGS.iter().flat_map(|(_, flags)| *flags) {
+        assert_eq!(value::check(flag.kind, flag.default), Ok(()), "default of {}", flag.name);
+        assert!(help().contains(&format!("--{}", flag.name)));
+    }
+}
+
+#[test]
+fn durations_are_go_durations() {
+    use std::time::Duration;
+    for (text, millis) in
+        [("0", 0), ("0s", 0), ("300ms", 300), ("1h30m", 5_400_000), ("1.5s", 1500), ("2h", 7_200_000)]
+    {
+        assert_eq!(duration(text), Some(Duration::from_millis(millis)), "{text}");
+    }
+    for text in ["", "5", "s", "5x", "-1s", "1h30"] {
+        assert_eq!(duration(text), None, "{text}");
+    }
+    assert_eq!(duration_or_hours("3"), Some(Duration::from_secs(10_800)));
+}
+
+/// The part of docs/compatibility.md that comes from the table. `UPDATE_EXPECT=1` rewrites it.
+#[test]
+fn the_documented_flags_are_these() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/compatibility.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let (begin, end) = ("<!-- flags begin -->\n", "<!-- flags end -->");
+    let from = text.find(begin).unwrap() + begin.len();
+    let to = text.find(end).unwrap();
+    let table = documented();
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        std::fs::write(path, format!("{}{table}{}", &text[..from], &text[to..])).unwrap();
+        return;
+    }
+    assert_eq!(&text[from..to], table, "run this test with UPDATE_EXPECT=1");
+}
+
+fn documented() -> String {
+    let mut out = String::from("| flag | default | here |\n|---|---|---|\n");
+    for flag in FLAGS.iter().flat_map(|(_, flags)| *flags) {
+        let here = match flag.class {
+            Class::Works => format!("works. {}", flag.help),
+            Class::NoMeaning(why) => format!("accepted, no effect. {why}"),
+            Class::Refused(why) => format!("refused. {why}"),
+        };
+        let default = if flag.default.is_empty() { String::new() } else { format!("`{}`", flag.default) };
+        out.push_str(&format!("| `--{}` | {default} | {here} |\n", flag.name));
+    }
+    out
+}

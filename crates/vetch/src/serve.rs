@@ -1,0 +1,202 @@
+//! The life of the server, phase by phase.
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use vetch_node::Node;
+use vetch_node::config::NodeConfig;
+use vetch_node::error::OpenError;
+use vetch_node::types::Progress;
+use vetch_server::http::listen::Listener;
+use vetch_server::http::{Server, Serves, Shared};
+use vetch_server::metrics::ServerMetrics;
+use vetch_server::{grpc, version};
+
+use crate::settings::Settings;
+use crate::{compactor, notify};
+
+/// How a server came to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// Asked to by this signal.
+    Signal(i32),
+    /// The node stopped by itself: it could no longer keep its promises.
+    Node,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StartError {
+    #[error("cannot use data directory {path}: {error}")]
+    DataDir { path: String, error: io::Error },
+    #[error("cannot listen on {url}: {error}")]
+    Listen { url: String, error: io::Error },
+    #[error("cannot handle signals: {0}")]
+    Signals(io::Error),
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    #[error("recovery ended without a result: {0}")]
+    Recovery(#[from] tokio::task::JoinError),
+}
+
+/// How long running requests may take to finish, before and after the node stopped.
+const PATIENCE_WITH_REQUESTS: Duration = Duration::from_secs(1);
+const PATIENCE_WITH_STREAMS: Duration = Duration::from_secs(2);
+
+pub(crate) async fn serve(settings: Settings) -> Result<End, StartError> {
+    let mut signals = Signals::listen().map_err(StartError::Signals)?;
+    prepare(&settings.node.data_dir)?;
+    let listeners = bind(&settings).await?;
+    let opening = open(settings.node.clone());
+    let node = tokio::select! {
+        node = opening => node?,
+        // Nothing was promised to anyone yet, so there is nothing to finish.
+        number = signals.next() => return Ok(End::Signal(number)),
+    };
+    let server = start(&settings, node.clone(), listeners);
+    announce(&settings, &node);
+    let end = tokio::select! {
+        number = signals.next() => End::Signal(number),
+        stopped = node.stopped() => {
+            let cause = stopped.err().unwrap_or_default();
+            tracing::error!(cause, "the node cannot keep its promises any longer and has stopped");
+            End::Node
+        }
+    };
+    finish(end, server, node).await;
+    Ok(end)
+}
+
+/// The data directory is for this user alone.
+fn prepare(path: &Path) -> Result<(), StartError> {
+    let failed = |error| StartError::DataDir { path: path.display().to_string(), error };
+    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
+    let mode = fs::metadata(path).map_err(failed)?.permissions().mode() & 0o777;
+    if mode & 0o077 != 0 {
+        let mode = format!("{mode:o}");
+        tracing::warn!(data_dir = %path.display(), mode, "others can read the data directory; 700 is recommended");
+    }
+    Ok(())
+}
+
+/// All sockets are opened before the data is read, so that a port in use is found out at once.
+async fn bind(settings: &Settings) -> Result<Vec<(Listener, Serves)>, StartError> {
+    let mut listeners = Vec::new();
+    for (url, serves) in &settings.listeners {
+        let listener = url.bind(settings.reuse_port).await;
+        let failed = |error| StartError::Listen { url: url.to_string(), error };
+        listeners.push((listener.map_err(failed)?, *serves));
+    }
+    Ok(listeners)
+}
+
+async fn open(config: NodeConfig) -> Result<Node, StartError> {
+    let started = Instant::now();
+    let data_dir = config.data_dir.display().to_string();
+    tracing::info!(data_dir, "recovering");
+    let mut log = ProgressLog::new();
+    let node =
+        tokio::task::spawn_blocking(move || Node::open(config, |progress| log.tell(&progress))).await??;
+    let status = node.status();
+    tracing::info!(
+        revision = status.revision,
+        keys = status.keys,
+        leases = status.leases,
+        disk_bytes = status.disk_bytes,
+        took_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
+        "recovered"
+    );
+    Ok(node)
+}
+
+/// Recovery tells more than anyone wants to read; at most two lines a second are logged.
+struct ProgressLog {
+    last: Option<Instant>,
+}
+
+impl ProgressLog {
+    fn new() -> ProgressLog {
+        ProgressLog { last: None }
+    }
+
+    fn tell(&mut self, progress: &Progress) {
+        let (step, done, total) = match progress {
+            Progress::Note(note) => return tracing::info!(note, "recovery"),
+            Progress::Checkpoint { bytes_done, bytes_total } => ("checkpoint", *bytes_done, *bytes_total),
+            Progress::Journal { bytes_done, bytes_total } => ("journal", *bytes_done, *bytes_total),
+        };
+        let due = self.last.is_none_or(|last| last.elapsed() >= Duration::from_millis(500));
+        if due {
+            self.last = Some(Instant::now());
+            let percent = done.saturating_mul(100).checked_div(total).unwrap_or(100);
+            tracing::info!(step, percent, bytes_done = done, bytes_total = total, "recovery");
+        }
+    }
+}
+
+fn start(settings: &Settings, node: Node, listeners: Vec<(Listener, Serves)>) -> Server {
+    if let Some(retention) = settings.retention {
+        tokio::spawn(compactor::run(node.clone(), retention));
+    }
+    let shared = Shared {
+        grpc: grpc::routes(node.clone(), Arc::new(settings.grpc.clone())),
+        node,
+        metrics: Arc::new(ServerMetrics::new(settings.extensive_metrics, settings.slow_request)),
+        settings: settings.http.clone(),
+    };
+    Server::start(Arc::new(shared), listeners)
+}
+
+fn announce(settings: &Settings, node: &Node) {
+    let identity = node.identity();
+    tracing::info!(
+        etcd_version = version::SERVER,
+        vetch_version = env!("CARGO_PKG_VERSION"),
+        name = settings.grpc.name,
+        cluster_id = format!("{:x}", identity.cluster_id),
+        member_id = format!("{:x}", identity.member_id),
+        advertise_client_urls = settings.grpc.client_urls.join(","),
+        "ready to serve client requests"
+    );
+    if let Err(error) = notify::ready(std::env::var_os("NOTIFY_SOCKET").as_deref()) {
+        tracing::warn!(%error, "cannot tell systemd that the server is ready");
+    }
+}
+
+/// Requests first, then the node, then what streams are left: what was accepted is answered if at all possible.
+async fn finish(end: End, mut server: Server, node: Node) {
+    if let End::Signal(signal) = end {
+        tracing::info!(signal, "closing");
+        server.drain(PATIENCE_WITH_REQUESTS).await;
+    }
+    node.shutdown().await;
+    server.drain(PATIENCE_WITH_STREAMS).await;
+    server.stop().await;
+    tracing::info!("closed");
+}
+
+/// The two signals that mean "stop".
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn listen() -> io::Result<Signals> {
+        Ok(Signals {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn next(&mut self) -> i32 {
+        tokio::select! {
+            _ = self.terminate.recv() => SignalKind::terminate().as_raw_value(),
+            _ = self.interrupt.recv() => SignalKind::interrupt().as_raw_value(),
+        }
+    }
+}

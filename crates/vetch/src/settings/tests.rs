@@ -1,0 +1,85 @@
+use super::*;
+use crate::flags::{Command, parse};
+
+fn settings(arguments: &[&str]) -> Result<Settings, SettingsError> {
+    let arguments = arguments.iter().map(|a| a.to_string());
+    match parse(arguments, []).unwrap() {
+        Command::Serve(parsed) => Settings::of(&parsed),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn refusal(arguments: &[&str]) -> String {
+    settings(arguments).unwrap_err().to_string()
+}
+
+#[test]
+fn no_flags_are_enough() {
+    let settings = settings(&[]).unwrap();
+    assert_eq!(settings.node.data_dir, PathBuf::from("default.vetch"));
+    assert_eq!(settings.node.min_lease_ttl, 2);
+    assert_eq!(settings.node.request_timeout, Duration::from_secs(7));
+    assert_eq!(settings.listeners.len(), 1);
+    assert_eq!(settings.listeners[0].1, Serves::GrpcAndHttp);
+    assert_eq!(settings.http.keepalive_interval, Some(Duration::from_secs(7200)));
+    assert!(settings.retention.is_none());
+    // The IDs an etcd with the same flags has.
+    assert_eq!(settings.node.proposed.member_id, 0x8e9e05c52164694d);
+    assert_eq!(settings.node.proposed.cluster_id, 0xcdf818194e3a8c32);
+}
+
+#[test]
+fn the_shortest_lease_follows_the_election_timeout() {
+    let ttl = |heartbeat: &str, election: &str| {
+        let arguments = ["--heartbeat-interval", heartbeat, "--election-timeout", election];
+        settings(&arguments).unwrap().node.min_lease_ttl
+    };
+    assert_eq!(ttl("100", "1000"), 2);
+    assert_eq!(ttl("500", "5000"), 8);
+    assert_eq!(ttl("10", "100"), 1);
+    let text = refusal(&["--heartbeat-interval=300", "--election-timeout=1000"]);
+    assert!(text.contains("5 times"), "{text}");
+}
+
+#[test]
+fn http_can_have_listeners_of_its_own() {
+    let settings = settings(&[
+        "--listen-client-urls=http://127.0.0.1:1,unix:///tmp/x",
+        "--advertise-client-urls=http://127.0.0.1:1",
+        "--listen-client-http-urls=http://127.0.0.1:2",
+        "--listen-metrics-urls=http://127.0.0.1:3",
+    ])
+    .unwrap();
+    let serves: Vec<Serves> = settings.listeners.iter().map(|(_, serves)| *serves).collect();
+    assert_eq!(serves, [Serves::Grpc, Serves::Grpc, Serves::Http, Serves::Metrics]);
+}
+
+#[test]
+fn what_would_need_other_members_is_refused() {
+    let other = "--initial-cluster=default=http://localhost:2380,b=http://b:2380";
+    assert!(refusal(&[other]).contains("other members (b)"));
+    assert!(refusal(&["--initial-cluster=b=http://b:2380"]).contains("couldn't find local name \"default\""));
+    assert!(refusal(&["--initial-cluster=default=http://b:2380"]).contains("http://b:2380"));
+    let existing = ["--initial-cluster-state=existing", "--data-dir=/nonexistent"];
+    assert!(refusal(&existing).contains("data directory in use"));
+}
+
+#[test]
+fn mistakes_are_named() {
+    assert!(refusal(&["--listen-client-urls=http://x:1"]).contains("--advertise-client-urls is required"));
+    assert!(refusal(&["--listen-metrics-urls=https://x:1"]).contains("TLS is not available"));
+    assert!(refusal(&["--feature-gates=Nope=true"]).contains("unrecognized feature gate: Nope"));
+    assert!(refusal(&["--log-level=loud"]).contains("loud"));
+    assert!(refusal(&["--auto-compaction-mode=x"]).contains("unknown auto-compaction-mode"));
+    assert!(refusal(&["--watch-progress-notify-interval=1ms"]).contains("100ms"));
+}
+
+#[test]
+fn retention_is_time_or_revisions() {
+    let of = |arguments: &[&str]| settings(arguments).unwrap().retention;
+    assert_eq!(of(&["--auto-compaction-retention=5m"]), Some(Retention::Period(Duration::from_secs(300))));
+    assert_eq!(of(&["--auto-compaction-retention=2"]), Some(Retention::Period(Duration::from_secs(7200))));
+    let revisions = ["--auto-compaction-mode=revision", "--auto-compaction-retention=1000"];
+    assert_eq!(of(&revisions), Some(Retention::Revisions(1000)));
+    assert_eq!(of(&["--auto-compaction-mode=revision"]), None);
+}
