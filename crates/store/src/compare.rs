@@ -5,8 +5,9 @@ use std::cmp::Ordering;
 use crate::error::StoreError;
 use crate::keys::Slot;
 use crate::record::Record;
-use crate::request::{Compare, CompareResult, CompareTarget, PutRequest, RequestOp, TxnRequest};
+use crate::request::{Compare, CompareResult, CompareTarget, KeyRange, PutRequest, RequestOp, TxnRequest};
 use crate::state::{Mark, Store};
+use crate::validate::Intervals;
 
 /// Which branch a transaction takes, and each nested transaction of that branch, in order.
 ///
@@ -33,20 +34,60 @@ impl Path {
 
     /// Everything on the path that could be refused is checked here, before anything changes.
     pub(crate) fn check(&self, store: &Store, request: &TxnRequest, mark: Mark) -> Result<(), StoreError> {
+        self.check_after(store, request, mark, &mut Deleted::default())
+    }
+
+    /// `deleted` collects what the path deletes: a later put cannot keep a value or lease that went before it.
+    fn check_after<'r>(
+        &self,
+        store: &Store,
+        request: &'r TxnRequest,
+        mark: Mark,
+        deleted: &mut Deleted<'r>,
+    ) -> Result<(), StoreError> {
         let mut nested = self.nested.iter();
         for op in branch(request, self.succeeded) {
             match op {
                 RequestOp::Range(range) => check_revision(range.revision, mark)?,
-                RequestOp::Put(put) => check_put(store, put, mark.revision)?,
-                RequestOp::DeleteRange(_) => {}
+                RequestOp::Put(put) => {
+                    check_put(store, put, mark.revision)?;
+                    let keeps = put.ignore_value || put.ignore_lease;
+                    if keeps && deleted.contains(&put.key) {
+                        return Err(StoreError::KeyNotFound);
+                    }
+                }
+                RequestOp::DeleteRange(delete) => deleted.insert(&delete.range),
                 RequestOp::Txn(inner) => {
                     let path = nested.next().expect("a path has a step for each nested transaction");
-                    path.check(store, inner, mark)?;
+                    path.check_after(store, inner, mark, deleted)?;
                 }
                 RequestOp::Empty => return Err(StoreError::KeyNotFound),
             }
         }
         Ok(())
+    }
+}
+
+/// The keys that a path has deleted so far.
+#[derive(Default)]
+struct Deleted<'r> {
+    bounded: Intervals<'r>,
+    /// Every key from here on.
+    open: Option<&'r [u8]>,
+}
+
+impl<'r> Deleted<'r> {
+    fn insert(&mut self, range: &'r KeyRange) {
+        if range.is_single() || range.end().is_some() {
+            self.bounded.insert(&range.key, &range.range_end);
+        } else {
+            let from = range.key.as_ref();
+            self.open = Some(self.open.map_or(from, |open| open.min(from)));
+        }
+    }
+
+    fn contains(&self, key: &[u8]) -> bool {
+        self.open.is_some_and(|open| open <= key) || self.bounded.contains(key)
     }
 }
 

@@ -3,7 +3,8 @@
 //! CRC-32C over the word `key`, then for each version up to the hashed revision, in revision order, the key
 //! under which etcd would store it (revision, underscore, position, and a `t` for a tombstone) and its
 //! encoded record. Versions that the compaction at C makes unreachable are left out whether or not they have
-//! been freed yet, and so is a tombstone at C itself.
+//! been freed yet, and so is a tombstone at C itself. A version at or below C that was replaced by the hashed
+//! revision is left out too, except when no key at all is alive there: an oddity of etcd's, kept for its sake.
 
 use crate::keys::Slot;
 use crate::record::Record;
@@ -15,13 +16,24 @@ pub struct HashRun {
     mark: Mark,
     resume: Option<Vec<u8>>,
     versions: Vec<Record>,
+    /// Versions that were the newest at the compaction and were replaced before the hashed revision.
+    replaced: Vec<Record>,
+    /// Whether any key is alive at the hashed revision.
+    living: bool,
 }
 
 impl HashRun {
     /// Hashes history up to `at`, which must lie between the compaction and the newest revision of `mark`.
     pub fn new(at: i64, mark: Mark) -> HashRun {
         assert!(at <= mark.revision, "only the past is hashed");
-        HashRun { at, mark, resume: Some(Vec::new()), versions: Vec::new() }
+        HashRun {
+            at,
+            mark,
+            resume: Some(Vec::new()),
+            versions: Vec::new(),
+            replaced: Vec::new(),
+            living: false,
+        }
     }
 
     /// Collects the versions of up to `budget` keys. True when all are there.
@@ -52,12 +64,18 @@ impl HashRun {
         if let Some(newest_old) = old.checked_sub(1).map(|index| &versions[index])
             && !newest_old.is_tombstone()
         {
-            self.versions.push(newest_old.clone());
+            let list = if old == upto { &mut self.versions } else { &mut self.replaced };
+            list.push(newest_old.clone());
         }
+        self.living |= upto.checked_sub(1).is_some_and(|newest| !versions[newest].is_tombstone());
         self.versions.extend_from_slice(&versions[old..upto]);
     }
 
     pub fn finish(mut self) -> u32 {
+        // etcd leaves replaced versions out, but forgets to when no key at all is alive.
+        if !self.living {
+            self.versions.append(&mut self.replaced);
+        }
         self.versions.sort_unstable_by_key(|version| (version.mod_revision(), version.sub()));
         let mut crc = crc32c::crc32c(b"key");
         for version in &self.versions {

@@ -75,10 +75,11 @@ impl Chain {
         self.drop_first(drop_count, freed);
     }
 
-    /// Drops every version before the newest one at or below `floor`, and keeps that one whatever it is.
-    pub(crate) fn shed(&mut self, floor: i64, freed: impl FnMut(Record)) {
-        let upto = self.versions().partition_point(|version| version.mod_revision() <= floor);
-        self.drop_first(upto.saturating_sub(1), freed);
+    /// Drops what revision `at` replaced, and keeps every change of `at` itself, which must be one of this key.
+    pub(crate) fn shed(&mut self, at: i64, freed: impl FnMut(Record)) {
+        let before = self.versions().partition_point(|version| version.mod_revision() < at);
+        assert!(self.versions().get(before).is_some_and(|version| version.mod_revision() == at));
+        self.drop_first(before, freed);
     }
 
     fn drop_first(&mut self, drop_count: usize, mut freed: impl FnMut(Record)) {

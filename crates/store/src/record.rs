@@ -302,7 +302,9 @@ fn take_varint(rest: &mut &[u8]) -> Result<u64, BadRecord> {
         *rest = after;
         value |= u64::from(byte & 0x7f) << shift;
         if byte < 0x80 {
-            return Ok(value);
+            // A zero is left out, and a number has neither leading zeros nor bits to spare.
+            let canonical = byte != 0 && (shift < 63 || byte == 1);
+            return if canonical { Ok(value) } else { Err(BadRecord("number not canonical")) };
         }
     }
     Err(BadRecord("number too long"))

@@ -117,13 +117,13 @@ impl<'a> Footprint<'a> {
 /// A set of keys given as points and half-open intervals; intervals are kept disjoint, so that a lookup is
 /// a binary search even for a request made of hundreds of thousands of tiny deletes.
 #[derive(Default)]
-struct Intervals<'a> {
+pub(crate) struct Intervals<'a> {
     points: HashSet<&'a [u8]>,
     ranges: BTreeMap<&'a [u8], &'a [u8]>,
 }
 
 impl<'a> Intervals<'a> {
-    fn insert(&mut self, key: &'a [u8], range_end: &'a [u8]) {
+    pub(crate) fn insert(&mut self, key: &'a [u8], range_end: &'a [u8]) {
         if range_end.is_empty() {
             self.points.insert(key);
         } else if key < range_end {
@@ -150,7 +150,7 @@ impl<'a> Intervals<'a> {
         }
     }
 
-    fn contains(&self, key: &[u8]) -> bool {
+    pub(crate) fn contains(&self, key: &[u8]) -> bool {
         self.points.contains(key) || self.ranges.range(..=key).next_back().is_some_and(|(_, &end)| key < end)
     }
 }
