@@ -35,13 +35,40 @@ fn identity(page: &mut Text, node: &Node) {
     page.gauge("etcd_server_is_learner", "1 while this member does not vote.", 0.0);
     // A single server has led since it started.
     page.counter("etcd_server_leader_changes_seen_total", "Leaders seen since the start.", 1);
+    // A member counts itself among those it knows.
+    page.heading("etcd_network_known_peers", Type::Gauge, "Members known.");
+    page.sample("etcd_network_known_peers", &[("Local", &id), ("Remote", &id)], 1.0);
+    never(page);
+}
+
+/// What cannot happen to a single server without users, but is asked for by dashboards.
+fn never(page: &mut Text) {
+    let counters = [
+        ("etcd_server_heartbeat_send_failures_total", "Heartbeats that could not be sent."),
+        ("etcd_server_learner_promote_successes", "Members promoted."),
+        ("etcd_server_read_indexes_failed_total", "Reads that could not be confirmed by a quorum."),
+        ("etcd_server_slow_read_indexes_total", "Reads that waited long for a quorum."),
+    ];
+    for (name, help) in counters {
+        page.counter(name, help, 0);
+    }
+    let gauges = [
+        ("etcd_server_snapshot_apply_in_progress_total", "1 while a peer's snapshot is taken over.", 0.0),
+        ("etcd_disk_defrag_inflight", "1 while a defragmentation blocks the server.", 0.0),
+        // etcd starts counting changes of users and roles at 1.
+        ("etcd_debugging_auth_revision", "Revision of users and roles.", 1.0),
+    ];
+    for (name, help, value) in gauges {
+        page.gauge(name, help, value);
+    }
 }
 
 fn state(page: &mut Text, node: &Node) {
     let status = node.status();
+    let compacted = if status.compact_revision > 0 { status.compact_revision } else { -1 };
     let gauges: [(&str, &str, f64); 6] = [
         ("etcd_debugging_mvcc_current_revision", "The newest revision.", status.revision as f64),
-        ("etcd_debugging_mvcc_compact_revision", "The last compaction.", status.compact_revision as f64),
+        ("etcd_debugging_mvcc_compact_revision", "The last compaction, or -1.", compacted as f64),
         ("etcd_debugging_mvcc_keys_total", "Keys that exist.", status.keys as f64),
         (
             "etcd_mvcc_db_total_size_in_bytes",
@@ -74,10 +101,7 @@ fn watchers(page: &mut Text, node: &Node) {
 }
 
 fn counters(page: &mut Text, metrics: &NodeMetrics) {
-    let counters: [(&str, &str, &Counter); 14] = [
-        ("etcd_server_proposals_committed_total", "Writes made durable.", &metrics.proposals_committed),
-        // Nothing becomes durable without being applied in the same step.
-        ("etcd_server_proposals_applied_total", "Writes applied.", &metrics.proposals_committed),
+    let counters: [(&str, &str, &Counter); 13] = [
         (
             "etcd_server_proposals_failed_total",
             "Writes that could not be ordered.",
@@ -94,43 +118,34 @@ fn counters(page: &mut Text, metrics: &NodeMetrics) {
         ("etcd_debugging_lease_revoked_total", "Leases revoked.", &metrics.leases_revoked),
         ("etcd_debugging_server_lease_expired_total", "Leases expired.", &metrics.leases_expired),
         ("vetch_checkpoint_failures_total", "Checkpoints given up.", &metrics.checkpoint_failures),
+        ("vetch_checkpoint_bytes_total", "Bytes written to checkpoints.", &metrics.checkpoint_bytes),
     ];
     for (name, help, counter) in counters {
         page.counter(name, help, counter.get());
     }
-    // etcd calls these two gauges, and dashboards may rely on the type.
-    let gauges: [(&str, &str, &Counter); 2] = [
+    // etcd calls these gauges, and dashboards may rely on the type.
+    let gauges: [(&str, &str, &Counter); 4] = [
+        ("etcd_server_proposals_committed_total", "Writes made durable.", &metrics.proposals_committed),
+        // Nothing becomes durable without being applied in the same step.
+        ("etcd_server_proposals_applied_total", "Writes applied.", &metrics.proposals_committed),
         ("etcd_disk_wal_write_bytes_total", "Bytes written to the journal.", &metrics.append_bytes),
         ("etcd_debugging_mvcc_total_put_size_in_bytes", "Bytes of keys and values put.", &metrics.put_bytes),
     ];
     for (name, help, counter) in gauges {
         page.gauge(name, help, counter.get() as f64);
     }
-    page.counter(
-        "vetch_checkpoint_bytes_total",
-        "Bytes written to checkpoints.",
-        metrics.checkpoint_bytes.get(),
-    );
 }
 
 fn histograms(page: &mut Text, metrics: &NodeMetrics) {
-    let families: [(&str, &str, &[(&str, &str)], &Histogram); 6] = [
-        (
-            "etcd_disk_wal_fsync_duration_seconds",
-            "Time to make a journal record durable.",
-            &[],
-            &metrics.fsync,
-        ),
-        ("etcd_disk_wal_write_duration_seconds", "Time to write a journal record.", &[], &metrics.write),
+    let range = [("success", "true")];
+    let families: [(&str, &str, &[(&str, &str)], &Histogram); 7] = [
+        ("etcd_disk_wal_fsync_duration_seconds", "Time to make a record durable.", &[], &metrics.fsync),
+        ("etcd_disk_wal_write_duration_seconds", "Time to write a record.", &[], &metrics.write),
         // The time from writing to durable is what etcd's second commit measures; here there is only one.
         ("etcd_disk_backend_commit_duration_seconds", "Time to make a batch durable.", &[], &metrics.fsync),
-        (
-            "etcd_server_range_duration_seconds",
-            "Time to read a range.",
-            &[("success", "true")],
-            &metrics.range,
-        ),
-        ("vetch_batch_apply_duration_seconds", "Time to evaluate and apply a batch.", &[], &metrics.apply),
+        ("etcd_server_range_duration_seconds", "Time to read a range.", &range, &metrics.range),
+        ("vetch_batch_apply_duration_seconds", "Time to evaluate a batch.", &[], &metrics.apply),
+        ("vetch_compaction_duration_seconds", "Time to free what was compacted.", &[], &metrics.compaction),
         ("vetch_checkpoint_duration_seconds", "Time to write a checkpoint.", &[], &metrics.checkpoint),
     ];
     for (name, help, labels, histogram) in families {
