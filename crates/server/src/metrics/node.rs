@@ -3,7 +3,7 @@
 use vetch_node::Node;
 use vetch_node::metrics::{Counter, Histogram, NodeMetrics};
 
-use super::text::{Text, Type};
+use super::text::{Labels, Text, Type};
 use crate::version;
 
 pub(super) fn write(page: &mut Text, node: &Node) {
@@ -138,7 +138,7 @@ fn counters(page: &mut Text, metrics: &NodeMetrics) {
 
 fn histograms(page: &mut Text, metrics: &NodeMetrics) {
     let range = [("success", "true")];
-    let families: [(&str, &str, &[(&str, &str)], &Histogram); 7] = [
+    let families: [(&str, &str, Labels<'_>, &Histogram); 7] = [
         ("etcd_disk_wal_fsync_duration_seconds", "Time to make a record durable.", &[], &metrics.fsync),
         ("etcd_disk_wal_write_duration_seconds", "Time to write a record.", &[], &metrics.write),
         // The time from writing to durable is what etcd's second commit measures; here there is only one.

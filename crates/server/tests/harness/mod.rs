@@ -1,0 +1,123 @@
+//! A server on a free port, and a client that shows every byte.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+use vetch_node::Node;
+use vetch_node::config::{Identity, NodeConfig};
+use vetch_server::grpc;
+use vetch_server::http::listen::ListenUrl;
+use vetch_server::http::{Server, Serves, Settings, Shared};
+use vetch_server::metrics::ServerMetrics;
+
+pub(crate) struct Harness {
+    node: Node,
+    server: Server,
+    address: String,
+    _dir: tempfile::TempDir,
+}
+
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    headers: Vec<(String, String)>,
+    pub(crate) body: String,
+}
+
+impl Answer {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
+    }
+}
+
+impl Harness {
+    pub(crate) async fn start() -> Harness {
+        let dir = tempfile::tempdir().unwrap();
+        let mut config = NodeConfig::new(dir.path().into(), Identity { cluster_id: 1, member_id: 2 });
+        config.unsafe_no_fsync = true;
+        let opening = tokio::task::spawn_blocking(move || Node::open(config, |_| {}));
+        let node = opening.await.unwrap().unwrap();
+        let listener = ListenUrl::parse("http://127.0.0.1:0").unwrap().bind(false).await.unwrap();
+        let address = listener.address();
+        let shared = Shared {
+            grpc: grpc::routes(node.clone(), Arc::new(grpc::Settings::default())),
+            node: node.clone(),
+            metrics: Arc::new(ServerMetrics::new(false, Duration::MAX)),
+            settings: Settings::default(),
+        };
+        let server = Server::start(Arc::new(shared), vec![(listener, Serves::GrpcAndHttp)]);
+        Harness { node, server, address, _dir: dir }
+    }
+
+    pub(crate) async fn stop(mut self) {
+        self.server.drain(Duration::from_millis(200)).await;
+        self.node.shutdown().await;
+        self.server.drain(Duration::from_secs(1)).await;
+        self.server.stop().await;
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.send("GET", path, "", "").await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: &str) -> Answer {
+        self.send("POST", path, "", body).await
+    }
+
+    pub(crate) async fn send(&self, method: &str, path: &str, headers: &str, body: &str) -> Answer {
+        let mut connection = TcpStream::connect(&self.address).await.unwrap();
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n{headers}\r\n",
+            body.len()
+        );
+        connection.write_all(head.as_bytes()).await.unwrap();
+        // A server that refuses a long body may close before all of it is sent.
+        let _ = connection.write_all(body.as_bytes()).await;
+        let mut text = Vec::new();
+        let _ = connection.read_to_end(&mut text).await;
+        parse(&String::from_utf8(text).unwrap())
+    }
+
+    /// A POST whose body is sent chunk by chunk.
+    pub(crate) async fn open_stream(&self, path: &str) -> Stream {
+        let mut connection = TcpStream::connect(&self.address).await.unwrap();
+        let head = format!("POST {path} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");
+        connection.write_all(head.as_bytes()).await.unwrap();
+        Stream { connection: BufReader::new(connection) }
+    }
+}
+
+fn parse(text: &str) -> Answer {
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text:?}"));
+    let mut lines = head.lines();
+    let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+    let headers = lines.map(|l| l.split_once(": ").unwrap()).map(|(n, v)| (n.into(), v.into())).collect();
+    Answer { status, headers, body: body.into() }
+}
+
+pub(crate) struct Stream {
+    connection: BufReader<TcpStream>,
+}
+
+impl Stream {
+    pub(crate) async fn send_chunk(&mut self, data: &str) {
+        let chunk = format!("{:x}\r\n{data}\r\n", data.len());
+        self.connection.get_mut().write_all(chunk.as_bytes()).await.unwrap();
+    }
+
+    /// The next line of JSON, past headers and chunk lengths.
+    pub(crate) async fn line(&mut self) -> Value {
+        loop {
+            let mut line = String::new();
+            let reading = self.connection.read_line(&mut line);
+            let read = tokio::time::timeout(Duration::from_secs(10), reading).await.expect("a line in time");
+            assert_ne!(read.unwrap(), 0, "the stream ended");
+            if line.starts_with('{') {
+                return serde_json::from_str(&line).unwrap();
+            }
+        }
+    }
+}
