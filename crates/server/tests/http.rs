@@ -1,5 +1,7 @@
 //! The HTTP side of a running server, byte for byte, over real sockets.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
 mod harness;
 
 use std::time::Duration;
