@@ -5,6 +5,9 @@
 use http::HeaderMap;
 use vetch_api::EtcdError;
 
+#[cfg(test)]
+mod tests;
+
 /// Names the client library's version; counted, so it has to be text.
 const CLIENT_API_VERSION: &str = "client-api-version";
 

@@ -108,7 +108,11 @@ struct KeepAlive {
 impl KeepAlive {
     /// None when the client has sent its last request.
     async fn next(&mut self) -> Option<Result<pb::LeaseKeepAliveResponse, Status>> {
-        let request = match self.requests.message().await {
+        let request = tokio::select! {
+            request = self.requests.message() => request,
+            _ = self.edge.node.stopped() => return Some(Err(status::of(EtcdError::Stopped))),
+        };
+        let request = match request {
             Ok(request) => request?,
             Err(broken) => return Some(Err(status::of_request_stream(broken, EtcdError::ContextCanceled))),
         };

@@ -8,13 +8,16 @@ use std::collections::VecDeque;
 use futures_util::{Stream, stream};
 use prost::Message;
 use tonic::Status;
+use vetch_api::EtcdError;
 use vetch_api::mvccpb::KeyValue;
 use vetch_api::v3electionpb::LeaderResponse;
+use vetch_node::error::NodeError;
 use vetch_node::store::Record;
-use vetch_node::watch::{Create, Filters, NodeEvent, Response, WatchSession};
+use vetch_node::watch::{Create, Filters, NodeEvent, Response, WatchEnd, WatchSession};
 
 use super::edge::Edge;
-use super::recipes::{self, Queue};
+use super::recipes::Queue;
+use super::status;
 
 /// What is shown of a leader, or of a change of it.
 pub(super) fn leader(edge: &Edge, revision: i64, record: &Record) -> LeaderResponse {
@@ -25,11 +28,22 @@ pub(super) fn leader(edge: &Edge, revision: i64, record: &Record) -> LeaderRespo
 /// The leaders of an election, for as long as someone listens.
 pub(super) fn leaders(edge: Edge, queue: Queue) -> impl Stream<Item = Result<LeaderResponse, Status>> + Send {
     let observer = Observer { edge, queue, state: State::Unknown, ready: VecDeque::new() };
-    // When observing fails the stream ends without an error, as it does in etcd.
-    stream::unfold(observer, async |mut observer| {
-        let response = observer.next().await?;
-        Some((Ok(response), observer))
+    stream::unfold(Some(observer), async |observer| {
+        let mut observer = observer?;
+        match observer.next().await {
+            Ok(response) => Some((Ok(response), Some(observer))),
+            Err(End::Stopped) => Some((Err(status::of(EtcdError::Stopped)), None)),
+            Err(End::Disrupted) => None,
+        }
     })
+}
+
+/// Why there is nothing more to see.
+enum End {
+    /// The server stops.
+    Stopped,
+    /// Anything else. The stream then ends without an error, as it does in etcd.
+    Disrupted,
 }
 
 struct Observer {
@@ -50,10 +64,10 @@ enum State {
 }
 
 impl Observer {
-    async fn next(&mut self) -> Option<LeaderResponse> {
+    async fn next(&mut self) -> Result<LeaderResponse, End> {
         loop {
             if let Some(response) = self.ready.pop_front() {
-                return Some(response);
+                return Ok(response);
             }
             match &mut self.state {
                 State::Unknown => self.look_up().await?,
@@ -69,8 +83,11 @@ impl Observer {
         }
     }
 
-    async fn look_up(&mut self) -> Option<()> {
-        let found = recipes::range(&self.edge, self.queue.first()).await.ok()?;
+    async fn look_up(&mut self) -> Result<(), End> {
+        let found = self.edge.node.range(self.queue.first()).await.map_err(|error| match error {
+            NodeError::Stopped => End::Stopped,
+            _ => End::Disrupted,
+        })?;
         match found.kvs.first() {
             Some(first) => self.lead(found.revision, first),
             None => {
@@ -84,7 +101,7 @@ impl Observer {
                 }));
             }
         }
-        Some(())
+        Ok(())
     }
 
     /// The first key put while there was no candidate is the leader's.
@@ -123,11 +140,10 @@ impl Observer {
     }
 }
 
-/// What the session has next; None when it cannot go on.
-async fn responses(session: &mut WatchSession) -> Option<Vec<Response<NodeEvent>>> {
-    let responses = session.next().await.ok()?;
+async fn responses(session: &mut WatchSession) -> Result<Vec<Response<NodeEvent>>, End> {
+    let responses = session.next().await.map_err(|WatchEnd| End::Stopped)?;
     if responses.iter().any(|response| response.canceled) {
-        return None;
+        return Err(End::Disrupted);
     }
-    Some(responses)
+    Ok(responses)
 }

@@ -54,9 +54,10 @@ pub(super) fn node(error: NodeError) -> Status {
     of(of_node(error))
 }
 
-/// An error of Lock and Election, which keeps its text and loses its code on the way through them.
+/// An error of Lock and Election, which keeps its text and loses its code on the way through them. Only a server
+/// that stops is not relayed: there, clients of etcd see their own connection end, which is "unavailable" to them.
 pub(super) fn relayed(error: EtcdError) -> Status {
-    error.relayed()
+    if error == EtcdError::Stopped { of(error) } else { error.relayed() }
 }
 
 /// Refuses something that etcd does and Vetch does not. The text is our own.

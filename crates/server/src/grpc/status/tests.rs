@@ -3,7 +3,7 @@ use vetch_api::EtcdError;
 use vetch_node::error::NodeError;
 use vetch_node::store::StoreError;
 
-use super::{node, of_request_stream, reworded, unknown_service};
+use super::{node, of_request_stream, relayed, reworded, unknown_service};
 
 fn headers(status: &Status) -> http::HeaderMap {
     let mut headers = http::HeaderMap::new();
@@ -49,4 +49,10 @@ fn a_message_over_the_limit_is_refused_in_the_words_of_grpc() {
 fn a_cancelled_request_stream_ends_with_the_code_of_its_service() {
     let status = of_request_stream(Status::cancelled("h2 says so"), EtcdError::WatchCanceled);
     assert_eq!((status.code(), status.message()), (Code::Cancelled, "etcdserver: watch canceled"));
+}
+
+#[test]
+fn relayed_errors_lose_their_code_unless_the_server_stops() {
+    assert_eq!(relayed(EtcdError::EmptyKey).code(), Code::Unknown);
+    assert_eq!(relayed(EtcdError::Stopped).code(), Code::Unavailable);
 }
