@@ -309,7 +309,7 @@ fn read_footer(file: &dyn DiskFile, path: &Path, expected: Written) -> Result<(V
     // Building the footer again and comparing leaves no byte of it unchecked.
     let built = footer(expected.id, &lengths, &totals);
     if built[index.len()..] != trailer[..] {
-        return Err(damage("checksum of the footer does not match"));
+        return Err(Damage::new(path, index_at, "checksum of the footer does not match"));
     }
     if trailer[TRAILER_LEN - 4..] != expected.footer_crc.to_le_bytes() {
         return Err(damage("the footer is not the one the manifest names"));
