@@ -92,7 +92,7 @@ impl Node {
     /// Transactions that only read never touch the sequencer.
     pub async fn txn(&self, request: TxnRequest) -> Result<TxnResponse, NodeError> {
         if request.is_read_only() {
-            return read::read_txn(&self.shared, &request);
+            return read::read_txn(&self.shared, &request).await;
         }
         match self.write(WriteRequest::Txn(request)).await? {
             WriteResponse::Txn(response) => Ok(response),

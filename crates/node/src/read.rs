@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use vetch_store::Store;
 use vetch_store::hash::HashRun;
 use vetch_store::range::{RangeRun, resolve_revision};
-use vetch_store::request::{RangeRequest, RangeResponse, TxnRequest, TxnResponse};
+use vetch_store::request::{RangeRequest, RangeResponse, ResponseOp, TxnRequest, TxnResponse};
 
 use crate::error::NodeError;
 use crate::shared::Shared;
@@ -26,30 +27,44 @@ pub(crate) async fn range(shared: &Arc<Shared>, request: RangeRequest) -> Result
 }
 
 async fn run_range(shared: &Arc<Shared>, request: RangeRequest) -> Result<RangeResponse, NodeError> {
-    let mut run = {
+    let (run, count) = {
         let store = shared.store.read();
         let mut run = RangeRun::new(request, store.visible())?;
-        if run.step(&store, CHUNK_KEYS, CHUNK_BYTES)? {
-            let count = run.count(&store)?;
-            drop(store);
-            return Ok(run.finish(count));
-        }
-        run
+        let count = advance(&store, &mut run)?;
+        (run, count)
     };
-    loop {
-        tokio::task::yield_now().await;
-        let store = shared.store.read();
-        if run.step(&store, CHUNK_KEYS, CHUNK_BYTES)? {
-            let count = run.count(&store)?;
-            drop(store);
-            return Ok(run.finish(count));
-        }
+    match count {
+        Some(count) => Ok(run.finish(count)),
+        None => complete(shared, run).await,
     }
 }
 
-pub(crate) fn read_txn(shared: &Arc<Shared>, request: &TxnRequest) -> Result<TxnResponse, NodeError> {
+/// One chunk; the count of the whole range once everything is there.
+fn advance(store: &Store, run: &mut RangeRun) -> Result<Option<i64>, NodeError> {
+    let done = run.step(store, CHUNK_KEYS, CHUNK_BYTES)?;
+    Ok(if done { Some(run.count(store)?) } else { None })
+}
+
+/// Runs a range to its end, chunk by chunk.
+async fn complete(shared: &Arc<Shared>, mut run: RangeRun) -> Result<RangeResponse, NodeError> {
+    loop {
+        let count = advance(&shared.store.read(), &mut run)?;
+        if let Some(count) = count {
+            return Ok(run.finish(count));
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Decides the compares at once and runs the ranges in chunks at that same revision.
+pub(crate) async fn read_txn(shared: &Arc<Shared>, request: &TxnRequest) -> Result<TxnResponse, NodeError> {
     shared.metrics.txns.add(1);
-    Ok(shared.store.read().read_txn(request)?)
+    let txn = shared.store.read().begin_read_txn(request)?;
+    let mut responses = Vec::with_capacity(txn.ranges.len());
+    for run in txn.ranges {
+        responses.push(ResponseOp::Range(complete(shared, run).await?));
+    }
+    Ok(TxnResponse { revision: txn.revision, succeeded: txn.succeeded, responses })
 }
 
 /// A range being streamed at one revision, as fast as its reader takes it.

@@ -1,4 +1,5 @@
 //! A node from the outside: what it answers, and what a restart leaves of it.
+#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::path::Path;
 use std::time::Duration;

@@ -21,6 +21,13 @@ pub struct Evaluated {
     pub events: Vec<Event>,
 }
 
+/// A transaction that only reads, with its branch chosen.
+pub struct ReadTxn {
+    pub revision: i64,
+    pub succeeded: bool,
+    pub ranges: Vec<RangeRun>,
+}
+
 impl Store {
     /// Evaluates `request` and applies it to head. Commands are appended to `journal`; a request that
     /// changed nothing appends nothing.
@@ -42,20 +49,33 @@ impl Store {
         }
     }
 
-    /// A transaction without writes, answered from what is visible.
-    pub fn read_txn(&self, request: &TxnRequest) -> Result<TxnResponse, StoreError> {
+    /// Begins a transaction without writes at what is visible: its compares are decided now, its ranges are
+    /// left to be run in steps, all of them at the same revision.
+    pub fn begin_read_txn(&self, request: &TxnRequest) -> Result<ReadTxn, StoreError> {
         assert!(request.is_read_only(), "only reads are answered beside the sequencer");
         let mark = self.visible;
         let path = Path::choose(self, request, mark.revision);
         path.check(self, request, mark)?;
-        let mut responses = Vec::new();
-        for op in branch(request, path.succeeded) {
-            let RequestOp::Range(range) = op else { unreachable!("a read-only branch holds ranges only") };
-            let at = resolve_revision(range.revision, mark)?;
-            let run = RangeRun::at(range.clone(), mark.revision, at);
-            responses.push(ResponseOp::Range(run.complete(self)?));
-        }
-        Ok(TxnResponse { revision: mark.revision, succeeded: path.succeeded, responses })
+        let ranges = branch(request, path.succeeded).iter().map(|op| match op {
+            RequestOp::Range(range) => {
+                let at = resolve_revision(range.revision, mark)?;
+                Ok(RangeRun::at(range.clone(), mark.revision, at))
+            }
+            _ => unreachable!("a read-only branch holds ranges only"),
+        });
+        Ok(ReadTxn {
+            revision: mark.revision,
+            succeeded: path.succeeded,
+            ranges: ranges.collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// The same in one go.
+    pub fn read_txn(&self, request: &TxnRequest) -> Result<TxnResponse, StoreError> {
+        let txn = self.begin_read_txn(request)?;
+        let answers = txn.ranges.into_iter().map(|run| run.complete(self).map(ResponseOp::Range));
+        let responses = answers.collect::<Result<_, _>>()?;
+        Ok(TxnResponse { revision: txn.revision, succeeded: txn.succeeded, responses })
     }
 
     fn evaluate_put(&mut self, put: &PutRequest, journal: &mut Vec<u8>) -> Result<Evaluated, StoreError> {

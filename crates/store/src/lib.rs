@@ -33,7 +33,7 @@ pub mod validate;
 pub use command::BadCommand;
 pub use compaction::Freed;
 pub use error::StoreError;
-pub use evaluate::Evaluated;
+pub use evaluate::{Evaluated, ReadTxn};
 pub use record::Record;
 pub use replay::Replayed;
 pub use state::{Mark, Stats, Store};
