@@ -14,7 +14,7 @@ use vetch_node::store::request::{DeleteRangeRequest, KeyRange, RequestOp, TxnReq
 
 use super::authorise::Demand;
 use super::edge::Edge;
-use super::recipes::{self, Queue};
+use super::recipes::{self, Gone, Queue};
 use super::{observe, status};
 
 type Answer<T> = Result<Response<T>, Status>;
@@ -28,23 +28,10 @@ impl election_server::Election for ElectionService {
     async fn campaign(&self, request: Request<CampaignRequest>) -> Answer<CampaignResponse> {
         let edge = &self.0;
         edge.authorise(request.metadata(), Demand::Name(&request.get_ref().name))?;
-        let CampaignRequest { name, lease, value } = request.into_inner();
-        let lease = recipes::session(edge, lease).await?;
-        let queue = Queue::new(&name);
-        let (candidate, revision) = stand(edge, &queue, lease, value).await?;
-
-        // A caller who goes away must not keep others waiting behind its key. One for whom waiting fails is still
-        // there and keeps its key.
-        let resign = ResignOnDrop { edge: edge.clone(), candidate: Some(candidate.clone()) };
-        let outcome = queue.wait_for_turn(edge, candidate.created).await;
-        resign.stay();
-        outcome?;
-
-        let Candidate { key, created, lease } = candidate;
-        Ok(Response::new(CampaignResponse {
-            header: edge.header(revision),
-            leader: Some(LeaderKey { name, key, rev: created, lease }),
-        }))
+        let request = request.into_inner();
+        let edge = edge.clone();
+        let elected = recipes::attended(|gone| win(edge, request, gone)).await?;
+        Ok(Response::new(elected))
     }
 
     async fn proclaim(&self, request: Request<ProclaimRequest>) -> Answer<ProclaimResponse> {
@@ -81,11 +68,30 @@ impl election_server::Election for ElectionService {
 }
 
 /// A key in the queue of an election. Who created it at that revision speaks for it.
-#[derive(Clone)]
 struct Candidate {
     key: Bytes,
     created: i64,
     lease: i64,
+}
+
+/// Enters the election and waits until it is won. A caller who goes away must not keep others waiting behind its key;
+/// one for whom waiting fails is still there and keeps its key.
+async fn win(edge: Edge, request: CampaignRequest, gone: Gone) -> Result<CampaignResponse, Status> {
+    let CampaignRequest { name, lease, value } = request;
+    let lease = recipes::session(&edge, lease).await?;
+    let queue = Queue::new(&name);
+    let (candidate, revision) = stand(&edge, &queue, lease, value).await?;
+    tokio::select! {
+        outcome = queue.wait_for_turn(&edge, candidate.created) => outcome?,
+        _ = gone => {
+            // If this fails the lease will end the wait of those behind.
+            let _ = candidate.resign(&edge).await;
+            return Err(status::of(EtcdError::ContextCanceled));
+        }
+    }
+    let Candidate { key, created, lease } = candidate;
+    let leader = Some(LeaderKey { name, key, rev: created, lease });
+    Ok(CampaignResponse { header: edge.header(revision), leader })
 }
 
 /// Enters the election, or finds the candidacy that this lease already has and gives it the new value. Also returns
@@ -151,28 +157,5 @@ impl Candidate {
         )
         .await?;
         Ok(response.revision)
-    }
-}
-
-/// Gives the candidacy up unless told to stay.
-struct ResignOnDrop {
-    edge: Edge,
-    candidate: Option<Candidate>,
-}
-
-impl ResignOnDrop {
-    fn stay(mut self) {
-        self.candidate = None;
-    }
-}
-
-impl Drop for ResignOnDrop {
-    fn drop(&mut self) {
-        let Some(candidate) = self.candidate.take() else { return };
-        let edge = self.edge.clone();
-        recipes::in_background(async move {
-            // If this fails the lease still ends the wait of those behind.
-            let _ = candidate.resign(&edge).await;
-        });
     }
 }

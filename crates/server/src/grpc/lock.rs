@@ -8,7 +8,7 @@ use vetch_node::store::request::{DeleteRangeRequest, KeyRange, RangeRequest, Req
 
 use super::authorise::Demand;
 use super::edge::Edge;
-use super::recipes::{self, Queue};
+use super::recipes::{self, Gone, Queue};
 use super::status;
 
 type Answer<T> = Result<Response<T>, Status>;
@@ -21,14 +21,9 @@ impl lock_server::Lock for LockService {
         let edge = &self.0;
         edge.authorise(request.metadata(), Demand::Name(&request.get_ref().name))?;
         let request = request.into_inner();
-        let lease = recipes::session(edge, request.lease).await?;
-        let queue = Queue::new(&request.name);
-        let place = Place::take(edge, &queue, lease).await?;
-        let revision = match place.owned_at {
-            Some(revision) => revision,
-            None => wait(edge, &queue, &place).await?,
-        };
-        Ok(Response::new(LockResponse { header: edge.header(revision), key: place.key }))
+        let edge = edge.clone();
+        let locked = recipes::attended(|gone| acquire(edge, request, gone)).await?;
+        Ok(Response::new(locked))
     }
 
     async fn unlock(&self, request: Request<UnlockRequest>) -> Answer<UnlockResponse> {
@@ -71,42 +66,35 @@ impl Place {
     }
 }
 
+async fn acquire(edge: Edge, request: LockRequest, gone: Gone) -> Result<LockResponse, Status> {
+    let lease = recipes::session(&edge, request.lease).await?;
+    let queue = Queue::new(&request.name);
+    let place = Place::take(&edge, &queue, lease).await?;
+    let revision = match place.owned_at {
+        Some(revision) => revision,
+        None => wait(&edge, &queue, &place, gone).await?,
+    };
+    Ok(LockResponse { header: edge.header(revision), key: place.key })
+}
+
 /// Waits to become the first. Returns the revision at which the lock was seen to be held.
-async fn wait(edge: &Edge, queue: &Queue, place: &Place) -> Result<i64, Status> {
-    // A caller who goes away, or for whom waiting fails, must not keep others waiting behind its key.
-    let leave = LeaveOnDrop { edge: edge.clone(), key: place.key.clone(), armed: true };
-    queue.wait_for_turn(edge, place.created).await?;
-    let own = recipes::range(edge, RangeRequest::new(KeyRange::single(place.key.clone()))).await?;
-    leave.stay();
-    if own.kvs.is_empty() {
+async fn wait(edge: &Edge, queue: &Queue, place: &Place, gone: Gone) -> Result<i64, Status> {
+    let turn = async {
+        queue.wait_for_turn(edge, place.created).await?;
+        recipes::range(edge, RangeRequest::new(KeyRange::single(place.key.clone()))).await
+    };
+    let outcome = tokio::select! {
+        outcome = turn => outcome,
+        _ = gone => Err(status::of(EtcdError::ContextCanceled)),
+    };
+    match outcome {
         // The lease ran out meanwhile and took the key with it.
-        return Err(status::relayed(EtcdError::SessionExpired));
-    }
-    Ok(own.revision)
-}
-
-/// Deletes the key unless told to stay.
-struct LeaveOnDrop {
-    edge: Edge,
-    key: Bytes,
-    armed: bool,
-}
-
-impl LeaveOnDrop {
-    fn stay(mut self) {
-        self.armed = false;
-    }
-}
-
-impl Drop for LeaveOnDrop {
-    fn drop(&mut self) {
-        if !self.armed {
-            return;
+        Ok(own) if own.kvs.is_empty() => Err(status::relayed(EtcdError::SessionExpired)),
+        Ok(own) => Ok(own.revision),
+        Err(error) => {
+            // Nobody must wait behind this key. If it cannot be deleted its lease will end the wait.
+            let _ = recipes::delete(edge, place.key.clone()).await;
+            Err(error)
         }
-        let (edge, key) = (self.edge.clone(), std::mem::take(&mut self.key));
-        recipes::in_background(async move {
-            // If this fails the lease still ends the wait of those behind.
-            let _ = recipes::delete(&edge, key).await;
-        });
     }
 }

@@ -5,6 +5,7 @@
 //! its codes ([`EtcdError::relayed`]). The keys are the contract with clients that take part without these services.
 
 use bytes::Bytes;
+use tokio::sync::oneshot;
 use tonic::Status;
 use vetch_api::EtcdError;
 use vetch_node::error::NodeError;
@@ -161,10 +162,21 @@ pub(super) fn relayed(error: NodeError) -> Status {
     status::relayed(status::of_node(error))
 }
 
-/// Runs what is left to do for a caller who is no longer there.
-pub(super) fn in_background(rest: impl Future<Output = ()> + Send + 'static) {
-    // Without a runtime the server is gone, and its leases will clean up.
-    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-        runtime.spawn(rest);
+/// Resolves when the caller has gone away.
+pub(super) type Gone = oneshot::Receiver<()>;
+
+/// Does `work` for a caller, to its end even if the caller goes away before: what was begun must be taken back then,
+/// and only the work itself knows what it has begun.
+pub(super) async fn attended<T, F>(work: impl FnOnce(Gone) -> F) -> Result<T, Status>
+where
+    T: Send + 'static,
+    F: Future<Output = Result<T, Status>> + Send + 'static,
+{
+    // Dropped with the caller's future.
+    let (_here, gone) = oneshot::channel();
+    match tokio::spawn(work(gone)).await {
+        Ok(outcome) => outcome,
+        Err(failed) if failed.is_panic() => std::panic::resume_unwind(failed.into_panic()),
+        Err(_) => Err(status::of(EtcdError::Stopped)),
     }
 }
