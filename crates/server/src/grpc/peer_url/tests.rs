@@ -19,6 +19,7 @@ fn urls_are_judged_as_etcd_judges_them() {
         "http://127.0.0.1:1/path",
         "http://",
         "http:///x",
+        "http://a/b:1",
         "http://127.0.0.1:x",
         "http://127.0.0.1:99999/",
     ];
