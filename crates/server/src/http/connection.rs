@@ -35,6 +35,13 @@ const PENDING_RESETS: usize = 1024;
 
 type Io = TokioIo<Rewound<Stream>>;
 
+/// What the requests of one connection need. One pointer to it is all that is counted up and down per request.
+pub(super) struct Context {
+    pub(super) shared: Arc<Shared>,
+    pub(super) serves: Serves,
+    pub(super) lifeline: Lifeline,
+}
+
 pub(super) async fn serve(stream: Stream, serves: Serves, shared: Arc<Shared>, mut lifeline: Lifeline) {
     let detected = tokio::select! {
         detected = tokio::time::timeout(PATIENCE_FOR_HEADERS, detect(stream)) => detected,
@@ -42,21 +49,20 @@ pub(super) async fn serve(stream: Stream, serves: Serves, shared: Arc<Shared>, m
     };
     let Ok(Ok(Some((protocol, io)))) = detected else { return };
     let io = TokioIo::new(io);
+    let context = Arc::new(Context { shared, serves, lifeline });
     match (protocol, serves) {
-        (Protocol::Http2, Serves::GrpcAndHttp | Serves::Grpc) => http2(io, serves, shared, lifeline).await,
-        (Protocol::Http1, Serves::GrpcAndHttp | Serves::Http | Serves::Metrics) => {
-            http1(io, serves, shared, lifeline).await;
-        }
+        (Protocol::Http2, Serves::GrpcAndHttp | Serves::Grpc) => http2(io, context).await,
+        (Protocol::Http1, Serves::GrpcAndHttp | Serves::Http | Serves::Metrics) => http1(io, context).await,
         // The protocol is not spoken on this listener.
         (Protocol::Http2, Serves::Http | Serves::Metrics) | (Protocol::Http1, Serves::Grpc) => {}
     }
 }
 
-async fn http1(io: Io, serves: Serves, shared: Arc<Shared>, lifeline: Lifeline) {
-    let for_upgrades = lifeline.clone();
+async fn http1(io: Io, context: Arc<Context>) {
+    let lifeline = context.lifeline.clone();
     let service = service_fn(move |request: Request<Incoming>| {
-        let (shared, lifeline) = (shared.clone(), for_upgrades.clone());
-        async move { Ok::<_, Infallible>(route::http(request, serves, &shared, &lifeline).await) }
+        let context = context.clone();
+        async move { Ok::<_, Infallible>(route::http(request, &context).await) }
     });
     let mut builder = http1::Builder::new();
     builder
@@ -68,12 +74,12 @@ async fn http1(io: Io, serves: Serves, shared: Arc<Shared>, lifeline: Lifeline) 
     run(connection, |c| c.graceful_shutdown(), lifeline).await;
 }
 
-async fn http2(io: Io, serves: Serves, shared: Arc<Shared>, lifeline: Lifeline) {
-    let builder = http2_builder(&shared.settings);
-    let for_requests = lifeline.clone();
+async fn http2(io: Io, context: Arc<Context>) {
+    let lifeline = context.lifeline.clone();
+    let builder = http2_builder(&context.shared.settings);
     let service = service_fn(move |request: Request<Incoming>| {
-        let (shared, lifeline) = (shared.clone(), for_requests.clone());
-        async move { Ok::<Response<Body>, Infallible>(route::any(request, serves, &shared, &lifeline).await) }
+        let context = context.clone();
+        async move { Ok::<Response<Body>, Infallible>(route::any(request, &context).await) }
     });
     let connection = pin!(builder.serve_connection(io, service));
     run(connection, |c| c.graceful_shutdown(), lifeline).await;

@@ -7,48 +7,39 @@ use tonic::body::Body;
 
 use super::access::add_cors;
 use super::answer;
+use super::connection::Context;
 use super::endpoint::{debug, health, metrics, version};
 use super::gateway;
-use super::server::Lifeline;
 use super::{Serves, Shared};
 
 /// A request on an HTTP/2 connection: gRPC by its content type, else whatever the listener offers.
-pub(super) async fn any(
-    request: Request<Incoming>,
-    serves: Serves,
-    shared: &Shared,
-    lifeline: &Lifeline,
-) -> Response<Body> {
+pub(super) async fn any(request: Request<Incoming>, context: &Context) -> Response<Body> {
+    let shared = &context.shared;
     if is_grpc(&request) {
         let request = request.map(Body::new);
         return shared.metrics.grpc.observed(request, |request| shared.grpc.answer(request)).await;
     }
-    if serves == Serves::Grpc {
+    if context.serves == Serves::Grpc {
         return not_grpc(&request);
     }
     // Boxed, so that the far more frequent gRPC requests do not carry the room for this.
-    Box::pin(http(request, serves, shared, lifeline)).await
+    Box::pin(http(request, context)).await
 }
 
 /// A request that is not gRPC.
-pub(super) async fn http(
-    mut request: Request<Incoming>,
-    serves: Serves,
-    shared: &Shared,
-    lifeline: &Lifeline,
-) -> Response<Body> {
-    if serves == Serves::Metrics {
-        return common_page(&request, shared).await.unwrap_or_else(answer::not_found);
+pub(super) async fn http(mut request: Request<Incoming>, context: &Context) -> Response<Body> {
+    if context.serves == Serves::Metrics {
+        return common_page(&request, &context.shared).await.unwrap_or_else(answer::not_found);
     }
     rewrite_old_prefix(&mut request);
-    let access = &shared.settings.access;
+    let access = &context.shared.settings.access;
     if let Some(refusal) = access.refusal(&request) {
         return refusal;
     }
     let origin = access.cors_headers(request.headers());
     let mut response = match request.method() {
         &Method::OPTIONS => Response::new(Body::default()),
-        _ => page(request, shared, lifeline).await,
+        _ => page(request, context).await,
     };
     if let Some(origin) = origin {
         add_cors(response.headers_mut(), origin);
@@ -56,12 +47,13 @@ pub(super) async fn http(
     response
 }
 
-async fn page(request: Request<Incoming>, shared: &Shared, lifeline: &Lifeline) -> Response<Body> {
+async fn page(request: Request<Incoming>, context: &Context) -> Response<Body> {
+    let shared = &context.shared;
     if let Some(redirect) = redirect_to_clean(&request, shared.settings.gateway) {
         return redirect;
     }
     if shared.settings.gateway && request.uri().path().starts_with("/v3/") {
-        return gateway::answer(request, shared, lifeline).await;
+        return gateway::answer(request, shared, &context.lifeline).await;
     }
     match request.uri().path() {
         "/version" => version::answer(&request),
