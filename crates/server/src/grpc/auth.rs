@@ -1,7 +1,7 @@
 //! The Auth service of a server that has no users and no roles.
 //!
-//! Everything is answered as etcd answers when authentication was never set up. What would store the first user or
-//! the first role is refused, so nothing else can come to exist and every other answer stays true.
+//! Everything is answered as etcd answers when authentication was never set up. What would store the first
+//! user or the first role is refused, so nothing else can come to exist and every other answer stays true.
 
 use tonic::{Request, Response, Status};
 use vetch_api::pb::auth_server;

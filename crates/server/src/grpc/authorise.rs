@@ -1,7 +1,8 @@
 //! Who may do what: the one place that will know about users, roles and tokens.
 //!
 //! Every service names what a request needs and asks before it touches the node. Authentication cannot be
-//! enabled yet, and while it is off etcd lets everyone do everything and does not look at tokens; so does this.
+//! enabled yet, and while it is off etcd lets everyone do everything and does not look at tokens; so does
+//! this.
 
 use tonic::Status;
 use tonic::metadata::MetadataMap;

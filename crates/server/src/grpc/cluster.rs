@@ -1,8 +1,8 @@
 //! The Cluster service of a cluster that has one member and cannot have more yet.
 //!
-//! Requests are judged as a one-member etcd judges them. Where etcd would then change the membership, this refuses:
-//! a further member with etcd's own "not enough started members", because nothing could replicate to it; new peer
-//! addresses with a text of our own, because there is nothing that would listen on them.
+//! Requests are judged as a one-member etcd judges them. Where etcd would then change the membership, this
+//! refuses: a further member with etcd's own "not enough started members", because nothing could replicate to
+//! it; new peer addresses with a text of our own, because there is nothing that would listen on them.
 
 use tonic::{Request, Response, Status};
 use vetch_api::pb::cluster_server;

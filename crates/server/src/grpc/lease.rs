@@ -97,8 +97,8 @@ impl lease_server::Lease for LeaseService {
     }
 }
 
-/// One stream of renewals. They are answered one by one and in order, so a client that does not read its answers
-/// is not read from either.
+/// One stream of renewals. They are answered one by one and in order, so a client that does not read its
+/// answers is not read from either.
 struct KeepAlive {
     edge: Edge,
     metadata: MetadataMap,

@@ -44,7 +44,8 @@ struct Place {
 }
 
 impl Place {
-    /// Queues up, or finds the place that this lease already has, and looks who is first, all in one transaction.
+    /// Queues up, or finds the place that this lease already has, and looks who is first, all in one
+    /// transaction.
     async fn take(edge: &Edge, queue: &Queue, lease: i64) -> Result<Place, Status> {
         let key = queue.key(lease);
         let owner = || RequestOp::Range(queue.first());

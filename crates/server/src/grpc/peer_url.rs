@@ -3,7 +3,8 @@
 #[cfg(test)]
 mod tests;
 
-/// The URLs without surrounding space, in order; None if there is none, or if any is not of the form etcd asks for.
+/// The URLs without surrounding space, in order; None if there is none, or if any is not of the form etcd
+/// asks for.
 pub(super) fn parse(urls: &[String]) -> Option<Vec<String>> {
     let urls: Vec<String> = urls.iter().map(|url| url.trim().to_owned()).collect();
     (!urls.is_empty() && urls.iter().all(|url| is_peer_url(url))).then_some(urls)

@@ -1,8 +1,9 @@
 //! What Lock and Election are made of: a queue of keys under one name, each bound to a lease.
 //!
-//! etcd implements both services as clients of its own KV, Lease and Watch services, so their answers are those
-//! of a client library: the revision of the request that decided, and errors with the text of the table but without
-//! its codes ([`EtcdError::relayed`]). The keys are the contract with clients that take part without these services.
+//! etcd implements both services as clients of its own KV, Lease and Watch services, so their answers are
+//! those of a client library: the revision of the request that decided, and errors with the text of the table
+//! but without its codes ([`EtcdError::relayed`]). The keys are the contract with clients that take part
+//! without these services.
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
@@ -26,8 +27,8 @@ mod tests;
 /// Time to live of the lease made for a caller who brought none.
 const SESSION_TTL: i64 = 60;
 
-/// The lease that the caller's key is bound to. One that is made here is not renewed: like etcd's, it lives on for
-/// its time, and whoever got the lock renews it or loses it.
+/// The lease that the caller's key is bound to. One that is made here is not renewed: like etcd's, it lives
+/// on for its time, and whoever got the lock renews it or loses it.
 pub(super) async fn session(edge: &Edge, lease: i64) -> Result<i64, Status> {
     if lease != 0 {
         return Ok(lease);
@@ -165,8 +166,8 @@ pub(super) fn relayed(error: NodeError) -> Status {
 /// Resolves when the caller has gone away.
 pub(super) type Gone = oneshot::Receiver<()>;
 
-/// Does `work` for a caller, to its end even if the caller goes away before: what was begun must be taken back then,
-/// and only the work itself knows what it has begun.
+/// Does `work` for a caller, to its end even if the caller goes away before: what was begun must be taken
+/// back then, and only the work itself knows what it has begun.
 pub(super) async fn attended<T, F>(work: impl FnOnce(Gone) -> F) -> Result<T, Status>
 where
     T: Send + 'static,

@@ -54,8 +54,9 @@ pub(super) fn node(error: NodeError) -> Status {
     of(of_node(error))
 }
 
-/// An error of Lock and Election, which keeps its text and loses its code on the way through them. Only a server
-/// that stops is not relayed: there, clients of etcd see their own connection end, which is "unavailable" to them.
+/// An error of Lock and Election, which keeps its text and loses its code on the way through them. Only a
+/// server that stops is not relayed: there, clients of etcd see their own connection end, which is
+/// "unavailable" to them.
 pub(super) fn relayed(error: EtcdError) -> Status {
     if error == EtcdError::Stopped { of(error) } else { error.relayed() }
 }
@@ -93,8 +94,8 @@ pub(super) fn of_request_stream(status: Status, cancelled: EtcdError) -> Status 
     }
 }
 
-/// The status etcd would send instead of the one that tonic answered with before any service ran: for a message
-/// over the limit, or a method that does not exist.
+/// The status etcd would send instead of the one that tonic answered with before any service ran: for a
+/// message over the limit, or a method that does not exist.
 pub(super) fn reworded(headers: &http::HeaderMap, path: &str) -> Option<Status> {
     let status = Status::from_header_map(headers)?;
     if status.code() == Code::Unimplemented && status.message().is_empty() {

@@ -1,8 +1,8 @@
 //! Between the API's messages and the store's requests and responses.
 //!
-//! Requests: protobuf numbers become enums here, and numbers that the API does not define are dealt with as etcd
-//! does. Everything else about a request's validity is [`validate`]'s business, which these functions call, so
-//! that what they return may be given to the node.
+//! Requests: protobuf numbers become enums here, and numbers that the API does not define are dealt with as
+//! etcd does. Everything else about a request's validity is [`validate`]'s business, which these functions
+//! call, so that what they return may be given to the node.
 //!
 //! Responses: key-values stay in wire form; a [`Kv`] is a record that the wire types can copy from.
 

@@ -1,9 +1,9 @@
 //! The Watch service: one stream, many watchers.
 //!
-//! A stream is a state machine without a task or a queue of its own: it is polled when the connection has room for
-//! another frame, and then either takes a request or asks the session for responses. So a client that does not read
-//! holds back its own session only, and costs at most one batch of responses, which share their events with all
-//! others.
+//! A stream is a state machine without a task or a queue of its own: it is polled when the connection has
+//! room for another frame, and then either takes a request or asks the session for responses. So a client
+//! that does not read holds back its own session only, and costs at most one batch of responses, which share
+//! their events with all others.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
