@@ -7,6 +7,7 @@
 //! Not here: behaviour that depends on time, such as lease expiry, locks and elections (`scenarios`), and restarts
 //! (`kill`).
 
+mod deviations;
 mod generate;
 mod mask;
 mod request;
@@ -16,7 +17,7 @@ mod watches;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use clap::Args;
 use generate::{Generator, World};
 use request::{Request, SETTLED};
@@ -47,6 +48,9 @@ pub(crate) struct Differential {
     /// Steps per sequence; given in replay commands, because it fixes where a sequence ends.
     #[arg(long)]
     steps: Option<usize>,
+    /// Do not stop at a difference that left both servers at the same revision: print it briefly and go on.
+    #[arg(long)]
+    keep_going: bool,
     /// After a difference, look for a shorter sequence that shows it.
     #[arg(long, default_value_t = 60)]
     shrink_seconds: u64,
@@ -71,6 +75,9 @@ struct Tally {
     refused: usize,
     hashes: usize,
     equal_hashes: usize,
+    /// Differences that `--keep-going` went past.
+    passed_over: usize,
+    deviations: BTreeMap<&'static str, usize>,
     /// Per kind of request: sent, refused.
     kinds: BTreeMap<String, (usize, usize)>,
 }
@@ -100,6 +107,9 @@ impl Differential {
             }
             println!("  seed {seed}: {steps} requests agree ({:.1}s)", begun.elapsed().as_secs_f64());
         }
+        for (reason, count) in &tally.deviations {
+            println!("  {count} deliberate deviations: {reason}");
+        }
         println!("  by kind (sent, refused): {:?}", tally.kinds);
         println!(
             "differential: {} requests agree, {} of them refused by both; {} of {} HashKV hashes equal; {:.1}s",
@@ -109,6 +119,7 @@ impl Differential {
             tally.hashes,
             begun.elapsed().as_secs_f64()
         );
+        ensure!(tally.passed_over == 0, "{} differences", tally.passed_over);
         Ok(())
     }
 
@@ -125,6 +136,12 @@ impl Differential {
                 return Ok(Some(Difference { step, request, left, right }));
             }
             if let Some((left, right)) = pair.step(&request, tally).await? {
+                if self.keep_going && pair.same_revision().await? {
+                    let difference = Difference { step, request: format!("{request:#?}"), left, right };
+                    self.print(seed, steps.len(), &difference, None);
+                    tally.passed_over += 1;
+                    continue;
+                }
                 return Ok(Some(Difference { step, request: format!("{request:#?}"), left, right }));
             }
         }
@@ -213,11 +230,21 @@ impl Pair {
             Err(_) => return Ok(Some(("answered?".into(), format!("no answer from both within {limit:?}")))),
         };
         tally.count(request, &left, &right);
+        if let Some(reason) = deviations::deliberate(request, &left.text, &right.text) {
+            *tally.deviations.entry(reason).or_default() += 1;
+            return Ok(None);
+        }
         if left.text != right.text || left.watcher != right.watcher {
             return Ok(Some((left.text, right.text)));
         }
         self.learn(request, &left);
         Ok(None)
+    }
+
+    async fn same_revision(&mut self) -> Result<bool> {
+        let (left, right) = tokio::try_join!(self.left.client.revision(), self.right.client.revision())?;
+        self.world.revision = left;
+        Ok(left == right)
     }
 
     fn learn(&mut self, request: &Request, answer: &Answer) {
@@ -251,8 +278,9 @@ impl Pair {
         if !left.text.is_empty() || !right.text.is_empty() {
             return Ok(Some((left.text, right.text)));
         }
-        let left = self.left.streams[SETTLED].take(&|id| self.left.mask_lease(id));
-        let right = self.right.streams[SETTLED].take(&|id| self.right.mask_lease(id));
+        let compacted = self.world.compacted;
+        let left = self.left.streams[SETTLED].take(&|id| self.left.mask_lease(id), compacted);
+        let right = self.right.streams[SETTLED].take(&|id| self.right.mask_lease(id), compacted);
         // Compaction ends watchers by itself.
         let ended = |id: &i64| {
             left.get(id).is_some_and(|lines| lines.iter().any(|line| line.starts_with("canceled")))
@@ -268,7 +296,8 @@ impl Pair {
     async fn settle_future(&mut self, patience: Duration) -> Result<Unequal> {
         let deadline = Instant::now() + patience;
         loop {
-            let (left, right) = (self.left.future_lines(), self.right.future_lines());
+            let compacted = self.world.compacted;
+            let (left, right) = (self.left.future_lines(compacted), self.right.future_lines(compacted));
             if left == right {
                 return Ok(None);
             }

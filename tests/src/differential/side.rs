@@ -15,7 +15,7 @@ use crate::server::{Kind, Server};
 
 pub(super) struct Side {
     _server: Server,
-    client: Client,
+    pub(super) client: Client,
     pub(super) streams: [Stream; 2],
     /// Ids this server chose for leases, in the order of the grants.
     chosen: Vec<i64>,
@@ -277,8 +277,8 @@ impl Side {
         created.watcher.context("the first watcher was refused")
     }
 
-    pub(super) fn future_lines(&self) -> std::collections::BTreeMap<i64, Vec<String>> {
-        self.streams[FUTURE].look(&|id| self.mask_lease(id))
+    pub(super) fn future_lines(&self, compacted: i64) -> std::collections::BTreeMap<i64, Vec<String>> {
+        self.streams[FUTURE].look(&|id| self.mask_lease(id), compacted)
     }
 }
 

@@ -15,6 +15,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use vetch_api::pb;
 use vetch_api::pb::watch_request::RequestUnion;
 
+use super::deviations::predecessor_is_compacted;
 use super::mask;
 use crate::client::Client;
 
@@ -120,15 +121,15 @@ impl Stream {
     }
 
     /// Takes what has come so far: per watcher its events and its end.
-    pub(super) fn take(&self, leases: &dyn Fn(i64) -> i64) -> BTreeMap<i64, Vec<String>> {
+    pub(super) fn take(&self, leases: &dyn Fn(i64) -> i64, compacted: i64) -> BTreeMap<i64, Vec<String>> {
         let responses = self.received.with(|inbox| std::mem::take(&mut inbox.rest));
-        lines(&responses, leases)
+        lines(&responses, leases, compacted)
     }
 
     /// The same without taking it away.
-    pub(super) fn look(&self, leases: &dyn Fn(i64) -> i64) -> BTreeMap<i64, Vec<String>> {
+    pub(super) fn look(&self, leases: &dyn Fn(i64) -> i64, compacted: i64) -> BTreeMap<i64, Vec<String>> {
         let responses = self.received.with(|inbox| inbox.rest.clone());
-        lines(&responses, leases)
+        lines(&responses, leases, compacted)
     }
 }
 
@@ -183,7 +184,11 @@ impl Inbox {
     }
 }
 
-fn lines(responses: &[pb::WatchResponse], leases: &dyn Fn(i64) -> i64) -> BTreeMap<i64, Vec<String>> {
+fn lines(
+    responses: &[pb::WatchResponse],
+    leases: &dyn Fn(i64) -> i64,
+    compacted: i64,
+) -> BTreeMap<i64, Vec<String>> {
     let mut watchers: BTreeMap<i64, Vec<String>> = BTreeMap::new();
     let mut last: BTreeMap<i64, (i64, bool)> = BTreeMap::new();
     for response in responses {
@@ -206,6 +211,9 @@ fn lines(responses: &[pb::WatchResponse], leases: &dyn Fn(i64) -> i64) -> BTreeM
                 lines.push(format!("BROKEN: header {:?} is below event {revision}", response.header));
             }
             let mut event = event.clone();
+            if predecessor_is_compacted(revision, compacted) {
+                event.prev_kv = None;
+            }
             for kv in event.kv.iter_mut().chain(&mut event.prev_kv) {
                 mask::key_value(kv, leases);
             }

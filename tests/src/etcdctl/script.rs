@@ -18,6 +18,8 @@ pub(super) struct Run {
     pub(super) input: String,
     pub(super) remember: Option<String>,
     pub(super) columns: Option<String>,
+    /// The outputs are known to differ, on purpose.
+    pub(super) deviates: bool,
 }
 
 pub(super) fn parse(text: &str) -> Result<Vec<Step>> {
@@ -51,6 +53,7 @@ fn step(line: usize, words: &[String]) -> Result<Option<Step>> {
         ["until", name, count] => Step::Until((*name).to_owned(), count.parse()?),
         ["stop", name] => Step::Stop((*name).to_owned()),
         ["columns", list, ..] => Step::Run(Run { columns: Some((*list).to_owned()), ..run(&words[2..]) }),
+        ["differs", ..] => Step::Run(Run { deviates: true, ..run(&words[1..]) }),
         ["settle"] => Step::Settle,
         _ => Step::Run(run(words)),
     }))
