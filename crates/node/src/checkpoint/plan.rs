@@ -65,7 +65,10 @@ pub(super) fn choose(config: &CheckpointConfig, files: &[Shape], fresh_bytes: u6
     planner.place_nodes(files, fresh_bytes);
     planner.take_garbage(files);
     while planner.grow() {}
-    while planner.nodes.len() > config.max_files && planner.merge_cheapest() {}
+    if planner.nodes.len() > config.max_files {
+        // A good deal below the limit, so that it is not hit again by the next run.
+        while planner.nodes.len() > config.max_files * 3 / 4 && planner.merge_cheapest() {}
+    }
     planner.nodes.into_iter().filter(|node| node.is_written).map(|node| node.files).collect()
 }
 
