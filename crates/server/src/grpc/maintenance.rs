@@ -48,7 +48,8 @@ impl maintenance_server::Maintenance for MaintenanceService {
         Ok(Response::new(pb::StatusResponse {
             header: self.0.header(node.revision),
             version: version::SERVER.into(),
-            db_size: as_signed(node.disk_bytes),
+            // What the quota counts. There is no file that could be larger than its content and in need of a defrag.
+            db_size: as_signed(node.live_bytes),
             leader: self.0.node.identity().member_id,
             raft_index: node.index,
             raft_term: node.term,

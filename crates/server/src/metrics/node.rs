@@ -66,15 +66,16 @@ fn never(page: &mut Text) {
 fn state(page: &mut Text, node: &Node) {
     let status = node.status();
     let compacted = if status.compact_revision > 0 { status.compact_revision } else { -1 };
-    let gauges: [(&str, &str, f64); 6] = [
+    let gauges: [(&str, &str, f64); 7] = [
         ("etcd_debugging_mvcc_current_revision", "The newest revision.", status.revision as f64),
         ("etcd_debugging_mvcc_compact_revision", "The last compaction, or -1.", compacted as f64),
         ("etcd_debugging_mvcc_keys_total", "Keys that exist.", status.keys as f64),
         (
             "etcd_mvcc_db_total_size_in_bytes",
-            "Bytes of the data directory's files.",
-            status.disk_bytes as f64,
+            "Bytes of data, as the quota counts them.",
+            status.live_bytes as f64,
         ),
+        ("vetch_disk_bytes", "Bytes of the data directory's files.", status.disk_bytes as f64),
         ("etcd_mvcc_db_total_size_in_use_in_bytes", "Bytes of reachable data.", status.live_bytes as f64),
         ("etcd_server_quota_backend_bytes", "Limit on bytes of data.", status.quota_bytes as f64),
     ];
