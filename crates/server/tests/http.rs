@@ -6,8 +6,10 @@ mod harness;
 
 use std::time::Duration;
 
+use futures_util::{SinkExt, StreamExt};
 use harness::{Answer, Harness};
 use serde_json::{Value, json};
+use tokio_tungstenite::tungstenite::Message;
 
 fn parsed(answer: &Answer) -> Value {
     serde_json::from_str(&answer.body).unwrap_or_else(|e| panic!("{e}: {answer:?}"))
@@ -108,6 +110,24 @@ async fn a_request_stream_may_stay_open() {
     assert_eq!(event["result"]["events"][0]["kv"]["value"], "eA==");
     stream.send_chunk(r#"{"cancel_request":{"watch_id":"7"}}"#).await;
     assert_eq!(stream.line().await["result"]["canceled"], true);
+}
+
+#[tokio::test]
+async fn a_websocket_is_a_stream_too() {
+    let server = Harness::start().await;
+    let mut socket = server.open_websocket("/v3/watch").await;
+    socket.send(Message::text(r#"{"create_request":{"key":"Zm9v"}}"#)).await.unwrap();
+    let created: Value =
+        serde_json::from_str(socket.next().await.unwrap().unwrap().to_text().unwrap()).unwrap();
+    assert_eq!(created["result"]["created"], true);
+    server.post("/v3/kv/put", r#"{"key":"Zm9v","value":"YmFy"}"#).await;
+    let event: Value =
+        serde_json::from_str(socket.next().await.unwrap().unwrap().to_text().unwrap()).unwrap();
+    assert_eq!(event["result"]["events"][0]["kv"]["value"], "YmFy");
+
+    let mut lost = server.open_websocket("/v3/nope").await;
+    let refusal = lost.next().await.unwrap().unwrap();
+    assert_eq!(refusal.to_text().unwrap(), r#"{"code":5,"message":"Not Found"}"#);
 }
 
 #[tokio::test]

@@ -11,7 +11,9 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
+use rustix::net::sockopt;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream};
 
@@ -143,6 +145,7 @@ impl Listener {
                 let (stream, _) = listener.accept().await?;
                 // Answers are small and wanted at once; waiting to fill a packet would add milliseconds.
                 stream.set_nodelay(true)?;
+                notice_dead_peer(&stream)?;
                 Ok(Stream::Tcp(stream))
             }
             Listener::Unix(listener, _) => Ok(Stream::Unix(listener.accept().await?.0)),
@@ -156,6 +159,15 @@ impl Listener {
             Listener::Unix(_, path) => path.display().to_string(),
         }
     }
+}
+
+/// A peer that vanished without a word would otherwise hold its HTTP/1 stream for ever; HTTP/2 has its own pings.
+fn notice_dead_peer(stream: &TcpStream) -> io::Result<()> {
+    const IDLE: Duration = Duration::from_secs(15);
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, IDLE)?;
+    sockopt::set_tcp_keepintvl(stream, IDLE)?;
+    Ok(())
 }
 
 impl Drop for Listener {

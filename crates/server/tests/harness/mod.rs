@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
+use tokio_tungstenite::WebSocketStream;
 use vetch_node::Node;
 use vetch_node::config::{Identity, NodeConfig};
 use vetch_server::grpc;
@@ -79,6 +80,12 @@ impl Harness {
         let mut text = Vec::new();
         let _ = connection.read_to_end(&mut text).await;
         parse(&String::from_utf8(text).unwrap())
+    }
+
+    pub(crate) async fn open_websocket(&self, path: &str) -> WebSocketStream<TcpStream> {
+        let connection = TcpStream::connect(&self.address).await.unwrap();
+        let url = format!("ws://{}{path}", self.address);
+        tokio_tungstenite::client_async(url, connection).await.unwrap().0
     }
 
     /// A POST whose body is sent chunk by chunk.
