@@ -28,20 +28,27 @@ fn world_before_a_busy_run() -> World {
     world
 }
 
-/// The ways in which pending changes survive a power loss: none, all, and many mixtures.
+/// Ways in which pending changes survive a power loss: none, all, all but one, only names or only contents, and
+/// mixtures.
 fn outcomes(disk: &MemDisk) -> Vec<MemDisk> {
-    let mixtures = (0..24u64).map(|seed| {
-        let mut state = seed;
-        disk.power_loss(&mut |_: &Pending| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            match seed {
-                0 => false,
-                1 => true,
-                _ => state >> 63 == 1,
-            }
-        })
-    });
-    mixtures.collect()
+    let mut found = vec![disk.power_loss(&mut |_| false), disk.power_loss(&mut |_| true)];
+    for lost in 0..disk.pending().len() {
+        let mut index = 0..;
+        found.push(disk.power_loss(&mut |_| index.next() != Some(lost)));
+    }
+    let is_name = |pending: &Pending| !matches!(pending, Pending::Sector { .. } | Pending::Length { .. });
+    found.push(disk.power_loss(&mut |pending| is_name(pending)));
+    found.push(disk.power_loss(&mut |pending| !is_name(pending)));
+    for seed in 1..16u64 {
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        found.push(disk.power_loss(&mut |_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state.is_multiple_of(2)
+        }));
+    }
+    found
 }
 
 #[test]

@@ -236,6 +236,30 @@ fn a_deleted_key_stays_deleted_while_its_puts_lie_in_an_old_file() {
 }
 
 #[test]
+fn tombstones_that_must_stay_do_not_make_their_file_be_rewritten_for_ever() {
+    let mut world = World::new(CheckpointConfig { max_files: 48, rewrite_bytes: 1, ..TINY });
+    // Large living values around small keys, so that this file is never hollow.
+    for n in 0..20 {
+        world.put(&format!("keep/{n:02}"), &"x".repeat(200));
+        world.put(&format!("ghost/{n:02}"), "");
+    }
+    world.checkpoint().unwrap();
+    (0..20).for_each(|n| world.delete(&format!("ghost/{n:02}")));
+    world.put("last", "write");
+    world.compact_fully(world.store.head().revision);
+    world.checkpoint().unwrap();
+    let mut rewritten = 0;
+    for round in 0..10 {
+        if round == 5 {
+            world = world.recover(&world.disk.process_exit()).unwrap();
+        }
+        rewritten += world.checkpoint().unwrap().rewritten_files;
+    }
+    assert_eq!(rewritten, 0);
+    world.verify();
+}
+
+#[test]
 fn a_file_filtered_at_the_very_revision_of_a_delete_is_not_clean_of_what_it_deleted() {
     // Files are rewritten as needed and never joined.
     let config = CheckpointConfig { max_files: 48, rewrite_bytes: 1, rewrite_floor: 1 << 20, ..TINY };
