@@ -12,6 +12,12 @@ pub(super) fn deliberate(request: &Request, left: &str, right: &str) -> Option<&
     }
 }
 
+/// etcd keeps the hashes it computed during its last compactions and answers from them, with what was compacted *then*;
+/// and it repeats a negative revision. Only the present state is compared.
+pub(super) fn hash_is_of_the_past(requested: i64, compacted: i64) -> bool {
+    requested < 0 || requested == compacted
+}
+
 /// An event at or below the compacted revision: etcd cannot read its predecessor any more, Vetch still can, so the
 /// predecessor is not compared.
 pub(super) fn predecessor_is_compacted(mod_revision: i64, compacted: i64) -> bool {

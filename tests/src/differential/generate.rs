@@ -279,7 +279,7 @@ impl Generator<'_> {
         let revision = match self.chance.below(10) {
             0 => compacted,
             1 => revision + self.chance.between(1, 3),
-            2 => *self.chance.pick(&[0, -1, i64::MAX]),
+            2 => *self.chance.pick(&[-1, i64::MIN, i64::MAX]),
             3 => revision,
             _ => revision - self.chance.between(0, 40),
         };

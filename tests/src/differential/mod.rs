@@ -129,20 +129,17 @@ impl Differential {
         for &step in steps {
             let request =
                 Generator { chance: Chance::for_step(seed, step), world: &pair.world, sane: false }.request();
-            if request.needs_settled_watches()
-                && let Some((left, right)) = pair.settle().await?
-            {
-                let request = "the watchers' output up to here".to_owned();
-                return Ok(Some(Difference { step, request, left, right }));
-            }
-            if let Some((left, right)) = pair.step(&request, tally).await? {
-                if self.keep_going && pair.same_revision().await? {
-                    let difference = Difference { step, request: format!("{request:#?}"), left, right };
-                    self.print(seed, steps.len(), &difference, None);
-                    tally.passed_over += 1;
-                    continue;
+            let settled = if request.needs_settled_watches() { pair.settle().await? } else { None };
+            let watched = settled.map(|unequal| ("the watchers' output up to here".to_owned(), unequal));
+            let answered =
+                pair.step(&request, tally).await?.map(|unequal| (format!("{request:#?}"), unequal));
+            for (request, (left, right)) in watched.into_iter().chain(answered) {
+                let difference = Difference { step, request, left, right };
+                if !self.keep_going || !pair.same_revision().await? {
+                    return Ok(Some(difference));
                 }
-                return Ok(Some(Difference { step, request: format!("{request:#?}"), left, right }));
+                self.print(seed, steps.len(), &difference, None);
+                tally.passed_over += 1;
             }
         }
         let step = steps.last().copied().unwrap_or(0);

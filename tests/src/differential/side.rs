@@ -7,6 +7,7 @@ use prost::Message;
 use tonic::{Response, Status};
 use vetch_api::pb;
 
+use super::deviations::hash_is_of_the_past;
 use super::mask;
 use super::request::{CHOSEN, FUTURE, Request, SETTLED};
 use super::watches::Stream;
@@ -78,8 +79,27 @@ impl Side {
                 self.streams[SETTLED].settle(world.revision).await?;
                 Ok(Answer::default())
             }
+            Request::HashKv(request) => Ok(self.hash_kv(request, world.compacted).await),
             _ => self.administer(request).await,
         }
+    }
+
+    async fn hash_kv(&mut self, request: pb::HashKvRequest, compacted: i64) -> Answer {
+        let mut hash = None;
+        let result = self.client.maintenance.clone().hash_kv(request).await;
+        let answer = answer(
+            result,
+            |r| &mut r.header,
+            |r| {
+                mask::header(&mut r.header);
+                hash = Some(std::mem::take(&mut r.hash));
+                if hash_is_of_the_past(request.revision, compacted) {
+                    r.compact_revision = 0;
+                    r.hash_revision = 0;
+                }
+            },
+        );
+        Answer { hash, ..answer }
     }
 
     async fn key_value(&mut self, request: Request) -> Result<Answer> {
@@ -194,19 +214,6 @@ impl Side {
         Ok(match request {
             Request::Status => {
                 answer(maintenance.status(pb::StatusRequest {}).await, |r| &mut r.header, mask::status)
-            }
-            Request::HashKv(request) => {
-                let mut hash = None;
-                let mut answer = answer(
-                    maintenance.hash_kv(request).await,
-                    |r| &mut r.header,
-                    |r| {
-                        mask::header(&mut r.header);
-                        hash = Some(std::mem::take(&mut r.hash));
-                    },
-                );
-                answer.hash = hash;
-                answer
             }
             Request::Alarm(request) => answer(
                 maintenance.alarm(request).await,
