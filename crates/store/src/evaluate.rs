@@ -229,9 +229,11 @@ impl<'s> Txn<'s> {
         self.events.push(event);
     }
 
-    pub(crate) fn delete_slot(&mut self, slot: u32) {
-        let event = self.store.delete_slot(slot, self.next(), self.sub());
+    /// Deletes a living key and returns the version that went.
+    pub(crate) fn delete_slot(&mut self, slot: u32) -> Record {
+        let (event, gone) = self.store.delete_slot(slot, self.next(), self.sub());
         self.events.push(event);
+        gone
     }
 
     /// Ends the transaction; head moves on if anything changed.
@@ -252,13 +254,10 @@ impl<'s> Txn<'s> {
         events
     }
 
-    /// Deletes what is alive in a range at this point; returns which events that made.
-    pub(crate) fn delete_range(&mut self, range: &KeyRange) -> std::ops::Range<usize> {
-        let first = self.events.len();
-        for slot in self.store.live_slots(range) {
-            self.delete_slot(slot);
-        }
-        first..self.events.len()
+    /// Deletes what is alive in a range at this point; returns the versions that went.
+    pub(crate) fn delete_range(&mut self, range: &KeyRange) -> Vec<Record> {
+        let slots = self.store.live_slots(range);
+        slots.into_iter().map(|slot| self.delete_slot(slot)).collect()
     }
 
     fn put(&mut self, put: &PutRequest) -> PutResponse {
@@ -281,17 +280,15 @@ impl<'s> Txn<'s> {
     }
 
     fn delete(&mut self, delete: &DeleteRangeRequest) -> DeleteRangeResponse {
-        let made = self.delete_range(&delete.range);
-        if made.len() >= RANGE_DELETE_KEYS {
-            self.range_deletes.push(RangeDelete { events: made.clone(), range: delete.range.clone() });
+        let first = self.events.len();
+        let gone = self.delete_range(&delete.range);
+        if gone.len() >= RANGE_DELETE_KEYS {
+            let events = first..self.events.len();
+            self.range_deletes.push(RangeDelete { events, range: delete.range.clone() });
         }
-        let gone = &self.events[made];
-        let prev_kvs = if delete.prev_kv {
-            gone.iter().filter_map(|event| event.prev.clone()).collect()
-        } else {
-            vec![]
-        };
-        DeleteRangeResponse { revision: self.current(), deleted: gone.len() as i64, prev_kvs }
+        let deleted = gone.len() as i64;
+        let prev_kvs = if delete.prev_kv { gone } else { Vec::new() };
+        DeleteRangeResponse { revision: self.current(), deleted, prev_kvs }
     }
 
     fn range(&mut self, range: &RangeRequest) -> RangeResponse {

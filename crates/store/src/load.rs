@@ -125,7 +125,7 @@ impl Store {
                     superseded.push((version.mod_revision(), slot));
                 }
                 if version.mod_revision() >= compacted {
-                    let prev = prev.filter(|prev| !prev.is_tombstone()).cloned();
+                    let prev = self.keys.chain(slot).live_at(version.mod_revision() - 1).cloned();
                     events.push(Event { kv: version.clone(), prev });
                 }
                 prev = Some(version);

@@ -168,11 +168,22 @@ impl Store {
             }
         }
         self.leases.attach(record.lease(), slot);
-        Event { kv: record, prev }
+        self.event(slot, record, prev)
     }
 
-    /// Deletes a key that is alive at head.
-    pub(crate) fn delete_slot(&mut self, slot: Slot, revision: i64, sub: u32) -> Event {
+    /// The event of a change that replaced `replaced`. Watchers are shown what was there before the whole revision,
+    /// also when the revision changed the key more than once.
+    fn event(&self, slot: Slot, kv: Record, replaced: Option<Record>) -> Event {
+        let revision = kv.mod_revision();
+        let versions = self.keys.chain(slot).versions();
+        let changed_before = versions.len() > 1 && versions[versions.len() - 2].mod_revision() == revision;
+        let prev =
+            if changed_before { self.keys.chain(slot).live_at(revision - 1).cloned() } else { replaced };
+        Event { kv, prev }
+    }
+
+    /// Deletes a key that is alive at head. Returns the version that was replaced as well.
+    pub(crate) fn delete_slot(&mut self, slot: Slot, revision: i64, sub: u32) -> (Event, Record) {
         let prev = self.keys.chain(slot).last().expect("a deleted key exists").clone();
         assert!(!prev.is_tombstone(), "only a living key is deleted");
         let tombstone = Record::tombstone(prev.key(), revision, sub, prev.create_revision());
@@ -183,7 +194,7 @@ impl Store {
         self.leases.detach(prev.lease(), slot);
         let keys = |slot: Slot| self.keys.key(slot);
         self.tree.set_live(&keys, slot, false);
-        Event { kv: tombstone, prev: Some(prev) }
+        (self.event(slot, tombstone, Some(prev.clone())), prev)
     }
 
     /// Slots of the keys of `range` that are alive at head, in order.

@@ -76,8 +76,11 @@ impl Model {
         let mut events = Vec::new();
         for versions in self.keys.values() {
             for (index, version) in versions.iter().enumerate() {
-                let prev = index.checked_sub(1).map(|before| versions[before].clone());
-                let prev = prev.filter(|prev| !prev.is_tombstone());
+                let before = versions[..index]
+                    .iter()
+                    .rev()
+                    .find(|other| other.mod_revision() < version.mod_revision());
+                let prev = before.filter(|prev| !prev.is_tombstone()).cloned();
                 if version.mod_revision() >= from {
                     events.push(Event { kv: version.clone(), prev });
                 }
@@ -273,7 +276,7 @@ impl Model {
             lease: if put.ignore_lease { kept().lease() } else { put.lease },
             sub: self.events.len() as u32,
         });
-        self.change(record, prev.clone());
+        self.change(record);
         PutResponse { revision: self.next(), prev_kv: prev.filter(|_| put.prev_kv) }
     }
 
@@ -291,10 +294,12 @@ impl Model {
         let prev = self.live_at(key, self.next()).expect("only a living key is deleted").clone();
         let sub = self.events.len() as u32;
         let tombstone = Record::tombstone(key, self.next(), sub, prev.create_revision());
-        self.change(tombstone, Some(prev));
+        self.change(tombstone);
     }
 
-    fn change(&mut self, record: Record, prev: Option<Record>) {
+    /// Watchers are shown what was there before the revision.
+    fn change(&mut self, record: Record) {
+        let prev = self.live_at(record.key(), record.mod_revision() - 1).cloned();
         self.keys.entry(record.key().to_vec()).or_default().push(record.clone());
         self.events.push(Event { kv: record, prev });
     }
