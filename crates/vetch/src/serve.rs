@@ -33,6 +33,8 @@ pub(crate) enum End {
 pub(crate) enum StartError {
     #[error("cannot use data directory {path}: {error}")]
     DataDir { path: String, error: io::Error },
+    #[error("{0} holds the data of an etcd, which cannot be used or converted; give another --data-dir")]
+    EtcdData(String),
     #[error("cannot listen on {url}: {error}")]
     Listen { url: String, error: io::Error },
     #[error("cannot handle signals: {0}")]
@@ -71,9 +73,14 @@ pub(crate) async fn serve(settings: Settings) -> Result<End, StartError> {
     Ok(end)
 }
 
-/// The data directory is for this user alone.
+/// The data directory is for this user alone, and not one of etcd's: starting empty where there was data would tell
+/// a control plane that everything is gone.
 fn prepare(path: &Path) -> Result<(), StartError> {
     let failed = |error| StartError::DataDir { path: path.display().to_string(), error };
+    let of_etcd = ["wal", "snap"].map(|name| path.join("member").join(name));
+    if of_etcd.iter().any(|found| found.exists()) {
+        return Err(StartError::EtcdData(path.display().to_string()));
+    }
     DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
     let mode = fs::metadata(path).map_err(failed)?.permissions().mode() & 0o777;
     if mode & 0o077 != 0 {
@@ -200,3 +207,6 @@ impl Signals {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
