@@ -30,7 +30,7 @@ impl From<&Record> for Freed {
 }
 
 /// A revision that changed more keys than this does not keep what it replaced when it is compacted at.
-pub(crate) const PREVIOUS_KEPT: usize = 16;
+pub const PREVIOUS_KEPT: usize = 16;
 
 impl Store {
     /// Takes out the garbage of up to `max` overwrites and deletes. True when nothing is left to free.

@@ -31,7 +31,7 @@ mod tree;
 pub mod validate;
 
 pub use command::BadCommand;
-pub use compaction::Freed;
+pub use compaction::{Freed, PREVIOUS_KEPT};
 pub use error::StoreError;
 pub use evaluate::{Evaluated, ReadTxn};
 pub use record::Record;

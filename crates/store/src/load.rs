@@ -121,7 +121,7 @@ impl Store {
         for slot in 0..slots {
             let mut prev: Option<&Record> = None;
             for version in self.keys.chain(slot).versions() {
-                if prev.is_some() || version.is_tombstone() {
+                if prev.is_some_and(|prev| !prev.is_tombstone()) || version.is_tombstone() {
                     superseded.push((version.mod_revision(), slot));
                 }
                 if version.mod_revision() >= compacted {

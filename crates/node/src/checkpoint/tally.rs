@@ -3,14 +3,11 @@
 //! The loader drops what compaction made unreachable; this does the same one step earlier, where it is still
 //! known which file a record came from, so that the first run after a restart knows what is worth rewriting.
 
-use vetch_store::Record;
 use vetch_store::request::Event;
+use vetch_store::{PREVIOUS_KEPT, Record};
 
 use super::graves::{Graves, Pins};
 use super::manifest::{DataFile, Manifest};
-
-/// A compacted revision that replaced more versions than this does not keep them: the store's rule.
-const PREVIOUS_KEPT: usize = 16;
 
 pub(super) struct Tally {
     /// The files with `live` and `pins` counted anew.
