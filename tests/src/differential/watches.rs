@@ -15,7 +15,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use vetch_api::pb;
 use vetch_api::pb::watch_request::RequestUnion;
 
-use super::deviations::predecessor_is_compacted;
+use super::deviations::only_last_changes;
 use super::mask;
 use crate::client::Client;
 
@@ -201,7 +201,9 @@ fn lines(
                 response.header.as_ref().map(|header| header.revision)
             ));
         }
-        for (index, event) in response.events.iter().enumerate() {
+        let mut events = response.events.clone();
+        only_last_changes(&mut events, compacted);
+        for (index, event) in events.iter().enumerate() {
             let revision = event.kv.as_ref().map_or(0, |kv| kv.mod_revision);
             let before = last.insert(response.watch_id, (revision, response.fragment));
             if index == 0 && before.is_some_and(|(old, fragment)| old == revision && !fragment) {
@@ -211,9 +213,6 @@ fn lines(
                 lines.push(format!("BROKEN: header {:?} is below event {revision}", response.header));
             }
             let mut event = event.clone();
-            if predecessor_is_compacted(revision, compacted) {
-                event.prev_kv = None;
-            }
             for kv in event.kv.iter_mut().chain(&mut event.prev_kv) {
                 mask::key_value(kv, leases);
             }
