@@ -1,8 +1,9 @@
 //! Clock: when each lease runs out.
 //!
-//! Pure: time is a number the caller passes in, milliseconds since the node started. Renewals only move a number
-//! here and are never journalled; what survives a restart is the lease itself and, for long leases, how
-//! much time it had left when that was last written down. So after a restart a lease never ends early.
+//! Pure: time is a number the caller passes in, milliseconds since the node started. A renewal only moves a
+//! number here; what survives a restart is the lease itself and, if that was written down, how much time it had
+//! left. So that after a restart no lease ends early, a renewal of a lease with such a record must first take
+//! the record back: [`Renewal::MustRecord`].
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};

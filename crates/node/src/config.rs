@@ -20,12 +20,13 @@ pub struct NodeConfig {
     pub proposed: Identity,
     /// Shorter leases are raised to this many seconds.
     pub min_lease_ttl: i64,
-    /// Limit on live bytes. 0: 2 GiB. Negative: none.
+    /// Limit on the bytes of all versions in memory. 0: 2 GiB. Negative: none.
     pub quota_bytes: i64,
     pub journal_segment_bytes: u64,
-    /// A checkpoint is taken when about this many bytes were journalled since the last one.
+    /// A checkpoint is taken when about this many bytes of new versions were made since the last one, or more in a
+    /// large store.
     pub checkpoint_bytes: u64,
-    /// A checkpoint is taken at least this often while there is anything new.
+    /// A checkpoint is taken at least this often while there are new versions.
     pub checkpoint_interval: Duration,
     /// Acknowledge before the disk has it. For tests and throw-away data only.
     pub unsafe_no_fsync: bool,
@@ -63,7 +64,7 @@ impl NodeConfig {
         }
     }
 
-    /// The limit on live bytes, if there is one.
+    /// The limit on bytes, if there is one.
     pub(crate) fn quota(&self) -> Option<u64> {
         match self.quota_bytes {
             0 => Some(DEFAULT_QUOTA),

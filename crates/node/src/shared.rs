@@ -1,7 +1,8 @@
 //! Shared: what the threads of a node and its handles have in common.
 //!
-//! Locks are taken in the order store, log, hub, clock, and held for microseconds: a batch of evaluations, a
-//! chunk of a scan, a few revisions of fan-out. None is held across a call that waits.
+//! Locks are taken in the order store, log, hub, clock, and held for short turns: a few dozen evaluations, a
+//! chunk of a scan, a few hundred revisions of fan-out. None is held across a call that waits. What is not cut into
+//! turns is a single request: one that deletes a million keys holds the store until it is evaluated.
 
 use std::collections::HashMap;
 use std::sync::Arc;

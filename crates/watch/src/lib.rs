@@ -1,7 +1,7 @@
 //! Watch: the shared event log, the hub that matches events to watchers, and the state of watch streams.
 //!
 //! Pure and synchronous: no I/O, no clock, no threads; the same calls give the same responses. The shell
-//! around it owns the locks, the tasks and the timers.
+//! around it owns the locks (but for the small one of each stream's inbox), the tasks and the timers.
 //!
 //! # The parts
 //!

@@ -1,8 +1,9 @@
 //! Maintenance: making segments ahead of need and removing those no longer needed, beside the writer.
 //!
 //! A handle is cheap to clone and is meant for a background thread: `run` it at the start, after every append that
-//! rolled and after every `retire`. It shares only two short lists with the writer; no lock is held across file operations that the writer
-//! could wait for. A spare has no meaning until the writer renames it, so a crash in here costs nothing.
+//! rolled and after every `retire`. It shares only two short lists with the writer; no lock is held across file
+//! operations that the writer could wait for. A spare has no meaning until the writer renames it, so a crash in here
+//! costs nothing.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -13,9 +13,10 @@
 //! say it is a put p. If p's life ended at or below F, its tombstone would be in the files and newer: contradiction.
 //! So that life was alive at F, its newest put at or below F is retained by the store, and what is
 //! retained is always written: p is that put. (Unless that put was given back early because C itself replaced many
-//! versions; then the record at C is in the files and hides p from every reader.) Note that each tombstone answers for its own life only. A later life of
-//! the same key may be forgotten with its own tombstone while an earlier put still lies in some file; that
-//! put's own tombstone is then still there.
+//! versions; then the record at C is in the files and hides p from every reader.)
+//!
+//! Note that each tombstone answers for its own life only. A later life of the same key may be forgotten with its own
+//! tombstone while an earlier put still lies in some file; that put's own tombstone is then still there.
 //!
 //! **Rule.** Compaction drops the versions of a key oldest first, so a store that no longer has t has no put of
 //! t's life either, and a file being filtered now loses them all. Another file that overlaps the revisions of the

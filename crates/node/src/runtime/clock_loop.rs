@@ -50,8 +50,8 @@ fn expire(shared: &Arc<Shared>) {
     }
 }
 
-/// Journals how much time leases of at least `min_ttl` seconds have left. Returns how many requests that took
-/// to hand in, with the receivers of their outcomes.
+/// Has the journal note how much time leases of at least `min_ttl` seconds have left. Returns where the outcomes of
+/// the requests will arrive.
 pub(crate) fn record(
     shared: &Arc<Shared>,
     min_ttl: i64,

@@ -2,7 +2,7 @@
 //!
 //! Every flag of etcd 3.7.1 is in the [table]: it works, or it has no meaning here and is accepted with a line in
 //! the log that says why, or it is refused because ignoring it would break what it promises. The help text and
-//! docs/compatibility.md come from the same table.
+//! docs/compatibility.md come from the same table. Names of earlier releases are mapped to today's or passed over.
 //!
 //! Each flag also has an environment variable, `ETCD_` and the name in capitals. Giving both is an error, as in
 //! etcd: there is no telling which one was meant.
