@@ -7,7 +7,8 @@
 //! | remaining TTL | runs with the clock | within five seconds of the granted TTL, or not |
 //! | order of the leases in a list | a hash map's order in etcd | the set |
 //! | order among equal sort keys, and which of them a limit cuts off | etcd's sort is unstable | everything else |
-//! | Status dbSize, dbSizeInUse, raftIndex, raftTerm, raftAppliedIndex | storage engines differ | that they are positive |
+//! | Status dbSize, dbSizeInUse | storage engines differ | nothing |
+//! | Status raftIndex, raftTerm, raftAppliedIndex | how writes are batched differs | that they are positive |
 //! | Status leader | an id | that it is the member itself |
 //! | HashKV hash | only members of one cluster must agree | counted and reported |
 //! | member ids and ports in URLs | differ by construction | the rest of the URL |
@@ -139,8 +140,8 @@ pub(super) fn status(response: &mut pb::StatusResponse) {
     response.raft_term = u64::from(response.raft_term > 0);
     response.raft_index = u64::from(response.raft_index > 0);
     response.raft_applied_index = u64::from(response.raft_applied_index > 0);
-    response.db_size = i64::from(response.db_size > 0);
-    response.db_size_in_use = i64::from(response.db_size_in_use > 0);
+    response.db_size = 0;
+    response.db_size_in_use = 0;
 }
 
 pub(super) fn members(members: &mut [pb::Member]) {
