@@ -79,7 +79,7 @@ impl Leases {
         }
     }
 
-    /// Lease 0 is no lease. A key may still name a lease that has been revoked in the same revision.
+    /// Lease 0 is no lease, and a put that names one which does not exist was refused before it came here.
     pub(crate) fn attach(&mut self, id: i64, slot: Slot) {
         if let Some(lease) = self.by_id.get_mut(&id) {
             lease.slots.insert(slot);

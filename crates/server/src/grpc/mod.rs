@@ -1,12 +1,12 @@
 //! All services of etcd 3.7 over a [`Node`], as one thing that answers gRPC requests.
 //!
-//! One file per service. What they share: [`edge`](self) holds the node and fills headers, `translate` turns
+//! One file per service. What they share: `edge` holds the node and fills headers, `translate` turns
 //! messages into the store's requests and back, `status` is the only file that makes gRPC statuses,
 //! [`authorise`] is asked before every access.
 //!
 //! [`Rpc`] is a service for HTTP requests with gRPC bodies. The listener gives it what arrives on HTTP/2; the
-//! JSON gateway can use it as the channel of a generated client (`pb::kv_client::KvClient::new(rpc)`) and so
-//! passes the same limits and checks without a connection in between.
+//! JSON gateway gives it what it translated, without a connection in between, and so passes the same limits and
+//! checks.
 //!
 //! Not here: connections, TLS, keepalive, counting of requests (`http`, `metrics`).
 
