@@ -32,13 +32,26 @@ esac
 cd "$here/storage-suite"
 go mod download k8s.io/apiserver
 version=$(go list -m -f '{{.Version}}' k8s.io/apiserver)
-replaced=$(go list -m -f '{{.Dir}}' k8s.io/apiserver)/pkg/storage/etcd3/testserver/test_server.go
-[[ -e $replaced ]] || { say "k8s.io/apiserver $version has no $replaced"; exit 1; }
-
+published=$(go list -m -f '{{.Dir}}' k8s.io/apiserver)
 home=$cache/storage-suite
+source=$home/apiserver-$version
+replaced=$source/pkg/storage/etcd3/testserver/test_server.go
+
+# Go lets no overlay touch its own store of modules, so the module is copied out of it.
 mkdir -p "$home"
+exec 9>"$home/lock"
+flock 9
+if [[ ! -e $source ]]; then
+  rm -rf "$source.part"
+  cp -r --no-preserve=mode "$published" "$source.part"
+  mv "$source.part" "$source"
+fi
+[[ -e $replaced ]] || { say "$replaced does not exist: this version starts etcd elsewhere"; exit 1; }
+cp go.mod go.sum "$home/"
+go mod edit -replace "k8s.io/apiserver=$source" "$home/go.mod"
+
 log=$home/$kind.json
-arguments=(-json -count=1 -p=1 -vet=off -timeout=20m)
+arguments=(-modfile="$home/go.mod" -json -count=1 -p=1 -vet=off -timeout=20m)
 if [[ $kind != embedded ]]; then
   printf '{"Replace": {"%s": "%s"}}\n' "$replaced" "$PWD/testserver/server.go" >"$home/overlay.json"
   arguments+=(-overlay="$home/overlay.json")
