@@ -66,11 +66,12 @@ func RunEtcd(t testing.TB, config *embed.Config) *kubernetes.Client {
 	}
 	begun := time.Now()
 	startServer(t, config)
+	awaitListener(t, config)
 	client := connect(t, config)
 	// An accepted connection is not enough: the compaction tests leave 100 ms for the first answer.
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()
-	if _, err := client.Get(ctx, "anything"); err != nil {
+	if _, err := client.KV.Get(ctx, "anything"); err != nil {
 		t.Fatalf("the server does not answer: %v", err)
 	}
 	t.Logf("server ready after %.1f ms", float64(time.Since(begun).Microseconds())/1000)
@@ -149,6 +150,22 @@ func startServer(t testing.TB, config *embed.Config) {
 	})
 }
 
+// awaitListener keeps the client from dialling too early: gRPC waits a whole second after a refused connection.
+func awaitListener(t testing.TB, config *embed.Config) {
+	t.Helper()
+	address := config.ListenClientUrls[0].Host
+	for deadline := time.Now().Add(startLimit); ; time.Sleep(time.Millisecond) {
+		connection, err := net.Dial("tcp", address)
+		if err == nil {
+			connection.Close()
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the server does not listen: %v", err)
+		}
+	}
+}
+
 // stopServer asks the server to end, and reports whether it had ended before it was asked.
 func stopServer(server *exec.Cmd, ended <-chan error) (early bool, err error) {
 	select {
@@ -161,6 +178,10 @@ func stopServer(server *exec.Cmd, ended <-chan error) (early bool, err error) {
 	}
 	select {
 	case err := <-ended:
+		// After an orderly shutdown etcd ends by the signal it was sent, so that its parent sees the reason.
+		if status, ok := server.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signal() == syscall.SIGTERM {
+			return false, nil
+		}
 		return false, err
 	case <-time.After(stopLimit):
 		killed := server.Process.Kill()
