@@ -127,6 +127,11 @@ impl JournalError {
         JournalError::Corrupt(Corrupt { file: file.into(), offset, reason: reason.into() })
     }
 
+    /// Whether nothing was written, so that the same call may simply be made again later.
+    pub fn may_retry(&self) -> bool {
+        matches!(self, JournalError::NoSpace { .. } | JournalError::Io { .. })
+    }
+
     /// Whether the failure is lack of space, which passes by itself when space returns.
     pub fn is_no_space(&self) -> bool {
         matches!(self, JournalError::NoSpace { .. })

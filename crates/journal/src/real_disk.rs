@@ -4,6 +4,7 @@ use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock, statvfs};
 use rustix::io::Errno;
@@ -18,6 +19,28 @@ pub struct RealDisk;
 
 #[derive(Debug)]
 struct RealFile(File);
+
+/// How often, and how long in between, a directory is opened anew while the process has no descriptor to spare. That
+/// is not a failed sync: nothing has been asked of the disk yet.
+const OPEN_ATTEMPTS: u32 = 500;
+const OPEN_PAUSE: Duration = Duration::from_millis(10);
+
+fn open_dir(dir: &Path) -> io::Result<File> {
+    let mut attempts = 0;
+    loop {
+        attempts += 1;
+        match File::open(dir) {
+            Err(error) if is_out_of_descriptors(&error) && attempts < OPEN_ATTEMPTS => {
+                std::thread::sleep(OPEN_PAUSE)
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+fn is_out_of_descriptors(error: &io::Error) -> bool {
+    [Errno::MFILE, Errno::NFILE].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+}
 
 impl Disk for RealDisk {
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
@@ -57,7 +80,8 @@ impl Disk for RealDisk {
     fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
         match DirBuilder::new().mode(0o700).create(dir) {
             Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => return Ok(()),
+            // Whoever made it may not have lived long enough to make its name durable.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let parent = dir.parent().ok_or(error)?;
                 self.create_dir_all(parent)?;
@@ -73,7 +97,7 @@ impl Disk for RealDisk {
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        File::open(dir)?.sync_all()
+        open_dir(dir)?.sync_all()
     }
 
     fn free_space(&self, dir: &Path) -> io::Result<u64> {

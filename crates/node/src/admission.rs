@@ -8,13 +8,19 @@
 //! Because segments are prepared ahead, a request that is admitted always finds room in the journal.
 
 use vetch_store::Store;
-use vetch_store::request::{Alarm, AlarmKind, PutRequest, RequestOp, TxnRequest, WriteRequest};
+use vetch_store::request::{
+    Alarm, AlarmKind, DeleteRangeRequest, PutRequest, RequestOp, TxnRequest, WriteRequest,
+};
 
 use crate::error::NodeError;
 
 /// What etcd charges for a version beside its bytes, and what one costs here as well, near enough.
 const RECORD_COST: u64 = 256;
 const LEASE_COST: u64 = 64;
+/// An entry with its headers, padded to whole sectors.
+const ENTRY_COST: u64 = 1024;
+/// The most a range delete writes down key by key, with every key's frame.
+const KEY_BY_KEY_COST: u64 = 20 << 10;
 
 /// Share of the quota, in percent, below which a raised alarm is lowered again.
 const LOW_WATER_PERCENT: u64 = 90;
@@ -57,21 +63,17 @@ impl Admission {
     }
 
     pub(crate) fn admit(&mut self, store: &Store, request: &WriteRequest) -> Result<(), NodeError> {
-        if is_internal(request) {
-            return Ok(());
-        }
-        if store.alarms().any(|raised| raised.kind == AlarmKind::Corrupt) {
-            return Err(NodeError::Corrupt);
-        }
-        if needs_space(request) && store.alarms().any(|raised| raised.kind == AlarmKind::NoSpace) {
-            return Err(NodeError::NoSpace);
-        }
-        if self.disk_full {
-            let journalled = cost(request) * 2;
-            if self.room < journalled {
+        let stopped_by = |kind| store.alarms().any(|raised| raised.kind == kind);
+        if !is_internal(request) {
+            if stopped_by(AlarmKind::Corrupt) {
+                return Err(NodeError::Corrupt);
+            }
+            if needs_space(request) && stopped_by(AlarmKind::NoSpace) {
                 return Err(NodeError::NoSpace);
             }
-            self.room -= journalled;
+        }
+        if self.disk_full {
+            self.room = self.room.checked_sub(journal_cost(request)).ok_or(NodeError::NoSpace)?;
         }
         Ok(())
     }
@@ -92,7 +94,7 @@ impl Admission {
     }
 }
 
-/// Requests that no alarm stops.
+/// Requests that no alarm stops; a full disk does.
 fn is_internal(request: &WriteRequest) -> bool {
     matches!(
         request,
@@ -119,31 +121,47 @@ fn txn_puts(txn: &TxnRequest) -> bool {
     })
 }
 
-/// Bytes a request may add.
+/// Bytes of data a request may add.
 pub(crate) fn cost(request: &WriteRequest) -> u64 {
     match request {
         WriteRequest::Put(put) => put_cost(put),
-        WriteRequest::Txn(txn) => txn_cost(txn),
+        WriteRequest::Txn(txn) => txn_cost(txn, &put_cost, &|_| 0),
         WriteRequest::LeaseGrant { .. } => LEASE_COST,
-        WriteRequest::DeleteRange(_) | WriteRequest::LeaseRevoke { .. } => RECORD_COST,
-        _ => LEASE_COST,
+        _ => 0,
     }
+}
+
+/// Bytes a request may need in the journal, as an entry of its own.
+fn journal_cost(request: &WriteRequest) -> u64 {
+    let effects = match request {
+        WriteRequest::Put(put) => put_cost(put),
+        WriteRequest::DeleteRange(delete) => delete_cost(delete),
+        WriteRequest::Txn(txn) => txn_cost(txn, &put_cost, &delete_cost),
+        WriteRequest::LeaseRemaining { leases } => LEASE_COST * leases.len() as u64,
+        _ => LEASE_COST,
+    };
+    ENTRY_COST + effects
 }
 
 fn put_cost(put: &PutRequest) -> u64 {
     RECORD_COST + (put.key.len() + put.value.len()) as u64
 }
 
-fn txn_cost(txn: &TxnRequest) -> u64 {
-    let branch = |ops: &[RequestOp]| ops.iter().map(op_cost).sum::<u64>();
-    branch(&txn.success).max(branch(&txn.failure))
+/// A range is written down key by key while that is short, and as the range otherwise.
+fn delete_cost(delete: &DeleteRangeRequest) -> u64 {
+    let range = (delete.range.key.len() + delete.range.range_end.len()) as u64;
+    if delete.range.is_single() { RECORD_COST + range } else { KEY_BY_KEY_COST + range }
 }
 
-fn op_cost(op: &RequestOp) -> u64 {
-    match op {
-        RequestOp::Put(put) => put_cost(put),
-        RequestOp::DeleteRange(_) => RECORD_COST,
-        RequestOp::Txn(nested) => txn_cost(nested),
+type OpCost<'a, T> = &'a dyn Fn(&T) -> u64;
+
+fn txn_cost(txn: &TxnRequest, put: OpCost<'_, PutRequest>, delete: OpCost<'_, DeleteRangeRequest>) -> u64 {
+    let op = |op: &RequestOp| match op {
+        RequestOp::Put(request) => put(request),
+        RequestOp::DeleteRange(request) => delete(request),
+        RequestOp::Txn(nested) => txn_cost(nested, put, delete),
         RequestOp::Range(_) | RequestOp::Empty => 0,
-    }
+    };
+    let branch = |ops: &[RequestOp]| ops.iter().map(op).sum::<u64>();
+    branch(&txn.success).max(branch(&txn.failure))
 }

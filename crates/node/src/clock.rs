@@ -12,10 +12,20 @@ use std::collections::{BinaryHeap, HashMap};
 struct Timer {
     ttl: i64,
     deadline: u64,
+    /// The deadline under which it stands in the queue.
+    queued: u64,
     /// What a restart would give the lease back, in seconds.
     recorded: i64,
     /// A revoke is on its way.
     ending: bool,
+}
+
+/// A lease's time left, about to be written down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Recording {
+    pub(crate) id: i64,
+    pub(crate) left: i64,
+    before: i64,
 }
 
 /// The outcome of a renewal.
@@ -26,9 +36,7 @@ pub(crate) enum Renewal {
         ttl: i64,
     },
     /// Renewed, once the journal says that a restart must give the full time again.
-    MustRecord {
-        ttl: i64,
-    },
+    MustRecord,
     /// The time is over; the lease ends as soon as its revoke is durable.
     Ended,
     Unknown,
@@ -37,14 +45,14 @@ pub(crate) enum Renewal {
 #[derive(Debug, Default)]
 pub(crate) struct Clock {
     timers: HashMap<i64, Timer>,
-    /// Deadlines, earliest first. An entry whose deadline is no longer the timer's is stale.
+    /// Deadlines, earliest first. An entry that is not the timer's `queued` belongs to a lease that is gone.
     queue: BinaryHeap<Reverse<(u64, i64)>>,
 }
 
 impl Clock {
     pub(crate) fn start(&mut self, id: i64, ttl: i64, remaining: i64, now: u64) {
         let deadline = after(now, remaining);
-        self.timers.insert(id, Timer { ttl, deadline, recorded: remaining, ending: false });
+        self.timers.insert(id, Timer { ttl, deadline, queued: deadline, recorded: remaining, ending: false });
         self.queue.push(Reverse((deadline, id)));
     }
 
@@ -58,7 +66,7 @@ impl Clock {
             return Renewal::Ended;
         }
         if timer.recorded < timer.ttl {
-            return Renewal::MustRecord { ttl: timer.ttl };
+            return Renewal::MustRecord;
         }
         timer.deadline = after(now, timer.ttl);
         // The queue learns the new deadline when the old one comes up, so a renewal costs no reordering.
@@ -88,8 +96,11 @@ impl Clock {
                 break;
             }
             self.queue.pop();
-            let Some(timer) = self.timers.get_mut(&id) else { continue };
+            let Some(timer) = self.timers.get_mut(&id).filter(|timer| timer.queued == deadline) else {
+                continue;
+            };
             if timer.deadline > now {
+                timer.queued = timer.deadline;
                 self.queue.push(Reverse((timer.deadline, id)));
             } else if !timer.ending {
                 timer.ending = true;
@@ -103,22 +114,42 @@ impl Clock {
     pub(crate) fn revoke_failed(&mut self, id: i64) {
         if let Some(timer) = self.timers.get_mut(&id) {
             timer.ending = false;
+            timer.queued = timer.deadline;
             self.queue.push(Reverse((timer.deadline, id)));
         }
     }
 
-    /// Leases granted at least `min_ttl` seconds that have clearly less left than is on record.
-    pub(crate) fn to_record(&self, now: u64, min_ttl: i64, slack: i64) -> Vec<(i64, i64)> {
-        let mut leases: Vec<(i64, i64)> = self
-            .timers
-            .iter()
-            .filter(|(_, timer)| !timer.ending && timer.ttl >= min_ttl)
-            .map(|(&id, timer)| (id, timer, seconds_up(timer.deadline.saturating_sub(now))))
-            .filter(|&(_, timer, left)| left > 0 && left + slack <= timer.recorded)
-            .map(|(id, _, left)| (id, left))
-            .collect();
-        leases.sort_unstable();
+    /// Up to `max` leases granted at least `min_ttl` seconds that have clearly less left than is on record.
+    ///
+    /// They count as recorded at once: a renewal that comes now must queue up behind the record that is about to be
+    /// journalled, or the record would take back what the renewal promised. [`Clock::not_recorded`] undoes it.
+    pub(crate) fn begin_recording(
+        &mut self,
+        now: u64,
+        min_ttl: i64,
+        slack: i64,
+        max: usize,
+    ) -> Vec<Recording> {
+        let mut leases = Vec::new();
+        for (&id, timer) in &mut self.timers {
+            let left = seconds_up(timer.deadline.saturating_sub(now));
+            let is_due = !timer.ending && timer.ttl >= min_ttl && left > 0 && left + slack <= timer.recorded;
+            if is_due && leases.len() < max {
+                leases.push(Recording { id, left, before: timer.recorded });
+                timer.recorded = left;
+            }
+        }
+        leases.sort_unstable_by_key(|recording| recording.id);
         leases
+    }
+
+    /// The records could not be handed in.
+    pub(crate) fn not_recorded(&mut self, recordings: &[Recording]) {
+        for recording in recordings {
+            if let Some(timer) = self.timers.get_mut(&recording.id) {
+                timer.recorded = recording.before;
+            }
+        }
     }
 
     /// All leases, soonest to end first.
@@ -158,14 +189,42 @@ mod tests {
         assert_eq!(clock.renew(7, 19_002), Renewal::Unknown);
     }
 
+    fn left(clock: &mut Clock, now: u64) -> Vec<(i64, i64)> {
+        clock
+            .begin_recording(now, 300, 5, 10)
+            .iter()
+            .map(|recording| (recording.id, recording.left))
+            .collect()
+    }
+
+    #[test]
+    fn a_record_that_was_not_handed_in_changes_nothing() {
+        let mut clock = Clock::default();
+        clock.start(7, 600, 600, 0);
+        let recordings = clock.begin_recording(100_000, 300, 5, 10);
+        assert_eq!(clock.renew(7, 100_000), Renewal::MustRecord, "the record may be on its way");
+        clock.not_recorded(&recordings);
+        assert_eq!(clock.renew(7, 100_000), Renewal::Renewed { ttl: 600 });
+    }
+
+    #[test]
+    fn a_lease_granted_again_is_not_ended_by_its_predecessor() {
+        let mut clock = Clock::default();
+        clock.start(7, 10, 10, 0);
+        clock.stop(7);
+        clock.start(7, 100, 100, 5_000);
+        assert_eq!(clock.expire(50_000, 9), []);
+        assert_eq!(clock.queue.len(), 1);
+        assert_eq!(clock.expire(105_000, 9), [7]);
+    }
+
     #[test]
     fn a_recorded_lease_is_renewed_only_through_the_journal() {
         let mut clock = Clock::default();
         clock.start(7, 600, 600, 0);
-        assert_eq!(clock.to_record(100_000, 300, 5), [(7, 500)]);
-        clock.recorded(7, 500);
-        assert_eq!(clock.to_record(103_000, 300, 5), []);
-        assert_eq!(clock.renew(7, 110_000), Renewal::MustRecord { ttl: 600 });
+        assert_eq!(left(&mut clock, 100_000), [(7, 500)]);
+        assert_eq!(left(&mut clock, 103_000), []);
+        assert_eq!(clock.renew(7, 110_000), Renewal::MustRecord);
         clock.recorded(7, 0);
         assert_eq!(clock.renew(7, 110_000), Renewal::Renewed { ttl: 600 });
     }
@@ -174,8 +233,9 @@ mod tests {
     fn remaining_time_is_never_recorded_too_short() {
         let mut clock = Clock::default();
         clock.start(7, 600, 600, 0);
-        assert_eq!(clock.to_record(100_001, 300, 5), [(7, 500)]);
-        assert_eq!(clock.to_record(99_999, 300, 5), [(7, 501)]);
+        assert_eq!(left(&mut clock, 99_999), [(7, 501)]);
+        clock.recorded(7, 0);
+        assert_eq!(left(&mut clock, 100_001), [(7, 500)]);
     }
 
     #[test]

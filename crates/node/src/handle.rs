@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use crossbeam_channel::TrySendError;
 use parking_lot::Mutex;
@@ -18,6 +19,12 @@ use crate::sequencer::Outcome;
 use crate::shared::{Ask, RunState, Shared};
 use crate::types::*;
 use crate::watch::WatchSession;
+
+/// How often, and how long in between, a full queue is tried at shutdown for the time that leases have left.
+const RECORD_ATTEMPTS: usize = 100;
+const RECORD_PAUSE: Duration = Duration::from_millis(10);
+/// Bytes of requests waiting for the sequencer; one more is answered "too many requests".
+const QUEUE_BYTES: u64 = 256 << 20;
 
 /// A running node. Cloning copies a pointer; dropping the last one does not stop it, [`Node::shutdown`] does.
 #[derive(Clone)]
@@ -109,7 +116,10 @@ impl Node {
         };
         if physical {
             let mut freed = self.shared.freed.subscribe();
-            freed.wait_for(|&done| done >= revision).await.map_err(|_| NodeError::Stopped)?;
+            tokio::select! {
+                freed = freed.wait_for(|&done| done >= revision) => { freed.map_err(|_| NodeError::Stopped)?; }
+                _ = self.stopped() => return Err(NodeError::Stopped),
+            }
         }
         Ok(current)
     }
@@ -202,14 +212,22 @@ impl Node {
         if self.shared.is_stopping() {
             return Err(NodeError::Stopped);
         }
-        let (reply, outcome) = oneshot::channel();
         let metrics = &self.shared.metrics;
+        if self.shared.queued_bytes.load(Ordering::Relaxed) > QUEUE_BYTES {
+            metrics.proposals_failed.add(1);
+            return Err(NodeError::TooManyRequests);
+        }
+        let (reply, outcome) = oneshot::channel();
+        let ask = Ask::write(request, reply);
+        let bytes = ask.bytes();
         metrics.proposals_pending.add(1);
-        let refused = match self.shared.asks.try_send(Ask::Write { request, reply }) {
+        self.shared.queued_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let refused = match self.shared.asks.try_send(ask) {
             Ok(()) => return Ok(outcome),
             Err(TrySendError::Full(_)) => NodeError::TooManyRequests,
             Err(TrySendError::Disconnected(_)) => NodeError::Stopped,
         };
+        self.shared.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
         metrics.proposals_pending.add(-1);
         metrics.proposals_failed.add(1);
         Err(refused)
@@ -244,7 +262,12 @@ impl Node {
         let threads = std::mem::take(&mut *self.threads.lock());
         drop(threads.clock_stop);
         // How much time every lease has left, so that a planned restart is no gift to any of them.
-        drop(clock_loop::record(&self.shared, 0));
+        for _ in 0..RECORD_ATTEMPTS {
+            if clock_loop::record(&self.shared, 0) {
+                break;
+            }
+            std::thread::sleep(RECORD_PAUSE);
+        }
         // Fails only if the sequencer has ended already, which is what is wanted.
         let _ = self.shared.asks.send(Ask::Stop);
         self.shared.chores.ring();

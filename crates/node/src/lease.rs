@@ -53,29 +53,24 @@ impl Node {
     /// The renewed time to live in seconds; 0 when there is no such lease (any more).
     pub async fn lease_keep_alive(&self, id: i64) -> Result<i64, NodeError> {
         let shared = self.shared();
-        let ttl = match renew(shared, id) {
-            Renewal::Renewed { ttl } => ttl,
-            Renewal::MustRecord { .. } => {
+        loop {
+            match renew(shared, id) {
+                Renewal::Renewed { ttl } => {
+                    shared.metrics.leases_renewed.add(1);
+                    return Ok(ttl);
+                }
                 // A restart must not hand back the shorter time on record once a renewal has been promised.
-                self.write(WriteRequest::LeaseRemaining { leases: vec![(id, 0)] }).await?;
-                match renew(shared, id) {
-                    Renewal::Renewed { ttl } => ttl,
-                    Renewal::MustRecord { .. } | Renewal::Ended | Renewal::Unknown => 0,
+                Renewal::MustRecord => {
+                    self.write(WriteRequest::LeaseRemaining { leases: vec![(id, 0)] }).await?;
                 }
-            }
-            Renewal::Ended => {
                 // Its revoke is on the way or due; the client learns that it is gone once that is certain.
-                match self.write(WriteRequest::LeaseRevoke { id }).await {
-                    Ok(_) | Err(NodeError::Store(StoreError::LeaseNotFound)) => 0,
+                Renewal::Ended => match self.write(WriteRequest::LeaseRevoke { id }).await {
+                    Ok(_) | Err(NodeError::Store(StoreError::LeaseNotFound)) => return Ok(0),
                     Err(error) => return Err(error),
-                }
+                },
+                Renewal::Unknown => return Ok(0),
             }
-            Renewal::Unknown => 0,
-        };
-        if ttl > 0 {
-            shared.metrics.leases_renewed.add(1);
         }
-        Ok(ttl)
     }
 
     /// None when there is no such lease.

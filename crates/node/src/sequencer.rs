@@ -16,6 +16,9 @@ use crate::watch::NodeEvent;
 /// A partition's place in an entry; there is one partition so far.
 const ONLY_PARTITION: PartId = PartId { partition: 0, owner_epoch: 0, pseq: 0 };
 
+/// What an entry costs in the journal beside its bytes, at most.
+const ENTRY_PADDING: u64 = 512;
+
 pub(crate) type Outcome = Result<WriteResponse, NodeError>;
 
 /// The work of one round, ready for the journal.
@@ -32,7 +35,8 @@ pub(crate) struct Sequencer {
     tip: Tip,
     /// Records made since the last checkpoint was captured.
     dirty: Vec<Record>,
-    dirty_bytes: u64,
+    /// Bytes journalled since then, padding included near enough: leases and compactions count as well.
+    fresh_bytes: u64,
 }
 
 /// One round under construction.
@@ -45,8 +49,8 @@ pub(crate) struct Round<R> {
 
 impl Sequencer {
     pub(crate) fn new(tip: Tip, dirty: Vec<Record>) -> Sequencer {
-        let dirty_bytes = dirty.iter().map(|record| record.saved_len() as u64).sum();
-        Sequencer { tip, dirty, dirty_bytes }
+        let fresh_bytes = dirty.iter().map(|record| record.saved_len() as u64).sum();
+        Sequencer { tip, dirty, fresh_bytes }
     }
 
     pub(crate) fn begin<R>(&self) -> Round<R> {
@@ -80,7 +84,6 @@ impl Sequencer {
         if !evaluated.events.is_empty() {
             round.units += 1;
             for event in &evaluated.events {
-                self.dirty_bytes += event.kv.saved_len() as u64;
                 self.dirty.push(event.kv.clone());
             }
             let events: Vec<NodeEvent> = evaluated.events.into_iter().map(NodeEvent).collect();
@@ -95,7 +98,9 @@ impl Sequencer {
         let changed = round.draft.payload_len() > 0;
         let entry = changed.then(|| {
             round.draft.end_part(round.units);
-            round.draft.seal(&mut self.tip)
+            let entry = round.draft.seal(&mut self.tip);
+            self.fresh_bytes += entry.bytes().len() as u64 + ENTRY_PADDING;
+            entry
         });
         assert!(self.tip.next_rev == mark.revision + 1, "the journal numbers revisions as the store does");
         Batch { entry, mark, revisions: round.revisions, replies: round.replies }
@@ -106,13 +111,13 @@ impl Sequencer {
         self.tip
     }
 
-    pub(crate) fn dirty_bytes(&self) -> u64 {
-        self.dirty_bytes
+    pub(crate) fn fresh_bytes(&self) -> u64 {
+        self.fresh_bytes
     }
 
     /// Hands over the records made since the last capture.
     pub(crate) fn take_dirty(&mut self) -> Vec<Record> {
-        self.dirty_bytes = 0;
+        self.fresh_bytes = 0;
         std::mem::take(&mut self.dirty)
     }
 }

@@ -15,6 +15,7 @@ use vetch_store::Store;
 use vetch_store::request::WriteRequest;
 use vetch_watch::{EventLog, Hub, StreamId};
 
+use crate::admission;
 use crate::checkpoint::Capture;
 use crate::clock::Clock;
 use crate::config::{Identity, NodeConfig};
@@ -28,6 +29,7 @@ pub(crate) type Reply = oneshot::Sender<Outcome>;
 pub(crate) enum Ask {
     Write {
         request: WriteRequest,
+        bytes: u64,
         reply: Reply,
     },
     /// Everything a checkpoint needs, as of this place in the queue.
@@ -38,6 +40,20 @@ pub(crate) enum Ask {
     Review,
     /// Finish what is queued, then end.
     Stop,
+}
+
+impl Ask {
+    pub(crate) fn write(request: WriteRequest, reply: Reply) -> Ask {
+        Ask::Write { bytes: admission::cost(&request), request, reply }
+    }
+
+    /// What it adds to the bytes in the queue.
+    pub(crate) fn bytes(&self) -> u64 {
+        match self {
+            Ask::Write { bytes, .. } => *bytes,
+            Ask::Capture { .. } | Ask::Review | Ask::Stop => 0,
+        }
+    }
 }
 
 pub(crate) struct Shared {
@@ -53,13 +69,18 @@ pub(crate) struct Shared {
     pub(crate) clock: Mutex<Clock>,
     pub(crate) metrics: NodeMetrics,
     pub(crate) asks: crossbeam_channel::Sender<Ask>,
+    /// Bytes of clients' requests in that queue.
+    pub(crate) queued_bytes: AtomicU64,
     /// The revision readers see; the same as the store's, readable without its lock.
     pub(crate) revision: AtomicI64,
     /// Sequence number of the newest durable entry.
     pub(crate) durable: watch::Sender<u64>,
     /// Sequence number of the newest entry handed to the journal.
     pub(crate) submitted: AtomicU64,
-    pub(crate) dirty_bytes: AtomicU64,
+    /// Bytes that the next checkpoint would take over from the journal.
+    pub(crate) fresh_bytes: AtomicU64,
+    /// How many of them make a checkpoint worth its while.
+    pub(crate) checkpoint_stride: AtomicU64,
     pub(crate) disk_full: AtomicBool,
     /// Bytes left in the journal's active segment, and in the segments prepared behind it.
     pub(crate) active_room: AtomicU64,
@@ -111,6 +132,13 @@ impl Shared {
     /// Bytes of the files of this node.
     pub(crate) fn disk_bytes(&self) -> u64 {
         self.checkpoint_bytes.load(Ordering::Relaxed) + self.journal_bytes.load(Ordering::Relaxed)
+    }
+
+    /// A request has left the queue. The node's own were never counted, so the sum may not be reached.
+    pub(crate) fn release_queued(&self, bytes: u64) {
+        let left = |queued: u64| Some(queued.saturating_sub(bytes));
+        // Always succeeds, because `left` always has an answer.
+        let _ = self.queued_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left);
     }
 
     pub(crate) fn is_stopping(&self) -> bool {

@@ -275,3 +275,33 @@ async fn a_streamed_range_equals_the_unary_one() {
     }
     node.shutdown().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn leases_alone_do_not_make_the_journal_grow() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = open(config(dir.path()));
+    for _ in 0..40 {
+        let grants: Vec<_> = (0..100).map(|_| tokio::spawn(grant_and_revoke(node.clone()))).collect();
+        for grant in grants {
+            grant.await.unwrap();
+        }
+    }
+    let journal = dir.path().join("member/journal");
+    let segments = || {
+        let names = std::fs::read_dir(&journal).unwrap().map(|entry| entry.unwrap().file_name());
+        names.filter(|name| name.to_string_lossy().ends_with(".journal")).count()
+    };
+    let deadline = std::time::Instant::now() + Duration::from_secs(10);
+    while segments() > 3 {
+        assert!(std::time::Instant::now() < deadline, "segments={}", segments());
+        // Trimming happens with the next append after a checkpoint.
+        grant_and_revoke(node.clone()).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    node.shutdown().await;
+}
+
+async fn grant_and_revoke(node: Node) {
+    let lease = node.lease_grant(0, 100).await.unwrap();
+    node.lease_revoke(lease.id).await.unwrap();
+}

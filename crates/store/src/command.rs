@@ -21,9 +21,10 @@ const CHANGE_PUT: u8 = 0;
 const CHANGE_DELETE: u8 = 1;
 const CHANGE_DELETE_RANGE: u8 = 2;
 
-/// A delete of at least this many keys is written down as its range instead of key by key, so that no request
-/// makes an entry larger than itself by more than a constant.
+/// A delete of at least this many keys, or bytes of keys, is written down as its range instead of key by key, so
+/// that no delete makes an entry larger than itself by more than a constant.
 pub(crate) const RANGE_DELETE_KEYS: usize = 256;
+pub(crate) const RANGE_DELETE_BYTES: usize = 16 << 10;
 
 /// A payload that is not a sequence of commands that fits the state before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

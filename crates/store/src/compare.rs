@@ -55,6 +55,13 @@ impl Path {
                     if keeps && deleted.contains(&put.key) {
                         return Err(StoreError::KeyNotFound);
                     }
+                    if put.ignore_value {
+                        deleted.kept_bytes +=
+                            store.get(&put.key, mark.revision).map_or(0, |kv| kv.value().len());
+                    }
+                    if deleted.kept_bytes > KEPT_VALUE_BYTES {
+                        return Err(StoreError::RequestTooLarge);
+                    }
                 }
                 RequestOp::DeleteRange(delete) => deleted.insert(&delete.range),
                 RequestOp::Txn(inner) => {
@@ -68,9 +75,14 @@ impl Path {
     }
 }
 
-/// The keys that a path has deleted so far.
+/// Bytes of values that one transaction may write again without having sent them, which is what bounds a journal entry.
+/// Above it, and above what a single such put may need, the request is too large.
+const KEPT_VALUE_BYTES: usize = 64 << 20;
+
+/// What a path has deleted so far, and how much it takes over.
 #[derive(Default)]
 struct Deleted<'r> {
+    kept_bytes: usize,
     bounded: Intervals<'r>,
     /// Every key from here on.
     open: Option<&'r [u8]>,

@@ -16,6 +16,8 @@ pub enum StoreError {
     LeaseProvided,
     #[error("too many operations in txn request")]
     TooManyOps,
+    #[error("request is too large")]
+    RequestTooLarge,
     #[error("duplicate key given in txn request")]
     DuplicateKey,
     #[error("invalid sort option")]

@@ -4,7 +4,7 @@
 //! written down as commands for the journal, and returned as events; the caller shows none of it to anybody
 //! until the journal entry that carries the commands is durable.
 
-use crate::command::{self, RANGE_DELETE_KEYS, RangeDelete};
+use crate::command::{self, RANGE_DELETE_BYTES, RANGE_DELETE_KEYS, RangeDelete};
 use crate::compare::{Path, branch, check_put};
 use crate::error::StoreError;
 use crate::lease;
@@ -282,7 +282,8 @@ impl<'s> Txn<'s> {
     fn delete(&mut self, delete: &DeleteRangeRequest) -> DeleteRangeResponse {
         let first = self.events.len();
         let gone = self.delete_range(&delete.range);
-        if gone.len() >= RANGE_DELETE_KEYS {
+        let key_bytes: usize = gone.iter().map(|record| record.key().len()).sum();
+        if gone.len() >= RANGE_DELETE_KEYS || key_bytes >= RANGE_DELETE_BYTES {
             let events = first..self.events.len();
             self.range_deletes.push(RangeDelete { events, range: delete.range.clone() });
         }

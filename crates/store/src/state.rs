@@ -6,7 +6,8 @@
 //! in the same structures, and nothing has to be merged or undone when an append completes.
 //!
 //! Keys are versioned, so readers at `visible` simply ignore younger versions. Leases and alarms are not:
-//! they exist at head only, and whoever shows them to a client first waits until head has become durable.
+//! they exist at head only. Whoever shows what hangs on a lease to a client first waits until head has become
+//! durable; an alarm is a warning and may be shown a moment early.
 
 use std::collections::{BTreeSet, VecDeque};
 

@@ -162,3 +162,23 @@ fn a_mass_delete_compacted_at_gives_back_what_it_deleted() {
         }
     }
 }
+
+#[test]
+fn a_delete_of_a_few_very_long_keys_is_journalled_as_its_range() {
+    let mut store = Store::default();
+    let mut journal = Vec::new();
+    for n in 0..3 {
+        let key = format!("{}{n}", "k".repeat(100_000));
+        let put = PutRequest { key: key.into(), value: "v".into(), ..put("k") };
+        store.evaluate(&WriteRequest::Put(put), &mut journal).expect("a put");
+    }
+    let mut effects = Vec::new();
+    let deleted =
+        store.evaluate(&WriteRequest::DeleteRange(delete("k", "l")), &mut effects).expect("a delete");
+    assert_eq!(deleted.events.len(), 3);
+    assert!(effects.len() < 100, "{} bytes", effects.len());
+    journal.extend(effects);
+    let mut again = Store::default();
+    assert_eq!(again.replay(&journal).expect("written by evaluation").len(), 4);
+    assert_eq!(again.stats(), store.stats());
+}

@@ -126,6 +126,12 @@ impl<E: LogEvent> EventLog<E> {
         self.floor = self.floor.max(revision);
     }
 
+    /// What is kept of a revision, if anything is.
+    pub fn revision(&self, rev: i64) -> Option<&Events<E>> {
+        let at = usize::try_from(rev - self.base).ok()?;
+        self.chunks.get(at / CHUNK)?.get(at % CHUNK)
+    }
+
     /// Replaces what is kept of a revision, so that its events can be made lighter; their number, keys and
     /// kinds stay. A revision that is no longer in memory, or not yet, is left alone.
     pub fn lighten(&mut self, rev: i64, lighter: impl FnOnce(&Events<E>) -> Events<E>) {

@@ -157,11 +157,8 @@ impl LocalJournal {
         if self.active.as_ref().is_some_and(|active| active.len - active.offset >= extent) {
             return Ok(false);
         }
-        let spare = match self.maintenance.take(extent) {
-            Ok(spare) => spare,
-            Err(error) if error.is_no_space() => return Err(error),
-            Err(error) => return Err(self.poison("making a segment", &error)),
-        };
+        // A segment that could not be made has no name and no record: the journal is as it was.
+        let spare = self.maintenance.take(extent)?;
         self.activate(spare)?;
         Ok(true)
     }

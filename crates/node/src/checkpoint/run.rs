@@ -89,11 +89,21 @@ impl Checkpointer {
                         }
                         // The new records alone need far less space, and they are what frees the journal.
                         Failure::Failed(error) if error.is_no_space() && rewrites => may_rewrite = false,
-                        Failure::Failed(error) => return Err(error),
+                        Failure::Failed(error) => {
+                            self.thin_out_pending(retained);
+                            return Err(error);
+                        }
                     }
                 }
             }
         }
+    }
+
+    /// What the store has given back since would not be written by the next run either. Tombstones stay for [`Graves`]
+    /// to judge.
+    fn thin_out_pending(&mut self, retained: &Retained) {
+        let mut kept = retained(&self.pending).into_iter();
+        self.pending.retain(|record| kept.next().unwrap_or(true) || record.is_tombstone());
     }
 
     fn take_dirty(&mut self, capture: &mut Capture) {

@@ -38,7 +38,7 @@ fn expire(shared: &Arc<Shared>) {
     let expired = shared.clock.lock().expire(shared.now(), allowed);
     for id in expired {
         let (reply, _) = oneshot::channel();
-        let ask = Ask::Write { request: WriteRequest::LeaseRevoke { id }, reply };
+        let ask = Ask::write(WriteRequest::LeaseRevoke { id }, reply);
         shared.metrics.proposals_pending.add(1);
         match shared.asks.try_send(ask) {
             Ok(()) => shared.metrics.leases_expired.add(1),
@@ -50,23 +50,25 @@ fn expire(shared: &Arc<Shared>) {
     }
 }
 
-/// Has the journal note how much time leases of at least `min_ttl` seconds have left. Returns where the outcomes of
-/// the requests will arrive.
-pub(crate) fn record(
-    shared: &Arc<Shared>,
-    min_ttl: i64,
-) -> Vec<oneshot::Receiver<crate::sequencer::Outcome>> {
-    let leases = shared.clock.lock().to_record(shared.now(), min_ttl, RECORD_SLACK);
-    let mut handed_in = Vec::new();
-    for part in leases.chunks(RECORDS_PER_REQUEST) {
-        let (reply, outcome) = oneshot::channel();
-        let request = WriteRequest::LeaseRemaining { leases: part.to_vec() };
-        shared.metrics.proposals_pending.add(1);
-        // Blocking is right here: this thread has nothing better to do, and the queue drains.
-        if shared.asks.send(Ask::Write { request, reply }).is_err() {
-            break;
+/// Journals how much time leases of at least `min_ttl` seconds have left. False if some could not be handed in.
+///
+/// The clock stays locked until they are in the queue, so that no renewal slips in between; which is why a full queue
+/// is not waited for.
+pub(crate) fn record(shared: &Arc<Shared>, min_ttl: i64) -> bool {
+    loop {
+        let mut clock = shared.clock.lock();
+        let recordings = clock.begin_recording(shared.now(), min_ttl, RECORD_SLACK, RECORDS_PER_REQUEST);
+        if recordings.is_empty() {
+            return true;
         }
-        handed_in.push(outcome);
+        let (reply, _) = oneshot::channel();
+        let leases = recordings.iter().map(|recording| (recording.id, recording.left)).collect();
+        let ask = Ask::write(WriteRequest::LeaseRemaining { leases }, reply);
+        shared.metrics.proposals_pending.add(1);
+        if shared.asks.try_send(ask).is_err() {
+            shared.metrics.proposals_pending.add(-1);
+            clock.not_recorded(&recordings);
+            return false;
+        }
     }
-    handed_in
 }

@@ -11,7 +11,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use parking_lot::RwLockWriteGuard;
 use vetch_journal::{Maintenance, Position};
 use vetch_store::request::Event;
-use vetch_store::{Freed, Record};
+use vetch_store::{Freed, PREVIOUS_KEPT, Record};
 
 use crate::checkpoint::{Capture, Checkpointer};
 use crate::shared::{Ask, Shared};
@@ -23,6 +23,10 @@ const TRIM_REVISIONS: usize = 4096;
 const SWEEP_GROUPS: usize = 256;
 /// Records looked up per turn of a checkpoint.
 const LOOKUPS: usize = 512;
+/// Most bytes between two checkpoints, whatever the size of the store.
+const STRIDE_MAX: u64 = 256 << 20;
+/// How long a capture is waited for to become durable before other chores get their turn.
+const DURABLE_WAIT: Duration = Duration::from_secs(1);
 /// Unreachable bytes in files that are not worth a run of their own.
 const BLOAT_FLOOR: u64 = 64 << 20;
 /// How long after a checkpoint that failed, or had nothing new to write, the next one is tried.
@@ -36,6 +40,10 @@ pub(crate) struct Housekeeping {
     pub(crate) checkpointer: Checkpointer,
     pub(crate) last_checkpoint: Instant,
     pub(crate) not_before: Option<Instant>,
+    /// A capture that the journal does not have yet.
+    pub(crate) captured: Option<Capture>,
+    /// The compaction whose events have been made lighter.
+    pub(crate) lightened: i64,
 }
 
 impl Housekeeping {
@@ -60,8 +68,11 @@ impl Housekeeping {
         let full = match self.maintenance.run() {
             Ok(_) => false,
             Err(error) => {
-                if !was_full {
+                if !was_full && error.is_no_space() {
                     tracing::error!(%error, "the disk is full: writes are refused until there is space again");
+                } else if !was_full {
+                    tracing::error!(%error, "no journal segment can be prepared: writes are refused until one can; \
+                         check the disk");
                 }
                 true
             }
@@ -103,20 +114,25 @@ impl Housekeeping {
     }
 
     /// Events at the compaction whose previous versions the store gave back must not keep them alive either.
-    fn lighten_events(&self, compacted: i64) {
-        let store = self.shared.store.read();
-        let mut log = self.shared.log.write();
-        log.lighten(compacted, |events| {
-            let kept = |event: &NodeEvent| event.0.prev.as_ref().is_none_or(|prev| store.retains(prev));
-            if events.as_slice().iter().all(kept) {
-                return events.clone();
-            }
-            let lighter = events.as_slice().iter().map(|event| {
+    fn lighten_events(&mut self, compacted: i64) {
+        // Watchers that follow live events are shown the previous version first.
+        if self.lightened == compacted || self.shared.hub.read().published() < compacted {
+            return;
+        }
+        self.lightened = compacted;
+        let Some(events) = self.shared.log.read().revision(compacted).cloned() else { return };
+        if events.len() <= PREVIOUS_KEPT {
+            return;
+        }
+        let mut lighter = Vec::with_capacity(events.len());
+        for chunk in events.as_slice().chunks(LOOKUPS) {
+            let store = self.shared.store.read();
+            lighter.extend(chunk.iter().map(|event| {
                 let prev = event.0.prev.clone().filter(|prev| store.retains(prev));
                 NodeEvent(Event { kv: event.0.kv.clone(), prev })
-            });
-            lighter.collect::<Vec<_>>().into()
-        });
+            }));
+        }
+        self.shared.log.write().lighten(compacted, |_| lighter.into());
     }
 
     fn trim_events(&self) {
@@ -134,12 +150,13 @@ impl Housekeeping {
         if self.not_before.is_some_and(|time| Instant::now() < time) {
             return;
         }
-        let dirty = self.shared.dirty_bytes.load(Ordering::Relaxed);
+        let fresh = self.shared.fresh_bytes.load(Ordering::Relaxed);
         let live = self.shared.store.read().stats().bytes;
         // A large store is checkpointed in larger strides, so that its files stay few.
-        let stride = (live / 16).clamp(self.shared.config.checkpoint_bytes, 256 << 20);
+        let stride = (live / 16).min(STRIDE_MAX).max(self.shared.config.checkpoint_bytes);
+        self.shared.checkpoint_stride.store(stride, Ordering::Relaxed);
         let late = self.last_checkpoint.elapsed() >= self.shared.config.checkpoint_interval;
-        if dirty >= stride || (late && dirty > 0) || self.is_bloated() {
+        if fresh >= stride || (late && fresh > 0) || self.is_bloated() {
             self.checkpoint();
         }
     }
@@ -173,8 +190,8 @@ impl Housekeeping {
                     tracing::error!(%damage, "a checkpoint file is damaged; make a backup now and check the disk");
                 }
                 if let Some(tip) = self.checkpointer.trim_to() {
-                    // The journal's thread has ended only if the node has.
-                    let _ = self.trims.send(Position(tip.seq + 1));
+                    // A full queue holds older positions; the next checkpoint names a newer one.
+                    let _ = self.trims.try_send(Position(tip.seq + 1));
                 }
                 tracing::debug!(?report, took = ?began.elapsed(), "checkpoint taken");
             }
@@ -187,13 +204,21 @@ impl Housekeeping {
         self.shared.checkpoint_bytes.store(self.checkpointer.disk_bytes(), Ordering::Relaxed);
     }
 
-    /// What to write, as of a batch border, once the journal has everything up to there.
-    fn capture(&self) -> Option<Capture> {
-        let (reply, answer) = std::sync::mpsc::sync_channel(1);
-        self.shared.asks.send(Ask::Capture { reply }).ok()?;
-        let capture = answer.recv().ok()?;
+    /// What to write, as of a batch border, once the journal has everything up to there. None if it does not
+    /// have it yet, as on a full disk; the capture is kept for the next time.
+    fn capture(&mut self) -> Option<Capture> {
+        let capture = match self.captured.take() {
+            Some(capture) => capture,
+            None => {
+                let (reply, answer) = std::sync::mpsc::sync_channel(1);
+                self.shared.asks.send(Ask::Capture { reply }).ok()?;
+                answer.recv().ok()?
+            }
+        };
+        let began = Instant::now();
         while *self.shared.durable.borrow() < capture.tip.seq {
-            if self.shared.is_stopping() {
+            if self.shared.is_stopping() || began.elapsed() > DURABLE_WAIT {
+                self.captured = Some(capture);
                 return None;
             }
             std::thread::sleep(Duration::from_millis(1));

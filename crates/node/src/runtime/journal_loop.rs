@@ -5,9 +5,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use crossbeam_channel::Receiver;
-use vetch_journal::{Appended, Journal, JournalError, LocalJournal, Position, Sealed};
+use vetch_journal::{Appended, Journal, LocalJournal, Position, Sealed};
 use vetch_store::request::WriteResponse;
 
 use crate::error::NodeError;
@@ -16,6 +17,9 @@ use crate::shared::{Reply, Shared};
 
 /// Bytes of entries after which a record is closed, so that one sync never covers too much.
 const RECORD_BYTES: usize = 16 << 20;
+
+/// How soon an append that found no space is tried again.
+const SPACE_RETRY: Duration = Duration::from_millis(100);
 
 pub(crate) struct JournalLoop {
     pub(crate) shared: Arc<Shared>,
@@ -51,15 +55,25 @@ impl JournalLoop {
 
     /// False if the journal has failed.
     fn append(&mut self, entries: &[Sealed]) -> bool {
-        match self.journal.append_batch(entries) {
-            Ok(appended) => {
-                self.observe(&appended);
-                self.trim();
-                true
-            }
-            Err(error) => {
-                self.shared.fail(error.to_string());
-                false
+        loop {
+            match self.journal.append_batch(entries) {
+                Ok(appended) => {
+                    self.observe(&appended);
+                    self.trim();
+                    return true;
+                }
+                // Nothing was written. Admission keeps this from happening but for a burst right as the disk fills up;
+                // those requests wait for space, and everything behind them is refused.
+                Err(error) if error.may_retry() && !self.shared.is_stopping() => {
+                    self.shared.disk_full.store(true, Ordering::Relaxed);
+                    self.trim();
+                    self.shared.chores.ring();
+                    std::thread::sleep(SPACE_RETRY);
+                }
+                Err(error) => {
+                    self.shared.fail(error.to_string());
+                    return false;
+                }
             }
         }
     }
@@ -81,25 +95,24 @@ impl JournalLoop {
     /// Lets go of segments that checkpoints have made unnecessary.
     fn trim(&mut self) {
         let Some(position) = self.trims.try_iter().max() else { return };
-        match self.journal.retire(position) {
-            Ok(_) => self.shared.chores.ring(),
-            Err(JournalError::Poisoned(_)) => {}
-            Err(error) => tracing::warn!(%error, "could not trim the journal; it will be tried again"),
+        // Refused only by a journal that has failed, which the next append reports.
+        if self.journal.retire(position).is_ok() {
+            self.shared.chores.ring();
         }
     }
 
     fn complete(&self, batches: Vec<Batch<Reply>>, last: Option<&Sealed>) {
         let mark = batches.last().expect("at least one batch was gathered").mark;
         let mut replies = Vec::new();
-        let mut compacted = false;
+        batches.iter().for_each(|batch| self.count(batch));
+        let compacted;
         {
             let mut store = self.shared.store.write();
             let mut log = self.shared.log.write();
-            compacted |= store.visible().compact_revision != mark.compact_revision;
+            compacted = store.visible().compact_revision != mark.compact_revision;
             store.publish(mark);
             for batch in batches {
                 for (revision, events) in batch.revisions {
-                    self.shared.metrics.events.add(events.len() as u64);
                     log.append(revision, events);
                 }
                 replies.push(batch.replies);
@@ -120,6 +133,20 @@ impl JournalLoop {
         }
         for (reply, outcome) in replies.into_iter().flatten() {
             self.answer(reply, outcome);
+        }
+    }
+
+    /// Counts what happened, inside transactions as well.
+    fn count(&self, batch: &Batch<Reply>) {
+        let metrics = &self.shared.metrics;
+        for event in batch.revisions.iter().flat_map(|(_, events)| events.as_slice()) {
+            metrics.events.add(1);
+            if event.0.kv.is_tombstone() {
+                metrics.deletes.add(1);
+            } else {
+                metrics.puts.add(1);
+                metrics.put_bytes.add((event.0.kv.key().len() + event.0.kv.value().len()) as u64);
+            }
         }
     }
 

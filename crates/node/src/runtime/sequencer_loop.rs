@@ -67,7 +67,8 @@ impl SequencerLoop {
         let mut store = shared.store.write();
         while let Some(ask) = next.take() {
             match ask {
-                Ask::Write { request, reply } => {
+                Ask::Write { request, bytes, reply } => {
+                    shared.release_queued(bytes);
                     self.count(&request);
                     self.sequencer.evaluate(&mut round, &mut store, &mut self.admission, &request, reply);
                     writes += 1;
@@ -102,16 +103,16 @@ impl SequencerLoop {
         }
         // Still under the store's lock, so whoever reads head there knows which entry to wait for.
         self.shared.submitted.store(self.sequencer.tip().seq, Ordering::Release);
-        let dirty = self.sequencer.dirty_bytes();
-        self.shared.dirty_bytes.store(dirty, Ordering::Relaxed);
-        if dirty >= self.shared.config.checkpoint_bytes {
+        let fresh = self.sequencer.fresh_bytes();
+        self.shared.fresh_bytes.store(fresh, Ordering::Relaxed);
+        if fresh >= self.shared.checkpoint_stride.load(Ordering::Relaxed) {
             self.shared.chores.ring();
         }
     }
 
     fn capture(&mut self, store: &Store) -> Capture {
         let dirty = self.sequencer.take_dirty();
-        self.shared.dirty_bytes.store(0, Ordering::Relaxed);
+        self.shared.fresh_bytes.store(0, Ordering::Relaxed);
         Capture::at_head(store, self.sequencer.tip(), dirty)
     }
 
@@ -126,15 +127,8 @@ impl SequencerLoop {
     }
 
     fn count(&self, request: &WriteRequest) {
-        let metrics = &self.shared.metrics;
-        match request {
-            WriteRequest::Put(put) => {
-                metrics.puts.add(1);
-                metrics.put_bytes.add((put.key.len() + put.value.len()) as u64);
-            }
-            WriteRequest::DeleteRange(_) => metrics.deletes.add(1),
-            WriteRequest::Txn(_) => metrics.txns.add(1),
-            _ => {}
+        if matches!(request, WriteRequest::Txn(_)) {
+            self.shared.metrics.txns.add(1);
         }
     }
 }

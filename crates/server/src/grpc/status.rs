@@ -20,6 +20,7 @@ pub(super) fn of_store(error: StoreError) -> EtcdError {
         StoreError::ValueProvided => EtcdError::ValueProvided,
         StoreError::LeaseProvided => EtcdError::LeaseProvided,
         StoreError::TooManyOps => EtcdError::TooManyOps,
+        StoreError::RequestTooLarge => EtcdError::RequestTooLarge,
         StoreError::DuplicateKey => EtcdError::DuplicateKey,
         StoreError::InvalidSortOption => EtcdError::InvalidSortOption,
         StoreError::Compacted => EtcdError::Compacted,

@@ -29,7 +29,7 @@ const HTTP2_HEADERS: u32 = 64 << 10;
 const STREAM_WINDOW: u32 = 4 << 20;
 const CONNECTION_WINDOW: u32 = 16 << 20;
 /// What we buffer for a client on one stream before waiting for it.
-const SEND_BUFFER: usize = 1 << 20;
+const SEND_BUFFER: usize = 256 << 10;
 /// Streams a client may reset before we saw them. Cancelling many watches at once is ordinary.
 const PENDING_RESETS: usize = 1024;
 

@@ -4,11 +4,11 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 
 use super::connection;
-use super::listen::Listener;
+use super::listen::{Listener, Stream};
 use super::{Serves, Shared};
 
 /// What connections are told to do.
@@ -51,13 +51,14 @@ impl Server {
         let (alive_sender, alive) = mpsc::channel(1);
         let lifeline = Lifeline { phase: heard, _alive: alive_sender };
         let mut accepting = JoinSet::new();
+        let places = Arc::new(Semaphore::new(connection_limit()));
         for (listener, serves) in listeners {
             tracing::info!(
                 traffic = serves.traffic(),
                 address = listener.address(),
                 "serving client traffic insecurely"
             );
-            accepting.spawn(accept(listener, serves, shared.clone(), lifeline.clone()));
+            accepting.spawn(accept(listener, serves, shared.clone(), places.clone(), lifeline.clone()));
         }
         Server { phase, alive, accepting }
     }
@@ -80,17 +81,38 @@ impl Server {
 /// Out of file descriptors is the one failure of accept that lasts; trying on in a loop would only burn CPU.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(100);
 
-async fn accept(listener: Listener, serves: Serves, shared: Arc<Shared>, mut lifeline: Lifeline) {
+/// Descriptors kept back from connections, for the files of the store; as many as etcd keeps.
+const DESCRIPTORS_KEPT: usize = 150;
+
+/// Connections that may be open at once: one more waits in the kernel's queue until another ends.
+fn connection_limit() -> usize {
+    let descriptors = match rustix::process::getrlimit(rustix::process::Resource::Nofile).current {
+        Some(limit) => usize::try_from(limit).unwrap_or(usize::MAX),
+        None => usize::MAX,
+    };
+    descriptors.saturating_sub(DESCRIPTORS_KEPT).max(descriptors / 2).clamp(1, Semaphore::MAX_PERMITS)
+}
+
+async fn accept(
+    listener: Listener,
+    serves: Serves,
+    shared: Arc<Shared>,
+    places: Arc<Semaphore>,
+    mut lifeline: Lifeline,
+) {
     let for_connections = lifeline.clone();
     loop {
         let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+            accepted = take_place(&listener, &places) => accepted,
             () = lifeline.reached(Phase::Draining) => return,
         };
         match accepted {
-            Ok(stream) => {
+            Ok((stream, place)) => {
                 let serving = connection::serve(stream, serves, shared.clone(), for_connections.clone());
-                tokio::spawn(serving);
+                tokio::spawn(async move {
+                    serving.await;
+                    drop(place);
+                });
             }
             Err(e) if is_of_the_peer(&e) => {}
             Err(e) => {
@@ -99,6 +121,15 @@ async fn accept(listener: Listener, serves: Serves, shared: Arc<Shared>, mut lif
             }
         }
     }
+}
+
+/// Waits for a place first, so that a connection nobody could serve is not even accepted.
+async fn take_place(
+    listener: &Listener,
+    places: &Arc<Semaphore>,
+) -> io::Result<(Stream, OwnedSemaphorePermit)> {
+    let place = Arc::clone(places).acquire_owned().await.expect("the places are never closed");
+    Ok((listener.accept().await?, place))
 }
 
 /// The connection broke before it was accepted; the listener is fine.
