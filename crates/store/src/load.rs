@@ -8,7 +8,7 @@ use crate::keys::{Chain, Keys, Slot};
 use crate::lease::Leases;
 use crate::record::Record;
 use crate::request::{Alarm, Event};
-use crate::state::{Mark, Store};
+use crate::state::{Mark, Store, shown_before};
 use crate::tree::Tree;
 
 /// The part of the state that is not versioned.
@@ -125,7 +125,7 @@ impl Store {
                     superseded.push((version.mod_revision(), slot));
                 }
                 if version.mod_revision() >= compacted {
-                    let prev = self.keys.chain(slot).live_at(version.mod_revision() - 1).cloned();
+                    let prev = shown_before(self.keys.chain(slot), version).cloned();
                     events.push(Event { kv: version.clone(), prev });
                 }
                 prev = Some(version);

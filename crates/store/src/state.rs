@@ -11,7 +11,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use crate::keys::{Keys, Slot};
+use crate::keys::{Chain, Keys, Slot};
 use crate::lease::Leases;
 use crate::membership::{Membership, Span};
 use crate::record::Record;
@@ -71,6 +71,12 @@ impl Default for Store {
             bytes: 0,
         }
     }
+}
+
+/// What watchers are shown as the previous version of `kv`: nothing for a create, else what was there before the whole
+/// revision, also when that revision changed the key more than once.
+pub(crate) fn shown_before<'c>(chain: &'c Chain, kv: &Record) -> Option<&'c Record> {
+    if kv.version() == 1 { None } else { chain.live_at(kv.mod_revision() - 1) }
 }
 
 impl Store {
@@ -172,14 +178,13 @@ impl Store {
         self.event(slot, record, prev)
     }
 
-    /// The event of a change that replaced `replaced`. Watchers are shown what was there before the whole revision,
-    /// also when the revision changed the key more than once.
+    /// The event of the newest change of a slot, which replaced `replaced`.
     fn event(&self, slot: Slot, kv: Record, replaced: Option<Record>) -> Event {
-        let revision = kv.mod_revision();
-        let versions = self.keys.chain(slot).versions();
-        let changed_before = versions.len() > 1 && versions[versions.len() - 2].mod_revision() == revision;
-        let prev =
-            if changed_before { self.keys.chain(slot).live_at(revision - 1).cloned() } else { replaced };
+        let chain = self.keys.chain(slot);
+        let versions = chain.versions();
+        let changed_before =
+            versions.len() > 1 && versions[versions.len() - 2].mod_revision() == kv.mod_revision();
+        let prev = if changed_before { shown_before(chain, &kv).cloned() } else { replaced };
         Event { kv, prev }
     }
 

@@ -80,7 +80,7 @@ impl Model {
                     .iter()
                     .rev()
                     .find(|other| other.mod_revision() < version.mod_revision());
-                let prev = before.filter(|prev| !prev.is_tombstone()).cloned();
+                let prev = before.filter(|prev| !prev.is_tombstone() && version.version() != 1).cloned();
                 if version.mod_revision() >= from {
                     events.push(Event { kv: version.clone(), prev });
                 }
@@ -297,9 +297,10 @@ impl Model {
         self.change(tombstone);
     }
 
-    /// Watchers are shown what was there before the revision.
+    /// Watchers are shown what was there before the revision, and nothing for a create.
     fn change(&mut self, record: Record) {
-        let prev = self.live_at(record.key(), record.mod_revision() - 1).cloned();
+        let before = self.live_at(record.key(), record.mod_revision() - 1).cloned();
+        let prev = before.filter(|_| record.version() != 1);
         self.keys.entry(record.key().to_vec()).or_default().push(record.clone());
         self.events.push(Event { kv: record, prev });
     }
