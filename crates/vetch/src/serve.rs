@@ -69,7 +69,14 @@ pub(crate) async fn serve(settings: Settings) -> Result<End, StartError> {
             End::Node
         }
     };
-    finish(end, server, node).await;
+    tokio::select! {
+        () = finish(end, server, node) => {}
+        // A disk that hangs must not keep an operator from ending the process. What was acknowledged is durable.
+        number = signals.next() => {
+            tracing::warn!(signal = number, "a second signal: leaving at once");
+            return Ok(End::Signal(number));
+        }
+    }
     Ok(end)
 }
 

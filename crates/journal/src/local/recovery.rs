@@ -18,6 +18,9 @@ use crate::contract::{JournalError, Read, ReadItem};
 use crate::disk::{DirLock, Disk};
 use crate::entry::Tip;
 
+/// Bytes written again at a time.
+const REWRITE_PIECE: usize = 1 << 20;
+
 /// A journal being recovered: take entries until there are none, then `finish`.
 pub struct Recovery {
     disk: Arc<dyn Disk>,
@@ -91,6 +94,7 @@ impl Recovery {
     pub fn finish(mut self) -> Result<(LocalJournal, RecoveryReport), JournalError> {
         while self.next_entry()?.is_some() {}
         let cut = self.cut_tail()?;
+        self.write_last_segment_again()?;
         let tip = self.scan.tip().unwrap_or(self.start);
         let active = self.open_active()?;
         let journal_id = self.scan.journal_id().or(self.config.new_journal_id).unwrap_or_else(random_id);
@@ -127,6 +131,33 @@ impl Recovery {
         zero().map_err(JournalError::io("cutting the torn tail of", &path))?;
         let file = last.segment.name.clone();
         Ok(Some(CutTail { file, offset: *from, bytes: to - from, reason: reason.clone() }))
+    }
+
+    /// Makes what was read of the last segment durable once more. If the process before this one stopped because a
+    /// sync failed, the kernel may show bytes that never reached the disk and that it will not try to write again.
+    /// They must not be built upon. The same bytes are written, so a power loss in between changes nothing.
+    fn write_last_segment_again(&self) -> Result<(), JournalError> {
+        let Some(last) = self.scan.last_segment() else { return Ok(()) };
+        if self.config.unsafe_no_fsync {
+            return Ok(());
+        }
+        let path = self.dir.join(&last.segment.name);
+        let again = || {
+            let file = self.disk.open_write(&path)?;
+            let mut piece = vec![0; REWRITE_PIECE];
+            let mut at = 0;
+            while at < last.offset {
+                let len = usize::try_from(last.offset - at).unwrap_or(REWRITE_PIECE).min(REWRITE_PIECE);
+                let read = file.read_at(at, &mut piece[..len])?;
+                file.write_at(at, &piece[..read])?;
+                if read < len {
+                    return Err(std::io::ErrorKind::UnexpectedEof.into());
+                }
+                at += read as u64;
+            }
+            file.sync_data()
+        };
+        again().map_err(JournalError::io("making durable once more", &path))
     }
 
     fn open_active(&self) -> Result<Option<Active>, JournalError> {

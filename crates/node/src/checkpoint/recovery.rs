@@ -156,8 +156,9 @@ impl Search<'_> {
         }
         match self.failures.first() {
             None => Ok(None),
-            // The journal is trimmed only behind two checkpoints, so with the first one it is still whole.
-            Some(_) if numbers == [1] => Ok(None),
+            // The journal is trimmed only behind two checkpoints, so where there is but one it is still whole; should it
+            // not be, the journal itself refuses to begin in the middle.
+            Some(_) if numbers.len() == 1 => Ok(None),
             Some(newest) => Err(LoadError::Damaged(newest.clone())),
         }
     }

@@ -45,7 +45,7 @@ impl watch_server::Watch for WatchService {
         let session = self.0.node.watch();
         let stream = WatchStream {
             edge: self.0.clone(),
-            metadata,
+            metadata: credentials(&metadata),
             requests: Some(requests),
             session,
             ready: VecDeque::new(),
@@ -59,6 +59,17 @@ impl watch_server::Watch for WatchService {
         });
         Ok(Response::new(Box::pin(frames)))
     }
+}
+
+/// What of a request's metadata later creates are judged by. The rest is not kept for the life of a stream.
+fn credentials(metadata: &MetadataMap) -> MetadataMap {
+    let mut kept = MetadataMap::new();
+    for name in ["token", "authorization"] {
+        if let Some(value) = metadata.get(name) {
+            kept.insert(name, value.clone());
+        }
+    }
+    kept
 }
 
 struct WatchStream {
