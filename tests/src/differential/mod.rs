@@ -37,7 +37,7 @@ pub(crate) struct Differential {
     #[arg(long, default_value = "vetch")]
     right: Kind,
     /// Requests in all, spread evenly over the seeds.
-    #[arg(long, env = "VETCH_DIFF_REQUESTS", default_value_t = 20_000)]
+    #[arg(long, env = "VETCH_DIFF_REQUESTS", default_value_t = 21_000)]
     requests: usize,
     /// Seeds to run; none means the fixed ones and a fresh one.
     #[arg(long, env = "VETCH_DIFF_SEEDS", value_delimiter = ',')]
