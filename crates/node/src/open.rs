@@ -209,6 +209,7 @@ fn start(config: NodeConfig, identity: crate::config::Identity, found: Recovered
         checkpointer: found.checkpointer,
         last_checkpoint: Instant::now(),
         not_before: None,
+        failed: false,
         captured: None,
         lightened: -1,
     };

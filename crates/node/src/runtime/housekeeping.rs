@@ -40,6 +40,8 @@ pub(crate) struct Housekeeping {
     pub(crate) checkpointer: Checkpointer,
     pub(crate) last_checkpoint: Instant,
     pub(crate) not_before: Option<Instant>,
+    /// The last checkpoint failed.
+    pub(crate) failed: bool,
     /// A capture that the journal does not have yet.
     pub(crate) captured: Option<Capture>,
     /// The compaction whose events have been made lighter.
@@ -156,8 +158,14 @@ impl Housekeeping {
         let stride = (live / 16).min(STRIDE_MAX).max(self.shared.config.checkpoint_bytes);
         self.shared.checkpoint_stride.store(stride, Ordering::Relaxed);
         let late = self.last_checkpoint.elapsed() >= self.shared.config.checkpoint_interval;
-        if fresh >= stride || (late && fresh > 0) || self.is_bloated() {
+        // On a full disk a checkpoint is what gives space back: behind it the journal is trimmed, and what was deleted and
+        // compacted is left out.
+        let wants_space = self.failed || self.shared.disk_full.load(Ordering::Relaxed);
+        if fresh >= stride || (late && fresh > 0) || self.is_bloated() || wants_space {
             self.checkpoint();
+            if wants_space {
+                self.not_before = Some(Instant::now() + RETRY);
+            }
         }
     }
 
@@ -184,6 +192,7 @@ impl Housekeeping {
         match self.checkpointer.run(capture, &retained) {
             Ok(report) => {
                 self.not_before = None;
+                self.failed = false;
                 self.shared.metrics.checkpoint.observe(began.elapsed());
                 self.shared.metrics.checkpoint_bytes.add(report.written_bytes);
                 for damage in &report.damaged {
@@ -199,6 +208,7 @@ impl Housekeeping {
                 self.shared.metrics.checkpoint_failures.add(1);
                 tracing::warn!(%error, "checkpoint failed; the journal keeps everything, and it will be tried again");
                 self.not_before = Some(Instant::now() + RETRY);
+                self.failed = true;
             }
         }
         self.shared.checkpoint_bytes.store(self.checkpointer.disk_bytes(), Ordering::Relaxed);

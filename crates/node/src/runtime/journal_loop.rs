@@ -30,14 +30,43 @@ pub(crate) struct JournalLoop {
 
 impl JournalLoop {
     pub(crate) fn run(mut self) {
+        let (batches, trims) = (self.batches.clone(), self.trims.clone());
+        loop {
+            crossbeam_channel::select! {
+                recv(batches) -> first => {
+                    let Ok(first) = first else { return };
+                    if !self.make_durable(first) {
+                        return;
+                    }
+                }
+                // Space must come back also while nobody writes.
+                recv(trims) -> position => match position {
+                    Ok(position) => self.trim(position),
+                    // Housekeeping has ended first; what is queued is still made durable.
+                    Err(_) => return self.finish(),
+                },
+            }
+        }
+    }
+
+    /// Works off what is left once nobody asks for trimming any more.
+    fn finish(mut self) {
         while let Ok(first) = self.batches.recv() {
-            let batches = self.gather(first);
-            let entries: Vec<Sealed> = batches.iter().filter_map(|batch| batch.entry.clone()).collect();
-            if !entries.is_empty() && !self.append(&entries) {
+            if !self.make_durable(first) {
                 return;
             }
-            self.complete(batches, entries.last());
         }
+    }
+
+    /// False if the journal has failed.
+    fn make_durable(&mut self, first: Batch<Reply>) -> bool {
+        let batches = self.gather(first);
+        let entries: Vec<Sealed> = batches.iter().filter_map(|batch| batch.entry.clone()).collect();
+        if !entries.is_empty() && !self.append(&entries) {
+            return false;
+        }
+        self.complete(batches, entries.last());
+        true
     }
 
     fn gather(&self, first: Batch<Reply>) -> Vec<Batch<Reply>> {
@@ -59,14 +88,15 @@ impl JournalLoop {
             match self.journal.append_batch(entries) {
                 Ok(appended) => {
                     self.observe(&appended);
-                    self.trim();
                     return true;
                 }
                 // Nothing was written. Admission keeps this from happening but for a burst right as the disk fills up;
                 // those requests wait for space, and everything behind them is refused.
                 Err(error) if error.may_retry() && !self.shared.is_stopping() => {
                     self.shared.disk_full.store(true, Ordering::Relaxed);
-                    self.trim();
+                    if let Some(position) = self.trims.try_iter().max() {
+                        self.trim(position);
+                    }
                     self.shared.chores.ring();
                     std::thread::sleep(SPACE_RETRY);
                 }
@@ -93,8 +123,7 @@ impl JournalLoop {
     }
 
     /// Lets go of segments that checkpoints have made unnecessary.
-    fn trim(&mut self) {
-        let Some(position) = self.trims.try_iter().max() else { return };
+    fn trim(&mut self, position: Position) {
         // Refused only by a journal that has failed, which the next append reports.
         if self.journal.retire(position).is_ok() {
             self.shared.chores.ring();
