@@ -5,7 +5,8 @@
 //! of the prepared ones is kept for requests that free space. In both cases deletes, revokes and compactions go
 //! on, and the alarm is lowered again without anybody's help once there is room.
 //!
-//! Because segments are prepared ahead, a request that is admitted always finds room in the journal.
+//! Because segments are prepared ahead, a request that is admitted finds room in the journal. The exception is a burst
+//! that outruns the preparation just as the disk fills up: its append writes nothing and waits for space.
 
 use vetch_store::Store;
 use vetch_store::request::{

@@ -59,7 +59,10 @@ impl Housekeeping {
                 return;
             }
             self.prepare_segments();
-            self.compact();
+            // What a waiting capture counts on must stay in memory until it is written.
+            if self.captured.is_none() {
+                self.compact();
+            }
             self.checkpoint_if_due();
             self.review_alarms();
         }
@@ -86,6 +89,7 @@ impl Housekeeping {
 
     /// Frees what is unreachable, a little at a time, with everybody else let in between.
     fn compact(&mut self) {
+        assert!(self.captured.is_none(), "no version is freed between a capture and its checkpoint");
         let began = Instant::now();
         let mark = self.shared.store.read().visible();
         let mut versions = 0;
@@ -149,6 +153,10 @@ impl Housekeeping {
     }
 
     fn checkpoint_if_due(&mut self) {
+        // A capture that waits for the journal is written as soon as it can be, because compaction waits for it.
+        if self.captured.is_some() {
+            return self.checkpoint();
+        }
         if self.not_before.is_some_and(|time| Instant::now() < time) {
             return;
         }
