@@ -9,7 +9,7 @@
 //!
 //! Invariants, on which recovery rests:
 //! * A segment is written full of zeros and synced before it gets its name, so an append changes no metadata.
-//! * A record starts on a sector boundary and owns its sectors; a synced byte is never written again.
+//! * A record starts on a sector boundary and owns its sectors; a synced byte is never changed.
 //! * At most one record is unsynced at any time.
 //!
 //! So after a power loss every sector is as acknowledged, or zero, or part of the one record behind the end; what
