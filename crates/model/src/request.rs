@@ -180,6 +180,9 @@ pub enum Request {
     LeaseRevoke {
         id: i64,
     },
+    LeaseKeepAlive {
+        id: i64,
+    },
 }
 
 /// A watch as its client asked for it.

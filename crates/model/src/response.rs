@@ -43,12 +43,21 @@ pub struct TxnAnswer {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Answer {
     Range(Ranged),
-    Put { prev_kv: Option<KeyValue> },
+    Put {
+        prev_kv: Option<KeyValue>,
+    },
     Delete(Deleted),
     Txn(TxnAnswer),
     Compact,
-    LeaseGrant { id: i64, ttl: i64 },
+    LeaseGrant {
+        id: i64,
+        ttl: i64,
+    },
     LeaseRevoke,
+    /// 0: there is no such lease.
+    LeaseKeepAlive {
+        ttl: i64,
+    },
 }
 
 /// Why a well-formed request was refused: by the state, not by its shape.
