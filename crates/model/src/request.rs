@@ -153,6 +153,8 @@ pub enum Op {
     Put(Put),
     Delete(Delete),
     Txn(Txn),
+    /// An operation with nothing in it, which is refused.
+    Empty,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
@@ -183,6 +185,27 @@ pub enum Request {
     LeaseKeepAlive {
         id: i64,
     },
+}
+
+impl Request {
+    /// Whether no state exists in which this changes a key.
+    pub fn only_reads(&self) -> bool {
+        match self {
+            Request::Range(_) | Request::LeaseKeepAlive { .. } => true,
+            Request::Txn(txn) => txn.only_reads(),
+            _ => false,
+        }
+    }
+}
+
+impl Txn {
+    pub fn only_reads(&self) -> bool {
+        self.success.iter().chain(&self.failure).all(|op| match op {
+            Op::Range(_) => true,
+            Op::Txn(nested) => nested.only_reads(),
+            Op::Put(_) | Op::Delete(_) | Op::Empty => false,
+        })
+    }
 }
 
 /// A watch as its client asked for it.

@@ -1,0 +1,25 @@
+//! Watches: what a watcher must be shown.
+
+use crate::request::{Keys, Watch};
+use crate::response::Event;
+use crate::state::Model;
+
+impl Model {
+    /// Every change of `keys` in the revisions from `from` to `to`, both included, in order and with `prev_kv`.
+    pub fn events(&self, keys: &Keys, from: i64, to: i64) -> Vec<Event> {
+        self.changes(from, to).iter().filter(|event| keys.contains(&event.kv.key)).cloned().collect()
+    }
+
+    /// What a watcher is shown of the revisions from `from` to `to`, both included.
+    ///
+    /// A server may have lost the `prev_kv` of a change once the revision before it is compacted; that is for the
+    /// caller to allow.
+    pub fn watched(&self, watch: &Watch, from: i64, to: i64) -> Vec<Event> {
+        let mut events = self.events(&watch.keys, from, to);
+        events.retain(|event| if event.deleted { !watch.no_delete } else { !watch.no_put });
+        if !watch.prev_kv {
+            events.iter_mut().for_each(|event| event.prev_kv = None);
+        }
+        events
+    }
+}
