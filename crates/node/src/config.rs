@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::tuning::Tuning;
+
 const DEFAULT_QUOTA: u64 = 2 << 30;
 
 /// Who this server is in its cluster. Chosen at the first start and kept in the data directory from then on.
@@ -42,6 +44,7 @@ pub struct NodeConfig {
     pub compaction_batch: usize,
     /// A request still unanswered after this long is given up with "request timed out".
     pub request_timeout: Duration,
+    pub tuning: Tuning,
 }
 
 impl NodeConfig {
@@ -61,6 +64,7 @@ impl NodeConfig {
             watch_progress_interval: Duration::from_secs(600),
             compaction_batch: 256,
             request_timeout: Duration::from_secs(7),
+            tuning: Tuning::default(),
         }
     }
 

@@ -117,6 +117,7 @@ impl Node {
         if physical {
             let mut freed = self.shared.freed.subscribe();
             tokio::select! {
+                biased;
                 freed = freed.wait_for(|&done| done >= revision) => { freed.map_err(|_| NodeError::Stopped)?; }
                 _ = self.stopped() => return Err(NodeError::Stopped),
             }

@@ -23,6 +23,9 @@ mod read;
 mod runtime;
 mod sequencer;
 mod shared;
+pub mod stepped;
+mod time;
+pub mod tuning;
 pub mod types;
 pub mod watch;
 

@@ -4,37 +4,38 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
 
+use crossbeam_channel::{Sender, bounded};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 use vetch_journal::{DirLock, Disk, Journal, LocalConfig, LocalJournal, Payload, RealDisk, Tip};
 use vetch_store::request::{AlarmKind, Event};
 use vetch_store::{Record, Store};
-use vetch_watch::{EventLog, Events, Hub, RingLimit};
+use vetch_watch::{EventLog, Events, Hub};
 
 use crate::admission::Admission;
-use crate::checkpoint::{self, CheckpointConfig, Checkpointer};
+use crate::checkpoint::{self, Checkpointer};
 use crate::clock::Clock;
-use crate::config::NodeConfig;
+use crate::config::{Identity, NodeConfig};
 use crate::error::OpenError;
 use crate::handle::{Node, Threads};
 use crate::identity;
 use crate::metrics::NodeMetrics;
-use crate::runtime::housekeeping::Housekeeping;
+use crate::runtime::clock_loop::ClockLoop;
+use crate::runtime::fan_out::FanOut;
+use crate::runtime::housekeeping::{Capturing, Housekeeping};
 use crate::runtime::journal_loop::JournalLoop;
-use crate::runtime::sequencer_loop::SequencerLoop;
-use crate::runtime::{clock_loop, fan_out, spawn};
+use crate::runtime::sequencer_loop::{Ready, SequencerLoop};
+use crate::runtime::spawn;
 use crate::sequencer::Sequencer;
-use crate::shared::{Chores, RunState, Shared};
+use crate::shared::{Ask, Chores, RunState, Shared};
+use crate::stepped::Parts;
+use crate::time::{Monotonic, Time};
 use crate::types::Progress;
 use crate::watch::NodeEvent;
 
-/// Segments kept ready. Two, so that when the disk fills up there is still one for deletes.
-const SPARE_SEGMENTS: usize = 2;
-/// Recent matches kept for each distinct watched range; a watcher further behind reads the event log.
-const RING: RingLimit = RingLimit { revisions: 512, bytes: 256 << 10 };
 /// Positions the journal may be asked to trim to before it takes notice.
 const TRIM_QUEUE: usize = 16;
 
@@ -49,21 +50,36 @@ struct Recovered {
     checkpointer: Checkpointer,
 }
 
+/// How long housekeeping waits for a place in the sequencer's queue, on a thread of its own.
+const PATIENCE: Duration = Duration::from_millis(100);
+
 impl Node {
     /// Recovers the data directory and starts the node's threads. Blocks until the node can serve.
-    pub fn open(config: NodeConfig, mut progress: impl FnMut(Progress)) -> Result<Node, OpenError> {
-        let disk: Arc<dyn Disk> = Arc::new(RealDisk);
-        let member = config.data_dir.join("member");
-        disk.create_dir_all(&member).map_err(|source| OpenError::Io {
-            op: "creating",
-            path: member.display().to_string(),
-            source,
-        })?;
-        let lock = disk.lock_dir(&member)?;
-        let identity = identity::load_or_create(disk.as_ref(), &member, config.proposed)?;
-        let recovered = recover(&disk, &config, &mut progress)?;
-        Ok(start(config, identity, recovered, lock))
+    pub fn open(config: NodeConfig, progress: impl FnMut(Progress)) -> Result<Node, OpenError> {
+        let (shared, mut parts) = assemble(Arc::new(RealDisk), Arc::new(Monotonic::new()), config, progress)?;
+        parts.housekeeping.patience = PATIENCE;
+        let threads = start(parts);
+        Ok(Node::new(shared, threads))
     }
+}
+
+/// Recovers the data directory and makes the parts of a node, at rest.
+pub(crate) fn assemble(
+    disk: Arc<dyn Disk>,
+    time: Arc<dyn Time>,
+    config: NodeConfig,
+    mut progress: impl FnMut(Progress),
+) -> Result<(Arc<Shared>, Parts), OpenError> {
+    let member = config.data_dir.join("member");
+    disk.create_dir_all(&member).map_err(|source| OpenError::Io {
+        op: "creating",
+        path: member.display().to_string(),
+        source,
+    })?;
+    let lock = disk.lock_dir(&member)?;
+    let identity = identity::load_or_create(disk.as_ref(), &member, config.proposed)?;
+    let recovered = recover(&disk, &config, &mut progress)?;
+    Ok(connect(config, identity, time, recovered, lock))
 }
 
 fn recover(
@@ -72,13 +88,12 @@ fn recover(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Recovered, OpenError> {
     let member = config.data_dir.join("member");
-    let threads = std::thread::available_parallelism().map_or(1, |count| count.get());
     let mut tell = |bytes_done, bytes_total| progress(Progress::Checkpoint { bytes_done, bytes_total });
     let loaded = checkpoint::load(
         Arc::clone(disk),
         &member.join("checkpoint"),
-        CheckpointConfig::default(),
-        threads,
+        config.tuning.checkpoint,
+        config.tuning.recovery_threads,
         &mut tell,
     )?;
     if let Some(why) = &loaded.report.fell_back {
@@ -87,7 +102,7 @@ fn recover(
     loaded.report.notes.iter().for_each(|note| progress(Progress::Note(note.clone())));
     let local = LocalConfig {
         segment_len: config.journal_segment_bytes,
-        spares: SPARE_SEGMENTS,
+        spares: config.tuning.spare_segments,
         unsafe_no_fsync: config.unsafe_no_fsync,
         new_journal_id: None,
     };
@@ -160,82 +175,132 @@ fn by_revision(history: Vec<Event>) -> Vec<(i64, Events<NodeEvent>)> {
     revisions
 }
 
-fn start(config: NodeConfig, identity: crate::config::Identity, found: Recovered, lock: DirLock) -> Node {
-    let mark = found.store.head();
-    let (asks, asks_in) = crossbeam_channel::bounded(config.queue_depth);
-    let (batches, batches_in) = crossbeam_channel::bounded(config.appends_in_flight);
-    let (trims, trims_in) = crossbeam_channel::bounded(TRIM_QUEUE);
-    let (bell, bell_in) = crossbeam_channel::bounded(1);
-    let (fan_out_bell, fan_out_in) = crossbeam_channel::bounded(1);
-    let (clock_stop, clock_stop_in) = crossbeam_channel::bounded(0);
-    let floor = mark.compact_revision.max(0);
+/// Builds what the parts share, and the parts around it.
+fn connect(
+    config: NodeConfig,
+    identity: Identity,
+    time: Arc<dyn Time>,
+    found: Recovered,
+    lock: DirLock,
+) -> (Arc<Shared>, Parts) {
+    let (asks, asks_in) = bounded(config.queue_depth);
+    let (batches, batches_in) = bounded(config.appends_in_flight);
+    let (trims, trims_in) = bounded(TRIM_QUEUE);
+    let (bell, bell_in) = bounded(1);
+    let (fan_out_bell, fan_out_in) = bounded(1);
     let sequencer = Sequencer::new(found.tip, found.dirty);
     let alarmed = found.store.alarms().any(|alarm| alarm.kind == AlarmKind::NoSpace);
     let admission = Admission::new(identity.member_id, config.quota(), alarmed);
-    let shared = Arc::new(Shared {
-        identity,
-        epoch: found.tip.epoch,
-        started: Instant::now(),
-        clock: Mutex::new(start_clock(&found.store)),
-        store: RwLock::new(found.store),
-        log: RwLock::new(EventLog::load(floor, mark.revision, found.revisions)),
-        hub: RwLock::new(Hub::new(RING, mark.revision)),
-        streams: Mutex::new(HashMap::new()),
-        metrics: NodeMetrics::default(),
-        asks,
-        queued_bytes: AtomicU64::new(0),
-        revision: AtomicI64::new(mark.revision),
-        durable: watch::Sender::new(found.tip.seq),
-        submitted: AtomicU64::new(found.tip.seq),
-        fresh_bytes: AtomicU64::new(sequencer.fresh_bytes()),
-        checkpoint_stride: AtomicU64::new(config.checkpoint_bytes),
-        disk_full: AtomicBool::new(false),
-        active_room: AtomicU64::new(found.journal.room()),
-        spare_room: AtomicU64::new(0),
-        checkpoint_bytes: AtomicU64::new(found.checkpointer.disk_bytes()),
-        journal_bytes: AtomicU64::new(found.journal.segments() as u64 * config.journal_segment_bytes),
-        chores: Chores { bell },
-        fan_out: fan_out_bell,
-        freed: watch::Sender::new(-1),
-        stopping: AtomicBool::new(false),
-        state: watch::Sender::new(RunState::Running),
-        config,
-    });
+    let started = time.now();
+    let state = State { store: found.store, revisions: found.revisions, tip: found.tip };
+    let shared = share(config, identity, time, state, Doors { asks, bell, fan_out: fan_out_bell });
+    shared.fresh_bytes.store(sequencer.fresh_bytes(), Ordering::Relaxed);
+    shared.active_room.store(found.journal.room(), Ordering::Relaxed);
+    shared.checkpoint_bytes.store(found.checkpointer.disk_bytes(), Ordering::Relaxed);
+    let segments = found.journal.segments() as u64 * shared.config.journal_segment_bytes;
+    shared.journal_bytes.store(segments, Ordering::Relaxed);
     let housekeeping = Housekeeping {
         shared: Arc::clone(&shared),
         bell: bell_in,
         trims,
         maintenance: found.journal.maintenance(),
         checkpointer: found.checkpointer,
-        last_checkpoint: Instant::now(),
+        last_checkpoint: started,
         not_before: None,
         failed: false,
-        captured: None,
+        capture: Capturing::No,
+        patience: Duration::ZERO,
         lightened: -1,
     };
     let journal = JournalLoop {
         shared: Arc::clone(&shared),
         batches: batches_in,
-        trims: trims_in,
+        trims: Some(trims_in),
         journal: found.journal,
+        waiting: None,
+        _lock: lock,
     };
-    let sequencing =
-        SequencerLoop { shared: Arc::clone(&shared), asks: asks_in, batches, sequencer, admission };
-    let (for_fan_out, for_clock) = (Arc::clone(&shared), Arc::clone(&shared));
+    let sequencer = SequencerLoop {
+        shared: Arc::clone(&shared),
+        asks: asks_in,
+        batches,
+        sequencer,
+        admission,
+        ready: Ready::default(),
+    };
+    let fan_out = FanOut { shared: Arc::clone(&shared), bell: fan_out_in, more: false };
+    let clock = ClockLoop { shared: Arc::clone(&shared), last_record: started };
+    shared.chores.ring();
+    (shared, Parts { sequencer, journal, housekeeping, fan_out, clock })
+}
+
+/// The state that recovery found, for everybody.
+struct State {
+    store: Store,
+    revisions: Vec<(i64, Events<NodeEvent>)>,
+    tip: Tip,
+}
+
+/// Where the parts are reached.
+struct Doors {
+    asks: Sender<Ask>,
+    bell: Sender<()>,
+    fan_out: Sender<()>,
+}
+
+fn share(
+    config: NodeConfig,
+    identity: Identity,
+    time: Arc<dyn Time>,
+    state: State,
+    doors: Doors,
+) -> Arc<Shared> {
+    let mark = state.store.head();
+    let floor = mark.compact_revision.max(0);
+    Arc::new(Shared {
+        identity,
+        epoch: state.tip.epoch,
+        started: time.now(),
+        time,
+        clock: Mutex::new(start_clock(&state.store)),
+        store: RwLock::new(state.store),
+        log: RwLock::new(EventLog::load(floor, mark.revision, state.revisions)),
+        hub: RwLock::new(Hub::new(config.tuning.ring, mark.revision)),
+        streams: Mutex::new(HashMap::new()),
+        metrics: NodeMetrics::default(),
+        asks: doors.asks,
+        queued_bytes: AtomicU64::new(0),
+        revision: AtomicI64::new(mark.revision),
+        durable: watch::Sender::new(state.tip.seq),
+        submitted: AtomicU64::new(state.tip.seq),
+        fresh_bytes: AtomicU64::new(0),
+        checkpoint_stride: AtomicU64::new(config.checkpoint_bytes),
+        disk_full: AtomicBool::new(false),
+        active_room: AtomicU64::new(0),
+        spare_room: AtomicU64::new(0),
+        checkpoint_bytes: AtomicU64::new(0),
+        journal_bytes: AtomicU64::new(0),
+        chores: Chores { bell: doors.bell },
+        fan_out: doors.fan_out,
+        freed: watch::Sender::new(-1),
+        stopping: AtomicBool::new(false),
+        state: watch::Sender::new(RunState::Running),
+        config,
+    })
+}
+
+fn start(parts: Parts) -> Threads {
+    let Parts { sequencer, journal, housekeeping, fan_out, clock } = parts;
+    let (clock_stop, clock_stop_in) = bounded(0);
     let handles = vec![
-        spawn("sequencer", move || sequencing.run()),
-        spawn("journal", move || {
-            journal.run();
-            // The directory stays taken until the last thread that writes to it has ended.
-            drop(lock);
-        }),
+        spawn("sequencer", move || sequencer.run()),
+        spawn("journal", move || journal.run()),
         spawn("housekeeping", move || housekeeping.run()),
-        spawn("clock", move || clock_loop::run(&for_clock, &clock_stop_in)),
+        spawn("clock", move || clock.run(&clock_stop_in)),
     ];
     // Ends by itself soon after the node; nothing depends on when.
-    drop(spawn("fan-out", move || fan_out::run(&for_fan_out, &fan_out_in)));
-    shared.chores.ring();
-    Node::new(shared, Threads { clock_stop: Some(clock_stop), handles })
+    drop(spawn("fan-out", move || fan_out.run()));
+    Threads { clock_stop: Some(clock_stop), handles }
 }
 
 fn start_clock(store: &Store) -> Clock {

@@ -12,11 +12,10 @@ use crate::error::NodeError;
 use crate::shared::Shared;
 use crate::types::{HashKv, RangeChunk, RangeEnd};
 
-/// Keys examined, and bytes collected, with the store locked.
-const CHUNK_KEYS: usize = 1000;
-const CHUNK_BYTES: usize = 1 << 20;
 /// Times a hash is begun anew because a compaction came in between.
 const HASH_ATTEMPTS: usize = 8;
+/// More versions than this are hashed away from the threads that serve requests.
+const HASH_HERE: usize = 4096;
 
 pub(crate) async fn range(shared: &Arc<Shared>, request: RangeRequest) -> Result<RangeResponse, NodeError> {
     let began = Instant::now();
@@ -30,7 +29,7 @@ async fn run_range(shared: &Arc<Shared>, request: RangeRequest) -> Result<RangeR
     let (run, count) = {
         let store = shared.store.read();
         let mut run = RangeRun::new(request, store.visible())?;
-        let count = advance(&store, &mut run)?;
+        let count = advance(shared, &store, &mut run)?;
         (run, count)
     };
     match count {
@@ -40,15 +39,16 @@ async fn run_range(shared: &Arc<Shared>, request: RangeRequest) -> Result<RangeR
 }
 
 /// One chunk; the count of the whole range once everything is there.
-fn advance(store: &Store, run: &mut RangeRun) -> Result<Option<i64>, NodeError> {
-    let done = run.step(store, CHUNK_KEYS, CHUNK_BYTES)?;
+fn advance(shared: &Shared, store: &Store, run: &mut RangeRun) -> Result<Option<i64>, NodeError> {
+    let tuning = &shared.config.tuning;
+    let done = run.step(store, tuning.scan_keys, tuning.scan_bytes)?;
     Ok(if done { Some(run.count(store)?) } else { None })
 }
 
 /// Runs a range to its end, chunk by chunk.
 async fn complete(shared: &Arc<Shared>, mut run: RangeRun) -> Result<RangeResponse, NodeError> {
     loop {
-        let count = advance(&shared.store.read(), &mut run)?;
+        let count = advance(shared, &shared.store.read(), &mut run)?;
         if let Some(count) = count {
             return Ok(run.finish(count));
         }
@@ -87,8 +87,10 @@ const FIRST_CHUNK_KEYS: usize = 10;
 impl RangeStream {
     pub(crate) fn new(shared: &Arc<Shared>, request: RangeRequest, chunk_bytes: usize) -> RangeStream {
         let state = State::Begin(Box::new(request));
-        let chunk_bytes = chunk_bytes.clamp(1, CHUNK_BYTES);
-        RangeStream { shared: Arc::clone(shared), state, chunk_bytes, chunk_keys: FIRST_CHUNK_KEYS }
+        let tuning = &shared.config.tuning;
+        let chunk_bytes = chunk_bytes.clamp(1, tuning.scan_bytes);
+        let chunk_keys = FIRST_CHUNK_KEYS.min(tuning.scan_keys);
+        RangeStream { shared: Arc::clone(shared), state, chunk_bytes, chunk_keys }
     }
 
     /// The next chunk; None after the last one or after an error.
@@ -120,7 +122,7 @@ impl RangeStream {
             State::Ended => return Ok(None),
         };
         let done = run.step(&store, self.chunk_keys, self.chunk_bytes)?;
-        self.chunk_keys = (self.chunk_keys * 2).min(CHUNK_KEYS);
+        self.chunk_keys = (self.chunk_keys * 2).min(self.shared.config.tuning.scan_keys);
         if !done {
             let kvs = run.take();
             self.state = State::Running(run);
@@ -140,7 +142,7 @@ pub(crate) async fn hash_kv(shared: &Arc<Shared>, revision: i64) -> Result<HashK
         let at = resolve_revision(revision, mark)?;
         let mut run = HashRun::new(at, mark);
         let collected = loop {
-            let step = run.step(&shared.store.read(), CHUNK_KEYS);
+            let step = run.step(&shared.store.read(), shared.config.tuning.scan_keys);
             match step {
                 Some(true) => break true,
                 Some(false) => tokio::task::yield_now().await,
@@ -148,8 +150,11 @@ pub(crate) async fn hash_kv(shared: &Arc<Shared>, revision: i64) -> Result<HashK
             }
         };
         if collected {
-            let hash =
-                tokio::task::spawn_blocking(move || run.finish()).await.map_err(|_| NodeError::Stopped)?;
+            let hash = if run.versions() > HASH_HERE {
+                tokio::task::spawn_blocking(move || run.finish()).await.map_err(|_| NodeError::Stopped)?
+            } else {
+                run.finish()
+            };
             let compact_revision = mark.compact_revision;
             return Ok(HashKv { hash, compact_revision, hash_revision: at, revision: mark.revision });
         }

@@ -7,6 +7,9 @@
 //!                      clock (expired leases)
 //! ```
 //!
+//! Each thread's work is cut into steps that never wait, except for the disk: `step` does what can be done now, `run` is the
+//! thread that steps and waits in between. A simulation steps them itself, in any order it likes.
+//!
 //! | queue | bound | when full |
 //! |---|---|---|
 //! | asks | `queue_depth` | the caller is answered "too many requests" |
@@ -18,6 +21,17 @@ pub(crate) mod fan_out;
 pub(crate) mod housekeeping;
 pub(crate) mod journal_loop;
 pub(crate) mod sequencer_loop;
+
+/// What came of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Something was done; there may be more.
+    Worked,
+    /// There is nothing to do now, or what there is has to wait for another part.
+    Idle,
+    /// The node has stopped or failed: this part is finished and must be dropped.
+    Ended,
+}
 
 /// Starts a named thread whose panic ends the process: a node with a missing part must not go on.
 pub(crate) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> std::thread::JoinHandle<()> {

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, oneshot, watch};
@@ -21,6 +21,7 @@ use crate::clock::Clock;
 use crate::config::{Identity, NodeConfig};
 use crate::metrics::NodeMetrics;
 use crate::sequencer::Outcome;
+use crate::time::Time;
 use crate::watch::NodeEvent;
 
 pub(crate) type Reply = oneshot::Sender<Outcome>;
@@ -60,7 +61,8 @@ pub(crate) struct Shared {
     pub(crate) config: NodeConfig,
     pub(crate) identity: Identity,
     pub(crate) epoch: u64,
-    pub(crate) started: Instant,
+    pub(crate) time: Arc<dyn Time>,
+    pub(crate) started: Duration,
     pub(crate) store: RwLock<Store>,
     pub(crate) log: RwLock<EventLog<NodeEvent>>,
     pub(crate) hub: RwLock<Hub<NodeEvent>>,
@@ -121,7 +123,7 @@ impl Chores {
 impl Shared {
     /// Milliseconds since the node started.
     pub(crate) fn now(&self) -> u64 {
-        self.started.elapsed().as_millis() as u64
+        (self.time.now() - self.started).as_millis() as u64
     }
 
     /// Journal bytes that are certain to be there.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use vetch_store::request::Event;
-use vetch_watch::{Budget, LogEvent, Stream};
+use vetch_watch::{LogEvent, Stream};
 
 pub use vetch_watch::{Create, Filters, NO_WATCH, Response};
 
@@ -91,7 +91,7 @@ impl WatchSession {
             let drained = {
                 let log = self.shared.log.read();
                 let hub = self.shared.hub.read();
-                self.stream.drain(&hub, &log, Budget::default(), &mut self.out)
+                self.stream.drain(&hub, &log, self.shared.config.tuning.drain, &mut self.out)
             };
             if drained.release {
                 self.stream.release(&mut self.shared.hub.write());
@@ -104,8 +104,9 @@ impl WatchSession {
                 continue;
             }
             tokio::select! {
-                () = self.wake.notified() => {}
+                biased;
                 _ = self.progress.tick() => self.stream.tick_progress(),
+                () = self.wake.notified() => {}
                 _ = self.state.wait_for(|state| *state != RunState::Running) => return Err(WatchEnd),
             }
         }

@@ -71,6 +71,11 @@ impl HashRun {
         self.versions.extend_from_slice(&versions[old..upto]);
     }
 
+    /// How many versions have been collected.
+    pub fn versions(&self) -> usize {
+        self.versions.len() + self.replaced.len()
+    }
+
     pub fn finish(mut self) -> u32 {
         // etcd leaves replaced versions out, but forgets to when no key at all is alive.
         if !self.living {

@@ -28,14 +28,15 @@ struct Task<'a> {
 /// One file whose blocks are decoded elsewhere.
 pub(super) struct Ahead<'a> {
     reader: &'a DataReader,
-    tasks: Sender<Task<'a>>,
+    /// None: blocks are decoded when they are asked for, by whoever asks.
+    tasks: Option<Sender<Task<'a>>>,
     /// The next block to ask for.
     next: usize,
     /// Answers on their way, in block order.
     coming: VecDeque<Receiver<Answer>>,
 }
 
-/// Starts `threads` workers and returns a source for each file. The workers end when the sources are dropped.
+/// Starts `threads` workers, or none, and returns a source for each file. The workers end when the sources are dropped.
 pub(super) fn start<'scope, 'a: 'scope>(
     scope: &'scope Scope<'scope, '_>,
     threads: usize,
@@ -43,10 +44,11 @@ pub(super) fn start<'scope, 'a: 'scope>(
 ) -> Vec<Ahead<'a>> {
     let ahead = (BLOCKS_AHEAD / readers.len().max(1)).max(LEAST_AHEAD);
     let (tasks, queue) = bounded::<Task<'a>>(ahead * readers.len().max(1));
-    for _ in 0..threads.max(1) {
+    for _ in 0..threads {
         let queue = queue.clone();
         scope.spawn(move || work(&queue));
     }
+    let tasks = (threads > 0).then_some(tasks);
     let source = |reader| {
         let mut source =
             Ahead { reader, tasks: tasks.clone(), next: 0, coming: VecDeque::with_capacity(ahead) };
@@ -65,19 +67,24 @@ fn work(queue: &Receiver<Task<'_>>) {
 
 impl Ahead<'_> {
     fn ask(&mut self) {
+        let Some(tasks) = &self.tasks else { return };
         if self.next == self.reader.blocks() {
             return;
         }
         let (answer, coming) = bounded(1);
         self.coming.push_back(coming);
         let task = Task { reader: self.reader, block: self.next, answer };
-        self.tasks.send(task).expect("workers live as long as there are sources");
+        tasks.send(task).expect("workers live as long as there are sources");
         self.next += 1;
     }
 }
 
 impl Source for Ahead<'_> {
     fn next_batch(&mut self) -> Result<Option<Vec<Record>>, Damage> {
+        if self.tasks.is_none() && self.next < self.reader.blocks() {
+            self.next += 1;
+            return self.reader.read_block(self.next - 1).map(Some);
+        }
         let Some(coming) = self.coming.pop_front() else { return Ok(None) };
         let batch = coming.recv().expect("a worker answers every task")?;
         self.ask();

@@ -41,7 +41,7 @@ struct State {
 }
 
 /// Loads the newest good checkpoint in `dir`, which is made if it does not exist. `progress` is told bytes done
-/// and bytes in total; blocks are decoded on `threads` threads.
+/// and bytes in total; blocks are decoded on `threads` threads, or on the calling one if that is 0.
 ///
 /// A directory without a checkpoint is the empty store: all of the journal has to be replayed.
 pub fn load(

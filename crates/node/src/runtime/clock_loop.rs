@@ -1,40 +1,56 @@
 //! The clock's thread: revokes leases whose time is over, and now and then writes down how much time is left.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crossbeam_channel::TrySendError;
 use tokio::sync::oneshot;
 use vetch_store::request::WriteRequest;
 
+use crate::runtime::Step;
 use crate::shared::{Ask, Shared};
 
 const TICK: Duration = Duration::from_millis(200);
-/// Leases revoked per tick; the rest follows in the next ones.
-const EXPIRED_PER_TICK: usize = 4096;
 /// Revokes are kept to this share of the sequencer's queue, so that mass expiry never locks clients out.
 const QUEUE_SHARE: usize = 2;
-/// Shorter leases simply get their full time again after a restart.
-const RECORDED_TTL: i64 = 300;
-const RECORD_EVERY: Duration = Duration::from_secs(300);
 /// Differences below this many seconds are not worth writing down.
 const RECORD_SLACK: i64 = 5;
-const RECORDS_PER_REQUEST: usize = 1000;
 
-pub(crate) fn run(shared: &Arc<Shared>, stop: &crossbeam_channel::Receiver<()>) {
-    let mut last_record = Instant::now();
-    while stop.recv_timeout(TICK).is_err_and(|error| error.is_timeout()) {
-        expire(shared);
-        if last_record.elapsed() >= RECORD_EVERY {
-            last_record = Instant::now();
-            record(shared, RECORDED_TTL);
+/// The part that ends leases.
+pub struct ClockLoop {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) last_record: Duration,
+}
+
+impl ClockLoop {
+    pub(crate) fn run(mut self, stop: &crossbeam_channel::Receiver<()>) {
+        while stop.recv_timeout(TICK).is_err_and(|error| error.is_timeout()) {
+            self.step();
         }
+    }
+
+    /// One tick. There is always another, until the node stops.
+    pub fn step(&mut self) -> Step {
+        if self.shared.is_stopping() {
+            return Step::Ended;
+        }
+        expire(&self.shared);
+        let now = self.shared.time.now();
+        let tuning = &self.shared.config.tuning;
+        if now - self.last_record >= tuning.record_every {
+            self.last_record = now;
+            // Shorter leases simply get their full time again after a restart. What does not fit now comes next time.
+            record(&self.shared, tuning.recorded_ttl);
+        }
+        Step::Idle
     }
 }
 
 fn expire(shared: &Arc<Shared>) {
     let waiting = shared.asks.len();
-    let allowed = (shared.config.queue_depth / QUEUE_SHARE).saturating_sub(waiting).min(EXPIRED_PER_TICK);
+    let allowed = (shared.config.queue_depth / QUEUE_SHARE)
+        .saturating_sub(waiting)
+        .min(shared.config.tuning.expired_per_tick);
     let expired = shared.clock.lock().expire(shared.now(), allowed);
     for id in expired {
         let (reply, _) = oneshot::channel();
@@ -57,7 +73,12 @@ fn expire(shared: &Arc<Shared>) {
 pub(crate) fn record(shared: &Arc<Shared>, min_ttl: i64) -> bool {
     loop {
         let mut clock = shared.clock.lock();
-        let recordings = clock.begin_recording(shared.now(), min_ttl, RECORD_SLACK, RECORDS_PER_REQUEST);
+        let recordings = clock.begin_recording(
+            shared.now(),
+            min_ttl,
+            RECORD_SLACK,
+            shared.config.tuning.records_per_request,
+        );
         if recordings.is_empty() {
             return true;
         }

@@ -5,67 +5,85 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::TryRecvError;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender};
 use parking_lot::RwLockWriteGuard;
 use vetch_journal::{Maintenance, Position};
 use vetch_store::request::Event;
 use vetch_store::{Freed, PREVIOUS_KEPT, Record};
 
 use crate::checkpoint::{Capture, Checkpointer};
+use crate::runtime::Step;
 use crate::shared::{Ask, Shared};
 use crate::watch::NodeEvent;
 
 const IDLE: Duration = Duration::from_millis(500);
-/// Event-log revisions dropped, and watcher groups swept, per turn.
-const TRIM_REVISIONS: usize = 4096;
-const SWEEP_GROUPS: usize = 256;
-/// Records looked up per turn of a checkpoint.
-const LOOKUPS: usize = 512;
-/// Most bytes between two checkpoints, whatever the size of the store.
-const STRIDE_MAX: u64 = 256 << 20;
-/// How long a capture is waited for to become durable before other chores get their turn.
-const DURABLE_WAIT: Duration = Duration::from_secs(1);
-/// Unreachable bytes in files that are not worth a run of their own.
-const BLOAT_FLOOR: u64 = 64 << 20;
+/// How often a capture that is waited for is looked after.
+const WAITING: Duration = Duration::from_millis(1);
 /// How long after a checkpoint that failed, or had nothing new to write, the next one is tried.
 const RETRY: Duration = Duration::from_secs(5);
 
-pub(crate) struct Housekeeping {
+/// The part that keeps the node small.
+pub struct Housekeeping {
     pub(crate) shared: Arc<Shared>,
     pub(crate) bell: Receiver<()>,
     pub(crate) trims: Sender<Position>,
     pub(crate) maintenance: Maintenance,
     pub(crate) checkpointer: Checkpointer,
-    pub(crate) last_checkpoint: Instant,
-    pub(crate) not_before: Option<Instant>,
+    pub(crate) last_checkpoint: Duration,
+    pub(crate) not_before: Option<Duration>,
     /// The last checkpoint failed.
     pub(crate) failed: bool,
-    /// A capture that the journal does not have yet.
-    pub(crate) captured: Option<Capture>,
+    pub(crate) capture: Capturing,
+    /// How long a place in the sequencer's queue is waited for. A queue that is full now may be full for ever after.
+    pub(crate) patience: Duration,
     /// The compaction whose events have been made lighter.
     pub(crate) lightened: i64,
+}
+
+/// How far the next checkpoint has come before it can be written.
+pub(crate) enum Capturing {
+    /// None is under way.
+    No,
+    /// The sequencer has been asked for a capture.
+    Asked(std::sync::mpsc::Receiver<Capture>),
+    /// There is one, and the journal may not have all of it yet, as on a slow or a full disk.
+    Taken(Box<Capture>),
 }
 
 impl Housekeeping {
     pub(crate) fn run(mut self) {
         loop {
-            match self.bell.recv_timeout(IDLE) {
+            let pause = if self.is_capturing() { WAITING } else { IDLE };
+            match self.bell.recv_timeout(pause) {
                 Ok(()) | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
-            if self.shared.is_stopping() {
+            if self.step() == Step::Ended {
                 return;
             }
-            self.prepare_segments();
-            // What a waiting capture counts on must stay in memory until it is written.
-            if self.captured.is_none() {
-                self.compact();
-            }
-            self.checkpoint_if_due();
-            self.review_alarms();
         }
+    }
+
+    /// One look at everything there may be to do.
+    pub fn step(&mut self) -> Step {
+        if self.shared.is_stopping() {
+            return Step::Ended;
+        }
+        self.prepare_segments();
+        // What a capture counts on must stay in memory until it is written.
+        if !self.is_capturing() {
+            self.compact();
+        }
+        self.checkpoint_if_due();
+        self.review_alarms();
+        Step::Idle
+    }
+
+    fn is_capturing(&self) -> bool {
+        !matches!(self.capture, Capturing::No)
     }
 
     fn prepare_segments(&mut self) {
@@ -89,7 +107,7 @@ impl Housekeeping {
 
     /// Frees what is unreachable, a little at a time, with everybody else let in between.
     fn compact(&mut self) {
-        assert!(self.captured.is_none(), "no version is freed between a capture and its checkpoint");
+        assert!(!self.is_capturing(), "no version is freed between a capture and its checkpoint");
         let began = Instant::now();
         let mark = self.shared.store.read().visible();
         let mut versions = 0;
@@ -131,7 +149,7 @@ impl Housekeeping {
             return;
         }
         let mut lighter = Vec::with_capacity(events.len());
-        for chunk in events.as_slice().chunks(LOOKUPS) {
+        for chunk in events.as_slice().chunks(self.shared.config.tuning.lookups) {
             let store = self.shared.store.read();
             lighter.extend(chunk.iter().map(|event| {
                 let prev = event.0.prev.clone().filter(|prev| store.retains(prev));
@@ -144,62 +162,70 @@ impl Housekeeping {
     fn trim_events(&self) {
         loop {
             let matched = self.shared.hub.read().published();
-            let trimmed = self.shared.log.write().trim_step(TRIM_REVISIONS, matched);
+            let trimmed =
+                self.shared.log.write().trim_step(self.shared.config.tuning.trim_revisions, matched);
             if trimmed.done {
                 break;
             }
         }
-        while !self.shared.hub.write().sweep_step(SWEEP_GROUPS) {}
+        while !self.shared.hub.write().sweep_step(self.shared.config.tuning.sweep_groups) {}
     }
 
     fn checkpoint_if_due(&mut self) {
-        // A capture that waits for the journal is written as soon as it can be, because compaction waits for it.
-        if self.captured.is_some() {
-            return self.checkpoint();
+        // A capture is written as soon as it can be, because compaction waits for it.
+        if !self.is_capturing() && self.is_checkpoint_due() {
+            self.ask_for_capture();
         }
-        if self.not_before.is_some_and(|time| Instant::now() < time) {
-            return;
+        if let Some(capture) = self.durable_capture() {
+            self.checkpoint(capture);
+        }
+    }
+
+    fn is_checkpoint_due(&self) -> bool {
+        let now = self.shared.time.now();
+        if self.not_before.is_some_and(|time| now < time) {
+            return false;
         }
         let fresh = self.shared.fresh_bytes.load(Ordering::Relaxed);
         let live = self.shared.store.read().stats().bytes;
         // A large store is checkpointed in larger strides, so that its files stay few.
-        let stride = (live / 16).min(STRIDE_MAX).max(self.shared.config.checkpoint_bytes);
+        let stride =
+            (live / 16).min(self.shared.config.tuning.stride_max).max(self.shared.config.checkpoint_bytes);
         self.shared.checkpoint_stride.store(stride, Ordering::Relaxed);
-        let late = self.last_checkpoint.elapsed() >= self.shared.config.checkpoint_interval;
-        // On a full disk a checkpoint is what gives space back: behind it the journal is trimmed, and what was deleted and
-        // compacted is left out.
-        let wants_space = self.failed || self.shared.disk_full.load(Ordering::Relaxed);
-        if fresh >= stride || (late && fresh > 0) || self.is_bloated() || wants_space {
-            self.checkpoint();
-            if wants_space {
-                self.not_before = Some(Instant::now() + RETRY);
-            }
-        }
+        let late = now - self.last_checkpoint >= self.shared.config.checkpoint_interval;
+        fresh >= stride || (late && fresh > 0) || self.is_bloated(now) || self.wants_space()
+    }
+
+    /// On a full disk a checkpoint is what gives space back: behind it the journal is trimmed, and what was deleted and
+    /// compacted is left out.
+    fn wants_space(&self) -> bool {
+        self.failed || self.shared.disk_full.load(Ordering::Relaxed)
     }
 
     /// Whether the files hold much more than is reachable, so that a run pays although little is new.
-    fn is_bloated(&self) -> bool {
-        let allowed = self.checkpointer.live_bytes() * 2 + BLOAT_FLOOR;
-        self.checkpointer.disk_bytes() > allowed && self.last_checkpoint.elapsed() > RETRY
+    fn is_bloated(&self, now: Duration) -> bool {
+        let allowed = self.checkpointer.live_bytes() * 2 + self.shared.config.tuning.bloat_floor;
+        self.checkpointer.disk_bytes() > allowed && now - self.last_checkpoint > RETRY
     }
 
-    fn checkpoint(&mut self) {
+    fn checkpoint(&mut self, capture: Capture) {
         let began = Instant::now();
-        let Some(capture) = self.capture() else { return };
+        // Decided before the run, which may take long: what is missing now is not helped by trying again at once.
+        let wanted_space = self.wants_space();
         let shared = Arc::clone(&self.shared);
         let retained = move |records: &[Record]| -> Vec<bool> {
             records
-                .chunks(LOOKUPS)
+                .chunks(shared.config.tuning.lookups)
                 .flat_map(|chunk| {
                     let store = shared.store.read();
                     chunk.iter().map(|record| store.retains(record)).collect::<Vec<_>>()
                 })
                 .collect()
         };
-        self.last_checkpoint = began;
+        self.last_checkpoint = self.shared.time.now();
         match self.checkpointer.run(capture, &retained) {
             Ok(report) => {
-                self.not_before = None;
+                self.not_before = wanted_space.then(|| self.shared.time.now() + RETRY);
                 self.failed = false;
                 self.shared.metrics.checkpoint.observe(began.elapsed());
                 self.shared.metrics.checkpoint_bytes.add(report.written_bytes);
@@ -215,33 +241,42 @@ impl Housekeeping {
             Err(error) => {
                 self.shared.metrics.checkpoint_failures.add(1);
                 tracing::warn!(%error, "checkpoint failed; the journal keeps everything, and it will be tried again");
-                self.not_before = Some(Instant::now() + RETRY);
+                self.not_before = Some(self.shared.time.now() + RETRY);
                 self.failed = true;
             }
         }
         self.shared.checkpoint_bytes.store(self.checkpointer.disk_bytes(), Ordering::Relaxed);
     }
 
-    /// What to write, as of a batch border, once the journal has everything up to there. None if it does not
-    /// have it yet, as on a full disk; the capture is kept for the next time.
-    fn capture(&mut self) -> Option<Capture> {
-        let capture = match self.captured.take() {
-            Some(capture) => capture,
-            None => {
-                let (reply, answer) = std::sync::mpsc::sync_channel(1);
-                self.shared.asks.send(Ask::Capture { reply }).ok()?;
-                answer.recv().ok()?
-            }
-        };
-        let began = Instant::now();
-        while *self.shared.durable.borrow() < capture.tip.seq {
-            if self.shared.is_stopping() || began.elapsed() > DURABLE_WAIT {
-                self.captured = Some(capture);
-                return None;
-            }
-            std::thread::sleep(Duration::from_millis(1));
+    fn ask_for_capture(&mut self) {
+        let (reply, answer) = std::sync::mpsc::sync_channel(1);
+        match self.shared.asks.send_timeout(Ask::Capture { reply }, self.patience) {
+            Ok(()) => self.capture = Capturing::Asked(answer),
+            // Whatever made the checkpoint due still does when the queue is shorter.
+            Err(SendTimeoutError::Timeout(_) | SendTimeoutError::Disconnected(_)) => {}
         }
-        Some(capture)
+    }
+
+    /// What to write, as of a batch border, once the journal has everything up to there.
+    fn durable_capture(&mut self) -> Option<Capture> {
+        let capture = match std::mem::replace(&mut self.capture, Capturing::No) {
+            Capturing::No => return None,
+            Capturing::Taken(capture) => capture,
+            Capturing::Asked(answer) => match answer.try_recv() {
+                Ok(capture) => Box::new(capture),
+                Err(TryRecvError::Empty) => {
+                    self.capture = Capturing::Asked(answer);
+                    return None;
+                }
+                // The sequencer has ended, and with it the node.
+                Err(TryRecvError::Disconnected) => return None,
+            },
+        };
+        if *self.shared.durable.borrow() < capture.tip.seq {
+            self.capture = Capturing::Taken(capture);
+            return None;
+        }
+        Some(*capture)
     }
 
     fn review_alarms(&self) {

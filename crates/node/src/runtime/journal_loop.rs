@@ -7,105 +7,110 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crossbeam_channel::Receiver;
-use vetch_journal::{Appended, Journal, LocalJournal, Position, Sealed};
+use crossbeam_channel::{Receiver, Select, TryRecvError};
+use vetch_journal::{Appended, DirLock, Journal, LocalJournal, Position, Sealed};
 use vetch_store::request::WriteResponse;
 
 use crate::error::NodeError;
+use crate::runtime::Step;
 use crate::sequencer::{Batch, Outcome};
 use crate::shared::{Reply, Shared};
-
-/// Bytes of entries after which a record is closed, so that one sync never covers too much.
-const RECORD_BYTES: usize = 16 << 20;
 
 /// How soon an append that found no space is tried again.
 const SPACE_RETRY: Duration = Duration::from_millis(100);
 
-pub(crate) struct JournalLoop {
+/// The part that makes things durable and visible.
+pub struct JournalLoop {
     pub(crate) shared: Arc<Shared>,
     pub(crate) batches: Receiver<Batch<Reply>>,
-    pub(crate) trims: Receiver<Position>,
+    /// None once housekeeping has ended.
+    pub(crate) trims: Option<Receiver<Position>>,
     pub(crate) journal: LocalJournal,
+    /// Batches that found no space; nothing of them has been written.
+    pub(crate) waiting: Option<Vec<Batch<Reply>>>,
+    /// The directory stays taken until the last part that writes acknowledged data to it has ended.
+    pub(crate) _lock: DirLock,
 }
 
 impl JournalLoop {
     pub(crate) fn run(mut self) {
-        let (batches, trims) = (self.batches.clone(), self.trims.clone());
         loop {
-            crossbeam_channel::select! {
-                recv(batches) -> first => {
-                    let Ok(first) = first else { return };
-                    if !self.make_durable(first) {
-                        return;
-                    }
-                }
-                // Space must come back also while nobody writes.
-                recv(trims) -> position => match position {
-                    Ok(position) => self.trim(position),
-                    // Housekeeping has ended first; what is queued is still made durable.
-                    Err(_) => return self.finish(),
-                },
+            match self.step() {
+                Step::Worked => {}
+                Step::Idle if self.waiting.is_some() => std::thread::sleep(SPACE_RETRY),
+                Step::Idle => self.wait(),
+                Step::Ended => return,
             }
         }
     }
 
-    /// Works off what is left once nobody asks for trimming any more.
-    fn finish(mut self) {
-        while let Ok(first) = self.batches.recv() {
-            if !self.make_durable(first) {
-                return;
+    /// Trims if asked to, then makes durable what is queued.
+    pub fn step(&mut self) -> Step {
+        // Space must come back also while nobody writes.
+        let trimmed = self.trim();
+        if let Some(batches) = self.waiting.take() {
+            return self.make_durable(batches);
+        }
+        match self.batches.try_recv() {
+            Ok(first) => {
+                let batches = self.gather(first);
+                self.make_durable(batches)
             }
+            Err(TryRecvError::Empty) if trimmed => Step::Worked,
+            Err(TryRecvError::Empty) => Step::Idle,
+            Err(TryRecvError::Disconnected) => Step::Ended,
         }
     }
 
-    /// False if the journal has failed.
-    fn make_durable(&mut self, first: Batch<Reply>) -> bool {
-        let batches = self.gather(first);
+    /// Waits until there is something to do.
+    fn wait(&mut self) {
+        let mut select = Select::new();
+        select.recv(&self.batches);
+        // Housekeeping may have ended first; a closed queue would wake this thread for ever.
+        if let Some(trims) = &self.trims {
+            select.recv(trims);
+        }
+        select.ready();
+    }
+
+    fn make_durable(&mut self, batches: Vec<Batch<Reply>>) -> Step {
         let entries: Vec<Sealed> = batches.iter().filter_map(|batch| batch.entry.clone()).collect();
-        if !entries.is_empty() && !self.append(&entries) {
-            return false;
+        if entries.is_empty() {
+            self.complete(batches, None);
+            return Step::Worked;
         }
-        self.complete(batches, entries.last());
-        true
+        match self.journal.append_batch(&entries) {
+            Ok(appended) => {
+                self.observe(&appended);
+                self.complete(batches, entries.last());
+                Step::Worked
+            }
+            // Nothing was written. Admission keeps this from happening but for a burst right as the disk fills up;
+            // those requests wait for space, and everything behind them is refused.
+            Err(error) if error.may_retry() && !self.shared.is_stopping() => {
+                self.shared.disk_full.store(true, Ordering::Relaxed);
+                self.shared.chores.ring();
+                self.waiting = Some(batches);
+                Step::Idle
+            }
+            Err(error) => {
+                self.shared.fail(error.to_string());
+                Step::Ended
+            }
+        }
     }
 
     fn gather(&self, first: Batch<Reply>) -> Vec<Batch<Reply>> {
         let size = |batch: &Batch<Reply>| batch.entry.as_ref().map_or(0, |entry| entry.bytes().len());
         let mut bytes = size(&first);
         let mut batches = vec![first];
-        while bytes < RECORD_BYTES
+        while bytes < self.shared.config.tuning.record_bytes
             && let Ok(batch) = self.batches.try_recv()
         {
             bytes += size(&batch);
             batches.push(batch);
         }
         batches
-    }
-
-    /// False if the journal has failed.
-    fn append(&mut self, entries: &[Sealed]) -> bool {
-        loop {
-            match self.journal.append_batch(entries) {
-                Ok(appended) => {
-                    self.observe(&appended);
-                    return true;
-                }
-                // Nothing was written. Admission keeps this from happening but for a burst right as the disk fills up;
-                // those requests wait for space, and everything behind them is refused.
-                Err(error) if error.may_retry() && !self.shared.is_stopping() => {
-                    self.shared.disk_full.store(true, Ordering::Relaxed);
-                    if let Some(position) = self.trims.try_iter().max() {
-                        self.trim(position);
-                    }
-                    self.shared.chores.ring();
-                    std::thread::sleep(SPACE_RETRY);
-                }
-                Err(error) => {
-                    self.shared.fail(error.to_string());
-                    return false;
-                }
-            }
-        }
     }
 
     fn observe(&self, appended: &Appended) {
@@ -122,12 +127,21 @@ impl JournalLoop {
         }
     }
 
-    /// Lets go of segments that checkpoints have made unnecessary.
-    fn trim(&mut self, position: Position) {
+    /// Lets go of segments that checkpoints have made unnecessary. True if there were any to think about.
+    fn trim(&mut self) -> bool {
+        let mut newest = None;
+        loop {
+            match self.trims.as_ref().map(Receiver::try_recv) {
+                Some(Ok(position)) => newest = newest.max(Some(position)),
+                Some(Err(TryRecvError::Disconnected)) => self.trims = None,
+                Some(Err(TryRecvError::Empty)) | None => break,
+            }
+        }
         // Refused only by a journal that has failed, which the next append reports.
-        if self.journal.retire(position).is_ok() {
+        if newest.is_some_and(|position| self.journal.retire(position).is_ok()) {
             self.shared.chores.ring();
         }
+        newest.is_some()
     }
 
     fn complete(&self, batches: Vec<Batch<Reply>>, last: Option<&Sealed>) {

@@ -1,66 +1,99 @@
 //! The sequencer's thread: packs whatever is queued into one batch and passes it on.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use crossbeam_channel::{Receiver, Sender};
+use crossbeam_channel::{Receiver, Sender, TryRecvError, TrySendError};
 use parking_lot::RwLockWriteGuard;
 use vetch_store::Store;
 use vetch_store::request::WriteRequest;
 
 use crate::admission::Admission;
 use crate::checkpoint::Capture;
+use crate::runtime::Step;
 use crate::sequencer::{Batch, Round, Sequencer};
 use crate::shared::{Ask, Reply, Shared};
 
-/// Payload bytes after which a batch is closed.
-const BATCH_BYTES: usize = 4 << 20;
 /// Evaluations after which readers waiting for the store get a turn.
 const TURN: usize = 64;
 
-pub(crate) struct SequencerLoop {
+/// The part that decides.
+pub struct SequencerLoop {
     pub(crate) shared: Arc<Shared>,
     pub(crate) asks: Receiver<Ask>,
     pub(crate) batches: Sender<Batch<Reply>>,
     pub(crate) sequencer: Sequencer,
     pub(crate) admission: Admission,
+    /// What the rounds so far have left to hand on.
+    pub(crate) ready: Ready,
 }
 
-/// What one round leaves to do once the store is unlocked.
+/// What a round leaves to do once the store is unlocked.
 #[derive(Default)]
-struct Ready {
-    batches: Vec<Batch<Reply>>,
+pub(crate) struct Ready {
+    batches: VecDeque<Batch<Reply>>,
     captures: Vec<(std::sync::mpsc::SyncSender<Capture>, Capture)>,
     stop: bool,
 }
 
 impl SequencerLoop {
     pub(crate) fn run(mut self) {
-        while let Ok(ask) = self.asks.recv() {
-            let ready = self.round(ask);
+        loop {
             // The store is unlocked by now: the journal's thread needs it to make room in this very queue.
-            for batch in ready.batches {
+            while let Some(batch) = self.ready.batches.pop_front() {
                 if self.batches.send(batch).is_err() {
                     return;
                 }
             }
-            for (reply, capture) in ready.captures {
-                // Nobody waits any more when housekeeping has ended; the next start replays the journal.
-                let _ = reply.send(capture);
-            }
-            if ready.stop {
+            self.hand_out_captures();
+            if self.ready.stop {
                 return;
             }
+            let Ok(ask) = self.asks.recv() else { return };
+            self.round(ask);
+        }
+    }
+
+    /// One round, if there is something queued and the journal takes what the last one made.
+    pub fn step(&mut self) -> Step {
+        while let Some(batch) = self.ready.batches.pop_front() {
+            match self.batches.try_send(batch) {
+                Ok(()) => {}
+                Err(TrySendError::Full(batch)) => {
+                    self.ready.batches.push_front(batch);
+                    return Step::Idle;
+                }
+                Err(TrySendError::Disconnected(_)) => return Step::Ended,
+            }
+        }
+        self.hand_out_captures();
+        if self.ready.stop {
+            return Step::Ended;
+        }
+        match self.asks.try_recv() {
+            Ok(ask) => {
+                self.round(ask);
+                Step::Worked
+            }
+            Err(TryRecvError::Empty) => Step::Idle,
+            Err(TryRecvError::Disconnected) => Step::Ended,
+        }
+    }
+
+    fn hand_out_captures(&mut self) {
+        for (reply, capture) in self.ready.captures.drain(..) {
+            // Nobody waits any more when housekeeping has ended; the next start replays the journal.
+            let _ = reply.send(capture);
         }
     }
 
     /// Handles `first` and what has queued behind it.
-    fn round(&mut self, first: Ask) -> Ready {
+    fn round(&mut self, first: Ask) {
         let shared = Arc::clone(&self.shared);
         let began = Instant::now();
         self.admission.set_disk(shared.disk_full.load(Ordering::Relaxed), shared.room() / 2);
-        let mut ready = Ready::default();
         let mut round = self.sequencer.begin();
         let mut writes = 0;
         let mut next = Some(first);
@@ -78,28 +111,30 @@ impl SequencerLoop {
                 }
                 Ask::Capture { reply } => {
                     // A capture stands between two batches, so the open one is closed first.
-                    self.close(std::mem::replace(&mut round, self.sequencer.begin()), &store, &mut ready);
-                    ready.captures.push((reply, self.capture(&store)));
+                    let open = std::mem::replace(&mut round, self.sequencer.begin());
+                    self.close(open, &store);
+                    let capture = self.capture(&store);
+                    self.ready.captures.push((reply, capture));
                 }
                 Ask::Review => self.review(&mut round, &mut store),
                 Ask::Stop => {
-                    ready.stop = true;
+                    self.ready.stop = true;
                     break;
                 }
             }
-            if writes < shared.config.batch_requests && round.payload_len() < BATCH_BYTES {
+            if writes < shared.config.batch_requests && round.payload_len() < shared.config.tuning.batch_bytes
+            {
                 next = self.asks.try_recv().ok();
             }
         }
-        self.close(round, &store, &mut ready);
+        self.close(round, &store);
         drop(store);
         shared.metrics.apply.observe(began.elapsed());
-        ready
     }
 
-    fn close(&mut self, round: Round<Reply>, store: &Store, ready: &mut Ready) {
+    fn close(&mut self, round: Round<Reply>, store: &Store) {
         if !round.is_empty() {
-            ready.batches.push(self.sequencer.seal(round, store));
+            self.ready.batches.push_back(self.sequencer.seal(round, store));
         }
         // Still under the store's lock, so whoever reads head there knows which entry to wait for.
         self.shared.submitted.store(self.sequencer.tip().seq, Ordering::Release);

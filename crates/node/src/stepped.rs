@@ -1,0 +1,58 @@
+//! Stepped: a node without threads, for simulations. The caller steps its parts, in any order it likes.
+//!
+//! These are the very parts that [`Node::open`] runs on threads. A step never waits for another part; it may take as long
+//! as the disk takes. A part whose step answers [`Step::Ended`] must be dropped: others learn from that.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use vetch_journal::Disk;
+
+pub use crate::runtime::Step;
+pub use crate::runtime::clock_loop::ClockLoop;
+pub use crate::runtime::fan_out::FanOut;
+pub use crate::runtime::housekeeping::Housekeeping;
+pub use crate::runtime::journal_loop::JournalLoop;
+pub use crate::runtime::sequencer_loop::SequencerLoop;
+pub use crate::time::Time;
+
+use crate::config::NodeConfig;
+use crate::error::OpenError;
+use crate::handle::{Node, Threads};
+use crate::open::assemble;
+use crate::runtime::clock_loop;
+use crate::shared::{Ask, RunState};
+use crate::types::Progress;
+
+/// What would be the threads of a node.
+pub struct Parts {
+    pub sequencer: SequencerLoop,
+    pub journal: JournalLoop,
+    pub housekeeping: Housekeeping,
+    pub fan_out: FanOut,
+    pub clock: ClockLoop,
+}
+
+/// Recovers the data directory on `disk` and returns the node at rest.
+pub fn open(
+    disk: Arc<dyn Disk>,
+    time: Arc<dyn Time>,
+    config: NodeConfig,
+    progress: impl FnMut(Progress),
+) -> Result<(Node, Parts), OpenError> {
+    let (shared, parts) = assemble(disk, time, config, progress)?;
+    Ok((Node::new(shared, Threads::default()), parts))
+}
+
+/// Begins an orderly end: nothing new is accepted. False if the queue had no room: step the parts and call again, until
+/// it is true; then step them until each has ended.
+pub fn begin_stop(node: &Node) -> bool {
+    let shared = node.shared();
+    shared.stopping.store(true, Ordering::Release);
+    clock_loop::record(shared, 0) && shared.asks.try_send(Ask::Stop).is_ok()
+}
+
+/// Tells everybody who waits that the node has ended. The last act, once every part has.
+pub fn end(node: &Node) {
+    node.shared().state.send_replace(RunState::Stopped);
+}
