@@ -72,6 +72,12 @@ impl LocalJournal {
             let path = dir.join(name);
             disk.remove(&path).map_err(JournalError::io("removing", path))?;
         }
+        // A process before this one may have been killed between naming a segment and making the name durable, and
+        // nothing may be acknowledged in a file whose name can still be lost. Nor may a removed spare come back: the
+        // next one to be made has its name.
+        if !config.unsafe_no_fsync {
+            disk.sync_dir(dir).map_err(JournalError::io("syncing", dir))?;
+        }
         let segments = Segment::among(&names);
         let scan = Scan::new(disk.clone(), dir.to_path_buf(), segments.clone(), From::Tip(start), None)?;
         Ok(Recovery { disk, dir: dir.to_path_buf(), config, lock, segments, scan, start, entries: 0 })
