@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use vetch_store::Store;
+use vetch_bugs::Bug;
 use vetch_store::hash::HashRun;
 use vetch_store::range::{RangeRun, resolve_revision};
 use vetch_store::request::{RangeRequest, RangeResponse, ResponseOp, TxnRequest, TxnResponse};
+use vetch_store::{Mark, Store};
 
 use crate::error::NodeError;
 use crate::shared::Shared;
@@ -28,7 +29,7 @@ pub(crate) async fn range(shared: &Arc<Shared>, request: RangeRequest) -> Result
 async fn run_range(shared: &Arc<Shared>, request: RangeRequest) -> Result<RangeResponse, NodeError> {
     let (run, count) = {
         let store = shared.store.read();
-        let mut run = RangeRun::new(request, store.visible())?;
+        let mut run = RangeRun::new(request, mark(shared, &store))?;
         let count = advance(shared, &store, &mut run)?;
         (run, count)
     };
@@ -36,6 +37,18 @@ async fn run_range(shared: &Arc<Shared>, request: RangeRequest) -> Result<RangeR
         Some(count) => Ok(run.finish(count)),
         None => complete(shared, run).await,
     }
+}
+
+/// What a reader may see.
+fn mark(shared: &Shared, store: &Store) -> Mark {
+    let mut mark = store.visible();
+    if vetch_bugs::on(Bug::DirtyRead) {
+        mark = store.head();
+    }
+    if vetch_bugs::on(Bug::StaleRead) {
+        mark.revision = shared.hub.read().published().max(mark.compact_revision);
+    }
+    mark
 }
 
 /// One chunk; the count of the whole range once everything is there.

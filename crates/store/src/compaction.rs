@@ -11,6 +11,8 @@
 
 use std::collections::VecDeque;
 
+use vetch_bugs::Bug;
+
 use crate::keys::Slot;
 use crate::record::Record;
 use crate::state::Store;
@@ -37,7 +39,7 @@ impl Store {
     /// The versions are moved to `freed`, so that their memory can be given back where nobody waits.
     pub fn compact_step(&mut self, max: usize, freed: &mut Vec<Record>) -> bool {
         let compacted = self.visible.compact_revision;
-        let floor = compacted - 1;
+        let floor = if vetch_bugs::on(Bug::DeleteLost) { compacted } else { compacted - 1 };
         for _ in 0..max {
             if let Some(slot) = pop_upto(&mut self.shed, floor) {
                 self.compact_slot(slot, floor, freed);

@@ -1,5 +1,7 @@
 //! Replay: commands from the journal applied to head, as evaluation applied them the first time.
 
+use vetch_bugs::Bug;
+
 use crate::command::{self, BadCommand, Change, Command};
 use crate::evaluate::Txn;
 use crate::record::Record;
@@ -21,6 +23,12 @@ impl Store {
         while !payload.is_empty() {
             let events = match command::decode(&mut payload)? {
                 Command::Txn(changes) => self.replay_changes(&changes)?,
+                Command::LeaseRevoke { id } if vetch_bugs::on(Bug::LeaseResurrected) => {
+                    let ttl = self.leases.get(id).map_or(1, |lease| lease.ttl());
+                    let events = self.revoke_lease(id).unwrap_or_default();
+                    self.leases.grant(id, ttl, 0);
+                    events
+                }
                 Command::LeaseRevoke { id } => {
                     self.revoke_lease(id).ok_or(BadCommand::Misfit("revoked lease does not exist"))?
                 }

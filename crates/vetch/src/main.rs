@@ -18,6 +18,8 @@ use flags::{Command, Parsed, UsageError};
 use serve::End;
 use settings::Settings;
 
+const _: () = assert!(!vetch_bugs::SEEDED, "a server is never built with seeded bugs");
+
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

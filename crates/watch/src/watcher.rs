@@ -10,6 +10,8 @@
 //! still holds what it needs it is served, even below the floor: compaction up to the newest revision does
 //! not cancel watchers that are only a moment behind.
 
+use vetch_bugs::Bug;
+
 use crate::event::{LogEvent, Revision};
 use crate::group::GroupId;
 use crate::hub::Hub;
@@ -104,6 +106,10 @@ impl Watcher {
         let range = &hub.group(self.group).range;
         let scan = log.scan(self.next, published, range, self.filters, budget);
         self.next = scan.next;
+        if self.next > published {
+            self.next += i64::from(vetch_bugs::on(Bug::EventLost));
+            self.next -= i64::from(vetch_bugs::on(Bug::EventDoubled));
+        }
         let poll = match scan.revisions.is_empty() {
             false => Poll::Batch { revisions: scan.revisions, header: published },
             true if self.next > published => Poll::Idle,

@@ -8,6 +8,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use vetch_bugs::Bug;
+
 use super::LocalConfig;
 use super::maintenance::{Maintenance, Spare};
 use super::record::{self, MAX_PAYLOAD};
@@ -177,7 +179,9 @@ impl LocalJournal {
             self.maintenance.put_back(spare);
             return Err(JournalError::NoSpace { dir: self.dir.clone(), needed, source: Arc::new(error) });
         }
-        if let Err(error) = self.disk.sync_dir(&self.dir) {
+        if !vetch_bugs::on(Bug::SegmentNameNotSynced)
+            && let Err(error) = self.disk.sync_dir(&self.dir)
+        {
             return Err(self.poison("syncing the journal directory", &error));
         }
         self.segments.push(segment);
@@ -197,7 +201,9 @@ impl LocalJournal {
         let began = Instant::now();
         let written = active.file.write_at(active.offset, &self.buf);
         let write = began.elapsed();
-        let synced = written.and_then(|()| if self.no_fsync { Ok(()) } else { active.file.sync_data() });
+        let no_fsync = self.no_fsync || vetch_bugs::on(Bug::AckBeforeSync);
+        let synced = written.and_then(|()| if no_fsync { Ok(()) } else { active.file.sync_data() });
+        let synced = if vetch_bugs::on(Bug::SyncErrorIgnored) { Ok(()) } else { synced };
         if let Err(error) = synced {
             let what = format!("writing {} at byte {}", active.path.display(), active.offset);
             return Err(self.poison(&what, &error));

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender};
 use parking_lot::RwLockWriteGuard;
+use vetch_bugs::Bug;
 use vetch_journal::{Maintenance, Position};
 use vetch_store::request::Event;
 use vetch_store::{Freed, PREVIOUS_KEPT, Record};
@@ -74,7 +75,7 @@ impl Housekeeping {
         }
         self.prepare_segments();
         // What a capture counts on must stay in memory until it is written.
-        if !self.is_capturing() {
+        if !self.is_capturing() || vetch_bugs::on(Bug::FreedWhileCaptured) {
             self.compact();
         }
         self.checkpoint_if_due();
@@ -107,7 +108,8 @@ impl Housekeeping {
 
     /// Frees what is unreachable, a little at a time, with everybody else let in between.
     fn compact(&mut self) {
-        assert!(!self.is_capturing(), "no version is freed between a capture and its checkpoint");
+        let allowed = !self.is_capturing() || vetch_bugs::on(Bug::FreedWhileCaptured);
+        assert!(allowed, "no version is freed between a capture and its checkpoint");
         let began = Instant::now();
         let mark = self.shared.store.read().visible();
         let mut versions = 0;
@@ -231,6 +233,9 @@ impl Housekeeping {
                 self.shared.metrics.checkpoint_bytes.add(report.written_bytes);
                 for damage in &report.damaged {
                     tracing::error!(%damage, "a checkpoint file is damaged; make a backup now and check the disk");
+                }
+                if vetch_bugs::on(Bug::TrimmedTooFar) {
+                    let _ = self.trims.try_send(Position(*self.shared.durable.borrow() + 1));
                 }
                 if let Some(tip) = self.checkpointer.trim_to() {
                     // A full queue holds older positions; the next checkpoint names a newer one.

@@ -5,6 +5,8 @@
 //! whole stream once that queue is empty. An empty queue means that everything published was handed out,
 //! because notices are taken from the inbox under the same shared borrow of the hub that fixes `published`.
 
+use vetch_bugs::Bug;
+
 use super::{Slot, Stream};
 use crate::event::LogEvent;
 use crate::hub::Hub;
@@ -216,7 +218,8 @@ impl<E: LogEvent> Stream<E> {
     fn progress_answer(&self, published: i64) -> Option<Response<E>> {
         let asked = self.progress?;
         let watched = self.watchers.iter().flatten().all(|watcher| watcher.progress_from <= published);
-        (self.ready.is_empty() && asked <= published && watched)
+        let is_idle = self.ready.is_empty() || vetch_bugs::on(Bug::ProgressAhead);
+        (is_idle && asked <= published && watched)
             .then(|| Response { progress: true, ..Response::new(NO_WATCH, published) })
     }
 }

@@ -1,0 +1,100 @@
+//! Seeded bugs: mistakes that the code can be told to make, so that it can be shown that the tests would see them.
+//!
+//! Each is one that a store like this has really had, here or elsewhere. The place where it goes wrong asks [`on`]. In what
+//! ships the feature `seeded` is off, `on` is a constant and nothing of the bug is compiled; the server's binary
+//! refuses to be built otherwise. `vetch-sim bugs` plants one after the other and tells which check saw it.
+
+/// Whether this build can be told to misbehave.
+pub const SEEDED: bool = cfg!(feature = "seeded");
+
+macro_rules! bugs {
+    ($($variant:ident = $name:literal: $what:literal,)*) => {
+        /// A mistake to make.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u8)]
+        pub enum Bug {
+            $(#[doc = $what] $variant,)*
+        }
+
+        impl Bug {
+            /// All of them, in order.
+            pub const ALL: &[Bug] = &[$(Bug::$variant,)*];
+
+            /// The name on the command line.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Bug::$variant => $name,)*
+                }
+            }
+
+            /// What goes wrong.
+            pub fn what(self) -> &'static str {
+                match self {
+                    $(Bug::$variant => $what,)*
+                }
+            }
+        }
+    };
+}
+
+bugs! {
+    AckBeforeSync = "ack-before-sync": "A write is acknowledged before the disk has it.",
+    SyncErrorIgnored = "sync-error-ignored": "A failed sync is taken for a successful one.",
+    SegmentNameNotSynced = "segment-name-not-synced": "A new segment's name is not made durable.",
+    FoundNameNotSynced = "found-name-not-synced": "Recovery trusts names that an earlier process had not made durable.",
+    TornTailAccepted = "torn-tail-accepted": "A record whose checksum is wrong is read all the same.",
+    RevisionReused = "revision-reused": "Recovery drops the last record, so that its revisions are given out again.",
+    TrimmedTooFar = "trimmed-too-far": "The journal is trimmed beyond what a checkpoint covers.",
+    FreedWhileCaptured = "freed-while-captured": "Versions are freed between a capture and its checkpoint.",
+    DirtyRead = "dirty-read": "Reads see what is not durable yet.",
+    StaleRead = "stale-read": "Reads lag behind what has been acknowledged.",
+    ProgressAhead = "progress-ahead": "Progress is told before the events it vouches for.",
+    EventLost = "event-lost": "An event is lost where a watcher passes from history to live events.",
+    EventDoubled = "event-doubled": "An event is told twice where a watcher passes from history to live events.",
+    PartialRevision = "partial-revision": "A revision larger than a response's budget is cut short.",
+    DeleteLost = "delete-lost": "Compaction at the revision of a deletion takes the deletion away.",
+    FutureWatchEarly = "future-watch-early": "A watch from a future revision is told of earlier ones.",
+    LeaseResurrected = "lease-resurrected": "A lease that ended is there again after a restart.",
+}
+
+impl std::str::FromStr for Bug {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Bug, String> {
+        let found = Bug::ALL.iter().find(|bug| bug.name() == name);
+        found.copied().ok_or_else(|| {
+            let names: Vec<&str> = Bug::ALL.iter().map(|bug| bug.name()).collect();
+            format!("there is no bug {name:?}; there are: {}", names.join(", "))
+        })
+    }
+}
+
+#[cfg(feature = "seeded")]
+mod planted {
+    use std::sync::atomic::{AtomicU8, Ordering};
+
+    use super::Bug;
+
+    const NONE: u8 = u8::MAX;
+    static PLANTED: AtomicU8 = AtomicU8::new(NONE);
+
+    /// Plants a bug in this process, in place of the one before, or none.
+    pub fn plant(bug: Option<Bug>) {
+        PLANTED.store(bug.map_or(NONE, |bug| bug as u8), Ordering::SeqCst);
+    }
+
+    /// Whether to make this mistake.
+    pub fn on(bug: Bug) -> bool {
+        PLANTED.load(Ordering::Relaxed) == bug as u8
+    }
+}
+
+#[cfg(feature = "seeded")]
+pub use planted::{on, plant};
+
+/// Whether to make this mistake: never, in this build.
+#[cfg(not(feature = "seeded"))]
+#[inline(always)]
+pub const fn on(_: Bug) -> bool {
+    false
+}
