@@ -118,6 +118,12 @@ impl MemDisk {
         MemDisk { state: Arc::new(Mutex::new(self.lock().after_power_loss(survives))) }
     }
 
+    /// The disk as the next process finds it: the last one was killed, the machine went on. Readers see what it wrote,
+    /// and what it had not synced is still not durable. Faults and locks are gone; this disk is left as it is.
+    pub fn process_killed(&self) -> MemDisk {
+        MemDisk { state: Arc::new(Mutex::new(self.lock().after_kill())) }
+    }
+
     /// A copy of the disk as seen by readers now, with everything durable: the process ended, the machine went on.
     pub fn process_exit(&self) -> MemDisk {
         self.power_loss(&mut |_| true)

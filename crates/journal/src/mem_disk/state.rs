@@ -283,9 +283,25 @@ impl State {
             op.apply(&mut names);
         }
         State {
-            files,
+            files: named(&files, names.values()),
             durable_names: names.clone(),
             names,
+            dirs: self.dirs.clone(),
+            capacity: self.capacity,
+            ..State::default()
+        }
+    }
+
+    pub(super) fn after_kill(&self) -> State {
+        let created = self.name_ops.iter().filter_map(|op| match op {
+            NameOp::Create(_, id) => Some(id),
+            NameOp::Rename(..) | NameOp::Remove(_) => None,
+        });
+        State {
+            files: named(&self.files, self.names.values().chain(self.durable_names.values()).chain(created)),
+            names: self.names.clone(),
+            durable_names: self.durable_names.clone(),
+            name_ops: self.name_ops.clone(),
             dirs: self.dirs.clone(),
             capacity: self.capacity,
             ..State::default()
@@ -305,6 +321,15 @@ impl State {
     pub(super) fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         self.names.iter().map(|(path, &id)| (path.clone(), self.files[id].seen.clone())).collect()
     }
+}
+
+/// The files that a name leads to, each in its place. The content of all others is gone: nobody has them open any more.
+fn named<'a>(files: &[File], ids: impl Iterator<Item = &'a usize>) -> Vec<File> {
+    let mut kept = vec![File::default(); files.len()];
+    for &id in ids {
+        kept[id] = files[id].clone();
+    }
+    kept
 }
 
 fn finish(alive: bool) -> io::Result<()> {

@@ -90,3 +90,21 @@ fn a_directory_is_locked_once() {
     drop(held);
     disk.lock_dir(Path::new("/d")).unwrap();
 }
+
+#[test]
+fn a_killed_process_leaves_its_unsynced_work_to_be_read_and_to_be_lost() {
+    let disk = disk();
+    let file = disk.create(Path::new("/d/f")).unwrap();
+    file.write_at(0, &[1; 512]).unwrap();
+    disk.inject(Fault::FailNext(Op::SyncData, ErrorKind::Other));
+    file.sync_data().unwrap_err();
+    file.write_at(512, &[2; 512]).unwrap();
+    let next = disk.process_killed();
+    assert_eq!(next.content(Path::new("/d/f")).unwrap().len(), 1024);
+    assert_eq!(next.pending(), disk.pending());
+    next.open_write(Path::new("/d/f")).unwrap().sync_data().unwrap();
+    next.sync_dir(Path::new("/d")).unwrap();
+    let booted = next.power_loss(&mut |_| false).content(Path::new("/d/f")).unwrap();
+    assert_eq!((booted[0], booted[512]), (0, 2), "what a failed sync lost stays lost; the rest was synced");
+    assert!(disk.process_killed().power_loss(&mut |_| false).files().is_empty());
+}
