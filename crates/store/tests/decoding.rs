@@ -2,7 +2,7 @@
 //!
 //! Checksums catch most damage before it gets here; what slips through must still leave the process alive.
 
-mod model;
+mod spec;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -11,7 +11,7 @@ use vetch_store::record::Fields;
 use vetch_store::request::*;
 use vetch_store::{Record, Store};
 
-use model::requests;
+use spec::requests;
 
 fn journal(writes: &[WriteRequest]) -> Vec<u8> {
     let mut store = Store::default();
