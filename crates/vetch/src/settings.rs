@@ -64,6 +64,8 @@ pub(crate) enum SettingsError {
     Gate(String),
     #[error("unknown --{name} {value:?}; it must be {allowed}")]
     Choice { name: &'static str, value: String, allowed: &'static str },
+    #[error("--journal-segment-bytes {0} must be between 16384 and 1073741824")]
+    SegmentBytes(u64),
     #[error("--watch-progress-notify-interval must be at least 100ms")]
     ProgressInterval,
 }
@@ -84,6 +86,9 @@ const GATES: [&str; 11] = [
     "TxnModeWriteWithSharedBuffer",
 ];
 
+/// Smaller segments would be all headers; a larger one takes too long to prepare.
+const SEGMENT_BYTES: std::ops::RangeInclusive<u64> = 16 << 10..=1 << 30;
+
 /// What a message may be longer than a request, beside the request itself.
 const MESSAGE_OVERHEAD: u64 = 512 << 10;
 
@@ -100,6 +105,12 @@ impl Settings {
         node.unsafe_no_fsync = flags.bool("unsafe-no-fsync");
         node.watch_progress_interval = flags.duration("watch-progress-notify-interval");
         node.compaction_batch = usize::try_from(flags.int("compaction-batch-limit")).unwrap_or(0).max(1);
+        node.journal_segment_bytes = flags.uint("journal-segment-bytes");
+        node.checkpoint_bytes = flags.uint("checkpoint-bytes");
+        node.checkpoint_interval = flags.duration("checkpoint-interval");
+        if !SEGMENT_BYTES.contains(&node.journal_segment_bytes) {
+            return Err(SettingsError::SegmentBytes(node.journal_segment_bytes));
+        }
         let initialised = node.data_dir.join("member").exists();
         if flags.text("initial-cluster-state") == "existing" && !initialised {
             return Err(SettingsError::Join);

@@ -1,4 +1,4 @@
-//! Every flag of etcd 3.7.1, once.
+//! Every flag of etcd 3.7.1, once, and the few of our own.
 
 use super::Class::{NoMeaning, Refused, Works};
 use super::Kind::{Bool, Duration, Int, Text, Uint};
@@ -95,6 +95,14 @@ pub(super) const FLAGS: &[(&str, &[Flag])] = &[
         flag("memory-mlock", "false", Bool,
             Refused("Memory is not locked; disable swap on the machine instead."),
             "Keep the database in memory."),
+    ]),
+    ("Storage, not in etcd", &[
+        flag("journal-segment-bytes", "16777216", Uint, Works,
+            "Size of a journal file; at least 16 KiB. Two are kept ready beside the one in use."),
+        flag("checkpoint-bytes", "33554432", Uint, Works,
+            "A checkpoint is taken when about this much was written since the last one, or more in a large store."),
+        flag("checkpoint-interval", "5m", Duration, Works,
+            "A checkpoint is taken at least this often while there are writes."),
     ]),
     ("Cluster", &[
         flag("initial-advertise-peer-urls", "http://localhost:2380", Text, Works,

@@ -83,3 +83,14 @@ fn retention_is_time_or_revisions() {
     assert_eq!(of(&revisions), Some(Retention::Revisions(1000)));
     assert_eq!(of(&["--auto-compaction-mode=revision"]), None);
 }
+
+#[test]
+fn journal_and_checkpoints_can_be_made_small() {
+    let node =
+        settings(&["--journal-segment-bytes=65536", "--checkpoint-bytes=4096", "--checkpoint-interval=2s"]);
+    let node = node.unwrap().node;
+    assert_eq!((node.journal_segment_bytes, node.checkpoint_bytes), (65536, 4096));
+    assert_eq!(node.checkpoint_interval, Duration::from_secs(2));
+    let text = refusal(&["--journal-segment-bytes=1"]);
+    assert!(text.contains("between 16384"), "{text}");
+}
