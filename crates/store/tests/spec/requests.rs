@@ -25,12 +25,13 @@ fn value() -> impl Strategy<Value = Bytes> {
     proptest::sample::select(vec!["", "x", "y", "zz"]).prop_map(Bytes::from)
 }
 
+/// None most of the time: one lease that does not exist refuses a whole transaction.
 fn lease() -> impl Strategy<Value = i64> {
-    prop_oneof![4 => Just(0i64), 4 => 1i64..4, 1 => Just(-5i64)]
+    prop_oneof![12 => Just(0i64), 4 => 1i64..4, 1 => Just(-5i64)]
 }
 
 fn put() -> impl Strategy<Value = PutRequest> {
-    let flags = (any::<bool>(), 0u8..8);
+    let flags = (any::<bool>(), 0u8..16);
     (key(), value(), lease(), flags).prop_map(|(key, value, lease, (prev_kv, keep))| {
         let (ignore_value, ignore_lease) = (keep == 1 || keep == 3, keep == 2 || keep == 3);
         let value = if ignore_value { Bytes::new() } else { value };
@@ -39,24 +40,27 @@ fn put() -> impl Strategy<Value = PutRequest> {
     })
 }
 
+/// Mostly of one key, or nothing would ever grow.
 fn delete() -> impl Strategy<Value = DeleteRangeRequest> {
-    (key_range(), any::<bool>()).prop_map(|(range, prev_kv)| DeleteRangeRequest { range, prev_kv })
+    let range = prop_oneof![3 => key().prop_map(KeyRange::single), 1 => key_range()];
+    (range, any::<bool>()).prop_map(|(range, prev_kv)| DeleteRangeRequest { range, prev_kv })
 }
 
-/// 0 most of the time: a bound far from every revision would make the rest of the request moot.
-fn bound() -> impl Strategy<Value = i64> {
-    prop_oneof![6 => Just(0i64), 2 => 1i64..12, 1 => Just(-1i64), 1 => 12i64..60]
+/// None most of the time: a bound far from every revision makes the rest of the request moot.
+fn bounds() -> impl Strategy<Value = (i64, i64, i64, i64)> {
+    let bound = || prop_oneof![6 => Just(0i64), 2 => 1i64..12, 1 => Just(-1i64), 1 => 12i64..60];
+    prop_oneof![2 => Just((0, 0, 0, 0)), 1 => (bound(), bound(), bound(), bound())]
 }
 
 pub(crate) fn range_request() -> impl Strategy<Value = RangeRequest> {
     let limit = prop_oneof![4 => Just(0i64), 4 => 1i64..5, 1 => Just(-3i64), 1 => Just(i64::MAX)];
-    let revision = prop_oneof![4 => Just(0i64), 4 => 1i64..20, 2 => 20i64..60, 1 => -2i64..0];
+    let revision = prop_oneof![5 => Just(0i64), 5 => 1i64..1000, 1 => -2i64..0];
     let orders = vec![SortOrder::None, SortOrder::None, SortOrder::Ascend, SortOrder::Descend];
     let targets =
         vec![SortTarget::Key, SortTarget::Version, SortTarget::Create, SortTarget::Mod, SortTarget::Value];
     let sort = (proptest::sample::select(orders), proptest::sample::select(targets));
-    let bounds = (bound(), bound(), bound(), bound());
-    (key_range(), limit, revision, sort, 0u8..6, bounds).prop_map(
+    let range = prop_oneof![2 => key_range(), 1 => Just(KeyRange::new("\0", "\0"))];
+    (range, limit, revision, sort, 0u8..6, bounds()).prop_map(
         |(range, limit, revision, (sort_order, sort_target), only, bounds)| RangeRequest {
             limit,
             revision,
@@ -133,6 +137,16 @@ fn alarm() -> impl Strategy<Value = Alarm> {
         .prop_map(|(member, kind)| Alarm { member, kind })
 }
 
+/// Something to work on: most keys, and some leases.
+pub(crate) fn beginning() -> impl Strategy<Value = Vec<WriteRequest>> {
+    let put = (key(), value()).prop_map(|(key, value)| {
+        let (lease, prev_kv, ignore_value, ignore_lease) = (0, false, false, false);
+        WriteRequest::Put(PutRequest { key, value, lease, prev_kv, ignore_value, ignore_lease })
+    });
+    let grant = (1i64..4).prop_map(|id| WriteRequest::LeaseGrant { id, ttl: 60 });
+    vec(prop_oneof![4 => put, 1 => grant], 0..16)
+}
+
 pub(crate) fn write() -> impl Strategy<Value = WriteRequest> {
     let id = || prop_oneof![1i64..4, Just(-5i64)];
     let ttl = prop_oneof![9 => 1i64..100, 1 => Just(9_000_000_001i64)];
@@ -141,11 +155,36 @@ pub(crate) fn write() -> impl Strategy<Value = WriteRequest> {
         20 => put().prop_map(WriteRequest::Put),
         8 => delete().prop_map(WriteRequest::DeleteRange),
         24 => txn().prop_map(WriteRequest::Txn),
-        4 => (-1i64..40).prop_map(|revision| WriteRequest::Compact { revision }),
+        4 => (-1i64..1000).prop_map(|revision| WriteRequest::Compact { revision }),
         6 => (id(), ttl).prop_map(|(id, ttl)| WriteRequest::LeaseGrant { id, ttl }),
         3 => id().prop_map(|id| WriteRequest::LeaseRevoke { id }),
         1 => remaining.prop_map(|leases| WriteRequest::LeaseRemaining { leases }),
         1 => alarm().prop_map(WriteRequest::AlarmActivate),
         1 => alarm().prop_map(WriteRequest::AlarmDeactivate),
     ]
+}
+
+/// Revisions are generated as large numbers; here they become ones that exist at `head`, or are just one too large.
+pub(crate) fn fit(request: &mut WriteRequest, head: i64) {
+    match request {
+        WriteRequest::Txn(txn) => fit_txn(txn, head),
+        WriteRequest::Compact { revision } => fit_revision(revision, head),
+        _ => {}
+    }
+}
+
+pub(crate) fn fit_txn(txn: &mut TxnRequest, head: i64) {
+    for op in txn.success.iter_mut().chain(&mut txn.failure) {
+        match op {
+            RequestOp::Range(range) => fit_revision(&mut range.revision, head),
+            RequestOp::Txn(nested) => fit_txn(nested, head),
+            _ => {}
+        }
+    }
+}
+
+pub(crate) fn fit_revision(revision: &mut i64, head: i64) {
+    if *revision > 0 {
+        *revision %= head + 2;
+    }
 }
