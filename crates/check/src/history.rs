@@ -1,7 +1,7 @@
 //! History: what clients asked, what they were answered, and when, on one clock.
 //!
-//! Times are nanoseconds on the recorder's monotonic clock; only their order matters. A history may span restarts and
-//! crashes of the server, but begins with an empty store at revision 1.
+//! Times are nanoseconds on the recorder's monotonic clock. Their order matters, and for leases their distance. A
+//! history may span restarts and crashes of the server, but begins with an empty store at revision 1.
 
 use serde::{Deserialize, Serialize};
 use vetch_model::{Answer, Event, Refusal, Request, Watch};
@@ -66,9 +66,108 @@ pub enum Ending {
     Cancelled { reason: String },
 }
 
+/// One answer of HashKV.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hashed {
+    pub called: u64,
+    pub returned: u64,
+    /// The revision up to which was hashed.
+    pub revision: i64,
+    /// 0 or less: nothing was compacted yet.
+    pub compact_revision: i64,
+    pub hash: u32,
+}
+
+/// What the recorder did last, after everything else had ended. Says that the record is complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finish {
+    /// The index in `operations` of a range over all keys at the newest revision.
+    pub range: usize,
+    /// The index in `watches` of a watch of all keys from the oldest revision that could still be read, which was kept
+    /// until it had shown the revision of that range.
+    pub watch: usize,
+}
+
 /// Everything recorded of one run.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct History {
     pub operations: Vec<Operation>,
     pub watches: Vec<Watched>,
+    pub hashes: Vec<Hashed>,
+    pub finish: Option<Finish>,
+}
+
+impl Operation {
+    /// An operation that was answered, with the revision of the answer's header.
+    pub fn answered(
+        client: u32,
+        time: (u64, u64),
+        request: Request,
+        revision: i64,
+        answer: Answer,
+    ) -> Operation {
+        let outcome = Outcome::Answered { revision, answer };
+        Operation { client, called: time.0, returned: time.1, request, outcome }
+    }
+
+    pub fn refused(client: u32, time: (u64, u64), request: Request, refusal: Refusal) -> Operation {
+        Operation { client, called: time.0, returned: time.1, request, outcome: Outcome::Refused(refusal) }
+    }
+
+    pub fn not_done(client: u32, time: (u64, u64), request: Request) -> Operation {
+        Operation { client, called: time.0, returned: time.1, request, outcome: Outcome::NotDone }
+    }
+
+    pub fn unknown(client: u32, time: (u64, u64), request: Request) -> Operation {
+        Operation { client, called: time.0, returned: time.1, request, outcome: Outcome::Unknown }
+    }
+
+    /// The revision in the header of the answer, if there was one.
+    pub fn revision(&self) -> Option<i64> {
+        match self.outcome {
+            Outcome::Answered { revision, .. } => Some(revision),
+            _ => None,
+        }
+    }
+
+    pub fn answer(&self) -> Option<&Answer> {
+        match &self.outcome {
+            Outcome::Answered { answer, .. } => Some(answer),
+            _ => None,
+        }
+    }
+}
+
+impl Watched {
+    /// A watch of which nothing has been heard yet.
+    pub fn new(client: u32, request: Watch) -> Watched {
+        Watched { client, request, messages: Vec::new(), ending: Ending::Open }
+    }
+}
+
+impl WatchMessage {
+    /// When it arrived.
+    pub fn at(&self) -> u64 {
+        match self {
+            WatchMessage::Created { at, .. }
+            | WatchMessage::Events { at, .. }
+            | WatchMessage::Progress { at, .. } => *at,
+        }
+    }
+
+    /// The revision in its header.
+    pub fn revision(&self) -> i64 {
+        match self {
+            WatchMessage::Created { revision, .. }
+            | WatchMessage::Events { revision, .. }
+            | WatchMessage::Progress { revision, .. } => *revision,
+        }
+    }
+
+    pub fn events(&self) -> &[Event] {
+        match self {
+            WatchMessage::Events { events, .. } => events,
+            _ => &[],
+        }
+    }
 }

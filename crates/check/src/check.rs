@@ -1,0 +1,100 @@
+//! The entry point: everything that can be judged of a history, in one go.
+
+use crate::compaction::Compactions;
+use crate::history::{Ending, History, Outcome, WatchMessage};
+use crate::refusal::Limits;
+use crate::replay::{Maker, Replayed, replay};
+use crate::report::Report;
+use crate::seen::Seen;
+use crate::violation::Violation;
+use crate::{finish, hash, lease, order, refusal, watch};
+
+/// Judges a history. What was judged if it is right, else everything that is wrong with it.
+///
+/// What revisions and times say, and what each watcher's messages say by themselves, is always judged. The rest needs
+/// all revisions explained; if they cannot be, the first that cannot is reported and the rest is left.
+pub fn check(history: &History) -> Result<Report, Vec<Violation>> {
+    let malformed = order::malformed(history);
+    if !malformed.is_empty() {
+        return Err(malformed);
+    }
+    let seen = Seen::new(history);
+    let mut violations = order::real_time(history, &seen);
+    for (index, watched) in history.watches.iter().enumerate() {
+        violations.extend(watch::check_stream(&name(index, history), watched));
+    }
+    violations.extend(hash::contradictions(history));
+    let replayed = order::answered_writes(history)
+        .and_then(|writes| replay(history, &seen, &writes).map_err(|violation| vec![violation]));
+    let replayed = match replayed {
+        Ok(replayed) => replayed,
+        Err(found) => {
+            violations.extend(found);
+            return Err(violations);
+        }
+    };
+    let mut report = count(history, &seen, &replayed);
+    violations.extend(check_state(history, &seen, &replayed, &mut report));
+    if violations.is_empty() { Ok(report) } else { Err(violations) }
+}
+
+/// Everything that needs to know what happened.
+fn check_state(
+    history: &History,
+    seen: &Seen<'_>,
+    replayed: &Replayed,
+    report: &mut Report,
+) -> Vec<Violation> {
+    let compactions = Compactions::new(history);
+    let limits = Limits::new(history, replayed);
+    let model = &replayed.world.model;
+    let mut violations = compactions.check(history);
+    violations.extend(refusal::check(history, seen, replayed, &limits, &compactions));
+    let (leases, wrong) = lease::check(history, seen, replayed, &limits);
+    violations.extend(wrong);
+    violations.extend(hash::check(history, model, &compactions));
+    for (index, watched) in history.watches.iter().enumerate() {
+        let name = name(index, history);
+        violations.extend(watch::check_content(&name, watched, model));
+        violations.extend(watch::prev_kv(&name, watched, model, |at| compactions.possible_by(at)));
+        violations.extend(watch::compacted(&name, watched, |at| compactions.is_possible(at)));
+    }
+    if let Some(finish) = history.finish {
+        violations.extend(finish::check(history, finish, seen, &compactions));
+    }
+    report.leases = leases;
+    report.compactions = compactions.answered();
+    violations
+}
+
+fn count(history: &History, seen: &Seen<'_>, replayed: &Replayed) -> Report {
+    let outcomes = |wanted: fn(&Outcome) -> bool| {
+        history.operations.iter().filter(|operation| wanted(&operation.outcome)).count()
+    };
+    let makers = |wanted: fn(&Maker) -> bool| replayed.makers.iter().filter(|maker| wanted(maker)).count();
+    let messages = || history.watches.iter().flat_map(|watch| &watch.messages);
+    let compacted = |ending: &Ending| matches!(ending, Ending::Compacted { .. });
+    Report {
+        operations: history.operations.len(),
+        answered: outcomes(|outcome| matches!(outcome, Outcome::Answered { .. })),
+        refused: outcomes(|outcome| matches!(outcome, Outcome::Refused(_))),
+        not_done: outcomes(|outcome| *outcome == Outcome::NotDone),
+        unknown: outcomes(|outcome| *outcome == Outcome::Unknown),
+        revisions: seen.newest(),
+        unknown_done: makers(|maker| matches!(maker, Maker::Unknown(_))),
+        expiries: makers(|maker| matches!(maker, Maker::Expiry(_))),
+        reads: replayed.reads,
+        compactions: 0,
+        leases: 0,
+        watches: history.watches.len(),
+        events: messages().map(|message| message.events().len()).sum(),
+        progress: messages().filter(|message| matches!(message, WatchMessage::Progress { .. })).count(),
+        compacted_watches: history.watches.iter().filter(|watch| compacted(&watch.ending)).count(),
+        hashes: history.hashes.len(),
+        finished: history.finish.is_some(),
+    }
+}
+
+fn name(index: usize, history: &History) -> String {
+    format!("watch {index} of client {}", history.watches[index].client)
+}

@@ -1,0 +1,143 @@
+//! Evidence: what clients saw of the revisions that no answered write claims.
+//!
+//! A watcher that was told everything from one revision to another says of each revision between exactly which of its
+//! keys changed, be it none. A key-value in any answer or event says what its `mod_revision` wrote.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use vetch_model::{Answer, Event, KeyValue, Op, OpAnswer, Request, Txn, TxnAnswer};
+
+use crate::facts::bytes;
+use crate::history::{History, Operation};
+use crate::watch::{coverage, matches, without_prev};
+use crate::world::World;
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Evidence {
+    /// For each watcher that covers the revision, by its index: all that it saw of it, without previous values.
+    watched: Vec<(usize, Vec<Event>)>,
+    /// What the revision wrote, as far as anybody read it.
+    written: BTreeSet<KeyValue>,
+}
+
+/// The evidence for each of the revisions.
+pub(crate) fn gather(history: &History, gaps: &BTreeSet<i64>) -> BTreeMap<i64, Evidence> {
+    let mut evidence: BTreeMap<i64, Evidence> = gaps.iter().map(|&gap| (gap, Evidence::default())).collect();
+    if gaps.is_empty() {
+        return evidence;
+    }
+    for (index, watch) in history.watches.iter().enumerate() {
+        let Some((first, last)) = coverage(watch) else { continue };
+        let mut seen: BTreeMap<i64, Vec<Event>> = BTreeMap::new();
+        for event in watch.messages.iter().flat_map(|message| message.events()) {
+            if gaps.contains(&event.kv.mod_revision) {
+                seen.entry(event.kv.mod_revision).or_default().push(without_prev(event));
+            }
+        }
+        for (gap, evidence) in evidence.range_mut(first..=last) {
+            evidence.watched.push((index, seen.remove(gap).unwrap_or_default()));
+        }
+    }
+    let read = history.operations.iter().flat_map(read_by).cloned();
+    let events =
+        history.watches.iter().flat_map(|watch| &watch.messages).flat_map(|message| message.events());
+    let previous = events.filter_map(|event| event.prev_kv.clone());
+    for kv in read.chain(previous) {
+        if let Some(evidence) = evidence.get_mut(&kv.mod_revision) {
+            evidence.written.insert(kv);
+        }
+    }
+    evidence
+}
+
+/// Every key-value in an answer that is told whole.
+fn read_by(operation: &Operation) -> Vec<&KeyValue> {
+    fn walk<'a>(txn: &Txn, answer: &'a TxnAnswer, into: &mut Vec<&'a KeyValue>) {
+        let branch = if answer.succeeded { &txn.success } else { &txn.failure };
+        for (op, answer) in branch.iter().zip(&answer.responses) {
+            match (op, answer) {
+                (Op::Range(range), OpAnswer::Range(ranged)) if !range.keys_only => into.extend(&ranged.kvs),
+                (_, OpAnswer::Put { prev_kv }) => into.extend(prev_kv),
+                (_, OpAnswer::Delete(deleted)) => into.extend(&deleted.prev_kvs),
+                (Op::Txn(nested), OpAnswer::Txn(answer)) => walk(nested, answer, into),
+                _ => {}
+            }
+        }
+    }
+    let mut kvs = Vec::new();
+    match (&operation.request, operation.answer()) {
+        (Request::Range(range), Some(Answer::Range(ranged))) if !range.keys_only => kvs.extend(&ranged.kvs),
+        (Request::Txn(txn), Some(Answer::Txn(answer))) => walk(txn, answer, &mut kvs),
+        (_, Some(Answer::Put { prev_kv })) => kvs.extend(prev_kv),
+        (_, Some(Answer::Delete(deleted))) => kvs.extend(&deleted.prev_kvs),
+        _ => {}
+    }
+    kvs
+}
+
+impl Evidence {
+    /// Whether anybody saw anything of the revision's content.
+    pub(crate) fn is_positive(&self) -> bool {
+        !self.written.is_empty() || self.watched.iter().any(|(_, events)| !events.is_empty())
+    }
+
+    /// Whether a request could, in some state, have made everything that was seen. Cheap; [`Evidence::agrees`] decides.
+    pub(crate) fn allows(&self, ops: &[Op]) -> bool {
+        let written = self.written.iter().all(|kv| puts_it(ops, kv));
+        let mut events = self.watched.iter().flat_map(|(_, events)| events);
+        written
+            && events
+                .all(|event| if event.deleted { deletes_it(ops, event) } else { puts_it(ops, &event.kv) })
+    }
+
+    /// The same for the end of a lease with these keys.
+    pub(crate) fn allows_end(&self, keys: &BTreeSet<Vec<u8>>) -> bool {
+        let mut events = self.watched.iter().flat_map(|(_, events)| events);
+        self.written.is_empty() && events.all(|event| event.deleted && keys.contains(&event.kv.key))
+    }
+
+    /// Whether what the revision did in `world` is what everybody saw.
+    pub(crate) fn agrees(&self, history: &History, world: &World, revision: i64) -> bool {
+        let events = world.events(revision);
+        let told = self.watched.iter().all(|(index, seen)| {
+            let request = &history.watches[*index].request;
+            let expected = events.iter().filter(|event| matches(request, event)).map(without_prev);
+            expected.eq(seen.iter().cloned())
+        });
+        told && self.written.iter().all(|kv| events.iter().any(|event| !event.deleted && event.kv == *kv))
+    }
+
+    pub(crate) fn text(&self) -> String {
+        let events = self.watched.iter().flat_map(|(_, events)| events);
+        let mut seen: BTreeSet<String> = events
+            .map(|event| match event.deleted {
+                true => format!("delete {}", bytes(&event.kv.key)),
+                false => put_text(&event.kv),
+            })
+            .collect();
+        seen.extend(self.written.iter().map(put_text));
+        if seen.is_empty() {
+            return format!("{} watchers saw nothing of it", self.watched.len());
+        }
+        format!("seen of it: {}", seen.into_iter().collect::<Vec<_>>().join(", "))
+    }
+}
+
+fn put_text(kv: &KeyValue) -> String {
+    format!("put {} = {} (lease {}, version {})", bytes(&kv.key), bytes(&kv.value), kv.lease, kv.version)
+}
+
+fn puts_it(ops: &[Op], kv: &KeyValue) -> bool {
+    ops.iter().any(|op| match op {
+        Op::Put(put) => {
+            put.key == kv.key
+                && (put.ignore_value || put.value == kv.value)
+                && (put.ignore_lease || put.lease == kv.lease)
+        }
+        _ => false,
+    })
+}
+
+fn deletes_it(ops: &[Op], event: &Event) -> bool {
+    ops.iter().any(|op| matches!(op, Op::Delete(delete) if delete.keys.contains(&event.kv.key)))
+}

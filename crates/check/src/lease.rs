@@ -1,0 +1,58 @@
+//! Leases: is there an order of its grants, renewals and ends that explains everything said about a lease?
+//!
+//! Each lease is judged for itself. What is known of the place of each step are a span of time and a span of revisions;
+//! one step comes before another if either span says so (`search`). A lease may end by itself once its time is over:
+//! not before the last grant or renewal that was answered was called, plus its time to live. It ends without a trace
+//! only where it has no keys; where it has some, the end is a revision of its own.
+//!
+//! Decided exactly: grants and revokes that were answered or refused, renewals that were answered, puts and
+//! transactions that attach keys, ends that made a revision, early ends.
+//!
+//! In doubt for the server:
+//! * a revision that may have been the lease's end or a deletion of unknown outcome may be either, for each lease and
+//!   revision anew;
+//! * a transaction that names several leases and is refused because one is missing is not judged;
+//! * a renewal of unknown outcome is taken as not made.
+
+mod search;
+mod steps;
+
+use crate::facts::describe;
+use crate::history::History;
+use crate::refusal::Limits;
+use crate::replay::Replayed;
+use crate::seen::Seen;
+use crate::violation::{Kind, Violation};
+
+use search::{Found, search};
+use steps::{Lease, Step, What, collect};
+
+/// Judges every lease. Returns how many there were.
+pub(crate) fn check(
+    history: &History,
+    seen: &Seen<'_>,
+    replayed: &Replayed,
+    limits: &Limits,
+) -> (usize, Vec<Violation>) {
+    let leases = collect(history, seen, replayed, limits);
+    let failed = leases.iter().filter_map(|(id, lease)| judge(history, *id, lease));
+    (leases.len(), failed.collect())
+}
+
+fn judge(history: &History, id: i64, lease: &Lease) -> Option<Violation> {
+    let Found::Stuck { at } = search(lease, true)? else {
+        return Some(Violation::new(Kind::GaveUp, format!("lease {id}: too many orders to try")));
+    };
+    // If it would be right without the clock, the clock is what is wrong.
+    let kind = if search(lease, false).is_none() { Kind::EarlyExpiry } else { Kind::Lease };
+    let steps: Vec<String> = at.iter().map(|&step| step_text(history, &lease.steps[step])).collect();
+    Some(Violation::new(kind, format!("lease {id}: none of these can come next: {}", steps.join("; "))))
+}
+
+fn step_text(history: &History, step: &Step) -> String {
+    match (step.operation, step.what) {
+        (Some(index), What::Attach) => format!("attached by {}", describe(&history.operations[index])),
+        (Some(index), _) => describe(&history.operations[index]),
+        (None, _) => format!("its end at revision {}, first seen at {}", step.from / 2, step.returned),
+    }
+}

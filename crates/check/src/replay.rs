@@ -1,0 +1,305 @@
+//! Replay: all revisions in their order through the specification.
+//!
+//! A revision that an answered write claims is that write; its answer must be the specification's. Any other revision
+//! needs an explanation: an answered revoke of a lease with keys, a write whose outcome is unknown and that was called
+//! before anybody saw the revision, or the end of a lease that has keys. Explanations that contradict what watchers and
+//! readers saw are out. Where several are left they are tried in turn, each until the first contradiction with a later
+//! answer. So the search is complete; it gives up after a number of attempts, and then says so.
+//!
+//! After each revision every answer that shows it and changed nothing is compared with the specification.
+//!
+//! Not decided here: leases and compactions, which take no revision, and refusals.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use vetch_model::{Op, Request};
+
+use crate::evidence::{Evidence, gather};
+use crate::facts::{all_ops, changed, describe, shorten};
+use crate::history::{History, Outcome};
+use crate::seen::Seen;
+use crate::violation::{Kind, Violation};
+use crate::world::World;
+
+/// Explanations taken back before the search gives up.
+const ATTEMPTS: usize = 5_000;
+
+/// Who made a revision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Maker {
+    /// The operation with this index, which was answered.
+    Answered(usize),
+    /// The operation with this index, whose outcome is unknown.
+    Unknown(usize),
+    /// The end of this lease's time.
+    Expiry(i64),
+}
+
+/// All revisions, explained.
+pub(crate) struct Replayed {
+    pub(crate) world: World,
+    /// The makers of the revisions from 2 on.
+    pub(crate) makers: Vec<Maker>,
+    /// Answers that changed nothing and were compared.
+    pub(crate) reads: usize,
+}
+
+impl Replayed {
+    pub(crate) fn maker(&self, revision: i64) -> Option<Maker> {
+        self.makers.get(usize::try_from(revision - 2).ok()?).copied()
+    }
+}
+
+/// A point of the search where more than one explanation was left.
+struct Choice {
+    world: World,
+    left: Vec<Maker>,
+}
+
+struct Replay<'h> {
+    history: &'h History,
+    seen: &'h Seen<'h>,
+    writes: &'h BTreeMap<i64, usize>,
+    /// The operations with an answer that does not say that it changed anything, by the revision it shows.
+    quiet: BTreeMap<i64, Vec<usize>>,
+    /// Writes that may have happened, with their single operations.
+    unknown: Vec<(usize, Vec<Op>)>,
+    evidence: BTreeMap<i64, Evidence>,
+}
+
+pub(crate) fn replay(
+    history: &History,
+    seen: &Seen<'_>,
+    writes: &BTreeMap<i64, usize>,
+) -> Result<Replayed, Violation> {
+    let replay = Replay::new(history, seen, writes);
+    replay.run()
+}
+
+impl<'h> Replay<'h> {
+    fn new(history: &'h History, seen: &'h Seen<'h>, writes: &'h BTreeMap<i64, usize>) -> Replay<'h> {
+        let mut quiet: BTreeMap<i64, Vec<usize>> = BTreeMap::new();
+        let mut unknown = Vec::new();
+        for (index, operation) in history.operations.iter().enumerate() {
+            match &operation.outcome {
+                Outcome::Answered { revision, answer } if !changed(answer) => {
+                    quiet.entry(*revision).or_default().push(index);
+                }
+                Outcome::Unknown if writes_keys(&operation.request) => {
+                    unknown.push((index, all_ops(&operation.request)));
+                }
+                _ => {}
+            }
+        }
+        unknown.sort_by_key(|&(index, _)| history.operations[index].called);
+        let gaps: BTreeSet<i64> = (2..=seen.newest()).filter(|rev| !writes.contains_key(rev)).collect();
+        let evidence = gather(history, &gaps);
+        Replay { history, seen, writes, quiet, unknown, evidence }
+    }
+
+    fn run(&self) -> Result<Replayed, Violation> {
+        let mut world = World::default();
+        let mut makers: Vec<Maker> = Vec::new();
+        let mut choices: Vec<(usize, Choice)> = Vec::new();
+        let mut attempts = 0;
+        let mut deepest: Option<(i64, Violation)> = None;
+        let mut failed = self.check_quiet(&world, 1).err();
+        loop {
+            let revision = makers.len() as i64 + 2;
+            let step = match failed.take() {
+                Some(violation) => Err(violation),
+                None if revision > self.seen.newest() => break,
+                None => self.step(&mut world, &mut makers, &mut choices, revision),
+            };
+            let Err(violation) = step else { continue };
+            if deepest.as_ref().is_none_or(|(depth, _)| revision > *depth) {
+                deepest = Some((revision, violation));
+            }
+            attempts += 1;
+            // The newest choice with anything left is tried again with its next explanation.
+            let Some((length, choice)) = choices.pop() else {
+                return Err(deepest.expect("something failed").1);
+            };
+            if attempts > ATTEMPTS {
+                return Err(gave_up(deepest.expect("something failed").1));
+            }
+            makers.truncate(length);
+            let revision = length as i64 + 2;
+            failed = self
+                .take(choice.world, choice.left, revision, &mut makers, &mut choices)
+                .map(|taken| world = taken)
+                .err();
+        }
+        let reads = self.quiet.values().map(Vec::len).sum();
+        Ok(Replayed { world, makers, reads })
+    }
+
+    /// Goes on by one revision.
+    fn step(
+        &self,
+        world: &mut World,
+        makers: &mut Vec<Maker>,
+        choices: &mut Vec<(usize, Choice)>,
+        revision: i64,
+    ) -> Result<(), Violation> {
+        if let Some(&index) = self.writes.get(&revision) {
+            makers.push(Maker::Answered(index));
+            self.apply_answered(world, index, revision)?;
+            return self.check_quiet(world, revision);
+        }
+        let explanations = self.explanations(world, makers, revision);
+        let before = std::mem::take(world);
+        *world = self.take(before, explanations, revision, makers, choices)?;
+        Ok(())
+    }
+
+    /// Takes the first explanation that does not fail at once; the others are kept for later.
+    fn take(
+        &self,
+        mut before: World,
+        mut left: Vec<Maker>,
+        revision: i64,
+        makers: &mut Vec<Maker>,
+        choices: &mut Vec<(usize, Choice)>,
+    ) -> Result<World, Violation> {
+        let mut violation = None;
+        while !left.is_empty() {
+            let maker = left.remove(0);
+            let mut world = if left.is_empty() { std::mem::take(&mut before) } else { before.clone() };
+            match self.explain(&mut world, maker, revision) {
+                Ok(()) => {
+                    if !left.is_empty() {
+                        choices.push((makers.len(), Choice { world: before, left }));
+                    }
+                    makers.push(maker);
+                    return Ok(world);
+                }
+                // What an explanation contradicts says more than that there is none.
+                Err(found) => violation = violation.or(Some(found)),
+            }
+        }
+        Err(violation.unwrap_or_else(|| self.unexplained(revision)))
+    }
+
+    /// Everything that may have made the revision, the likeliest first.
+    fn explanations(&self, world: &World, makers: &[Maker], revision: i64) -> Vec<Maker> {
+        let evidence = &self.evidence[&revision];
+        let mut found = Vec::new();
+        for &index in self.quiet.get(&revision).into_iter().flatten() {
+            if let Request::LeaseRevoke { id } = self.history.operations[index].request
+                && world.attached().get(&id).is_some_and(|keys| evidence.allows_end(keys))
+            {
+                found.push(Maker::Answered(index));
+            }
+        }
+        let used = self.used(makers);
+        for (index, ops) in &self.unknown {
+            let operation = &self.history.operations[*index];
+            if operation.called > self.seen.first(revision) {
+                break;
+            }
+            let allowed = match operation.request {
+                Request::LeaseRevoke { id } => {
+                    world.attached().get(&id).is_some_and(|keys| evidence.allows_end(keys))
+                }
+                _ => evidence.allows(ops),
+            };
+            if allowed && !used.contains(index) {
+                found.push(Maker::Unknown(*index));
+            }
+        }
+        let ends = world.attached().iter().filter(|(_, keys)| evidence.allows_end(keys));
+        found.extend(ends.map(|(&id, _)| Maker::Expiry(id)));
+        found
+    }
+
+    /// The operations of unknown outcome that explain an earlier revision already.
+    fn used(&self, makers: &[Maker]) -> BTreeSet<usize> {
+        let gaps = self.evidence.keys().map_while(|gap| makers.get((gap - 2) as usize));
+        let used = gaps.filter_map(|maker| match maker {
+            Maker::Unknown(index) => Some(*index),
+            _ => None,
+        });
+        used.collect()
+    }
+
+    fn explain(&self, world: &mut World, maker: Maker, revision: i64) -> Result<(), Violation> {
+        let request = match maker {
+            Maker::Answered(index) | Maker::Unknown(index) => self.history.operations[index].request.clone(),
+            Maker::Expiry(id) => Request::LeaseRevoke { id },
+        };
+        let made = world.apply(&request).is_ok() && world.revision() == revision;
+        if !made || !self.evidence[&revision].agrees(self.history, world, revision) {
+            return Err(self.unexplained(revision));
+        }
+        self.check_quiet(world, revision)
+    }
+
+    fn apply_answered(&self, world: &mut World, index: usize, revision: i64) -> Result<(), Violation> {
+        let operation = &self.history.operations[index];
+        let expected = world.apply(&operation.request);
+        let right = match (&expected, &operation.outcome) {
+            (Ok((at, answer)), Outcome::Answered { revision, answer: given }) => {
+                at == revision && answer == given
+            }
+            _ => false,
+        };
+        if right {
+            return Ok(());
+        }
+        let expected = shorten(format!("{expected:?}"), 400);
+        let text = format!("at {revision} the specification says {expected}: {}", describe(operation));
+        Err(Violation::new(Kind::WrongAnswer, text))
+    }
+
+    /// Compares the answers that show `revision` and say that they changed nothing.
+    fn check_quiet(&self, world: &World, revision: i64) -> Result<(), Violation> {
+        for &index in self.quiet.get(&revision).into_iter().flatten() {
+            let operation = &self.history.operations[index];
+            let expected = match &operation.request {
+                Request::Range(_) | Request::Delete(_) | Request::Txn(_) => {
+                    let expected = world.model.answer_at(&operation.request, revision);
+                    if expected.as_ref() == operation.answer() {
+                        continue;
+                    }
+                    expected.map_or("that it changes something".to_owned(), |answer| format!("{answer:?}"))
+                }
+                Request::LeaseRevoke { id } if world.has_keys(*id) => "that the lease has keys".to_owned(),
+                _ => continue,
+            };
+            let expected = shorten(expected, 400);
+            let text = format!("at {revision} the specification says {expected}: {}", describe(operation));
+            return Err(Violation::new(Kind::WrongAnswer, text));
+        }
+        Ok(())
+    }
+
+    fn unexplained(&self, revision: i64) -> Violation {
+        let evidence = &self.evidence[&revision];
+        let seen = evidence.text();
+        let undone = self.history.operations.iter().find(|operation| {
+            matches!(operation.outcome, Outcome::NotDone | Outcome::Refused(_))
+                && evidence.is_positive()
+                && evidence.allows(&all_ops(&operation.request))
+        });
+        if let Some(operation) = undone {
+            let text = format!("revision {revision}, {seen}, but: {}", describe(operation));
+            return Violation::new(Kind::NotDoneVisible, text);
+        }
+        let text = format!("nothing that clients sent can have made revision {revision}; {seen}");
+        Violation::new(Kind::UnexplainedRevision, text)
+    }
+}
+
+fn writes_keys(request: &Request) -> bool {
+    match request {
+        Request::Put(_) | Request::Delete(_) | Request::LeaseRevoke { .. } => true,
+        Request::Txn(txn) => !txn.only_reads(),
+        _ => false,
+    }
+}
+
+fn gave_up(deepest: Violation) -> Violation {
+    let text = format!("more than {ATTEMPTS} explanations were tried; the furthest failed with {deepest}");
+    Violation::new(Kind::GaveUp, text)
+}

@@ -1,0 +1,56 @@
+//! Report: how much was judged, so that a run in which nothing happened can be refused.
+
+use std::fmt;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Report {
+    pub operations: usize,
+    pub answered: usize,
+    pub refused: usize,
+    pub not_done: usize,
+    pub unknown: usize,
+    /// The newest revision that was seen.
+    pub revisions: i64,
+    /// Revisions made by requests whose outcome was unknown.
+    pub unknown_done: usize,
+    /// Revisions made by leases that ran out.
+    pub expiries: usize,
+    /// Reads and other requests without effect that were compared with the specification.
+    pub reads: usize,
+    pub compactions: usize,
+    pub leases: usize,
+    pub watches: usize,
+    pub events: usize,
+    pub progress: usize,
+    /// Watches that compaction ended.
+    pub compacted_watches: usize,
+    pub hashes: usize,
+    /// Whether the history says that it is complete, and is.
+    pub finished: bool,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "operations {} (answered {}, refused {}, not done {}, unknown {})",
+            self.operations, self.answered, self.refused, self.not_done, self.unknown
+        )?;
+        writeln!(
+            f,
+            "revisions {} (by unknown outcomes {}, by expiry {}), reads {}, compactions {}, leases {}",
+            self.revisions, self.unknown_done, self.expiries, self.reads, self.compactions, self.leases
+        )?;
+        writeln!(
+            f,
+            "watches {} (ended by compaction {}), events {}, progress {}",
+            self.watches, self.compacted_watches, self.events, self.progress
+        )?;
+        write!(
+            f,
+            "hashes {}, final state {}",
+            self.hashes,
+            if self.finished { "judged" } else { "not recorded" }
+        )
+    }
+}

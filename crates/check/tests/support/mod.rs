@@ -1,0 +1,10 @@
+//! Histories made by random clients of a server that is the specification itself, with delays, lost answers and
+//! watchers that lag: right by construction.
+
+#![allow(dead_code, reason = "each test uses its part")]
+
+pub(crate) mod clients;
+pub(crate) mod rng;
+pub(crate) mod server;
+
+pub(crate) use clients::record;
