@@ -1,6 +1,5 @@
-//! Damage at rest: flipped bits, zeroed sectors, truncated and missing files. Acknowledged entries are all there or
-//! recovery is refused with file and offset; the one exception is the last record losing a whole sector, which is
-//! what a torn write looks like.
+//! Damage at rest: flipped bits, truncated and missing files. Acknowledged entries are all there or recovery is refused
+//! with file and offset. Damage by whole sectors is in `sectors`, which has the one exception.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,15 +11,15 @@ use vetch_journal::{
 
 use crate::support::{append, dir, fresh, genesis, noise, path, recover, tiny};
 
-struct Image {
-    disk: MemDisk,
-    entries: Vec<Entry>,
-    segments: Vec<PathBuf>,
+pub(crate) struct Image {
+    pub(crate) disk: MemDisk,
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) segments: Vec<PathBuf>,
 }
 
 /// Five segments; payloads with runs of zeros longer than sectors, in the middle and in the last record; and in the last
 /// segment a record of two sectors before the last one.
-fn image() -> Image {
+pub(crate) fn image() -> Image {
     let disk = MemDisk::new();
     let mut journal = fresh(&disk);
     append(&mut journal, &[noise(1, 300), noise(2, 10)]).expect("no faults");
@@ -81,40 +80,6 @@ fn every_flipped_bit_is_refused_or_harmless() {
 }
 
 #[test]
-fn a_zeroed_sector_is_refused_except_in_the_last_record() {
-    let image = image();
-    for (n, segment) in image.segments.iter().enumerate() {
-        let content = image.disk.content(segment).expect("it exists");
-        let last_record = last_record(&content);
-        for at in (0..content.len()).step_by(SECTOR) {
-            if content[at..at + SECTOR].iter().all(|byte| *byte == 0) {
-                continue;
-            }
-            let disk = image.disk.process_exit();
-            let mut damaged = content.clone();
-            damaged[at..at + SECTOR].fill(0);
-            disk.overwrite(segment, &damaged);
-            let what = format!("{} sector at {at}", segment.display());
-            match recover(&disk, genesis()) {
-                Err(JournalError::Corrupt(_)) => {}
-                Err(other) => panic!("{what}: {other}"),
-                Ok((entries, _, _)) => {
-                    assert!(
-                        n + 1 == image.segments.len() && at >= last_record,
-                        "{what}: lost without a word"
-                    );
-                    assert_eq!(entries, image.entries[..image.entries.len() - 1], "{what}");
-                }
-            }
-        }
-    }
-}
-
-fn last_record(content: &[u8]) -> usize {
-    (0..content.len()).step_by(SECTOR).rfind(|&at| content[at..at + 4] == *b"VJRN").unwrap_or(0)
-}
-
-#[test]
 fn a_truncated_segment_is_refused() {
     let image = image();
     for segment in &image.segments {
@@ -156,20 +121,6 @@ fn a_lost_last_record_is_seen_when_an_empty_segment_waits_for_the_entry_after_it
     disk.overwrite(&path("0000000000000001.journal"), &content);
     let error = recover(&disk, genesis()).err().expect("entry 2 is lost");
     assert!(error.to_string().contains("records end at entry 1 but the next segment"), "{error}");
-}
-
-#[test]
-fn swapped_records_are_refused() {
-    let image = image();
-    let segment = &image.segments[0];
-    let mut content = image.disk.content(segment).expect("it exists");
-    assert_eq!(content[512..516], *b"VJRN", "the second record begins at the second sector");
-    let first = content[..512].to_vec();
-    content[512..1024].copy_from_slice(&first);
-    let disk = image.disk.process_exit();
-    disk.overwrite(segment, &content);
-    let error = recover(&disk, genesis()).err().expect("a repeated record");
-    assert!(error.to_string().contains("begins with entry 1, expected 2"), "{error}");
 }
 
 /// The first records of a journal with the same content under another identity.

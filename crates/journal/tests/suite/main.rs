@@ -6,4 +6,5 @@ mod engine;
 mod golden;
 mod random;
 mod real;
+mod sectors;
 mod support;

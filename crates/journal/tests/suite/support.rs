@@ -8,6 +8,15 @@ use vetch_journal::{
     Sealed, Tip,
 };
 
+/// Says a line that is seen even when the test passes.
+macro_rules! tell {
+    ($($line:tt)*) => {{
+        use std::io::Write;
+        let _ = writeln!(std::io::stderr(), $($line)*);
+    }};
+}
+pub(crate) use tell;
+
 pub(crate) const DIR: &str = "/data/journal";
 
 pub(crate) fn dir() -> PathBuf {
@@ -92,5 +101,9 @@ impl Rng {
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
+    }
+
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound as u64) as usize
     }
 }

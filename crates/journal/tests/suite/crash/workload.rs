@@ -1,0 +1,77 @@
+//! Workloads: what a process does with its journal, drawn from a seed, with sizes chosen to hurt.
+
+use vetch_journal::{ENTRY_HEADER_LEN, LocalConfig, PART_HEADER_LEN, RECORD_HEADER_LEN, SECTOR};
+
+use crate::support::{Rng, noise};
+
+/// One thing a process does.
+#[derive(Clone, Debug)]
+pub(super) enum Step {
+    /// One batch, an entry for each payload.
+    Append(Vec<Vec<u8>>),
+    /// Prepares spare segments and removes retired ones.
+    Maintain,
+    /// A checkpoint is durable here; everything before it is given up and removed at once.
+    Trim,
+    /// The same, but removal is left to the next maintenance.
+    Retire,
+    /// Reads everything behind the checkpoint while the journal is open.
+    ReadBack,
+    /// The process ends and the next one begins.
+    Restart,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Workload {
+    pub(super) config: LocalConfig,
+    pub(super) steps: Vec<Step>,
+}
+
+impl Workload {
+    /// The workload of this seed: about `len` steps on tiny segments.
+    pub(super) fn new(seed: u64, len: u64) -> Workload {
+        let mut rng = Rng(seed.wrapping_mul(0x5851_f42d_4c95_7f2d) ^ 0x1405);
+        let sectors = [1, 2, 3, 4, 4, 7][rng.below(6)];
+        let config = LocalConfig {
+            segment_len: sectors * SECTOR as u64,
+            spares: rng.below(3),
+            unsafe_no_fsync: false,
+            new_journal_id: Some(seed + 1),
+        };
+        let len = len / 2 + rng.below(len as usize) as u64;
+        Workload { config, steps: (0..len).map(|n| step(&mut rng, n)).collect() }
+    }
+}
+
+fn step(rng: &mut Rng, n: u64) -> Step {
+    match rng.below(16) {
+        0..=1 => Step::Maintain,
+        2 => Step::Trim,
+        3 => Step::Retire,
+        4 => Step::ReadBack,
+        5..=6 => Step::Restart,
+        7 => Step::Append((0..2 + rng.below(9) as u64).map(|i| noise(n * 16 + i, rng.below(40))).collect()),
+        8..=10 => Step::Append((0..2 + rng.below(2)).map(|_| payload(rng, 600)).collect()),
+        _ => Step::Append(vec![payload(rng, 2200)]),
+    }
+}
+
+/// Lengths around the borders of sectors, or anything; contents with and without zero sectors.
+fn payload(rng: &mut Rng, max: usize) -> Vec<u8> {
+    let headers = RECORD_HEADER_LEN + ENTRY_HEADER_LEN + PART_HEADER_LEN;
+    let len = match rng.below(3) {
+        0 => SECTOR * (1 + rng.below(4)) - headers + rng.below(3) - 1,
+        1 => rng.below(60),
+        _ => rng.below(max),
+    };
+    let mut content = noise(rng.next(), len);
+    match rng.below(4) {
+        0 => content.fill(0),
+        1 => {
+            let (from, to) = (rng.below(len + 1), rng.below(len + 1));
+            content[from.min(to)..from.max(to)].fill(0);
+        }
+        _ => {}
+    }
+    content
+}
