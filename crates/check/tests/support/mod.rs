@@ -4,6 +4,8 @@
 #![allow(dead_code, reason = "each test uses its part")]
 
 pub(crate) mod clients;
+pub(crate) mod mutate;
+pub(crate) mod mutate_watch;
 pub(crate) mod rng;
 pub(crate) mod server;
 
