@@ -2,7 +2,8 @@
 //!
 //! Each is one that a store like this has really had, here or elsewhere. The place where it goes wrong asks [`on`]. In what
 //! ships the feature `seeded` is off, `on` is a constant and nothing of the bug is compiled; the server's binary
-//! refuses to be built otherwise. `vetch-sim bugs` plants one after the other and tells which check saw it.
+//! refuses to be built otherwise. `vetch-sim bugs` plants one after the other and tells which check saw it; any test can
+//! be run with one, by `VETCH_BUG=name cargo test --features vetch-bugs/seeded`.
 
 /// Whether this build can be told to misbehave.
 pub const SEEDED: bool = cfg!(feature = "seeded");
@@ -76,16 +77,24 @@ mod planted {
     use super::Bug;
 
     const NONE: u8 = u8::MAX;
-    static PLANTED: AtomicU8 = AtomicU8::new(NONE);
+    /// Nobody has said yet: the environment decides.
+    const UNDECIDED: u8 = NONE - 1;
+    static PLANTED: AtomicU8 = AtomicU8::new(UNDECIDED);
 
     /// Plants a bug in this process, in place of the one before, or none.
     pub fn plant(bug: Option<Bug>) {
         PLANTED.store(bug.map_or(NONE, |bug| bug as u8), Ordering::SeqCst);
     }
 
-    /// Whether to make this mistake.
+    /// Whether to make this mistake. Until [`plant`] is called it is the one that `VETCH_BUG` names, if any.
     pub fn on(bug: Bug) -> bool {
-        PLANTED.load(Ordering::Relaxed) == bug as u8
+        let planted = PLANTED.load(Ordering::Relaxed);
+        if planted == UNDECIDED {
+            let named = std::env::var("VETCH_BUG").ok().map(|name| name.parse());
+            plant(named.transpose().unwrap_or_else(|unknown: String| panic!("VETCH_BUG: {unknown}")));
+            return on(bug);
+        }
+        planted == bug as u8
     }
 }
 

@@ -1,0 +1,176 @@
+//! What a watch must not do: lose, double, overtake, or begin too early.
+
+use vetch_node::store::request::{DeleteRangeRequest, KeyRange, RequestOp};
+use vetch_node::watch::Create;
+
+use crate::lab::{Lab, everything, put, told};
+
+/// A progress notification overtook events that were still on their way.
+#[test]
+fn etcd_15220_progress_never_overtakes_events() {
+    let mut lab = Lab::with(|config| config.tuning.drain.events = 1);
+    for n in 0..20 {
+        lab.put("k", &format!("{n}"));
+    }
+    let mut session = lab.watch(&everything(2));
+    session.request_progress();
+    let mut responses = Vec::new();
+    for n in 20..40 {
+        session.request_progress();
+        responses.extend(lab.drain(&mut session));
+        lab.put("k", &format!("{n}"));
+        session.request_progress();
+    }
+    responses.extend(lab.drain_settled(&mut session));
+    let mut told_upto = 1;
+    let mut progress = 0;
+    for response in &responses {
+        if response.progress {
+            progress += 1;
+            assert_eq!(response.header_revision, told_upto, "everything up to here has been told");
+        }
+        told_upto = response.events().map(|event| event.0.kv.mod_revision()).fold(told_upto, i64::max);
+    }
+    assert_eq!(told_upto, 41);
+    assert!(progress > 5, "progress was told: {progress}");
+}
+
+/// An event was told twice, because what a transaction had read was kept and used again.
+#[test]
+fn etcd_17247_every_event_of_a_transaction_is_told_once() {
+    let mut lab = Lab::with(|config| {
+        config.tuning.ring.revisions = 1;
+        config.tuning.drain.events = 1;
+    });
+    let mut live = lab.watch(&everything(0));
+    for n in 0..10 {
+        let value = format!("{n}");
+        let all = DeleteRangeRequest { range: KeyRange::new("k", "l"), prev_kv: true };
+        lab.txn(vec![
+            RequestOp::Put(put("k1", &value)),
+            RequestOp::Put(put("k2", &value)),
+            RequestOp::Put(put("m", &value)),
+        ])
+        .unwrap();
+        lab.txn(vec![RequestOp::DeleteRange(all), RequestOp::Put(put("m", &value))]).unwrap();
+    }
+    let mut expected = Vec::new();
+    for n in 0..10 {
+        let revision = 2 + 2 * n;
+        expected.extend(["k1", "k2", "m"].map(|key| (key.to_string(), revision, "put")));
+        expected.extend(["k1", "k2"].map(|key| (key.to_string(), revision + 1, "delete")));
+        expected.push(("m".to_string(), revision + 1, "put"));
+    }
+    assert_eq!(told(&lab.drain_settled(&mut live)), expected);
+    let mut late = lab.watch(&everything(2));
+    assert_eq!(told(&lab.drain_settled(&mut late)), expected);
+}
+
+/// Watchers of a stream whose client read slowly lost events once many of them were behind.
+#[test]
+fn etcd_17529_a_starved_stream_loses_nothing() {
+    let mut lab = Lab::with(|config| {
+        config.tuning.ring.revisions = 2;
+        config.tuning.drain.responses = 2;
+        config.tuning.fan_out_revisions = 1;
+    });
+    let mut session = lab.watch(&everything(0));
+    for n in 0..30 {
+        let key = format!("k{}", n % 3).into_bytes();
+        session.create(&Create { key, start_revision: i64::from(n % 2) * 2, ..Create::default() });
+    }
+    let mut responses = Vec::new();
+    for n in 0..200 {
+        lab.put(&format!("k{}", n % 3), &format!("{n}"));
+        if n % 50 == 0 {
+            responses.extend(lab.drain(&mut session));
+        }
+    }
+    responses.extend(lab.drain_settled(&mut session));
+    for watcher in 0..31 {
+        let own: Vec<_> = responses.iter().filter(|response| response.watch_id == watcher).cloned().collect();
+        let events = told(&own);
+        let of_key = |n: i64| watcher == 0 || n % 3 == (watcher - 1) % 3;
+        let revisions: Vec<i64> = events.iter().map(|(_, revision, _)| *revision).collect();
+        let expected: Vec<i64> = (0..200).filter(|&n| of_key(n)).map(|n| n + 2).collect();
+        assert_eq!(revisions, expected, "watcher {watcher}");
+    }
+}
+
+/// The deletion was gone when history was compacted right at its revision.
+#[test]
+fn etcd_18089_a_deletion_at_the_compaction_is_told() {
+    let mut lab = Lab::new();
+    lab.put("k", "v");
+    let deleted = lab.delete("k");
+    lab.put("other", "v");
+    let mut behind = lab.watch(&Create { key: b"k".to_vec(), start_revision: 2, ..Create::default() });
+    lab.compact(deleted);
+    lab.settle();
+    let before: Vec<_> = told(&lab.drain_settled(&mut behind));
+    // The watcher was behind the compaction when it was first served: it is told all of it or that it is too late.
+    assert!(
+        before.is_empty() || before.last().unwrap() == &("k".to_string(), deleted, "delete"),
+        "{before:?}"
+    );
+    let mut at = lab.watch(&Create { key: b"k".to_vec(), start_revision: deleted, ..Create::default() });
+    assert_eq!(told(&lab.drain_settled(&mut at)), [("k".to_string(), deleted, "delete")]);
+}
+
+/// A watch opened at the compaction's revision was not told of the deletion there; also after a restart.
+#[test]
+fn etcd_19179_a_watch_from_the_compaction_is_told_of_the_deletion_there() {
+    let mut lab = Lab::new();
+    for n in 0..30 {
+        lab.put(&format!("k{n}"), &"x".repeat(300));
+    }
+    let deleted = lab.delete("k7");
+    lab.compact(deleted);
+    let expected = [("k7".to_string(), deleted, "delete")];
+    let mut session = lab.watch(&everything(deleted));
+    assert_eq!(told(&lab.drain_settled(&mut session)), expected);
+    drop(session);
+    let mut lab = lab.power_cut();
+    let mut session = lab.watch(&everything(deleted));
+    assert_eq!(told(&lab.drain_settled(&mut session)), expected);
+    // Once more, with the state taken from a checkpoint that was written after the compaction.
+    drop(session);
+    lab.advance(std::time::Duration::from_secs(3600));
+    lab.put("k8", "y");
+    lab.settle();
+    let mut lab = lab.kill();
+    let mut session = lab.watch(&everything(deleted));
+    assert_eq!(told(&lab.drain_settled(&mut session))[..1], expected);
+}
+
+/// A watch from a revision in the future was told of older events, and of progress before its time.
+#[test]
+fn etcd_20221_a_watch_from_the_future_begins_there() {
+    let mut lab = Lab::new();
+    for n in 0..5 {
+        lab.put("k", &format!("{n}"));
+    }
+    let future = Create { progress_notify: true, ..everything(12) };
+    let mut session = lab.watch(&future);
+    session.request_progress();
+    let first = lab.drain_settled(&mut session);
+    assert_eq!(first.len(), 1, "it is created, and that is all: {first:?}");
+    assert!(first[0].created);
+    for n in 5..15 {
+        lab.put("k", &format!("{n}"));
+        session.request_progress();
+        for response in lab.drain_settled(&mut session) {
+            assert!(response.header_revision >= 12, "too early: {response:?}");
+            assert!(told(std::slice::from_ref(&response)).iter().all(|(_, revision, _)| *revision >= 12));
+        }
+    }
+    // Compaction below its start does not concern it either.
+    let mut session = lab.watch(&everything(20));
+    lab.compact(16);
+    for n in 15..25 {
+        lab.put("k", &format!("{n}"));
+    }
+    let revisions: Vec<i64> =
+        told(&lab.drain_settled(&mut session)).iter().map(|(_, revision, _)| *revision).collect();
+    assert_eq!(revisions, (20..=26).collect::<Vec<i64>>());
+}
