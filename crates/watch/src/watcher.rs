@@ -107,8 +107,9 @@ impl Watcher {
         let scan = log.scan(self.next, published, range, self.filters, budget);
         self.next = scan.next;
         if self.next > published {
+            let is_live = published >= hub.group(self.group).ring.start();
             self.next += i64::from(vetch_bugs::on(Bug::EventLost));
-            self.next -= i64::from(vetch_bugs::on(Bug::EventDoubled));
+            self.next -= i64::from(vetch_bugs::on(Bug::EventDoubled) && is_live);
         }
         let poll = match scan.revisions.is_empty() {
             false => Poll::Batch { revisions: scan.revisions, header: published },
