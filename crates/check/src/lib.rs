@@ -9,6 +9,7 @@
 //! * `compaction`, `refusal`, `lease`: what takes no revision.
 //! * `watch`: the promises to watchers, one function for each.
 //! * `hash`, `finish`: hashes of the state, and that nothing was lost at the end.
+//! * `wgl`: the classical search for a linearization, an independent second opinion on small histories.
 //!
 //! # What is decided
 //!
@@ -38,6 +39,7 @@ mod seen;
 mod stored;
 mod violation;
 mod watch;
+pub mod wgl;
 mod world;
 
 pub use check::check;
