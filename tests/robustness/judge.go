@@ -10,6 +10,7 @@ import (
 	"github.com/anishathalye/porcupine"
 	"go.uber.org/zap"
 
+	"go.etcd.io/etcd/tests/v3/robustness/model"
 	"go.etcd.io/etcd/tests/v3/robustness/report"
 	"go.etcd.io/etcd/tests/v3/robustness/validate"
 )
@@ -44,8 +45,9 @@ func verdict(lg *zap.Logger, e evidence, p profile) (result validate.RobustnessR
 			err = fmt.Errorf("the validators panicked: %v", panicked)
 		}
 	}()
+	pruned := e.pruned()
 	config := validate.Config{ExpectRevisionUnique: p.mix.ExpectUniqueRevision()}
-	result = validate.ValidateAndReturnVisualize(lg, config, e.reports, e.persisted, patience)
+	result = validate.ValidateAndReturnVisualize(lg, config, pruned.reports, pruned.persisted, patience)
 	return result, result.Error()
 }
 
@@ -88,6 +90,26 @@ func keep(lg *zap.Logger, home string, e evidence) {
 	if err != nil {
 		fmt.Printf("  the history could not be saved: %s\n", err)
 	}
+}
+
+// load reads back what keep saved.
+func load(home string) (e evidence, err error) {
+	if e.reports, err = report.LoadClientReports(filepath.Join(home, "history")); err != nil {
+		return e, err
+	}
+	file, err := os.Open(filepath.Join(home, "history", "persisted.json"))
+	if err != nil {
+		return e, err
+	}
+	defer file.Close()
+	for lines := json.NewDecoder(file); lines.More(); {
+		var request model.EtcdRequest
+		if err := lines.Decode(&request); err != nil {
+			return e, err
+		}
+		e.persisted = append(e.persisted, request)
+	}
+	return e, nil
 }
 
 func keepPersisted(path string, e evidence) error {

@@ -26,7 +26,7 @@ type options struct {
 	kind, binary, home string
 	profile, fault     string
 	length             time.Duration
-	prove              bool
+	prove, again       bool
 }
 
 func main() {
@@ -38,6 +38,7 @@ func main() {
 	flag.StringVar(&o.fault, "fault", "kill", "none, kill, pause or both")
 	flag.DurationVar(&o.length, "length", 15*time.Second, "how long the traffic lasts")
 	flag.BoolVar(&o.prove, "prove", false, "also falsify the history in every known way and demand that each is found")
+	flag.BoolVar(&o.again, "again", false, "judge the history that a failed run left in its directory, and run nothing")
 	flag.Parse()
 	if err := trial(o); err != nil {
 		fmt.Printf("  FAILED: %s\n  everything about it is in %s\n", err, o.home)
@@ -53,6 +54,13 @@ func trial(o options) error {
 	lg, err := logger(filepath.Join(o.home, "trial.log"))
 	if err != nil {
 		return err
+	}
+	if o.again {
+		e, err := load(o.home)
+		if err != nil {
+			return err
+		}
+		return judge(lg, e, p, "")
 	}
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
