@@ -1,0 +1,68 @@
+//! `vetch-sim bugs`: is every planted bug found, how soon, and by which promise?
+
+use std::io;
+use std::path::PathBuf;
+
+use vetch_bugs::Bug;
+
+use super::pool::{self, Setup};
+use super::{default_histories, say};
+
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Only these; all unless given.
+    bugs: Vec<String>,
+    /// Seeds to try for each.
+    #[arg(long, default_value_t = 300)]
+    seeds: u64,
+    /// The first seed.
+    #[arg(long, default_value_t = 1)]
+    from: u64,
+    #[arg(long, default_value_t = 2)]
+    jobs: usize,
+    #[arg(long, default_value_os_t = default_histories())]
+    histories: PathBuf,
+}
+
+pub(crate) fn run(options: &Options) -> io::Result<bool> {
+    if !vetch_bugs::SEEDED {
+        return Err(io::Error::other("this build has no bugs to plant; build it with --features seeded"));
+    }
+    let all = options.bugs.is_empty();
+    let mut missed = 0;
+    for bug in Bug::ALL.iter().filter(|bug| all || options.bugs.iter().any(|name| name == bug.name())) {
+        let setup = Setup { histories: &options.histories, bug: Some(bug.name()) };
+        let (mut tried, mut found) = (0, None);
+        pool::feed(&setup, options.jobs, options.from..options.from + options.seeds, |mut answer| {
+            tried += 1;
+            if found.is_none() && !answer.violations.is_empty() {
+                found = Some((tried, answer.seed, answer.violations.swap_remove(0)));
+            }
+            found.is_none()
+        })?;
+        match found {
+            Some((tried, seed, violation)) => {
+                let violation: String = violation.chars().take(120).collect();
+                say(format_args!("{:24} found by seed {seed}, after {tried}: {violation}", bug.name()));
+            }
+            None => {
+                missed += 1;
+                say(format_args!("{:24} NOT FOUND in {tried} seeds: {}", bug.name(), bug.what()));
+            }
+        }
+    }
+    Ok(missed == 0)
+}
+
+/// Plants the bug of this name in this process.
+pub(crate) fn plant(name: Option<&str>) -> io::Result<()> {
+    let Some(name) = name else { return Ok(()) };
+    let bug: Bug = name.parse().map_err(io::Error::other)?;
+    #[cfg(feature = "seeded")]
+    {
+        vetch_bugs::plant(Some(bug));
+        Ok(())
+    }
+    #[cfg(not(feature = "seeded"))]
+    Err(io::Error::other(format!("this build cannot plant {bug:?}; build it with --features seeded")))
+}

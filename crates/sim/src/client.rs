@@ -1,0 +1,256 @@
+//! Simulated clients of the key-value and lease services.
+//!
+//! A client sends one request at a time, waits for as long as it has patience, and writes down what it was told. The
+//! server may end under it at any moment; what it does not know then stays unknown.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use vetch_check::Outcome;
+use vetch_model::{Answer, OpAnswer, Ranged, Refusal, Request, TxnAnswer};
+use vetch_node::Node;
+use vetch_node::error::NodeError;
+use vetch_node::types::{HashKv, RangeEnd};
+use vetch_store::request::RangeRequest;
+
+use crate::coverage::Rare;
+use crate::env::{Env, Phase};
+use crate::executor::without_delay;
+use crate::show::Show;
+use crate::time::{MILLI, SECOND};
+use crate::trace::say;
+use crate::translate;
+use crate::workload::{Generator, How};
+
+/// A client's memory, which survives the server.
+pub(crate) type Memory = Rc<RefCell<Generator>>;
+
+/// Sends requests until the load is over or the run has had enough.
+pub(crate) async fn run(env: Rc<Env>, node: Node, client: u32, memory: Memory) {
+    while env.phase.get() == Phase::Load {
+        let think = memory.borrow_mut().rng().skewed(1, env.plan.think_nanos);
+        env.clock.sleep(think).await;
+        if env.phase.get() != Phase::Load || env.book.borrow().answers >= env.plan.requests {
+            break;
+        }
+        if memory.borrow_mut().rng().percent(2) {
+            let known = env.book.borrow().revision;
+            let revision = if memory.borrow_mut().rng().percent(50) { 0 } else { known };
+            hash(&env, &node, revision).await;
+            continue;
+        }
+        let (request, how) = memory.borrow_mut().request(&env.plan, &env.book.borrow());
+        let patience = match memory.borrow_mut().rng().below(20) {
+            0 => MILLI,
+            1 => 100 * MILLI,
+            _ => 20 * SECOND,
+        };
+        let outcome = call(&env, &node, client, request.clone(), how, patience).await;
+        if let Outcome::Answered { revision, answer } = &outcome {
+            memory.borrow_mut().learn(&request, *revision, answer);
+        }
+        // Whoever was told to try again later does.
+        if outcome == Outcome::NotDone {
+            env.clock.sleep(10 * MILLI).await;
+        }
+    }
+}
+
+/// Sends one request and records what becomes of it.
+pub(crate) async fn call(
+    env: &Rc<Env>,
+    node: &Node,
+    client: u32,
+    request: Request,
+    how: How,
+    patience: u64,
+) -> Outcome {
+    say!(env.trace, "client {client} asks {how:?} {}", Show(&request));
+    let called = env.now();
+    let place = env.recorder.borrow_mut().call(called, client, request.clone());
+    let served = env.clock.timeout(patience, serve(env, node, &request, how)).await;
+    let outcome = match served {
+        Some(Ok((revision, answer))) => Outcome::Answered { revision, answer },
+        Some(Err(error)) => not_served(env, &error),
+        None => {
+            env.hit(Rare::ClientTimeout);
+            Outcome::Unknown
+        }
+    };
+    say!(env.trace, "client {client} is told {}", Show(&outcome));
+    env.recorder.borrow_mut().answer(env.now(), place, outcome.clone());
+    digest(env, &request, &outcome, env.now() > called);
+    outcome
+}
+
+fn not_served(env: &Env, error: &NodeError) -> Outcome {
+    match error {
+        NodeError::TooManyRequests => env.hit(Rare::Overload),
+        NodeError::NoSpace => env.hit(Rare::NoSpaceAnswered),
+        NodeError::Timeout => env.hit(Rare::ServerTimeout),
+        _ => {}
+    }
+    translate::not_served(error).unwrap_or_else(|error| {
+        env.violation(format!("a well-formed request was refused: {error}"));
+        Outcome::Unknown
+    })
+}
+
+async fn serve(env: &Rc<Env>, node: &Node, request: &Request, how: How) -> Result<(i64, Answer), NodeError> {
+    Ok(match request {
+        Request::Range(range) => {
+            let request = translate::range(range);
+            match how {
+                How::Streamed(bytes) => streamed(env, node, request, bytes).await?,
+                _ => {
+                    let before = (env.book.borrow().writes, env.book.borrow().compacted);
+                    let response = node.range(request).await;
+                    watch_scan(env, before, response.as_ref().err());
+                    let response = response?;
+                    (response.revision, Answer::Range(translate::ranged(&response)))
+                }
+            }
+        }
+        Request::Put(put) => {
+            let response = node.put(translate::put(put)).await?;
+            (response.revision, Answer::Put { prev_kv: response.prev_kv.as_ref().map(translate::kv) })
+        }
+        Request::Delete(delete) => {
+            let response = node.delete_range(translate::delete(delete)).await?;
+            (response.revision, Answer::Delete(translate::deleted(&response)))
+        }
+        Request::Txn(txn) => {
+            let response = node.txn(translate::txn(txn)).await?;
+            (response.revision, Answer::Txn(translate::txn_done(&response)))
+        }
+        Request::Compact { revision } => {
+            (node.compact(*revision, how == How::Physical).await?, Answer::Compact)
+        }
+        Request::LeaseGrant { id, ttl } => {
+            let granted = node.lease_grant(*id, *ttl).await?;
+            (granted.revision, Answer::LeaseGrant { id: granted.id, ttl: granted.ttl })
+        }
+        Request::LeaseRevoke { id } => (node.lease_revoke(*id).await?, Answer::LeaseRevoke),
+        Request::LeaseKeepAlive { id } => {
+            // The header is made first, as the server does it.
+            let revision = node.revision();
+            (revision, Answer::LeaseKeepAlive { ttl: node.lease_keep_alive(*id).await? })
+        }
+    })
+}
+
+/// A range in chunks, put together again.
+async fn streamed(
+    env: &Rc<Env>,
+    node: &Node,
+    request: RangeRequest,
+    bytes: usize,
+) -> Result<(i64, Answer), NodeError> {
+    let before = (env.book.borrow().writes, env.book.borrow().compacted);
+    let mut stream = node.range_stream(request, bytes);
+    let mut kvs = Vec::new();
+    loop {
+        let chunk = match stream.next().await {
+            Some(chunk) => chunk,
+            None => {
+                env.violation("a streamed range ended without its end".to_owned());
+                return Err(NodeError::Stopped);
+            }
+        };
+        watch_scan(env, before, chunk.as_ref().err());
+        let chunk = chunk?;
+        kvs.extend(translate::kvs(&chunk.kvs));
+        if let Some(RangeEnd { revision, more, count }) = chunk.end {
+            return Ok((revision, Answer::Range(Ranged { kvs, more, count })));
+        }
+        // The reader takes its time, and others get theirs.
+        env.clock.sleep(1).await;
+    }
+}
+
+/// Notes what happened while a range was being read.
+fn watch_scan(env: &Env, (writes, compacted): (u64, i64), error: Option<&NodeError>) {
+    let book = env.book.borrow();
+    if book.writes > writes {
+        env.hit(Rare::WrittenInScan);
+    }
+    if book.compacted > compacted && error.is_some() {
+        env.hit(Rare::CompactedInScan);
+    }
+}
+
+/// Enters an outcome into the book. `waited`: it did not come at once, but through the journal.
+fn digest(env: &Env, request: &Request, outcome: &Outcome, waited: bool) {
+    let mut book = env.book.borrow_mut();
+    match outcome {
+        Outcome::Answered { revision, answer } => {
+            book.answers += 1;
+            note(env, request, answer, waited);
+            match (request, answer) {
+                (Request::LeaseRevoke { .. }, _) if *revision > book.revision => {
+                    env.hit(Rare::LeaseRevokedKeys)
+                }
+                (Request::Compact { revision }, _) => book.compacted = book.compacted.max(*revision),
+                (Request::Delete(_), Answer::Delete(deleted)) if deleted.deleted > 0 => {
+                    book.deleted_at(*revision);
+                }
+                (_, Answer::LeaseGrant { id, .. }) => {
+                    book.leases.insert(*id);
+                }
+                _ => {}
+            }
+            book.saw_revision(*revision);
+            if !matches!(request, Request::Range(_)) {
+                book.writes += 1;
+            }
+        }
+        Outcome::Refused(refusal) => {
+            book.answers += 1;
+            match refusal {
+                Refusal::Compacted => env.hit(Rare::CompactedRead),
+                Refusal::FutureRevision => env.hit(Rare::FutureRead),
+                _ => {}
+            }
+        }
+        Outcome::NotDone => {}
+        Outcome::Unknown => {
+            if let Request::Compact { revision } = request
+                && *revision <= book.revision
+            {
+                book.compacted = book.compacted.max(*revision);
+            }
+        }
+    }
+}
+
+fn note(env: &Env, request: &Request, answer: &Answer, waited: bool) {
+    match (request, answer) {
+        (Request::Compact { .. }, _) if env.in_checkpoint.get() => env.hit(Rare::CompactedInCheckpoint),
+        (Request::Put(_), _) if env.space_again.replace(false) => env.hit(Rare::SpaceReturned),
+        (Request::LeaseKeepAlive { .. }, Answer::LeaseKeepAlive { ttl }) if *ttl > 0 && waited => {
+            env.hit(Rare::LeaseRecorded);
+        }
+        (Request::Delete(_), Answer::Delete(deleted)) if env.disk_full.get() && deleted.deleted > 0 => {
+            env.hit(Rare::DeletedWhileFull);
+        }
+        (Request::Txn(_), Answer::Txn(txn)) => {
+            let wrote = |txn: &TxnAnswer| txn.responses.iter().any(|op| matches!(op, OpAnswer::Put { .. }));
+            if !txn.succeeded && wrote(txn) {
+                env.hit(Rare::TxnElse);
+            }
+            if txn.responses.iter().any(|op| matches!(op, OpAnswer::Txn(inner) if wrote(inner))) {
+                env.hit(Rare::TxnNested);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Asks for a hash of history and records it.
+pub(crate) async fn hash(env: &Rc<Env>, node: &Node, revision: i64) -> Option<HashKv> {
+    let called = env.recorder.borrow_mut().stamp(env.now());
+    let hash = without_delay(node.hash_kv(revision)).await.ok()?;
+    say!(env.trace, "{hash:?}");
+    env.recorder.borrow_mut().hash(called, env.now(), &hash);
+    Some(hash)
+}

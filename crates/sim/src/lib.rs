@@ -1,0 +1,37 @@
+//! The simulation: the shipped node on a simulated disk, in virtual time, with simulated clients, all from one seed.
+//!
+//! * `time`, `fiber`, `executor`: who runs when. One thread at a time, in an order that the seed chooses.
+//! * `disk`: a disk that takes its time, tears writes, forgets what was not synced, fills up and fails.
+//! * `workload`, `client`, `watcher`, `recorder`: what clients ask, and what they saw.
+//! * `nemesis`, `world`, `run`: lives of the server, with faults in them and between them; then peace and judgement.
+//! * `coverage`: rare things that must really have happened.
+//!
+//! The same seed gives the same run, to the byte of its trace. Nothing here knows the inside of the node: it is stepped,
+//! asked and killed, and its disk is all that it leaves behind.
+//!
+//! Not here: gRPC and real files. Trials of the real process are in `tests`.
+
+mod book;
+mod client;
+pub mod coverage;
+pub mod disk;
+mod env;
+pub mod executor;
+pub mod fiber;
+mod judge;
+mod nemesis;
+mod part;
+mod plan;
+mod recorder;
+pub mod rng;
+pub mod run;
+mod show;
+pub mod time;
+pub mod trace;
+mod translate;
+pub mod watchdog;
+mod watcher;
+mod workload;
+mod world;
+
+pub use run::{Report, run};

@@ -1,0 +1,82 @@
+//! The nemesis: what goes wrong in one life of the server, when, and how that life ends.
+
+use crate::disk::{Armed, Blow, Mood, Target};
+use crate::part::Which;
+use crate::rng::Rng;
+use crate::time::{MILLI, SECOND};
+
+/// Something that happens at a point of virtual time.
+#[derive(Debug, Clone)]
+pub(crate) enum Action {
+    Disk(Mood),
+    Pause(Which, u64),
+    /// The disk can take only this much more.
+    Full(u64),
+    Space,
+    Arm(Armed),
+}
+
+/// How a life ends, if nothing ends it before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    Kill,
+    PowerLoss,
+    Stop,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Fate {
+    /// In order of time, counted from the beginning of the life.
+    pub(crate) actions: Vec<(u64, Action)>,
+    pub(crate) nanos: u64,
+    pub(crate) end: End,
+}
+
+impl Fate {
+    pub(crate) fn draw(rng: &mut Rng, longest: u64) -> Fate {
+        let nanos = rng.between(longest / 8, longest);
+        let mut actions = vec![(0, Action::Disk(Mood::usual(rng)))];
+        for _ in 0..rng.below(4) {
+            actions.extend(episode(rng, nanos));
+        }
+        if rng.percent(45) {
+            actions.push((rng.below(nanos), Action::Arm(blow(rng))));
+        }
+        actions.sort_by_key(|(at, _)| *at);
+        let end = *rng.pick(&[End::Kill, End::Kill, End::PowerLoss, End::PowerLoss, End::Stop]);
+        Fate { actions, nanos, end }
+    }
+}
+
+/// A time of trouble, with its end if it has one.
+fn episode(rng: &mut Rng, nanos: u64) -> Vec<(u64, Action)> {
+    let from = rng.below(nanos);
+    let until = from + rng.below(nanos - from + 1);
+    match rng.below(4) {
+        0 => {
+            let slow = Mood { stall: rng.between(5, 40), ..Mood::usual(rng) };
+            vec![(from, Action::Disk(slow)), (until, Action::Disk(Mood::usual(rng)))]
+        }
+        1 | 2 => {
+            let which = *rng.pick(&Which::ALL);
+            vec![(from, Action::Pause(which, rng.skewed(MILLI, 5 * SECOND)))]
+        }
+        _ => vec![(from, Action::Full(rng.skewed(1, 64 << 10))), (until, Action::Space)],
+    }
+}
+
+fn blow(rng: &mut Rng) -> Armed {
+    let target =
+        *rng.pick(&[Target::Any, Target::Append, Target::Journal, Target::Checkpoint, Target::JournalSync]);
+    let blow = *rng.pick(&[Blow::PowerLoss, Blow::PowerLoss, Blow::Error]);
+    Armed { target, spares: rng.skewed(0, 40), blow }
+}
+
+/// A blow to fall while the server recovers.
+pub(crate) fn blow_in_recovery(rng: &mut Rng) -> Option<Armed> {
+    if !rng.percent(30) {
+        return None;
+    }
+    let blow = *rng.pick(&[Blow::PowerLoss, Blow::PowerLoss, Blow::Kill, Blow::Error]);
+    Some(Armed { target: Target::Any, spares: rng.skewed(0, 30), blow })
+}

@@ -1,0 +1,145 @@
+//! The plan of a run: sizes, limits and shares, drawn from the seed before anything happens.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use vetch_node::checkpoint::CheckpointConfig;
+use vetch_node::config::{Identity, NodeConfig};
+use vetch_node::tuning::Tuning;
+use vetch_watch::{Budget, RingLimit};
+
+use crate::rng::Rng;
+use crate::time::{MILLI, SECOND};
+
+/// Shares of requests, in percent; what is left are ranges.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Mix {
+    pub(crate) puts: u64,
+    pub(crate) deletes: u64,
+    pub(crate) txns: u64,
+    pub(crate) leases: u64,
+    pub(crate) compactions: u64,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    pub(crate) node: NodeConfig,
+    pub(crate) keys: Vec<Vec<u8>>,
+    pub(crate) value_bytes: u64,
+    pub(crate) mix: Mix,
+    pub(crate) leased_puts: u64,
+    pub(crate) ttls: Vec<i64>,
+    pub(crate) clients: u32,
+    pub(crate) streams: u32,
+    pub(crate) lives: u64,
+    /// Virtual time that a life may last, and that a client thinks between two requests.
+    pub(crate) life_nanos: u64,
+    pub(crate) think_nanos: u64,
+    /// Requests over the whole run, as a bound on its cost.
+    pub(crate) requests: u64,
+    /// Compactions do not overtake the observer of everything.
+    pub(crate) spare_observer: bool,
+}
+
+impl Plan {
+    pub(crate) fn draw(rng: &mut Rng) -> Plan {
+        let value_bytes = *rng.pick(&[16, 64, 300, 3000]);
+        Plan {
+            node: node(rng, value_bytes),
+            keys: keys(rng),
+            value_bytes,
+            mix: *rng.pick(MIXES),
+            leased_puts: *rng.pick(&[0, 5, 25]),
+            ttls: ttls(rng),
+            clients: *rng.pick(&[2, 4, 6, 12]),
+            streams: *rng.pick(&[1, 2, 4]),
+            lives: rng.between(2, 6),
+            life_nanos: *rng.pick(&[200 * MILLI, SECOND, 4 * SECOND]),
+            think_nanos: *rng.pick(&[MILLI, 10 * MILLI, 60 * MILLI]),
+            requests: rng.between(150, 700),
+            spare_observer: rng.percent(85),
+        }
+    }
+}
+
+const MIXES: &[Mix] = &[
+    Mix { puts: 30, deletes: 10, txns: 20, leases: 10, compactions: 4 },
+    Mix { puts: 60, deletes: 5, txns: 10, leases: 2, compactions: 2 },
+    Mix { puts: 15, deletes: 15, txns: 25, leases: 25, compactions: 3 },
+    Mix { puts: 25, deletes: 20, txns: 15, leases: 5, compactions: 12 },
+];
+
+fn keys(rng: &mut Rng) -> Vec<Vec<u8>> {
+    let count = *rng.pick(&[3, 8, 24]);
+    let mut keys: Vec<Vec<u8>> =
+        (0..count).map(|n| format!("{}/{}", ['a', 'b', 'c'][n % 3], n / 3).into_bytes()).collect();
+    if rng.percent(30) {
+        keys.extend([vec![0], vec![0, 0], vec![0xff], vec![0xff, 0xff], b"a".to_vec(), b"a/0\0".to_vec()]);
+    }
+    keys
+}
+
+fn ttls(rng: &mut Rng) -> Vec<i64> {
+    match rng.below(3) {
+        0 => vec![1, 2],
+        1 => vec![1, 3, 10],
+        _ => vec![2, 600],
+    }
+}
+
+fn node(rng: &mut Rng, value_bytes: u64) -> NodeConfig {
+    let identity = Identity { cluster_id: 7, member_id: 9 };
+    let mut config = NodeConfig::new(PathBuf::from("/data"), identity);
+    config.min_lease_ttl = *rng.pick(&[1, 2]);
+    // A single record must fit a segment.
+    let smallest = if value_bytes > 1000 { 64 << 10 } else { 8 << 10 };
+    config.journal_segment_bytes = *rng.pick(&[smallest, 16 << 10, 64 << 10]).max(&smallest);
+    config.checkpoint_bytes = *rng.pick(&[1 << 10, 4 << 10, 32 << 10, 1 << 20]);
+    config.checkpoint_interval = Duration::from_millis(*rng.pick(&[300, 2000, 300_000]));
+    config.queue_depth = *rng.pick(&[2, 16, 512]);
+    config.batch_requests = *rng.pick(&[1, 2, 64]);
+    config.appends_in_flight = *rng.pick(&[1, 2, 4]);
+    config.watch_progress_interval = Duration::from_millis(*rng.pick(&[200, 1500, 600_000]));
+    config.compaction_batch = *rng.pick(&[1, 3, 256]);
+    config.request_timeout = Duration::from_millis(*rng.pick(&[300, 2000, 7000]));
+    config.tuning = tuning(rng);
+    config
+}
+
+/// Limits so small that everything behind them is used all the time, and now and then the ones that ship.
+fn tuning(rng: &mut Rng) -> Tuning {
+    let mut tuning = Tuning { recovery_threads: 0, ..Tuning::default() };
+    if rng.percent(10) {
+        return tuning;
+    }
+    tuning.spare_segments = *rng.pick(&[1, 2]);
+    tuning.batch_bytes = *rng.pick(&[1, 500, 4 << 20]);
+    tuning.record_bytes = *rng.pick(&[1, 2000, 16 << 20]);
+    tuning.ring = RingLimit { revisions: *rng.pick(&[1, 3, 512]), bytes: *rng.pick(&[1, 500, 256 << 10]) };
+    tuning.drain = Budget {
+        responses: *rng.pick(&[1, 3, 256]),
+        events: *rng.pick(&[1, 4, 4096]),
+        bytes: *rng.pick(&[1, 400, 1 << 20]),
+        examined: *rng.pick(&[1, 7, 2048]),
+    };
+    tuning.fan_out_revisions = *rng.pick(&[1, 4, 256]);
+    tuning.scan_keys = *rng.pick(&[1, 3, 1000]);
+    tuning.scan_bytes = *rng.pick(&[1, 200, 1 << 20]);
+    tuning.trim_revisions = *rng.pick(&[1, 5, 4096]);
+    tuning.sweep_groups = *rng.pick(&[1, 256]);
+    tuning.lookups = *rng.pick(&[1, 4, 512]);
+    tuning.stride_max = *rng.pick(&[1 << 10, 256 << 20]);
+    tuning.bloat_floor = *rng.pick(&[0, 4 << 10, 64 << 20]);
+    tuning.checkpoint = CheckpointConfig {
+        rewrite_bytes: *rng.pick(&[1 << 10, 16 << 10, 256 << 20]),
+        rewrite_floor: *rng.pick(&[0, 2 << 10, 8 << 20]),
+        small_file: *rng.pick(&[1, 1 << 10, 1 << 20]),
+        max_files: *rng.pick(&[1, 2, 5, 48]),
+        block_bytes: *rng.pick(&[1, 300, 128 << 10]),
+    };
+    tuning.expired_per_tick = *rng.pick(&[1, 4096]);
+    tuning.record_every = Duration::from_millis(*rng.pick(&[300, 3000, 300_000]));
+    tuning.recorded_ttl = *rng.pick(&[1, 8, 300]);
+    tuning.records_per_request = *rng.pick(&[2, 1000]);
+    tuning
+}

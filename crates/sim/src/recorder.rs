@@ -1,0 +1,75 @@
+//! The recorder: everything clients ask and see, as one history on one clock.
+
+use vetch_check::{Ending, Finish, Hashed, History, Operation, Outcome, WatchMessage, Watched};
+use vetch_model::{Request, Watch};
+use vetch_node::types::HashKv;
+
+/// Where a request or a watch stands in the history.
+pub(crate) type Place = usize;
+
+#[derive(Default)]
+pub(crate) struct Recorder {
+    history: History,
+    last: u64,
+}
+
+impl Recorder {
+    /// A point in time of its own for every event, so that their order is never in doubt.
+    pub(crate) fn stamp(&mut self, now: u64) -> u64 {
+        self.last = now.max(self.last + 1);
+        self.last
+    }
+
+    /// A request leaves its client. Until it is answered, nobody knows what became of it.
+    pub(crate) fn call(&mut self, now: u64, client: u32, request: Request) -> Place {
+        let called = self.stamp(now);
+        let outcome = Outcome::Unknown;
+        self.history.operations.push(Operation { client, called, returned: u64::MAX, request, outcome });
+        self.history.operations.len() - 1
+    }
+
+    pub(crate) fn answer(&mut self, now: u64, place: Place, outcome: Outcome) {
+        let returned = self.stamp(now);
+        let operation = &mut self.history.operations[place];
+        if outcome != Outcome::Unknown {
+            operation.returned = returned;
+        }
+        operation.outcome = outcome;
+    }
+
+    pub(crate) fn hash(&mut self, called: u64, now: u64, hash: &HashKv) {
+        let returned = self.stamp(now);
+        let HashKv { hash, compact_revision, hash_revision: revision, .. } = *hash;
+        self.history.hashes.push(Hashed { called, returned, revision, compact_revision, hash });
+    }
+
+    /// The record is complete: the last operation read everything, and this watch showed everything.
+    pub(crate) fn finish(&mut self, watch: Place) {
+        self.history.finish = Some(Finish { range: self.history.operations.len() - 1, watch });
+    }
+
+    pub(crate) fn watch(&mut self, client: u32, request: Watch) -> Place {
+        self.history.watches.push(Watched { client, request, messages: Vec::new(), ending: Ending::Open });
+        self.history.watches.len() - 1
+    }
+
+    pub(crate) fn message(&mut self, place: Place, message: WatchMessage) {
+        self.history.watches[place].messages.push(message);
+    }
+
+    /// The revision that the answer to a create named; 0 before it came.
+    pub(crate) fn created_at(&self, place: Place) -> i64 {
+        match self.history.watches[place].messages.first() {
+            Some(WatchMessage::Created { revision, .. }) => *revision,
+            _ => 0,
+        }
+    }
+
+    pub(crate) fn end(&mut self, place: Place, ending: Ending) {
+        self.history.watches[place].ending = ending;
+    }
+
+    pub(crate) fn history(&self) -> &History {
+        &self.history
+    }
+}
