@@ -105,10 +105,15 @@ fn everything(start_revision: i64) -> Watch {
 pub(crate) async fn run(env: Rc<Env>, node: Node, memory: Memory) {
     let mut session = node.watch();
     memory.borrow_mut().reopen(&env, &mut session);
+    let mut asked = 0;
     loop {
         let mut think = memory.borrow_mut().generator.rng().skewed(10_000, 200 * MILLI);
         if let Phase::Settle(revision) = env.phase.get() {
             think = 300 * MILLI;
+            if env.now() >= asked + think {
+                asked = env.now();
+                session.request_progress();
+            }
             leave_future(&env, &mut session, &memory, revision);
             if memory.borrow().is_settled(revision) {
                 return;
@@ -128,7 +133,7 @@ pub(crate) async fn run(env: Rc<Env>, node: Node, memory: Memory) {
                     memory.borrow_mut().reopen(&env, &mut session);
                 }
             }
-            None => session.request_progress(),
+            None => {}
         }
         follow_up(&env, &mut session, &memory);
     }

@@ -81,7 +81,7 @@ pub(crate) fn feed(
         worker.child.wait().map(|_| ())
     };
     std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..jobs.max(1)).map(|_| scope.spawn(&serve)).collect();
+        let threads: Vec<_> = (0..jobs.max(1)).map(|_| scope.spawn(serve)).collect();
         let ended = threads.into_iter().map(|thread| thread.join().expect("a feeder does not panic"));
         ended.collect::<Vec<_>>().into_iter().collect()
     })
