@@ -45,9 +45,9 @@ func verdict(lg *zap.Logger, e evidence, p profile) (result validate.RobustnessR
 			err = fmt.Errorf("the validators panicked: %v", panicked)
 		}
 	}()
-	pruned := e.pruned()
+	settled := e.settled()
 	config := validate.Config{ExpectRevisionUnique: p.mix.ExpectUniqueRevision()}
-	result = validate.ValidateAndReturnVisualize(lg, config, pruned.reports, pruned.persisted, patience)
+	result = validate.ValidateAndReturnVisualize(lg, config, settled.reports, settled.persisted, patience)
 	return result, result.Error()
 }
 
