@@ -69,6 +69,9 @@ func (j *journal) segment(data []byte) error {
 			return fmt.Errorf("bad header at %d", at)
 		}
 		length := int(binary.LittleEndian.Uint32(header[28:]))
+		if at+recordHeader+length > len(data) {
+			return fmt.Errorf("the record at %d is longer than its file", at)
+		}
 		payload := data[at+recordHeader : at+recordHeader+length]
 		if crc32.Checksum(payload, crc32c) != binary.LittleEndian.Uint32(header[32:]) {
 			return fmt.Errorf("bad payload at %d", at)

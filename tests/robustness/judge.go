@@ -28,7 +28,8 @@ func judge(lg *zap.Logger, e evidence, p profile, page string) error {
 		return err
 	}
 	// A validator that was skipped has no status, and that is no success.
-	for _, part := range []validate.Result{result.Assumptions, result.Linearization.Result, result.Watch, result.Serializable} {
+	parts := []validate.Result{result.Assumptions, result.Linearization.Result, result.Watch, result.Serializable}
+	for _, part := range parts {
 		if part.Status != validate.Success {
 			return fmt.Errorf("a validator did not run: %+v", result)
 		}

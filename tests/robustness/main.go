@@ -55,40 +55,17 @@ func trial(o options) error {
 	if err != nil {
 		return err
 	}
+	page := filepath.Join(o.home, "history.html")
 	if o.again {
 		e, err := load(o.home)
 		if err != nil {
 			return err
 		}
-		return judge(lg, e, p, "")
+		return judge(lg, e, p, page)
 	}
-	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer cancel()
-	s, err := newServer(o.binary, o.home)
-	if err != nil {
-		return err
-	}
-	defer s.end(syscall.SIGKILL)
-	if err := s.start(ctx); err != nil {
-		return err
-	}
-	h, err := run(ctx, lg, s, p, o.fault, o.length)
-	e := evidence{reports: h.reports}
+	e, err := gather(lg, o, p)
 	if err == nil {
-		err = sameAfterRestart(ctx, s)
-	}
-	if err == nil {
-		err = s.end(syscall.SIGTERM)
-	}
-	if err == nil {
-		e.persisted, err = persistedRequests(lg, o.kind, s.dataDir())
-	}
-	describe(h, e)
-	if err == nil {
-		err = enough(h, p)
-	}
-	if err == nil {
-		err = judge(lg, e, p, filepath.Join(o.home, "history.html"))
+		err = judge(lg, e, p, page)
 	}
 	if err != nil {
 		keep(lg, o.home, e)
@@ -98,6 +75,36 @@ func trial(o options) error {
 		return prove(lg, e, p)
 	}
 	return nil
+}
+
+// gather runs the server under traffic and faults and collects the evidence, after a failure as far as it came.
+func gather(lg *zap.Logger, o options, p profile) (e evidence, err error) {
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer cancel()
+	s, err := newServer(o.binary, o.home)
+	if err != nil {
+		return e, err
+	}
+	defer s.end(syscall.SIGKILL)
+	if err := s.start(ctx); err != nil {
+		return e, err
+	}
+	h, err := run(ctx, lg, s, p, o)
+	e.reports = h.reports
+	if err != nil {
+		return e, err
+	}
+	if err := sameAfterRestart(ctx, s); err != nil {
+		return e, err
+	}
+	if err := s.end(syscall.SIGTERM); err != nil {
+		return e, err
+	}
+	if e.persisted, err = persistedRequests(lg, o.kind, s.dataDir()); err != nil {
+		return e, err
+	}
+	describe(h, e)
+	return e, enough(h, p)
 }
 
 // sameAfterRestart kills an idle server: what it then reads from its disk must sum up to the same.

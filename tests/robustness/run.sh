@@ -2,6 +2,7 @@
 # Runs the traffic and the validators of etcd's own robustness tests against a server:
 #
 #   run.sh [vetch|etcd] [--seconds N] [--profile P] [--fault F] [--rounds N] [--prove]
+#   run.sh --again DIRECTORY --profile P        judges the history of a failed run once more
 #
 #   P   etcd, etcd-delete-lease, etcd-delete, kubernetes, kubernetes-create, or all
 #   F   none, kill, pause, both (one or the other, by chance), or all
@@ -20,7 +21,7 @@ all_faults=(none kill pause both)
 
 say() { printf 'robustness: %s\n' "$*"; }
 
-kind=vetch seconds=15 profile='' fault='' rounds=1 prove=()
+kind=vetch seconds=15 profile='' fault='' rounds=1 again='' prove=()
 while (($#)); do
   case $1 in
     vetch | etcd) kind=$1 ;;
@@ -28,6 +29,7 @@ while (($#)); do
     --profile) profile=$2; shift ;;
     --fault) fault=$2; shift ;;
     --rounds) rounds=$2; shift ;;
+    --again) again=$2; shift ;;
     --prove) prove=(-prove) ;;
     *) say "unknown argument $1"; exit 2 ;;
   esac
@@ -49,12 +51,14 @@ begun=$SECONDS
 (cd "$here" && go build -trimpath -o "$home/robustness" .)
 say "etcd's robustness tests $version, built in $((SECONDS - begun))s"
 
+[[ -z $again ]] || exec "$home/robustness" -again -home "$again" -profile "${profile:-etcd}"
+
 passed=0
 failed=()
 trial() { # profile, fault, and arguments
   local name="$kind $1 $2" work begun=$SECONDS
   work=$(mktemp -d "${TMPDIR:-/tmp}/vetch-robustness-XXXXXX")
-  say "$name, ${seconds}s of traffic"
+  say "$name"
   if "$home/robustness" -server "$kind" -binary "$server" -home "$work" -length "${seconds}s" \
     -profile "$1" -fault "$2" "${@:3}"; then
     passed=$((passed + 1))
@@ -68,7 +72,7 @@ trial() { # profile, fault, and arguments
 if [[ -z $profile && -z $fault ]]; then
   seconds=10
   trial etcd kill
-  trial etcd-delete-lease both -prove
+  trial etcd-delete-lease both -length 6s -prove
   trial kubernetes both
 else
   profiles=("${profile:-etcd}") faults=("${fault:-kill}")

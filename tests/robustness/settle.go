@@ -9,14 +9,14 @@ import (
 	"go.etcd.io/etcd/tests/v3/robustness/model"
 )
 
-// What became of a failed request is unknown to its client, but often not to the disk, and it is settled here before the
-// validators search for a linearization. Upstream does the same, but not for requests that delete a key which others
-// deleted too. The search tries each of those at every step until the end: a few in a history of 20,000 operations
-// exhaust its five minutes, or the memory.
+// What became of a failed request is unknown to its client, but often not to the disk, and it is settled here
+// before the validators search for a linearization. Upstream does the same, but not for requests that delete a key
+// which others deleted too. The search tries each of those at every step until the end: a few in a history of 20,000
+// operations exhaust its five minutes, or the memory.
 //
 //   - Every put of the traffic has a value of its own, so a transaction none of whose puts is on disk never happened.
-//   - If clients were told of every deletion of a key that is on disk, a failed request deleted nothing of it. If there is
-//     one more, and one failed request, then that is what it did.
+//   - If clients were told of every deletion of a key that is on disk, a failed request deleted nothing of it. If
+//     there is one more, and one failed request, then that is what it did.
 func (e evidence) settled() evidence {
 	disk := e.deeds()
 	reports := slices.Clone(e.reports)
@@ -96,7 +96,7 @@ func (d deeds) hadNoEffect(txn *model.TxnRequest) bool {
 	return puts > 0 || deletes == 0
 }
 
-// revisionOfDelete is the revision at which a failed request that is nothing but a delete took effect, if that is known.
+// revisionOfDelete is when a failed request that is nothing but a delete took effect, if that is known.
 func (d deeds) revisionOfDelete(txn *model.TxnRequest) int64 {
 	operations := txn.OperationsOnSuccess
 	if len(operations) != 1 || operations[0].Type != model.DeleteOperation {

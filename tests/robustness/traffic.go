@@ -36,7 +36,9 @@ func at(rate traffic.KeyValue, compaction traffic.Compaction) traffic.Profile {
 	return traffic.Profile{KeyValue: &rate, Watch: &traffic.WatchDefault, Compaction: &compaction}
 }
 
-var faults = map[string]func(*server, context.Context) error{
+type fault func(*server, context.Context) error
+
+var faults = map[string]fault{
 	"none":  nil,
 	"kill":  (*server).kill,
 	"pause": (*server).pause,
@@ -58,7 +60,7 @@ type history struct {
 }
 
 // run lets the traffic loose on the server, makes the fault happen again and again, and collects what clients saw.
-func run(ctx context.Context, lg *zap.Logger, s *server, p profile, fault string, length time.Duration) (history, error) {
+func run(ctx context.Context, lg *zap.Logger, s *server, p profile, o options) (history, error) {
 	base := time.Now()
 	ids := identity.NewIDProvider()
 	clients := client.NewSet(ids, base)
@@ -75,14 +77,13 @@ func run(ctx context.Context, lg *zap.Logger, s *server, p profile, fault string
 	group.Go(func() (err error) {
 		defer close(newest)
 		h.begin = time.Since(base)
-		finish := make(chan struct{})
-		var busy sync.WaitGroup
-		if err := simulate(ctx, lg, &busy, p, endpoints, clients, finish); err != nil {
+		all := crowd{clients: clients, endpoints: endpoints, finish: make(chan struct{})}
+		if err := all.simulate(ctx, lg, p); err != nil {
 			return err
 		}
-		h.faults, h.calm, err = disturb(ctx, s, fault, base, base.Add(h.begin+length))
-		close(finish)
-		busy.Wait()
+		h.faults, h.calm, err = disturb(ctx, s, faults[o.fault], base, base.Add(h.begin+o.length))
+		close(all.finish)
+		all.busy.Wait()
 		h.end = time.Since(base)
 		if err != nil {
 			return err
@@ -109,34 +110,41 @@ func run(ctx context.Context, lg *zap.Logger, s *server, p profile, fault string
 	return h, err
 }
 
-func simulate(ctx context.Context, lg *zap.Logger, busy *sync.WaitGroup, p profile, endpoints []string, clients *client.ClientSet, finish <-chan struct{}) error {
-	limit := rate.NewLimiter(rate.Limit(p.traffic.KeyValue.MaximalQPS), p.traffic.KeyValue.BurstableQPS)
+// crowd is who the simulated clients are and when they go home.
+type crowd struct {
+	clients   *client.ClientSet
+	endpoints []string
+	busy      sync.WaitGroup
+	finish    chan struct{}
+}
+
+func (c *crowd) simulate(ctx context.Context, lg *zap.Logger, p profile) error {
+	of := p.traffic
+	limit := rate.NewLimiter(rate.Limit(of.KeyValue.MaximalQPS), of.KeyValue.BurstableQPS)
 	keys := traffic.NewKeyStore(10, "key")
 	objects := traffic.NewKubernetesStorage()
-	err := traffic.SimulateKeyValueTraffic(ctx, busy, p.traffic.KeyValue, endpoints, clients, p.mix, traffic.RunTrafficLoopParam{
-		QPSLimiter: limit, IDs: clients.IdentityProvider(), LeaseIDStorage: identity.NewLeaseIDStorage(),
-		NonUniqueRequestConcurrencyLimiter: traffic.NewConcurrencyLimiter(p.traffic.KeyValue.MaxNonUniqueRequestConcurrency),
-		KeyStore:                           keys, Storage: objects, Finish: finish,
-	})
-	if err != nil {
+	request := traffic.RunTrafficLoopParam{
+		QPSLimiter: limit, KeyStore: keys, Storage: objects, Finish: c.finish,
+		IDs: c.clients.IdentityProvider(), LeaseIDStorage: identity.NewLeaseIDStorage(),
+		NonUniqueRequestConcurrencyLimiter: traffic.NewConcurrencyLimiter(of.KeyValue.MaxNonUniqueRequestConcurrency),
+	}
+	watch := traffic.RunWatchLoopParam{
+		QPSLimiter: limit, KeyStore: keys, Storage: objects, Finish: c.finish, Config: *of.Watch, Logger: lg,
+	}
+	compact := traffic.RunCompactLoopParam{Period: of.Compaction.Period, Finish: c.finish}
+	if err := traffic.SimulateKeyValueTraffic(ctx, &c.busy, of.KeyValue, c.endpoints, c.clients, p.mix, request); err != nil {
 		return err
 	}
-	err = traffic.SimulateWatchTraffic(ctx, busy, p.traffic.Watch, endpoints, clients, p.mix, traffic.RunWatchLoopParam{
-		Config: *p.traffic.Watch, QPSLimiter: limit, KeyStore: keys, Storage: objects, Finish: finish, Logger: lg,
-	})
-	if err != nil {
+	if err := traffic.SimulateWatchTraffic(ctx, &c.busy, of.Watch, c.endpoints, c.clients, p.mix, watch); err != nil {
 		return err
 	}
-	return traffic.SimulateCompactionTraffic(ctx, busy, p.traffic.Compaction, endpoints, clients, p.mix, traffic.RunCompactLoopParam{
-		Period: p.traffic.Compaction.Period, Finish: finish,
-	})
+	return traffic.SimulateCompactionTraffic(ctx, &c.busy, of.Compaction, c.endpoints, c.clients, p.mix, compact)
 }
 
 // disturb keeps up the fault until the end, leaving some seconds of traffic before, between and after, and says how
 // often it struck and when first.
-func disturb(ctx context.Context, s *server, fault string, base, end time.Time) (struck int, first time.Duration, err error) {
+func disturb(ctx context.Context, s *server, strike fault, base, end time.Time) (struck int, first time.Duration, err error) {
 	const quiet = 2 * time.Second
-	strike := faults[fault]
 	first = end.Sub(base)
 	for strike != nil && time.Until(end) > 2*quiet {
 		if err := sleep(ctx, quiet/2+upTo(quiet)); err != nil {
@@ -144,7 +152,7 @@ func disturb(ctx context.Context, s *server, fault string, base, end time.Time) 
 		}
 		first = min(first, time.Since(base))
 		if err := strike(s, ctx); err != nil {
-			return struck, first, fmt.Errorf("%s: %w", fault, err)
+			return struck, first, fmt.Errorf("fault %d: %w", struck+1, err)
 		}
 		struck++
 	}
