@@ -10,7 +10,7 @@
 //! | Status dbSize, dbSizeInUse | storage engines differ | nothing |
 //! | Status raftIndex, raftTerm, raftAppliedIndex | how writes are batched differs | that they are positive |
 //! | Status leader | an id | that it is the member itself |
-//! | HashKV hash | only members of one cluster must agree | counted and reported |
+//! | HashKV hash | lease ids chosen by the server are part of it | with what the specification says for each server |
 //! | member ids and ports in URLs | differ by construction | the rest of the URL |
 //! | header revision of watch responses with events | the store's revision when it was sent | not below the events' |
 

@@ -1,4 +1,4 @@
-//! The differential trial: the same requests to two servers, and every answer compared.
+//! The differential trial: the same requests to two servers and to the specification, and every answer compared.
 //!
 //! A run is a number of sequences; each has a seed and two fresh servers. Requests go out one after the other, to both
 //! servers, so both must give every write the same revision. On a difference the trial prints both answers and the
@@ -10,8 +10,10 @@
 mod deviations;
 mod generate;
 mod mask;
+mod pair;
 mod request;
 mod side;
+mod spec;
 mod watches;
 
 use std::collections::BTreeMap;
@@ -19,10 +21,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
 use clap::Args;
-use generate::{Generator, World};
-use request::{Request, SETTLED};
-use side::{Answer, PATIENCE, Side};
-use vetch_api::pb;
+use generate::Generator;
+use pair::{Between, Pair, Unlike};
+use request::Request;
+use side::Answer;
 
 use crate::chance::Chance;
 use crate::server::Kind;
@@ -65,8 +67,7 @@ struct Steps(Vec<usize>);
 struct Difference {
     step: usize,
     request: String,
-    left: String,
-    right: String,
+    unlike: Unlike,
 }
 
 #[derive(Default)]
@@ -75,6 +76,9 @@ struct Tally {
     refused: usize,
     hashes: usize,
     equal_hashes: usize,
+    /// Answers and events, of either server, that the specification gave as well.
+    judged: usize,
+    judged_events: usize,
     /// Differences that `--keep-going` went past.
     passed_over: usize,
     deviations: BTreeMap<&'static str, usize>,
@@ -119,6 +123,10 @@ impl Differential {
             tally.hashes,
             begun.elapsed().as_secs_f64()
         );
+        println!(
+            "differential: the specification gave {} of the answers and {} events to watchers, of both servers, as well",
+            tally.judged, tally.judged_events
+        );
         ensure!(tally.passed_over == 0, "{} differences", tally.passed_over);
         Ok(())
     }
@@ -129,12 +137,11 @@ impl Differential {
         for &step in steps {
             let request =
                 Generator { chance: Chance::for_step(seed, step), world: &pair.world, sane: false }.request();
-            let settled = if request.needs_settled_watches() { pair.settle().await? } else { None };
-            let watched = settled.map(|unequal| ("the watchers' output up to here".to_owned(), unequal));
-            let answered =
-                pair.step(&request, tally).await?.map(|unequal| (format!("{request:#?}"), unequal));
-            for (request, (left, right)) in watched.into_iter().chain(answered) {
-                let difference = Difference { step, request, left, right };
+            let settled = if request.needs_settled_watches() { pair.settle(tally).await? } else { None };
+            let watched = settled.map(|unlike| ("the watchers' output up to here".to_owned(), unlike));
+            let answered = pair.step(&request, tally).await?.map(|unlike| (format!("{request:#?}"), unlike));
+            for (request, unlike) in watched.into_iter().chain(answered) {
+                let difference = Difference { step, request, unlike };
                 if !self.keep_going || !pair.same_revision().await? {
                     return Ok(Some(difference));
                 }
@@ -143,13 +150,9 @@ impl Differential {
             }
         }
         let step = steps.last().copied().unwrap_or(0);
-        let last = pair.settle_for_good().await?;
-        Ok(last.map(|(left, right)| Difference {
-            step,
-            request: "the watchers' whole output".into(),
-            left,
-            right,
-        }))
+        let last = pair.settle_for_good(tally).await?;
+        let request = "the watchers' whole output".to_owned();
+        Ok(last.map(|unlike| Difference { step, request, unlike }))
     }
 
     async fn report(&self, seed: u64, steps: usize, chosen: &[usize], difference: Difference) -> Result<()> {
@@ -179,140 +182,21 @@ impl Differential {
     }
 
     fn print(&self, seed: u64, steps: usize, difference: &Difference, only: Option<&[usize]>) {
-        let Difference { step, request, left, right } = difference;
+        let Difference { step, request, unlike } = difference;
         println!("DIFFERENCE at seed {seed}, step {step}\nrequest: {}", shorten(request));
-        println!("{}: {}", self.left.name(), shorten(left));
-        println!("{}: {}", self.right.name(), shorten(right));
+        let (left, right) = match unlike.between {
+            Between::Servers => (self.left.name(), self.right.name()),
+            Between::LeftAndSpecification => (self.left.name(), "specification"),
+            Between::RightAndSpecification => (self.right.name(), "specification"),
+        };
+        println!("{left}: {}", shorten(&unlike.left));
+        println!("{right}: {}", shorten(&unlike.right));
         let only = only.map_or(String::new(), |only| format!(" --only {}", ranges(only)));
         println!(
             "replay: cargo run --profile fast -p vetch-tests -- differential --left {} --right {} --seeds {seed} --steps {steps}{only}\n",
             self.left.name(),
             self.right.name()
         );
-    }
-}
-
-/// Two servers and what is known about both.
-struct Pair {
-    left: Side,
-    right: Side,
-    world: World,
-}
-
-type Unequal = Option<(String, String)>;
-
-impl Pair {
-    async fn start(left: Kind, right: Kind) -> Result<Pair> {
-        let (left, right) = tokio::try_join!(Side::start(left), Side::start(right))?;
-        let mut pair = Pair { left, right, world: World { revision: 1, ..Default::default() } };
-        let (id, other) = tokio::try_join!(pair.left.anchor(), pair.right.anchor())?;
-        if id != other {
-            bail!("the first watcher has id {id} on one side and {other} on the other");
-        }
-        pair.world.watchers[SETTLED].push(id);
-        Ok(pair)
-    }
-
-    async fn step(&mut self, request: &Request, tally: &mut Tally) -> Result<Unequal> {
-        if matches!(request, Request::WatchSettle) {
-            return self.settle().await;
-        }
-        let work = async {
-            tokio::join!(self.left.perform(request, &self.world), self.right.perform(request, &self.world))
-        };
-        // A request that never comes back is a difference like any other.
-        let limit = Duration::from_secs(30);
-        let (left, right) = match tokio::time::timeout(limit, work).await {
-            Ok((left, right)) => (or_failure(left), or_failure(right)),
-            Err(_) => return Ok(Some(("answered?".into(), format!("no answer from both within {limit:?}")))),
-        };
-        tally.count(request, &left, &right);
-        if let Some(reason) = deviations::deliberate(request, &left.text, &right.text) {
-            *tally.deviations.entry(reason).or_default() += 1;
-            return Ok(None);
-        }
-        if left.text != right.text || left.watcher != right.watcher {
-            return Ok(Some((left.text, right.text)));
-        }
-        self.learn(request, &left);
-        Ok(None)
-    }
-
-    async fn same_revision(&mut self) -> Result<bool> {
-        let (left, right) = tokio::try_join!(self.left.client.revision(), self.right.client.revision())?;
-        self.world.revision = left;
-        Ok(left == right)
-    }
-
-    fn learn(&mut self, request: &Request, answer: &Answer) {
-        self.world.revision = self.world.revision.max(answer.revision);
-        match request {
-            Request::Compact(compaction) if answer.ok => self.world.compacted = compaction.revision,
-            Request::Grant(grant) if answer.ok && grant.id == 0 => self.world.chosen_leases += 1,
-            Request::WatchCreate(stream, _) => self.world.watchers[*stream].extend(answer.watcher),
-            Request::WatchCancel(stream, id) => self.world.watchers[*stream].retain(|watcher| watcher != id),
-            _ => {}
-        }
-    }
-
-    /// Waits until both servers have sent all they have for the watchers of past and present, and compares it.
-    ///
-    /// A write comes first: only progress up to its revision is surely an answer to a question asked after the last
-    /// watcher was created.
-    async fn settle(&mut self) -> Result<Unequal> {
-        let mark = Request::Put(pb::PutRequest { key: "~mark".into(), ..Default::default() });
-        let (left, right) =
-            tokio::join!(self.left.perform(&mark, &self.world), self.right.perform(&mark, &self.world));
-        let (left, right) = (or_failure(left), or_failure(right));
-        if left.text != right.text {
-            return Ok(Some((left.text, right.text)));
-        }
-        self.learn(&mark, &left);
-        let settle = Request::WatchSettle;
-        let (left, right) =
-            tokio::join!(self.left.perform(&settle, &self.world), self.right.perform(&settle, &self.world));
-        let (left, right) = (or_failure(left), or_failure(right));
-        if !left.text.is_empty() || !right.text.is_empty() {
-            return Ok(Some((left.text, right.text)));
-        }
-        let compacted = self.world.compacted;
-        let left = self.left.streams[SETTLED].take(&|id| self.left.mask_lease(id), compacted);
-        let right = self.right.streams[SETTLED].take(&|id| self.right.mask_lease(id), compacted);
-        // Compaction ends watchers by itself.
-        let ended = |id: &i64| {
-            left.get(id).is_some_and(|lines| lines.iter().any(|line| line.starts_with("canceled")))
-        };
-        self.world.watchers[SETTLED].retain(|id| !ended(id));
-        if left != right {
-            return Ok(Some(first_unequal(&left, &right)));
-        }
-        self.settle_future(PATIENCE).await
-    }
-
-    /// Watchers of the future cannot vouch for progress; what they were sent must become equal soon.
-    async fn settle_future(&mut self, patience: Duration) -> Result<Unequal> {
-        let deadline = Instant::now() + patience;
-        loop {
-            let compacted = self.world.compacted;
-            let (left, right) = (self.left.future_lines(compacted), self.right.future_lines(compacted));
-            if left == right {
-                return Ok(None);
-            }
-            if Instant::now() > deadline {
-                return Ok(Some(first_unequal(&left, &right)));
-            }
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    }
-
-    /// At the end of a sequence: nothing more may come, either.
-    async fn settle_for_good(&mut self) -> Result<Unequal> {
-        let unequal = self.settle().await?;
-        if unequal.is_some() {
-            return Ok(unequal);
-        }
-        tokio::time::sleep(Duration::from_millis(300)).await;
-        self.settle().await
     }
 }
 
@@ -332,36 +216,6 @@ impl Tally {
         *sent += 1;
         *refused += usize::from(left.text.starts_with("error"));
     }
-}
-
-/// A broken connection or stream is an answer too, and one that differs from any good one.
-fn or_failure(answer: Result<Answer>) -> Answer {
-    answer.unwrap_or_else(|error| Answer { text: format!("failed: {error:#}"), ..Default::default() })
-}
-
-fn first_unequal(left: &BTreeMap<i64, Vec<String>>, right: &BTreeMap<i64, Vec<String>>) -> (String, String) {
-    for id in left.keys().chain(right.keys()) {
-        let (Some(ours), Some(theirs)) = (left.get(id), right.get(id)) else {
-            let show = |lines: Option<&Vec<String>>| match lines {
-                Some(lines) => format!("watcher {id}: {lines:#?}"),
-                None => format!("watcher {id}: nothing"),
-            };
-            return (show(left.get(id)), show(right.get(id)));
-        };
-        if ours != theirs {
-            let same = ours.iter().zip(theirs).take_while(|(left, right)| left == right).count();
-            let show = |lines: &Vec<String>| {
-                let rest = &lines[same.min(lines.len())..];
-                format!(
-                    "watcher {id}, {} lines, after {same} equal ones: {:#?}",
-                    lines.len(),
-                    &rest[..rest.len().min(8)]
-                )
-            };
-            return (show(ours), show(theirs));
-        }
-    }
-    ("equal".into(), "equal".into())
 }
 
 /// `1-3,7` for 1, 2, 3 and 7.

@@ -1,5 +1,6 @@
 //! One of the two servers in a differential run: sends a request and gives the answer back as masked text.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -10,6 +11,7 @@ use vetch_api::pb;
 use super::deviations::hash_is_of_the_past;
 use super::mask;
 use super::request::{CHOSEN, FUTURE, Request, SETTLED};
+use super::spec::{Contradiction, Specification};
 use super::watches::Stream;
 use crate::client::Client;
 use crate::server::{Kind, Server};
@@ -20,6 +22,7 @@ pub(super) struct Side {
     pub(super) streams: [Stream; 2],
     /// Ids this server chose for leases, in the order of the grants.
     chosen: Vec<i64>,
+    spec: Specification,
 }
 
 /// An answer ready for comparison, and what the run learns from it.
@@ -28,7 +31,7 @@ pub(super) struct Answer {
     pub(super) text: String,
     pub(super) ok: bool,
     pub(super) revision: i64,
-    /// Set for HashKV, which is counted but not compared.
+    /// Set for HashKV; two servers may give different ones, but each the one that is specified.
     pub(super) hash: Option<u32>,
     /// The watcher that this answer created.
     pub(super) watcher: Option<i64>,
@@ -39,12 +42,12 @@ impl Side {
         let server = Server::start(kind)?;
         let client = Client::connect(&server.endpoint()).await?;
         let streams = [Stream::open(&client), Stream::open(&client)];
-        Ok(Side { _server: server, client, streams, chosen: Vec::new() })
+        Ok(Side { _server: server, client, streams, chosen: Vec::new(), spec: Specification::default() })
     }
 
     /// From this server's ids to ordinals.
-    pub(super) fn mask_lease(&self, id: i64) -> i64 {
-        self.chosen.iter().position(|chosen| *chosen == id).map_or(id, |ordinal| CHOSEN + ordinal as i64)
+    fn mask_lease(&self, id: i64) -> i64 {
+        ordinal(&self.chosen, id)
     }
 
     /// From ordinals to this server's ids.
@@ -82,6 +85,22 @@ impl Side {
             Request::HashKv(request) => Ok(self.hash_kv(request, world.compacted).await),
             _ => self.administer(request).await,
         }
+    }
+
+    /// Whether the specification says the same as this server did. True if it says anything about such a request.
+    pub(super) fn judge(&mut self, request: &Request, said: &Answer) -> Result<bool, Contradiction> {
+        let mut request = request.with_leases(&|id| self.own_lease(id));
+        match &mut request {
+            Request::Grant(grant) if grant.id == 0 && said.ok => {
+                grant.id = self.chosen.last().copied().unwrap_or(0);
+            }
+            Request::WatchCreate(stream, create) => {
+                said.watcher.inspect(|&id| self.spec.watcher_created(*stream, id, create));
+            }
+            Request::WatchCancel(stream, id) => self.spec.watcher_ended(*stream, *id),
+            _ => {}
+        }
+        self.spec.judge(&request, said, &|id| ordinal(&self.chosen, id))
     }
 
     async fn hash_kv(&mut self, request: pb::HashKvRequest, compacted: i64) -> Answer {
@@ -280,13 +299,44 @@ impl Side {
             prev_kv: true,
             ..Default::default()
         };
-        let created = self.watch_create(SETTLED, all).await?;
-        created.watcher.context("the first watcher was refused")
+        let created = self.watch_create(SETTLED, all.clone()).await?;
+        let id = created.watcher.context("the first watcher was refused")?;
+        self.spec.watcher_created(SETTLED, id, &all);
+        Ok(id)
     }
 
-    pub(super) fn future_lines(&self, compacted: i64) -> std::collections::BTreeMap<i64, Vec<String>> {
+    /// Takes what the settled watchers were sent since the last time.
+    pub(super) fn settled_lines(&self, compacted: i64) -> Lines {
+        self.streams[SETTLED].take(&|id| self.mask_lease(id), compacted)
+    }
+
+    pub(super) fn future_lines(&self, compacted: i64) -> Lines {
         self.streams[FUTURE].look(&|id| self.mask_lease(id), compacted)
     }
+
+    /// Whether the specification says the same as what the settled watchers were sent, and how many events it was.
+    pub(super) fn judge_settled(&mut self, lines: &Lines) -> Result<usize, Contradiction> {
+        let judged = self.spec.judge_watchers(SETTLED, lines, &|id| self.mask_lease(id));
+        self.spec.watchers_judged(SETTLED);
+        for (id, lines) in lines {
+            if lines.iter().any(|line| line.starts_with("canceled")) {
+                self.spec.watcher_ended(SETTLED, *id);
+            }
+        }
+        judged
+    }
+
+    /// The same for everything that watchers of the future were ever sent.
+    pub(super) fn judge_future(&self, lines: &Lines) -> Result<usize, Contradiction> {
+        self.spec.judge_watchers(FUTURE, lines, &|id| self.mask_lease(id))
+    }
+}
+
+/// Per watcher, what it was sent.
+pub(super) type Lines = BTreeMap<i64, Vec<String>>;
+
+fn ordinal(chosen: &[i64], id: i64) -> i64 {
+    chosen.iter().position(|chosen| *chosen == id).map_or(id, |ordinal| CHOSEN + ordinal as i64)
 }
 
 /// Masks a response and renders it; an error is its code and text.
