@@ -129,9 +129,13 @@ impl MemDisk {
         self.power_loss(&mut |_| true)
     }
 
-    /// Flips one bit of a file, on the medium and in memory.
+    /// Flips one bit of a file, in memory and, if the byte has got that far, on the medium.
     pub fn flip_bit(&self, path: &Path, byte: u64, bit: u8) {
-        self.lock().edit(path, &mut |content| content[byte as usize] ^= 1 << bit);
+        self.lock().edit(path, &mut |content| {
+            if let Some(byte) = content.get_mut(byte as usize) {
+                *byte ^= 1 << bit;
+            }
+        });
     }
 
     /// Replaces the content of a file, on the medium and in memory.
