@@ -6,5 +6,6 @@ mod engine;
 mod golden;
 mod random;
 mod real;
+mod rng;
 mod sectors;
 mod support;

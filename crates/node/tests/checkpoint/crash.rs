@@ -1,11 +1,38 @@
-//! Power lost at every operation of a run: what the next boot finds is the old checkpoint or the new one.
+//! Crash enumeration: seeded lives of a store that takes checkpoints, and every operation of every run as the moment at
+//! which something goes wrong: the power, the process, a sync, a read, the space. What the next boot finds is the old
+//! checkpoint or the new one, the journal that was kept suffices for it and for the one before it, and life goes on.
+//!
+//! `VETCH_CRASH_WORKLOADS` says how many lives there are; every test prints how many cases it judged.
+
+mod faults;
+#[path = "../../../journal/tests/suite/crash/faulty.rs"]
+mod faulty;
+mod judge;
+mod kill;
+mod life;
+mod power;
+mod sectors;
+#[path = "../../../journal/tests/suite/crash/subsets.rs"]
+mod subsets;
 
 use std::io::ErrorKind;
 
-use vetch_journal::{Fault, MemDisk, Op, Pending};
+use vetch_journal::{Fault, Op};
 use vetch_store::request::WriteRequest;
 
-use crate::world::{TINY, World, names, open, put};
+use crate::world::{TINY, World, names, put};
+
+/// Says a line that is seen even when the test passes.
+fn tell(line: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+/// The seeds of a test: `usual` of them, unless a longer or shorter run is asked for in parts of 50.
+fn seeds(usual: u64) -> std::ops::Range<u64> {
+    let asked = std::env::var("VETCH_CRASH_WORKLOADS").ok().and_then(|asked| asked.parse::<u64>().ok());
+    0..asked.map_or(usual, |asked| (asked * usual).div_ceil(50))
+}
 
 /// A world whose next run writes new records, rewrites a hollow file and removes old files.
 fn world_before_a_busy_run() -> World {
@@ -26,64 +53,6 @@ fn world_before_a_busy_run() -> World {
     world.delete("key/14");
     world.compact_fully(world.store.head().revision - 2);
     world
-}
-
-/// Ways in which pending changes survive a power loss: none, all, all but one, only names or only contents, and
-/// mixtures.
-fn outcomes(disk: &MemDisk) -> Vec<MemDisk> {
-    let mut found = vec![disk.power_loss(&mut |_| false), disk.power_loss(&mut |_| true)];
-    for lost in 0..disk.pending().len() {
-        let mut index = 0..;
-        found.push(disk.power_loss(&mut |_| index.next() != Some(lost)));
-    }
-    let is_name = |pending: &Pending| !matches!(pending, Pending::Sector { .. } | Pending::Length { .. });
-    found.push(disk.power_loss(&mut |pending| is_name(pending)));
-    found.push(disk.power_loss(&mut |pending| !is_name(pending)));
-    for seed in 1..16u64 {
-        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        found.push(disk.power_loss(&mut |_| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state.is_multiple_of(2)
-        }));
-    }
-    found
-}
-
-#[test]
-fn power_loss_at_any_operation_leaves_the_old_or_the_new_checkpoint() {
-    let (mut old, mut new) = (0, 0);
-    for at in 0.. {
-        let mut world = world_before_a_busy_run();
-        let (before, after) = (world.checkpointer.tip(), world.tip);
-        world.disk.inject(Fault::CrashAt(at));
-        let outcome = world.checkpoint();
-        if !world.disk.has_crashed() {
-            let report = outcome.unwrap();
-            assert!(report.rewritten_files > 0, "the run was meant to be busy: {report:?}");
-            break;
-        }
-        for disk in outcomes(&world.disk) {
-            let loaded = open(&disk, TINY).unwrap();
-            assert_eq!(loaded.report.fell_back, None, "crash at {at}");
-            assert!([before, after].contains(&loaded.tip), "crash at {at}");
-            assert!(outcome.is_err() || loaded.tip == after, "crash at {at}: what was published stays");
-            if loaded.tip == before {
-                old += 1
-            } else {
-                new += 1
-            }
-            let mut recovered = world.recover(&disk).unwrap();
-            world.assert_same(&recovered);
-            // Opening again changes nothing, and the next run works.
-            assert_eq!(open(&disk, TINY).unwrap().tip, loaded.tip);
-            recovered.put("after", "the crash");
-            recovered.checkpoint().unwrap();
-            recovered.assert_same(&recovered.recover(&recovered.disk).unwrap());
-        }
-    }
-    assert!(old > 100 && new > 50, "both outcomes were seen: old={old} new={new}");
 }
 
 #[test]

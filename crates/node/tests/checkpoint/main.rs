@@ -6,6 +6,8 @@ mod crash;
 mod damage;
 mod format;
 mod model;
+#[path = "../../../journal/tests/suite/rng.rs"]
+mod rng;
 mod round_trip;
 mod size;
 mod speed;

@@ -43,10 +43,20 @@ pub(crate) fn open(disk: &MemDisk, config: CheckpointConfig) -> Result<Loaded, L
     load(Arc::new(disk.clone()), &dir(), config, 2, &mut |_, _| {})
 }
 
+/// The same through something that may fail, on the calling thread alone.
+pub(crate) fn open_through(view: Arc<dyn Disk>, config: CheckpointConfig) -> Result<Loaded, LoadError> {
+    load(view, &dir(), config, 0, &mut |_, _| {})
+}
+
 impl World {
     pub(crate) fn new(config: CheckpointConfig) -> World {
         let disk = MemDisk::new();
-        let loaded = open(&disk, config).unwrap();
+        World::on(disk.clone(), Arc::new(disk), config)
+    }
+
+    /// A world on a fresh disk, seen through `view`.
+    pub(crate) fn on(disk: MemDisk, view: Arc<dyn Disk>, config: CheckpointConfig) -> World {
+        let loaded = open_through(view, config).unwrap();
         World {
             disk,
             config,
@@ -111,7 +121,13 @@ impl World {
 
     /// What a restart on `disk` would come to: the checkpoint, then the journal behind its tip.
     pub(crate) fn recover(&self, disk: &MemDisk) -> Result<World, LoadError> {
-        let Loaded { mut store, history, tip, mark, checkpointer, .. } = open(disk, self.config)?;
+        let loaded = open_through(Arc::new(disk.clone()), self.config)?;
+        Ok(self.replay(disk, loaded))
+    }
+
+    /// What a loaded checkpoint comes to with the journal behind it.
+    pub(crate) fn replay(&self, disk: &MemDisk, loaded: Loaded) -> World {
+        let Loaded { mut store, history, tip, mark, checkpointer, .. } = loaded;
         self.assert_history(&history, mark);
         let mut dirty = Vec::new();
         for (_, payload) in self.journal.iter().filter(|(after, _)| after.seq > tip.seq) {
@@ -120,7 +136,7 @@ impl World {
             }
         }
         store.publish(store.head());
-        Ok(World {
+        World {
             disk: disk.clone(),
             config: self.config,
             store,
@@ -129,7 +145,7 @@ impl World {
             tip: self.tip,
             journal: self.journal.clone(),
             events: self.events.clone(),
-        })
+        }
     }
 
     /// How many keys a revision changed, and how many of them had a version before.

@@ -1,6 +1,6 @@
 //! Which of the pending changes survive: all subsets where there are few, and a spread of them where there are many.
 
-use crate::support::Rng;
+use crate::rng::Rng;
 
 /// Subsets of `n` things, as one flag for each. Up to `exhaustive` of them every subset; beyond that none, all, every
 /// prefix, every single one kept, every single one lost, every second one, and `random` random ones.
