@@ -1,5 +1,7 @@
 //! The entry point: everything that can be judged of a history, in one go.
 
+use std::collections::BTreeMap;
+
 use crate::compaction::Compactions;
 use crate::history::{Ending, History, Outcome, WatchMessage};
 use crate::refusal::Limits;
@@ -8,6 +10,9 @@ use crate::report::Report;
 use crate::seen::Seen;
 use crate::violation::Violation;
 use crate::{finish, hash, lease, order, refusal, watch};
+
+/// How often the revisions are explained anew because of what is said of leases.
+const EXPLANATIONS: usize = 30;
 
 /// Judges a history. What was judged if it is right, else everything that is wrong with it.
 ///
@@ -24,35 +29,67 @@ pub fn check(history: &History) -> Result<Report, Vec<Violation>> {
         violations.extend(watch::check_stream(&name(index, history), watched));
     }
     violations.extend(hash::contradictions(history));
-    let replayed = order::answered_writes(history)
-        .and_then(|writes| replay(history, &seen, &writes).map_err(|violation| vec![violation]));
-    let replayed = match replayed {
-        Ok(replayed) => replayed,
+    let explained = order::answered_writes(history).and_then(|writes| explain(history, &seen, &writes));
+    let (replayed, limits, judged) = match explained {
+        Ok(explained) => explained,
         Err(found) => {
             violations.extend(found);
             return Err(violations);
         }
     };
     let mut report = count(history, &seen, &replayed);
-    violations.extend(check_state(history, &seen, &replayed, &mut report));
+    report.leases = judged.leases;
+    violations.extend(judged.violations);
+    violations.extend(check_state(history, &seen, &replayed, &limits, &mut report));
     if violations.is_empty() { Ok(report) } else { Err(violations) }
 }
 
-/// Everything that needs to know what happened.
+/// Explains all revisions so that what is said of leases is possible, if there is a way.
+fn explain(
+    history: &History,
+    seen: &Seen<'_>,
+    writes: &BTreeMap<i64, usize>,
+) -> Result<(Replayed, Limits, lease::Judged), Vec<Violation>> {
+    let attempt = |forbidden: &[(i64, Maker)]| {
+        let replayed = replay(history, seen, writes, forbidden)?;
+        let limits = Limits::new(history, &replayed);
+        let judged = lease::check(history, seen, &replayed, &limits);
+        Ok::<_, Violation>((replayed, limits, judged))
+    };
+    let first = attempt(&[]).map_err(|violation| vec![violation])?;
+    let mut forbidden = suspected(&first.0, &first.2.suspects);
+    for _ in 0..EXPLANATIONS {
+        if forbidden.is_empty() {
+            break;
+        }
+        match attempt(&forbidden) {
+            Ok(other) if other.2.violations.is_empty() => return Ok(other),
+            Ok(other) if !other.2.suspects.is_empty() => {
+                forbidden.extend(suspected(&other.0, &other.2.suspects));
+            }
+            _ => break,
+        }
+    }
+    Ok(first)
+}
+
+fn suspected(replayed: &Replayed, suspects: &[i64]) -> Vec<(i64, Maker)> {
+    suspects.iter().filter_map(|&revision| Some((revision, replayed.maker(revision)?))).collect()
+}
+
+/// Everything else that needs to know what happened.
 fn check_state(
     history: &History,
     seen: &Seen<'_>,
     replayed: &Replayed,
+    limits: &Limits,
     report: &mut Report,
 ) -> Vec<Violation> {
     let compactions = Compactions::new(history);
-    let limits = Limits::new(history, replayed);
     let model = &replayed.world.model;
     let mut violations = compactions.check(history);
-    violations.extend(refusal::check(history, seen, replayed, &limits, &compactions));
-    let (leases, wrong) = lease::check(history, seen, replayed, &limits);
-    violations.extend(wrong);
-    violations.extend(hash::check(history, model, &compactions));
+    violations.extend(refusal::check(history, seen, replayed, limits, &compactions));
+    violations.extend(hash::check(history, &compactions));
     for (index, watched) in history.watches.iter().enumerate() {
         let name = name(index, history);
         violations.extend(watch::check_content(&name, watched, model));
@@ -62,7 +99,6 @@ fn check_state(
     if let Some(finish) = history.finish {
         violations.extend(finish::check(history, finish, seen, &compactions));
     }
-    report.leases = leases;
     report.compactions = compactions.answered();
     violations
 }

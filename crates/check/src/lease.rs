@@ -20,31 +20,46 @@ mod steps;
 use crate::facts::describe;
 use crate::history::History;
 use crate::refusal::Limits;
-use crate::replay::Replayed;
+use crate::replay::{Maker, Replayed};
 use crate::seen::Seen;
 use crate::violation::{Kind, Violation};
 
 use search::{Found, search};
 use steps::{Lease, Step, What, collect};
 
-/// Judges every lease. Returns how many there were.
-pub(crate) fn check(
-    history: &History,
-    seen: &Seen<'_>,
-    replayed: &Replayed,
-    limits: &Limits,
-) -> (usize, Vec<Violation>) {
-    let leases = collect(history, seen, replayed, limits);
-    let failed = leases.iter().filter_map(|(id, lease)| judge(history, *id, lease));
-    (leases.len(), failed.collect())
+/// What was found of all leases.
+pub(crate) struct Judged {
+    pub(crate) leases: usize,
+    pub(crate) violations: Vec<Violation>,
+    /// Revisions whose explanation may be what is wrong, rather than the history.
+    pub(crate) suspects: Vec<i64>,
 }
 
-fn judge(history: &History, id: i64, lease: &Lease) -> Option<Violation> {
+pub(crate) fn check(history: &History, seen: &Seen<'_>, replayed: &Replayed, limits: &Limits) -> Judged {
+    let leases = collect(history, seen, replayed, limits);
+    let mut judged = Judged { leases: leases.len(), violations: Vec::new(), suspects: Vec::new() };
+    for (id, lease) in &leases {
+        judged.violations.extend(judge(history, replayed, *id, lease, &mut judged.suspects));
+    }
+    judged
+}
+
+fn judge(
+    history: &History,
+    replayed: &Replayed,
+    id: i64,
+    lease: &Lease,
+    suspects: &mut Vec<i64>,
+) -> Option<Violation> {
     let Found::Stuck { at } = search(lease, true)? else {
         return Some(Violation::new(Kind::GaveUp, format!("lease {id}: too many orders to try")));
     };
     // If it would be right without the clock, the clock is what is wrong.
     let kind = if search(lease, false).is_none() { Kind::EarlyExpiry } else { Kind::Lease };
+    let made =
+        at.iter().map(|&step| lease.steps[step].from).filter(|place| place % 2 == 0).map(|place| place / 2);
+    let guessed = |revision: &i64| !matches!(replayed.maker(*revision), Some(Maker::Answered(_)) | None);
+    suspects.extend(made.filter(guessed));
     let steps: Vec<String> = at.iter().map(|&step| step_text(history, &lease.steps[step])).collect();
     Some(Violation::new(kind, format!("lease {id}: none of these can come next: {}", steps.join("; "))))
 }

@@ -5,7 +5,7 @@
 //! * `check`: the entry point; `violation` and `report` are what it returns.
 //! * `facts`, `seen`: what single operations say, and what the world knew at each time.
 //! * `order`: revisions are unique and respect real time.
-//! * `replay`, `evidence`, `world`: every revision explained and every answer compared with the specification.
+//! * `replay`, `evidence`, `sightings`, `hints`, `world`: every revision explained and every answer compared with the specification.
 //! * `compaction`, `refusal`, `lease`: what takes no revision.
 //! * `watch`: the promises to watchers, one function for each.
 //! * `hash`, `finish`: hashes of the state, and that nothing was lost at the end.
@@ -29,6 +29,7 @@ mod evidence;
 mod facts;
 mod finish;
 mod hash;
+mod hints;
 pub mod history;
 mod lease;
 mod order;
@@ -36,6 +37,7 @@ mod refusal;
 mod replay;
 mod report;
 mod seen;
+mod sightings;
 mod stored;
 mod violation;
 mod watch;

@@ -15,9 +15,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use vetch_model::{Op, Request};
 
 use crate::evidence::{Evidence, gather};
-use crate::facts::{all_ops, changed, describe, shorten};
+use crate::facts::{all_ops, changed, describe, puts, shorten};
+use crate::hash;
+use crate::hints::Hints;
 use crate::history::{History, Outcome};
 use crate::seen::Seen;
+use crate::sightings::Sightings;
 use crate::violation::{Kind, Violation};
 use crate::world::World;
 
@@ -64,20 +67,41 @@ struct Replay<'h> {
     quiet: BTreeMap<i64, Vec<usize>>,
     /// Writes that may have happened, with their single operations.
     unknown: Vec<(usize, Vec<Op>)>,
+    /// Hashes by their revisions.
+    hashes: BTreeMap<i64, Vec<usize>>,
     evidence: BTreeMap<i64, Evidence>,
+    sightings: Sightings,
+    hints: Hints,
+    forbidden: &'h [(i64, Maker)],
+    /// Whether leases may end before their time.
+    early: bool,
 }
 
+/// Explains all revisions, none of them by what `forbidden` says of it.
 pub(crate) fn replay(
     history: &History,
     seen: &Seen<'_>,
     writes: &BTreeMap<i64, usize>,
+    forbidden: &[(i64, Maker)],
 ) -> Result<Replayed, Violation> {
-    let replay = Replay::new(history, seen, writes);
-    replay.run()
+    let mut replay = Replay::new(history, seen, writes, forbidden);
+    replay.run().or_else(|violation| {
+        // Leases that end too early explain nothing in a right history; in a wrong one they may be what is wrong.
+        if violation.kind == Kind::GaveUp {
+            return Err(violation);
+        }
+        replay.early = true;
+        replay.run().map_err(|_| violation)
+    })
 }
 
 impl<'h> Replay<'h> {
-    fn new(history: &'h History, seen: &'h Seen<'h>, writes: &'h BTreeMap<i64, usize>) -> Replay<'h> {
+    fn new(
+        history: &'h History,
+        seen: &'h Seen<'h>,
+        writes: &'h BTreeMap<i64, usize>,
+        forbidden: &'h [(i64, Maker)],
+    ) -> Replay<'h> {
         let mut quiet: BTreeMap<i64, Vec<usize>> = BTreeMap::new();
         let mut unknown = Vec::new();
         for (index, operation) in history.operations.iter().enumerate() {
@@ -94,7 +118,25 @@ impl<'h> Replay<'h> {
         unknown.sort_by_key(|&(index, _)| history.operations[index].called);
         let gaps: BTreeSet<i64> = (2..=seen.newest()).filter(|rev| !writes.contains_key(rev)).collect();
         let evidence = gather(history, &gaps);
-        Replay { history, seen, writes, quiet, unknown, evidence }
+        let sightings = if gaps.is_empty() { Sightings::default() } else { Sightings::new(history, writes) };
+        let mut hashes: BTreeMap<i64, Vec<usize>> = BTreeMap::new();
+        for (index, hash) in history.hashes.iter().enumerate() {
+            hashes.entry(hash.revision).or_default().push(index);
+        }
+        let hints = Hints::new(history);
+        Replay {
+            history,
+            seen,
+            writes,
+            quiet,
+            unknown,
+            hashes,
+            evidence,
+            sightings,
+            hints,
+            forbidden,
+            early: false,
+        }
     }
 
     fn run(&self) -> Result<Replayed, Violation> {
@@ -202,14 +244,20 @@ impl<'h> Replay<'h> {
                 Request::LeaseRevoke { id } => {
                     world.attached().get(&id).is_some_and(|keys| evidence.allows_end(keys))
                 }
+                Request::Put(ref put) if put.lease != 0 => {
+                    evidence.allows(ops) && self.hints.granted_by(put.lease, self.seen.first(revision))
+                }
                 _ => evidence.allows(ops),
             };
             if allowed && !used.contains(index) {
                 found.push(Maker::Unknown(*index));
             }
         }
-        let ends = world.attached().iter().filter(|(_, keys)| evidence.allows_end(keys));
-        found.extend(ends.map(|(&id, _)| Maker::Expiry(id)));
+        let ends = world.attached().iter().filter(|(_, keys)| evidence.allows_end(keys)).map(|(&id, _)| id);
+        let timely = |id: &i64| self.hints.may_end(*id, revision, self.seen.first(revision));
+        let (timely, early): (Vec<i64>, Vec<i64>) = ends.partition(timely);
+        found.extend(timely.into_iter().chain(early.into_iter().filter(|_| self.early)).map(Maker::Expiry));
+        found.retain(|maker| !self.forbidden.contains(&(revision, *maker)));
         found
     }
 
@@ -229,7 +277,8 @@ impl<'h> Replay<'h> {
             Maker::Expiry(id) => Request::LeaseRevoke { id },
         };
         let made = world.apply(&request).is_ok() && world.revision() == revision;
-        if !made || !self.evidence[&revision].agrees(self.history, world, revision) {
+        let seen = |world: &World| world.events(revision).iter().all(|event| self.sightings.allow(event));
+        if !made || !self.evidence[&revision].agrees(self.history, world, revision) || !seen(world) {
             return Err(self.unexplained(revision));
         }
         self.check_quiet(world, revision)
@@ -271,6 +320,9 @@ impl<'h> Replay<'h> {
             let text = format!("at {revision} the specification says {expected}: {}", describe(operation));
             return Err(Violation::new(Kind::WrongAnswer, text));
         }
+        for &index in self.hashes.get(&revision).into_iter().flatten() {
+            hash::compare(&self.history.hashes[index], &world.model)?;
+        }
         Ok(())
     }
 
@@ -279,8 +331,10 @@ impl<'h> Replay<'h> {
         let seen = evidence.text();
         let undone = self.history.operations.iter().find(|operation| {
             matches!(operation.outcome, Outcome::NotDone | Outcome::Refused(_))
+                && operation.called <= self.seen.first(revision)
                 && evidence.is_positive()
                 && evidence.allows(&all_ops(&operation.request))
+                && puts(&operation.request).iter().all(|put| !put.ignore_value)
         });
         if let Some(operation) = undone {
             let text = format!("revision {revision}, {seen}, but: {}", describe(operation));

@@ -18,7 +18,7 @@ fn accept(seed: u64, operations: usize) -> Report {
 #[test]
 fn random_clients_are_believed() {
     let mut total = Report::default();
-    for seed in 0..2000 {
+    for seed in 0..1000 {
         let report = accept(seed, 60 + seed as usize % 90);
         assert!(report.finished);
         total.unknown_done += report.unknown_done;
@@ -29,14 +29,24 @@ fn random_clients_are_believed() {
         total.hashes += report.hashes;
     }
     // Each rare thing happened often enough to have been judged.
-    assert!(total.unknown_done > 1000 && total.expiries > 500, "{total:?}");
-    assert!(total.refused > 1000 && total.compacted_watches > 200, "{total:?}");
+    assert!(total.unknown_done > 500 && total.expiries > 250, "{total:?}");
+    assert!(total.refused > 500 && total.compacted_watches > 100, "{total:?}");
     assert!(total.progress > 1000 && total.hashes > 1000, "{total:?}");
+}
+
+/// Much has to be guessed, and hardly anybody saw it.
+#[test]
+fn lost_answers_and_few_witnesses_are_no_proof_of_guilt() {
+    for seed in 0..60 {
+        let history = support::record_with(seed, 200, 6, seed as usize % 2);
+        let violations = check(&history).err().unwrap_or_default();
+        assert!(violations.is_empty(), "seed {seed}: {violations:#?}");
+    }
 }
 
 #[test]
 fn long_histories_are_believed() {
-    for seed in 0..3 {
+    for seed in 0..2 {
         accept(seed, 5000);
     }
 }

@@ -114,5 +114,5 @@ fn early_expiries_are_found_out() {
         found += usize::from(refused);
         assert!(refused || expiries < 3, "seed {seed}: {expiries} leases ended early, and nothing was found");
     }
-    assert!(found > 20, "found in {found} histories only");
+    assert!(found > 10, "found in {found} histories only");
 }

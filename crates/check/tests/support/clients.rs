@@ -23,6 +23,11 @@ struct Flight {
 
 /// Records about `operations` requests.
 pub(crate) fn record(seed: u64, operations: usize) -> History {
+    record_with(seed, operations, 2, 12)
+}
+
+/// The same; of 20 answers `lost` are lost, and there are up to `watching` watchers.
+pub(crate) fn record_with(seed: u64, operations: usize, lost: u64, watching: usize) -> History {
     let mut rng = Rng::new(seed);
     let mut server = Server::default();
     let mut history = History::default();
@@ -42,12 +47,12 @@ pub(crate) fn record(seed: u64, operations: usize) -> History {
         history.operations.extend(over.into_iter().map(|flight: Flight| flight.operation));
         let client = rng.below(u64::from(CLIENTS)) as u32;
         if sent < operations && free[client as usize] <= now {
-            let flight = send(&mut rng, &server, client, sent, now);
+            let flight = send(&mut rng, &server, client, sent, now, lost);
             free[client as usize] = flight.operation.returned + 1;
             flights.push(flight);
             sent += 1;
         }
-        beside(&mut rng, &mut server, &mut history, &mut watchers, now);
+        beside(&mut rng, &mut server, &mut history, &mut watchers, now, watching);
     }
     finish(&mut rng, &mut server, &mut history, watchers, now);
     history
@@ -69,14 +74,15 @@ fn act(flight: &mut Flight, server: &mut Server, now: u64) {
     flight.done = flight.acts.is_none() && flight.operation.returned <= now;
 }
 
-fn send(rng: &mut Rng, server: &Server, client: u32, number: usize, now: u64) -> Flight {
+fn send(rng: &mut Rng, server: &Server, client: u32, number: usize, now: u64, lost: u64) -> Flight {
     let request = request(rng, server, number);
     let returned = now + 1 + rng.below(40 * MILLI);
     let (outcome, acts, known) = match rng.below(20) {
         0 => (Outcome::NotDone, None, false),
-        1 => (Outcome::Unknown, None, false),
         // It may take effect long after its client has given up.
-        2 => (Outcome::Unknown, Some(now + rng.below(200 * MILLI)), false),
+        draw if draw <= lost => {
+            (Outcome::Unknown, Some(now + rng.below(200 * MILLI)).filter(|_| draw % 2 == 0), false)
+        }
         _ => (Outcome::Unknown, Some(now + rng.below(returned - now)), true),
     };
     let operation = Operation { client, called: now, returned, request, outcome };
@@ -160,11 +166,18 @@ fn put_at(rng: &mut Rng, key: &str, number: usize) -> Put {
 }
 
 /// Restarts, watchers and hashes.
-fn beside(rng: &mut Rng, server: &mut Server, history: &mut History, watchers: &mut Vec<Watcher>, now: u64) {
+fn beside(
+    rng: &mut Rng,
+    server: &mut Server,
+    history: &mut History,
+    watchers: &mut Vec<Watcher>,
+    now: u64,
+    watching: usize,
+) {
     if rng.one_in(150) {
         server.restart(now);
     }
-    if rng.one_in(40) && watchers.len() < 12 {
+    if rng.one_in(40) && watchers.len() < watching {
         watchers.push(Watcher::create(watch(rng, server), server, now));
     }
     for watcher in watchers.iter_mut() {

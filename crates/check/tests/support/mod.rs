@@ -1,7 +1,7 @@
 //! Histories made by random clients of a server that is the specification itself, with delays, lost answers and
 //! watchers that lag: right by construction.
 
-#![allow(dead_code, reason = "each test uses its part")]
+#![allow(dead_code, unused_imports, reason = "each test uses its part")]
 
 pub(crate) mod clients;
 pub(crate) mod mutate;
@@ -9,4 +9,4 @@ pub(crate) mod mutate_watch;
 pub(crate) mod rng;
 pub(crate) mod server;
 
-pub(crate) use clients::record;
+pub(crate) use clients::{record, record_with};
