@@ -109,8 +109,10 @@ pub fn read_file(disk: &dyn Disk, path: &Path) -> io::Result<Vec<u8>> {
 pub fn write_atomically(disk: &dyn Disk, dir: &Path, name: &str, content: &[u8]) -> io::Result<()> {
     let new = dir.join(format!("{name}.tmp"));
     match disk.remove(&new) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
+        // What an interrupted write left must be gone for good, or a power loss could bring it back and rename it instead.
+        Ok(()) => disk.sync_dir(dir)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
     }
     let file = disk.create(&new)?;
     file.write_at(0, content)?;

@@ -108,3 +108,25 @@ fn a_killed_process_leaves_its_unsynced_work_to_be_read_and_to_be_lost() {
     assert_eq!((booted[0], booted[512]), (0, 2), "what a failed sync lost stays lost; the rest was synced");
     assert!(disk.process_killed().power_loss(&mut |_| false).files().is_empty());
 }
+
+#[test]
+fn an_atomic_write_is_atomic_whatever_an_interrupted_one_left() {
+    let (dir, path) = (Path::new("/d"), Path::new("/d/f"));
+    let left = disk();
+    left.create(Path::new("/d/f.tmp")).unwrap();
+    left.sync_dir(dir).unwrap();
+    for crash in 0.. {
+        let disk = left.process_exit();
+        disk.inject(Fault::CrashAt(crash));
+        let written = write_atomically(&disk, dir, "f", &[1; 512]);
+        for kept in 0..1 << disk.pending().len() {
+            let mut bits = (0..).map(|bit| kept >> bit & 1 == 1);
+            let booted = disk.power_loss(&mut |_| bits.next().unwrap());
+            let content = booted.content(path);
+            assert!(content.is_none() || content == Some(vec![1; 512]), "crash at {crash}, kept {kept:b}");
+        }
+        if written.is_ok() {
+            return assert!(crash > 5, "there were operations to crash in");
+        }
+    }
+}
