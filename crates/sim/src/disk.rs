@@ -45,6 +45,7 @@ struct State {
     /// What is being done right now, by thread name; only for fibers that wait in the middle of it.
     doing: Vec<(String, Op, PathBuf)>,
     ops: u64,
+    errors: u64,
 }
 
 impl SimDisk {
@@ -57,6 +58,7 @@ impl SimDisk {
             power_lost: false,
             doing: Vec::new(),
             ops: 0,
+            errors: 0,
         };
         SimDisk { mem, state: Arc::new(Mutex::new(state)), trace, coverage }
     }
@@ -102,9 +104,9 @@ impl SimDisk {
         self.state().armed.is_empty()
     }
 
-    /// Whether an error is armed that has not fallen.
-    pub fn is_armed_error(&self) -> bool {
-        self.state().armed.iter().any(|armed| armed.blow == Blow::Error)
+    /// Errors on writes that have fallen.
+    pub fn errors(&self) -> u64 {
+        self.state().errors
     }
 
     /// Limits what it can hold to what it holds now and `more` bytes.
@@ -202,6 +204,17 @@ impl SimDisk {
         if self.state().gone { Err(gone()) } else { act() }
     }
 
+    fn fails_read(&self, path: &Path) -> bool {
+        let mut state = self.state();
+        let struck = state.armed.iter_mut().position(|armed| armed.falls_on_read(path));
+        if let Some(place) = struck {
+            state.armed.swap_remove(place);
+            self.coverage.hit(Rare::CheckpointReadError);
+            say!(self.trace, "disk read of {} fails", path.display());
+        }
+        struck.is_some()
+    }
+
     fn pass_time(&self, op: Op, path: &Path) -> io::Result<()> {
         let nanos = {
             let mut state = self.state();
@@ -245,6 +258,7 @@ impl SimDisk {
         match blow {
             Some(Blow::PowerLoss) => self.mem.inject(Fault::CrashAt(0)),
             Some(Blow::Error) => {
+                self.state().errors += 1;
                 self.mem.inject(Fault::FailNext(op, io::ErrorKind::Other));
                 let in_journal = path.components().any(|part| part.as_os_str() == "journal");
                 self.coverage.hit(match op {
@@ -340,6 +354,9 @@ impl DiskFile for SimFile {
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+        if self.disk.fails_read(&self.path) {
+            return Err(io::Error::other("input/output error"));
+        }
         self.disk.look(&self.path, || self.inner.read_at(offset, buf))
     }
 

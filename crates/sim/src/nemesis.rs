@@ -14,6 +14,8 @@ pub(crate) enum Action {
     Full(u64),
     Space,
     Arm(Armed),
+    /// A file of a checkpoint rots while the server runs. The rot is healed when this life has ended.
+    Rot,
 }
 
 /// How a life ends, if nothing ends it before.
@@ -39,6 +41,9 @@ impl Fate {
         for _ in 0..rng.below(4) {
             actions.extend(episode(rng, nanos));
         }
+        if rng.percent(15) {
+            actions.push((rng.below(nanos), Action::Rot));
+        }
         if rng.percent(45) {
             actions.push((rng.below(nanos), Action::Arm(blow(rng))));
         }
@@ -52,7 +57,7 @@ impl Fate {
 fn episode(rng: &mut Rng, nanos: u64) -> Vec<(u64, Action)> {
     let from = rng.below(nanos);
     let until = from + rng.below(nanos - from + 1);
-    match rng.below(4) {
+    match rng.below(5) {
         0 => {
             let slow = Mood { stall: rng.between(5, 40), ..Mood::usual(rng) };
             vec![(from, Action::Disk(slow)), (until, Action::Disk(Mood::usual(rng)))]
@@ -60,6 +65,10 @@ fn episode(rng: &mut Rng, nanos: u64) -> Vec<(u64, Action)> {
         1 | 2 => {
             let which = *rng.pick(&Which::ALL);
             vec![(from, Action::Pause(which, rng.skewed(MILLI, 5 * SECOND)))]
+        }
+        3 => {
+            let blow = Armed { target: Target::Read, spares: rng.skewed(0, 8), blow: Blow::Error };
+            vec![(from, Action::Arm(blow))]
         }
         _ => vec![(from, Action::Full(rng.skewed(1, 64 << 10))), (until, Action::Space)],
     }

@@ -68,6 +68,8 @@ struct Run {
     term: u64,
     /// The last process was killed and left things unsynced.
     left_unsynced: bool,
+    /// Bits that were flipped on the running server's disk.
+    rotten: Vec<rot::Bit>,
 }
 
 impl Run {
@@ -86,7 +88,17 @@ impl Run {
             })
             .collect();
         let env = Rc::new(Env::new(plan, clock, trace, coverage));
-        Run { env, rng, disk, clients, streams, visible: 1, term: 0, left_unsynced: false }
+        Run {
+            env,
+            rng,
+            disk,
+            clients,
+            streams,
+            visible: 1,
+            term: 0,
+            left_unsynced: false,
+            rotten: Vec::new(),
+        }
     }
 
     /// Lives with faults in them.
@@ -244,6 +256,7 @@ impl Run {
                 self.env.space_again.set(true);
             }
             Action::Arm(armed) => self.disk.arm(armed.clone()),
+            Action::Rot => self.rot_checkpoint(),
         }
     }
 
@@ -265,13 +278,14 @@ impl Run {
             // Nothing may be acknowledged any more; clients are there to see it.
             world.stopping = true;
             world.run_until(50 * MILLI, |_| false);
-            if self.disk.is_armed_error() {
+            if self.disk.errors() == 0 {
                 self.env.violation("the journal gave up although the disk had not failed".to_owned());
             }
         }
         self.note_life(&world);
         self.visible = self.visible.max(world.visible());
         world.kill();
+        self.heal_checkpoint();
         self.disk.disarm();
         let power = self.disk.power_lost() || (end == End::PowerLoss && halt != Halt::Done);
         match (power, halt) {
@@ -287,6 +301,7 @@ impl Run {
         let happened = [
             (metrics.leases_expired.get() > 0, Rare::LeaseExpired),
             (metrics.checkpoint_bytes.get() > 0, Rare::CheckpointTaken),
+            (self.env.plan.node.quota_bytes > 0 && !world.node.alarms().is_empty(), Rare::QuotaReached),
         ];
         for (_, rare) in happened.iter().filter(|(happened, _)| *happened) {
             self.env.hit(*rare);

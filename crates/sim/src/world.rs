@@ -29,6 +29,8 @@ pub(crate) struct World {
     parts: [Part; 5],
     /// How long a part that was not poked is left alone.
     looks: [u64; 5],
+    /// The chance, in percent, that a part notices a poke.
+    wakeful: [u64; 5],
     /// The highest revision that could be read so far.
     visible: i64,
     steps: u64,
@@ -73,9 +75,12 @@ impl World {
             500 * MILLI,
             200 * MILLI,
         ];
+        // In half of all lives some parts are lazy, and what waits for them piles up.
+        let lazy = rng.percent(50);
+        let wakeful = std::array::from_fn(|_| if lazy { *rng.pick(&[100, 100, 25, 3]) } else { 100 });
         let visible = node.revision();
         let executor = Executor::default();
-        World { env, node, disk, rng, executor, parts, looks, visible, steps: 0, stopping: false }
+        World { env, node, disk, rng, executor, parts, looks, wakeful, visible, steps: 0, stopping: false }
     }
 
     pub(crate) fn spawn_client(&mut self, client: u32, memory: &client::Memory) {
@@ -93,6 +98,7 @@ impl World {
     }
 
     pub(crate) fn unpause(&mut self) {
+        self.wakeful = [100; 5];
         self.parts.iter_mut().for_each(|part| part.paused_until = 0);
     }
 
@@ -152,7 +158,9 @@ impl World {
     }
 
     fn poke(&mut self, which: Which) {
-        self.parts[which as usize].poked = true;
+        if self.rng.percent(self.wakeful[which as usize]) {
+            self.parts[which as usize].poked = true;
+        }
     }
 
     fn run_part(&mut self, which: Which) {

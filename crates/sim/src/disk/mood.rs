@@ -79,6 +79,8 @@ pub enum Target {
     Append,
     /// Syncs of the journal's files only.
     JournalSync,
+    /// Reads of checkpoint files.
+    Read,
 }
 
 /// What happens to the operation.
@@ -99,11 +101,21 @@ pub struct Armed {
 }
 
 impl Armed {
+    /// Whether it falls on a read; counts the read otherwise.
+    pub(super) fn falls_on_read(&mut self, path: &Path) -> bool {
+        let meant =
+            self.target == Target::Read && path.components().any(|part| part.as_os_str() == "checkpoint");
+        let falls = meant && self.spares == 0;
+        self.spares = self.spares.saturating_sub(u64::from(meant));
+        falls
+    }
+
     /// Whether it falls now; counts the operation otherwise.
     pub(super) fn falls_on(&mut self, op: Op, path: &Path) -> bool {
         let below = |name: &str| path.components().any(|part| part.as_os_str() == name);
         let meant = match self.target {
             Target::Any => true,
+            Target::Read => false,
             Target::Journal => below("journal"),
             Target::Checkpoint => below("checkpoint"),
             Target::Append => below("journal") && matches!(op, Op::Write | Op::SyncData),

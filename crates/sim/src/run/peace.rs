@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use vetch_check::Outcome;
-use vetch_model::{Answer, Keys, Put, Range, Request};
+use vetch_model::{Answer, Delete, Keys, Put, Range, Request};
 use vetch_node::types::HashKv;
 
 use super::Run;
@@ -35,6 +35,7 @@ impl Run {
         self.env.disk_full.set(false);
         let Some(mut world) = self.recover(false) else { return };
         self.disk.set_mood(Mood::usual(&mut self.rng));
+        world.unpause();
         self.populate(&mut world);
         if !self.serves(&mut world) || !self.settles(&mut world) {
             world.kill();
@@ -65,6 +66,7 @@ impl Run {
                 if matches!(outcome, Outcome::Answered { .. }) {
                     return read(&env, &node, 0).await;
                 }
+                make_room(&env, &node).await;
                 env.clock.sleep(200 * MILLI).await;
             }
         });
@@ -82,6 +84,10 @@ impl Run {
         self.env.phase.set(Phase::Settle(i64::MAX));
         if world.run_until(PATIENCE, |world| world.executor.len() <= streams) != Halt::Done {
             return self.not_live(world, "a client was not answered");
+        }
+        // Requests that their clients gave up on may still be under way; behind this write they are not.
+        if !self.serves(world) {
+            return false;
         }
         let (env, node) = (Rc::clone(&self.env), world.node.clone());
         let ended = world.complete(PATIENCE, async move {
@@ -162,4 +168,15 @@ async fn read(env: &Rc<crate::env::Env>, node: &vetch_node::Node, revision: i64)
     let request = Request::Range(range);
     let outcome = client::call(env, node, PROBER, request, How::Plain, 20 * SECOND).await;
     matches!(outcome, Outcome::Answered { answer: Answer::Range(_), .. })
+}
+
+/// What an operator does whose store has reached its quota.
+async fn make_room(env: &Rc<crate::env::Env>, node: &vetch_node::Node) {
+    if env.plan.node.quota_bytes == 0 {
+        return;
+    }
+    let delete = Request::Delete(Delete { keys: Keys::all(), prev_kv: false });
+    client::call(env, node, PROBER, delete, How::Plain, 20 * SECOND).await;
+    let compact = Request::Compact { revision: node.revision() };
+    client::call(env, node, PROBER, compact, How::Plain, 20 * SECOND).await;
 }

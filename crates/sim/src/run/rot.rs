@@ -30,7 +30,45 @@ struct Content {
     leases: Vec<i64>,
 }
 
+/// A bit that was flipped.
+pub(super) struct Bit {
+    path: PathBuf,
+    len: usize,
+    byte: u64,
+    bit: u8,
+}
+
 impl Run {
+    /// Flips a bit of a checkpoint file under the running server, which may read it again when it merges files.
+    pub(super) fn rot_checkpoint(&mut self) {
+        let files: Vec<(PathBuf, usize)> = self
+            .disk
+            .mem()
+            .files()
+            .into_iter()
+            .map(|(path, content)| (path, content.len()))
+            .filter(|(path, len)| *len > 0 && path.starts_with("/data/member/checkpoint"))
+            .collect();
+        if files.is_empty() {
+            return;
+        }
+        let (path, len) = self.rng.pick(&files).clone();
+        let rotten = Bit { path, len, byte: self.rng.below(len as u64), bit: self.rng.below(8) as u8 };
+        say!(self.env.trace, "bit {} of byte {} of {} rots", rotten.bit, rotten.byte, rotten.path.display());
+        self.env.hit(Rare::CheckpointRot);
+        self.disk.mem().flip_bit(&rotten.path, rotten.byte, rotten.bit);
+        self.rotten.push(rotten);
+    }
+
+    /// Flips it back, where the file is still there.
+    pub(super) fn heal_checkpoint(&mut self) {
+        for Bit { path, len, byte, bit } in self.rotten.drain(..) {
+            if self.disk.mem().content(&path).is_some_and(|content| content.len() == len) {
+                self.disk.mem().flip_bit(&path, byte, bit);
+            }
+        }
+    }
+
     pub(super) fn trials(&mut self) {
         if self.term == 0 || !self.rng.percent(35) {
             return;
