@@ -1,0 +1,1 @@
+../../../crates/server/src/grpc/translate.rs

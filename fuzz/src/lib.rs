@@ -1,0 +1,42 @@
+//! Fuzz targets: one module and one function for each decoder of bytes that come from outside or from a disk.
+//!
+//! A target panics when something is wrong: a decoder panicked, accepted bytes that it would not write, or asked for far
+//! more memory than its input justifies. `targets/` ties each of them to libFuzzer; `seeds` writes the corpus from what
+//! the shipped encoders write; the tests here run the corpus without libFuzzer.
+//!
+//! Checksums would end almost every mutated file at the first check. Where an input says so, they are made right again
+//! after the mutation (`repair`), so that what lies behind them is reached too.
+//!
+//! Not here: whatever a clock, a thread or a network is needed for.
+
+// The counters that everything here is compiled with report to it, in `seeds` too.
+use libfuzzer_sys as _;
+
+mod alloc;
+pub mod checkpoint;
+pub mod entry;
+mod grpc;
+pub mod identity;
+pub mod image;
+pub mod json;
+mod messages;
+pub mod model;
+pub mod recovery;
+pub mod repair;
+pub mod replay;
+pub mod wire;
+
+#[cfg(test)]
+mod tests;
+
+/// Every target by its name.
+pub const TARGETS: [(&str, fn(&[u8])); 8] = [
+    ("entry", entry::run),
+    ("recovery", recovery::run),
+    ("checkpoint", checkpoint::run),
+    ("identity", identity::run),
+    ("replay", replay::run),
+    ("wire", wire::run),
+    ("json", json::run),
+    ("model", model::run),
+];

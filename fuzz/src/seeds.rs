@@ -1,0 +1,243 @@
+//! Writes the seeds of the corpus: what the shipped encoders write, small, and in the form that each target reads.
+//!
+//! `seeds DIR` puts them into `DIR/<target>/seed-*`. They are the same every time.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use prost::Message;
+use vetch_api::pb;
+use vetch_fuzz::image::{self, Flags};
+use vetch_fuzz::{checkpoint, identity, recovery, replay};
+use vetch_journal::{Draft, Journal, Kind, LocalJournal, MemDisk, PartId, PayloadRef, Recovery, Tip};
+use vetch_node::checkpoint::{Capture, load};
+use vetch_store::{Record, Store};
+
+fn main() {
+    let dir = PathBuf::from(std::env::args().nth(1).expect("usage: seeds DIR"));
+    write(&dir, "entry", entries());
+    write(&dir, "recovery", journals());
+    write(&dir, "checkpoint", checkpoints());
+    write(&dir, "identity", identities());
+    write(&dir, "replay", payloads());
+    write(&dir, "wire", messages());
+    write(&dir, "json", bodies());
+    write(&dir, "model", vec![(0..=255).collect(), (0..200).map(|n: u8| n.wrapping_mul(37)).collect()]);
+}
+
+fn write(dir: &Path, target: &str, seeds: Vec<Vec<u8>>) {
+    let dir = dir.join(target);
+    std::fs::create_dir_all(&dir).expect("the corpus can be written");
+    for (n, seed) in seeds.iter().enumerate() {
+        std::fs::write(dir.join(format!("seed-{n:02}")), seed).expect("the corpus can be written");
+    }
+}
+
+fn draft(kind: Kind, payloads: &[&[u8]]) -> Draft {
+    let mut draft = Draft::new(kind);
+    for (n, payload) in (0..).zip(payloads) {
+        draft.begin_part(PartId { partition: n, owner_epoch: 1, pseq: u64::from(n) });
+        draft.payload().extend_from_slice(payload);
+        draft.end_part(1);
+    }
+    draft
+}
+
+fn entries() -> Vec<Vec<u8>> {
+    let mut tip = Tip::genesis(2);
+    let mut with_ref = draft(Kind::Writes, &[]);
+    let reference = PayloadRef { stream: 1, position: 2, len: 3, hash: [4; 32] };
+    with_ref.push_ref(PartId { partition: 1, owner_epoch: 1, pseq: 1 }, 2, &reference);
+    let drafts = [
+        draft(Kind::NewEpoch, &[]),
+        draft(Kind::Writes, &[b"payload"]),
+        draft(Kind::Writes, &[b"", b"two parts"]),
+        draft(Kind::Barrier, &[]),
+        with_ref,
+    ];
+    drafts.map(|draft| draft.seal(&mut tip).bytes().to_vec()).to_vec()
+}
+
+/// A journal of these batches, as the files of an image.
+fn journal(batches: &[&[&[u8]]]) -> Vec<(u8, Vec<u8>)> {
+    let disk = MemDisk::new();
+    let view = Arc::new(disk.clone());
+    let recovery = LocalJournal::recover(view, Path::new(recovery::DIR), recovery::config(), Tip::genesis(2));
+    let (mut journal, _) = recovery.and_then(Recovery::finish).expect("an empty directory");
+    let mut tip = journal.claim().expect("nothing fails");
+    for batch in batches {
+        let sealed: Vec<_> =
+            batch.iter().map(|payload| draft(Kind::Writes, &[payload]).seal(&mut tip)).collect();
+        journal.append_batch(&sealed).expect("nothing fails");
+    }
+    let number = |path: &Path| {
+        let name = path.file_stem()?.to_str()?;
+        u8::try_from(u64::from_str_radix(name, 16).ok()? - 1).ok()
+    };
+    disk.files().iter().filter_map(|(path, content)| Some((number(path)?, content.clone()))).collect()
+}
+
+fn journals() -> Vec<Vec<u8>> {
+    let large = [7; 700];
+    let images =
+        [journal(&[]), journal(&[&[b"one"], &[b"two", b"three"]]), journal(&[&[&large], &[b"last"]])];
+    let mut seeds: Vec<Vec<u8>> = (0..4u8)
+        .flat_map(|flags| images.iter().map(move |files| image::build(Flags(flags), files)))
+        .collect();
+    // A torn write: the last record without its second sector.
+    let mut torn = images[2].clone();
+    let last = torn.iter_mut().find(|(_, content)| content.len() > 1024 || content[512..516] == *b"VJRN");
+    if let Some((_, content)) = last {
+        let end = content.len();
+        content[end - 512..].fill(0);
+    }
+    seeds.push(image::build(Flags(0), &torn));
+    seeds
+}
+
+/// Checkpoints of the script's life, taken after every so many requests.
+fn checkpoint_files(every: usize) -> Vec<(u8, Vec<u8>)> {
+    let disk = MemDisk::new();
+    let opened =
+        load(Arc::new(disk.clone()), Path::new(checkpoint::DIR), checkpoint::CONFIG, 0, &mut |_, _| {});
+    let mut loaded = opened.expect("an empty directory");
+    let (store, mut tip) = (&mut loaded.store, loaded.tip);
+    let mut dirty: Vec<Record> = Vec::new();
+    for (n, request) in (1..).zip(replay::script()) {
+        let mut payload = Vec::new();
+        let evaluated = store.evaluate(&request, &mut payload).expect("nothing refuses these");
+        let mut entry = Draft::new(Kind::Writes);
+        entry.begin_part(PartId { partition: 0, owner_epoch: 0, pseq: 0 });
+        entry.payload().extend_from_slice(&payload);
+        entry.end_part(u32::from(!evaluated.events.is_empty()));
+        entry.seal(&mut tip);
+        dirty.extend(evaluated.events.into_iter().map(|event| event.kv));
+        store.publish(store.head());
+        if n % every == 0 {
+            let capture = Capture::at_head(store, tip, std::mem::take(&mut dirty));
+            let retained = |records: &[Record]| records.iter().map(|record| store.retains(record)).collect();
+            loaded.checkpointer.run(capture, &retained).expect("nothing fails");
+        }
+    }
+    let number = |path: &Path| {
+        let number = u8::from_str_radix(path.file_stem()?.to_str()?, 16).ok()?;
+        Some(number * 2 + u8::from(path.extension()? == "manifest"))
+    };
+    disk.files().iter().filter_map(|(path, content)| Some((number(path)?, content.clone()))).collect()
+}
+
+fn checkpoints() -> Vec<Vec<u8>> {
+    let images = [checkpoint_files(11), checkpoint_files(3), checkpoint_files(1)];
+    (0..2u8).flat_map(|flags| images.iter().map(move |files| image::build(Flags(flags), files))).collect()
+}
+
+fn identities() -> Vec<Vec<u8>> {
+    let mut file = b"VETCHID1".to_vec();
+    let proposed = identity::config().proposed;
+    file.extend_from_slice(&proposed.cluster_id.to_le_bytes());
+    file.extend_from_slice(&proposed.member_id.to_le_bytes());
+    file.extend_from_slice(&crc32c::crc32c(&file).to_le_bytes());
+    [0, 1].map(|flags| [&[flags], &file[..]].concat()).to_vec()
+}
+
+fn payloads() -> Vec<Vec<u8>> {
+    let mut store = Store::default();
+    let mut seeds = Vec::new();
+    let mut all = vec![2];
+    for request in replay::script() {
+        let from = all.len();
+        let evaluated = store.evaluate(&request, &mut all).expect("nothing refuses these");
+        seeds.push([&[2], &all[from..]].concat());
+        for event in evaluated.events {
+            let mut saved = vec![1];
+            event.kv.save(&mut saved);
+            seeds.extend([[&[0], event.kv.wire()].concat(), saved]);
+        }
+    }
+    let mut on_top = vec![3];
+    let mut base = replay::base();
+    for request in replay::script().into_iter().filter(|request| format!("{request:?}").contains("Put")) {
+        base.evaluate(&request, &mut on_top).expect("nothing refuses these");
+    }
+    seeds.extend([all, on_top]);
+    seeds
+}
+
+fn txn() -> pb::TxnRequest {
+    let put = pb::PutRequest { key: "a".into(), value: "v".into(), prev_kv: true, ..Default::default() };
+    let range = pb::RangeRequest { key: "a".into(), range_end: "c".into(), limit: 2, ..Default::default() };
+    let delete = pb::DeleteRangeRequest { key: "b".into(), prev_kv: true, ..Default::default() };
+    let op = |request| pb::RequestOp { request: Some(request) };
+    use pb::request_op::Request;
+    let nested = pb::TxnRequest { success: vec![op(Request::RequestPut(put.clone()))], ..Default::default() };
+    let compare = pb::Compare {
+        result: pb::compare::CompareResult::Less as i32,
+        target: pb::compare::CompareTarget::Mod as i32,
+        key: "a".into(),
+        target_union: Some(pb::compare::TargetUnion::ModRevision(9)),
+        ..Default::default()
+    };
+    pb::TxnRequest {
+        compare: vec![compare],
+        success: vec![op(Request::RequestPut(put)), op(Request::RequestRange(range.clone()))],
+        failure: vec![op(Request::RequestDeleteRange(delete)), op(Request::RequestTxn(nested))],
+    }
+}
+
+fn range() -> pb::RangeRequest {
+    use pb::range_request::{SortOrder, SortTarget};
+    pb::RangeRequest {
+        key: "a".into(),
+        range_end: "\0".into(),
+        limit: 3,
+        revision: 5,
+        sort_order: SortOrder::Descend as i32,
+        sort_target: SortTarget::Value as i32,
+        min_mod_revision: 1,
+        ..Default::default()
+    }
+}
+
+fn watch() -> pb::WatchRequest {
+    let create =
+        pb::WatchCreateRequest { key: "a".into(), start_revision: 3, filters: vec![0], ..Default::default() };
+    pb::WatchRequest { request_union: Some(pb::watch_request::RequestUnion::CreateRequest(create)) }
+}
+
+/// Each message with its number in `messages`.
+fn messages() -> Vec<Vec<u8>> {
+    let put = pb::PutRequest { key: "k".into(), value: "v".into(), lease: 7, ..Default::default() };
+    let delete = pb::DeleteRangeRequest { key: "a".into(), range_end: "b".into(), prev_kv: true };
+    let numbered = |number: u8, bytes: Vec<u8>| [&[number], &bytes[..]].concat();
+    vec![
+        numbered(0, range().encode_to_vec()),
+        numbered(1, put.encode_to_vec()),
+        numbered(2, delete.encode_to_vec()),
+        numbered(3, txn().encode_to_vec()),
+        numbered(4, pb::CompactionRequest { revision: 5, physical: true }.encode_to_vec()),
+        numbered(5, watch().encode_to_vec()),
+        numbered(6, pb::LeaseGrantRequest { ttl: 60, id: 7 }.encode_to_vec()),
+        numbered(
+            11,
+            pb::MemberAddRequest { peer_ur_ls: vec!["http://a:1".into()], is_learner: true }.encode_to_vec(),
+        ),
+    ]
+}
+
+fn bodies() -> Vec<Vec<u8>> {
+    let json = |number: u8, body: serde_json::Result<Vec<u8>>| {
+        [&[number], &body.expect("it can be written")[..]].concat()
+    };
+    let as_written: Vec<Vec<u8>> =
+        messages().iter().map(|seed| [&[seed[0] + 128], &seed[1..]].concat()).collect();
+    let mut seeds = vec![
+        json(0, vetch_api::json::to_vec(&range())),
+        json(3, vetch_api::json::to_vec(&txn())),
+        json(5, vetch_api::json::to_vec(&watch())),
+        br#"{"key":"YQ==","rangeEnd":"YQ-_","limit":"3","sort_order":"DESCEND","revision":5}"#.to_vec(),
+        b"\x05{\"create_request\":{\"key\":\"YQ\"}} {\"cancel_request\":{\"watch_id\":1}}".to_vec(),
+    ];
+    seeds[3].insert(0, 0);
+    seeds.extend(as_written);
+    seeds
+}
