@@ -20,11 +20,19 @@ pub struct Moment {
 pub struct Model {
     /// Ordered by revision, then by the order of changes in it. `prev_kv` is filled in for everyone.
     log: Vec<Event>,
-    /// The positions in the log of each key's changes.
-    keys: BTreeMap<Vec<u8>, Vec<usize>>,
+    /// Each key's changes, in the same order.
+    keys: BTreeMap<Vec<u8>, Vec<Place>>,
     /// Time to live in seconds, as granted.
     pub(crate) leases: BTreeMap<i64, i64>,
     pub(crate) now: Moment,
+}
+
+/// Where in the log a change is. It repeats of the change what looking for one needs, since histories are long.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    position: usize,
+    revision: i64,
+    deleted: bool,
 }
 
 impl Default for Model {
@@ -67,7 +75,7 @@ impl Model {
 
     /// A key's newest change up to revision `at`.
     pub(crate) fn change_at(&self, key: &[u8], at: i64) -> Option<&Event> {
-        newest(&self.log, self.keys.get(key)?, at)
+        newest(self.keys.get(key)?, at).map(|place| &self.log[place.position])
     }
 
     /// A key as it was at revision `at`, if it was there.
@@ -79,9 +87,9 @@ impl Model {
     pub fn live<'a>(&'a self, keys: &'a Keys, at: i64) -> impl Iterator<Item = &'a KeyValue> {
         let candidates = self.keys.range(keys.key.clone()..).take_while(|(key, _)| keys.contains(key));
         candidates
-            .filter_map(move |(_, positions)| newest(&self.log, positions, at))
-            .filter(|event| !event.deleted)
-            .map(|event| &event.kv)
+            .filter_map(move |(_, places)| newest(places, at))
+            .filter(|place| !place.deleted)
+            .map(|place| &self.log[place.position].kv)
     }
 
     /// Everything that was there at revision `at`.
@@ -96,9 +104,8 @@ impl Model {
 
     /// A key hangs on a lease exactly as long as its newest version names it.
     pub fn lease_keys(&self, id: i64) -> Vec<&[u8]> {
-        let attached = self.keys.iter().filter(|(_, positions)| {
-            let last = positions.last().map(|&position| &self.log[position]);
-            last.is_some_and(|event| !event.deleted && event.kv.lease == id)
+        let attached = self.keys.iter().filter(|(_, places)| {
+            places.last().is_some_and(|last| !last.deleted && self.log[last.position].kv.lease == id)
         });
         attached.map(|(key, _)| key.as_slice()).collect()
     }
@@ -107,12 +114,14 @@ impl Model {
     pub(crate) fn change(&mut self, deleted: bool, kv: KeyValue) {
         let before = self.get(&kv.key, kv.mod_revision - 1);
         let prev_kv = before.filter(|_| kv.version != 1).cloned();
-        self.keys.entry(kv.key.clone()).or_default().push(self.log.len());
+        let place = Place { position: self.log.len(), revision: kv.mod_revision, deleted };
+        self.keys.entry(kv.key.clone()).or_default().push(place);
         self.log.push(Event { deleted, kv, prev_kv });
     }
 }
 
-fn newest<'a>(log: &'a [Event], positions: &[usize], at: i64) -> Option<&'a Event> {
-    let upto = positions.partition_point(|&position| log[position].kv.mod_revision <= at);
-    positions[..upto].last().map(|&position| &log[position])
+/// The last change up to revision `at`.
+fn newest(places: &[Place], at: i64) -> Option<Place> {
+    let upto = places.partition_point(|place| place.revision <= at);
+    places[..upto].last().copied()
 }
