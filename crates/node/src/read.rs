@@ -7,14 +7,14 @@ use vetch_bugs::Bug;
 use vetch_store::hash::HashRun;
 use vetch_store::range::{RangeRun, resolve_revision};
 use vetch_store::request::{RangeRequest, RangeResponse, ResponseOp, TxnRequest, TxnResponse};
-use vetch_store::{Mark, Store};
+use vetch_store::{Mark, ReadTxn, Store, StoreError};
 
 use crate::error::NodeError;
 use crate::shared::Shared;
 use crate::types::{HashKv, RangeChunk, RangeEnd};
 
-/// Times a hash is begun anew because a compaction came in between.
-const HASH_ATTEMPTS: usize = 8;
+/// Times a read is begun anew because a compaction came in between.
+const READ_ATTEMPTS: usize = 8;
 /// More versions than this are hashed away from the threads that serve requests.
 const HASH_HERE: usize = 4096;
 
@@ -26,17 +26,25 @@ pub(crate) async fn range(shared: &Arc<Shared>, request: RangeRequest) -> Result
     response
 }
 
+/// A range that compaction overtakes between two chunks is begun anew: only its beginning decides whether what it asks
+/// for has been compacted.
 async fn run_range(shared: &Arc<Shared>, request: RangeRequest) -> Result<RangeResponse, NodeError> {
-    let (run, count) = {
-        let store = shared.store.read();
-        let mut run = RangeRun::new(request, mark(shared, &store))?;
-        let count = advance(shared, &store, &mut run)?;
-        (run, count)
-    };
-    match count {
-        Some(count) => Ok(run.finish(count)),
-        None => complete(shared, run).await,
+    for _ in 0..READ_ATTEMPTS {
+        let (run, count) = {
+            let store = shared.store.read();
+            let mut run = RangeRun::new(request.clone(), mark(shared, &store))?;
+            let count = advance(shared, &store, &mut run)?;
+            (run, count)
+        };
+        match count {
+            Some(count) => return Ok(run.finish(count)),
+            None => match complete(shared, run).await {
+                Err(NodeError::Store(StoreError::Compacted)) => {}
+                outcome => return outcome,
+            },
+        }
     }
+    Err(NodeError::Timeout)
 }
 
 /// What a reader may see.
@@ -72,7 +80,17 @@ async fn complete(shared: &Arc<Shared>, mut run: RangeRun) -> Result<RangeRespon
 /// Decides the compares at once and runs the ranges in chunks at that same revision.
 pub(crate) async fn read_txn(shared: &Arc<Shared>, request: &TxnRequest) -> Result<TxnResponse, NodeError> {
     shared.metrics.txns.add(1);
-    let txn = shared.store.read().begin_read_txn(request)?;
+    for _ in 0..READ_ATTEMPTS {
+        let txn = shared.store.read().begin_read_txn(request)?;
+        match run_read_txn(shared, txn).await {
+            Err(NodeError::Store(StoreError::Compacted)) => {}
+            outcome => return outcome,
+        }
+    }
+    Err(NodeError::Timeout)
+}
+
+async fn run_read_txn(shared: &Arc<Shared>, txn: ReadTxn) -> Result<TxnResponse, NodeError> {
     let mut responses = Vec::with_capacity(txn.ranges.len());
     for run in txn.ranges {
         responses.push(ResponseOp::Range(complete(shared, run).await?));
@@ -150,7 +168,7 @@ impl RangeStream {
 }
 
 pub(crate) async fn hash_kv(shared: &Arc<Shared>, revision: i64) -> Result<HashKv, NodeError> {
-    for _ in 0..HASH_ATTEMPTS {
+    for _ in 0..READ_ATTEMPTS {
         let mark = shared.store.read().visible();
         let at = resolve_revision(revision, mark)?;
         let mut run = HashRun::new(at, mark);

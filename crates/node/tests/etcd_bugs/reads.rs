@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use vetch_node::error::NodeError;
 use vetch_node::store::StoreError;
-use vetch_node::store::request::{RangeRequest, RequestOp};
+use vetch_node::store::request::{KeyRange, RangeRequest, RequestOp, ResponseOp, TxnRequest};
 
 use crate::lab::{Lab, put, single};
 
@@ -49,6 +49,51 @@ fn etcd_20418_a_read_after_a_pause_sees_everything_acknowledged() {
     // Durable now, and acknowledged before fan-out or housekeeping have woken up.
     assert!(matches!(lab.poll(&mut write), Poll::Ready(Ok(_))));
     assert_eq!(lab.get_now("k"), "new", "what was acknowledged is shown");
+}
+
+/// Not etcd's, which reads a range at once: here it is read in chunks, and a compaction may come in between. Who asks
+/// for the newest gets the newest, never that it is too old.
+#[test]
+fn a_range_of_the_newest_is_never_too_old() {
+    let mut lab = Lab::with(|config| config.tuning.scan_keys = 1);
+    let keys = ["a", "b", "c", "d", "e", "f"];
+    for key in keys {
+        lab.put(key, "old");
+    }
+    let request = RangeRequest::new(KeyRange::new("a", "z"));
+    let node = lab.node.clone();
+    let (ranged, compared) = (request.clone(), RequestOp::Range(request));
+    let mut range = Box::pin(async move { node.range(ranged).await });
+    let node = lab.node.clone();
+    let txn = TxnRequest { success: vec![compared], ..TxnRequest::default() };
+    let mut txn = Box::pin(async move { node.txn(txn).await });
+    assert!(lab.poll(&mut range).is_pending() && lab.poll(&mut txn).is_pending(), "they are read in chunks");
+    let newest = lab.put("a", "new");
+    lab.compact(newest);
+    let range = lab.wait(range).unwrap();
+    let txn = lab.wait(txn).unwrap();
+    let ResponseOp::Range(inner) = &txn.responses[0] else { panic!("{txn:?}") };
+    for (revision, kvs) in [(range.revision, &range.kvs), (txn.revision, &inner.kvs)] {
+        let values: Vec<&[u8]> = kvs.iter().map(|kv| kv.value()).collect();
+        assert_eq!((revision, values), (newest, vec![&b"new"[..], b"old", b"old", b"old", b"old", b"old"]));
+    }
+}
+
+/// A revision that was asked for and is gone halfway is refused, as it would be from the beginning.
+#[test]
+fn a_range_of_the_past_is_too_old_once_it_is_compacted() {
+    let mut lab = Lab::with(|config| config.tuning.scan_keys = 1);
+    for key in ["a", "b", "c", "d", "e", "f"] {
+        lab.put(key, "old");
+    }
+    let request =
+        RangeRequest { revision: lab.node.revision(), ..RangeRequest::new(KeyRange::new("a", "z")) };
+    let node = lab.node.clone();
+    let mut range = Box::pin(async move { node.range(request).await });
+    assert!(lab.poll(&mut range).is_pending());
+    let newest = lab.put("a", "new");
+    lab.compact(newest);
+    assert_eq!(lab.wait(range), Err(NodeError::Store(StoreError::Compacted)));
 }
 
 impl Lab {
