@@ -11,16 +11,17 @@ mod chance;
 mod churn;
 mod client;
 mod differential;
-mod diskfull;
 mod etcdctl;
+mod faults;
 mod gateway;
+mod ground;
 mod judge;
-mod kill;
-mod load;
 mod million;
+mod mount;
+mod powercut;
+mod record;
 mod scenarios;
 mod server;
-mod shutdown;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -36,26 +37,26 @@ struct Arguments {
 enum Trial {
     Churn(churn::Churn),
     Differential(differential::Differential),
-    Diskfull(diskfull::DiskFull),
     Etcdctl(etcdctl::Etcdctl),
+    Faults(faults::Faults),
     Gateway(gateway::Gateway),
-    Kill(kill::Kill),
+    Judge(judge::Judge),
     Million(million::Million),
+    Powercut(powercut::PowerCut),
     Scenarios(scenarios::Scenarios),
-    Shutdown(shutdown::Shutdown),
 }
 
 #[tokio::main]
 async fn main() -> Result<()> {
     match Arguments::parse().trial {
         Trial::Churn(trial) => trial.run().await,
-        Trial::Diskfull(trial) => trial.run().await,
-        Trial::Million(trial) => trial.run().await,
         Trial::Differential(trial) => trial.run().await,
         Trial::Etcdctl(trial) => trial.run(),
+        Trial::Faults(trial) => trial.run().await,
         Trial::Gateway(trial) => trial.run().await,
-        Trial::Kill(trial) => trial.run().await,
+        Trial::Judge(trial) => trial.run(),
+        Trial::Million(trial) => trial.run().await,
+        Trial::Powercut(trial) => trial.run().await,
         Trial::Scenarios(trial) => trial.run().await,
-        Trial::Shutdown(trial) => trial.run().await,
     }
 }

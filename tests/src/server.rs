@@ -95,7 +95,7 @@ pub(crate) struct Server {
     log: PathBuf,
     /// How far into the log the present life of the server begins.
     log_start: u64,
-    _scratch: TempDir,
+    scratch: TempDir,
 }
 
 impl Server {
@@ -116,7 +116,7 @@ impl Server {
             child: None,
             log,
             log_start: 0,
-            _scratch: scratch,
+            scratch,
         };
         server.run()?;
         Ok(server)
@@ -124,19 +124,41 @@ impl Server {
 
     /// Starts the process on the data directory as it is and waits until it serves; answers how long that took.
     pub(crate) fn run(&mut self) -> Result<Duration> {
-        assert!(self.child.is_none(), "the server is already running");
+        self.run_under(&[])
+    }
+
+    /// The same through another program, such as `strace -D` or `taskset`, that becomes the server's process.
+    pub(crate) fn run_under(&mut self, wrapper: &[String]) -> Result<Duration> {
         let begun = Instant::now();
-        let log = OpenOptions::new().create(true).append(true).open(&self.log)?;
-        self.log_start = log.metadata()?.len();
-        let child = Command::new(self.kind.binary()?)
-            .args(self.arguments())
-            .stdin(Stdio::null())
-            .stdout(log.try_clone()?)
-            .stderr(log)
-            .spawn()?;
-        self.child = Some(child);
+        self.spawn_under(wrapper)?;
         self.wait_ready(Duration::from_secs(120))?;
         Ok(begun.elapsed())
+    }
+
+    /// Starts the process and does not wait for anything.
+    pub(crate) fn spawn_under(&mut self, wrapper: &[String]) -> Result<()> {
+        assert!(self.child.is_none(), "the server is already running");
+        let log = OpenOptions::new().create(true).append(true).open(&self.log)?;
+        self.log_start = log.metadata()?.len();
+        let binary = self.kind.binary()?;
+        let mut command = match wrapper {
+            [] => Command::new(&binary),
+            [program, arguments @ ..] => {
+                let mut command = Command::new(program);
+                command.args(arguments).arg(&binary);
+                command
+            }
+        };
+        command.args(self.arguments()).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        let child = command.spawn().with_context(|| format!("starting {command:?}"))?;
+        self.child = Some(child);
+        Ok(())
+    }
+
+    /// Leaves log and data where they are when the trial is over, and says where that is.
+    pub(crate) fn keep_files(&mut self) -> PathBuf {
+        self.scratch.disable_cleanup(true);
+        self.scratch.path().to_owned()
     }
 
     fn arguments(&self) -> Vec<String> {

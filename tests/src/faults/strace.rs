@@ -1,0 +1,134 @@
+//! Faults of single system calls, injected by strace: the n-th one fails, or the process is killed in it.
+//!
+//! strace counts for each thread by itself, so that the n-th write is the journal's in one run and a checkpoint's in
+//! another. It steps aside (`-D`): the server stays this program's own child, with its own exit status.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::{Case, rest};
+use crate::ground::Ground;
+use crate::server::Server;
+
+pub(super) struct Injection {
+    /// The system calls, as strace names them.
+    calls: &'static str,
+    /// What happens in them, without the number.
+    what: &'static str,
+    /// The number of the call that is hit lies between these.
+    when: (i64, i64),
+    end: Expected,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Expected {
+    /// The process is killed.
+    Killed,
+    /// It has to stop by itself with an error in its log.
+    Stops,
+    /// It stops like that, or goes on because it can do without: checkpoints are tried again.
+    StopsOrLives,
+}
+
+impl Injection {
+    pub(super) fn of(case: Case) -> Injection {
+        let kill = "signal=SIGKILL";
+        let (calls, what, when, end) = match case {
+            Case::SyncError => ("fdatasync", "error=EIO", (2, 300), Expected::Stops),
+            Case::WriteError => ("pwrite64", "error=EIO", (2, 300), Expected::StopsOrLives),
+            Case::WriteNoSpace => ("pwrite64", "error=ENOSPC", (2, 300), Expected::StopsOrLives),
+            Case::DirectorySyncError => ("fsync", "error=EIO", (2, 40), Expected::StopsOrLives),
+            Case::KillAtSync => ("fdatasync", kill, (1, 200), Expected::Killed),
+            Case::KillAtWrite => ("pwrite64", kill, (1, 200), Expected::Killed),
+            Case::KillAtRename => ("rename", kill, (1, 6), Expected::Killed),
+            Case::KillAtDirectorySync => ("fsync", kill, (1, 20), Expected::Killed),
+            _ => ("unlink", kill, (1, 6), Expected::Killed),
+        };
+        Injection { calls, what, when, end }
+    }
+}
+
+/// The program in front of the server that makes these calls misbehave.
+pub(crate) fn wrapper(calls: &str, inject: &str) -> Vec<String> {
+    let mut wrapper = ["strace", "-D", "-f", "-qq", "-o", "/dev/null"].map(str::to_owned).to_vec();
+    // Lets all other calls pass without a stop, but forgets about signals on the way.
+    if !inject.contains("signal") {
+        wrapper.push("--seccomp-bpf".to_owned());
+    }
+    wrapper.extend(["-e".to_owned(), format!("trace={calls}")]);
+    wrapper.extend(["-e".to_owned(), format!("inject={calls}:{inject}")]);
+    wrapper
+}
+
+/// Installs strace where it is missing and this is allowed; else says what is missing.
+pub(crate) fn require() -> Result<()> {
+    let works = || Command::new("strace").arg("--version").output().is_ok_and(|run| run.status.success());
+    if works() {
+        return Ok(());
+    }
+    println!("  strace is missing; installing it");
+    let installed = Command::new("apt-get").args(["install", "-y", "-qq", "strace"]).output();
+    ensure!(works(), "strace is missing and could not be installed: {installed:?}");
+    Ok(())
+}
+
+pub(super) async fn run(ground: &mut Ground, injection: &Injection, rounds: usize) -> Result<()> {
+    require()?;
+    let mut hits = 0;
+    for round in 1..=rounds {
+        let done = ground.work(100, 400, 20).await?;
+        ground.server.kill()?;
+        let when = ground.chance.between(injection.when.0, injection.when.1);
+        let wrapper = wrapper(injection.calls, &format!("{}:when={when}", injection.what));
+        let begun = Instant::now();
+        ground.server.spawn_under(&wrapper)?;
+        let end = wait_for_end(&mut ground.server).await?;
+        let took = begun.elapsed().as_millis();
+        let said = check_end(ground, injection, end)?;
+        hits += usize::from(end.is_some());
+        println!(
+            "  round {round}: {done} writes, then at {} number {when}: {said} ({took} ms)",
+            injection.calls
+        );
+        ground.server.run()?;
+    }
+    ground.work(200, 300, 20).await?;
+    ensure!(hits > 0 || injection.end != Expected::Killed, "the fault was never hit: nothing was tried");
+    Ok(())
+}
+
+/// How long the injected call may take to come.
+const LIMIT: Duration = Duration::from_secs(6);
+
+/// Waits until the process has ended, and ends it if it does not: none then, as the fault did not end it.
+async fn wait_for_end(server: &mut Server) -> Result<Option<ExitStatus>> {
+    let begun = Instant::now();
+    while server.alive() {
+        if begun.elapsed() > LIMIT {
+            server.kill()?;
+            return Ok(None);
+        }
+        rest(5).await;
+    }
+    server.wait_exit(Duration::from_secs(1)).map(Some)
+}
+
+fn check_end(ground: &Ground, injection: &Injection, end: Option<ExitStatus>) -> Result<String> {
+    let Some(status) = end else { return Ok("it went on".to_owned()) };
+    if injection.end == Expected::Killed {
+        ensure!(status.signal() == Some(9), "the process ended with {status} instead of being killed");
+        return Ok("killed".to_owned());
+    }
+    let log = ground.server.log_of_this_life()?;
+    ensure!(status.code() == Some(1), "the process ended with {status}:\n{}", ground.server.log_tail()?);
+    ensure!(!log.contains("panicked"), "it panicked:\n{}", ground.server.log_tail()?);
+    let reason =
+        log.lines().rfind(|line| line.contains(r#""level":"error""#)).context("no error in its log")?;
+    if !reason.contains("error") {
+        bail!("its last error does not say what happened: {reason}");
+    }
+    Ok(format!("stopped: {}", reason.chars().take(200).collect::<String>()))
+}

@@ -1,0 +1,119 @@
+//! Clients of keys and leases: they connect, make requests, and connect again when the server went away.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use vetch_check::Outcome;
+use vetch_model::{Answer, Delete, Keys, Op, Put, Request, Txn};
+
+use super::send::Way;
+use super::shared::Shared;
+use super::traffic::{self, Memory};
+use super::values;
+use crate::chance::Chance;
+use crate::client::Client;
+
+/// Connects until it works or the recording stops.
+pub(super) async fn connect(shared: &Shared) -> Option<Client> {
+    while !shared.stopped() {
+        let attempt = tokio::time::timeout(Duration::from_secs(2), Client::connect(&shared.endpoint));
+        if let Ok(Ok(client)) = attempt.await {
+            return Some(client);
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    None
+}
+
+/// Reads and writes keys, one request after the other.
+pub(super) async fn keys(shared: Arc<Shared>, mut chance: Chance) {
+    let id = shared.new_client();
+    let mut memory = Memory::new();
+    while let Some(client) = connect(&shared).await {
+        while !shared.stopped() {
+            let (request, way) = traffic::request(&shared, &mut chance, &memory);
+            let outcome = shared.perform(&client, id, request, way).await;
+            traffic::learn(&mut memory, &outcome);
+            match outcome {
+                Outcome::Unknown => break,
+                Outcome::NotDone => tokio::time::sleep(Duration::from_millis(50)).await,
+                _ => tokio::time::sleep(shared.plan.pause).await,
+            }
+        }
+    }
+}
+
+/// Grants leases, attaches keys, renews, revokes or lets them run out.
+pub(super) async fn leases(shared: Arc<Shared>, mut chance: Chance) {
+    let id = shared.new_client();
+    while let Some(client) = connect(&shared).await {
+        while !shared.stopped() {
+            if one_lease(&shared, &client, id, &mut chance).await.is_none() {
+                break;
+            }
+        }
+    }
+}
+
+/// Whether a lease with this id was granted more time than a trial lasts.
+pub(super) fn is_long(lease: i64) -> bool {
+    lease % 5 == 0
+}
+
+/// The life of one lease as its client leads it. None: the connection is of no more use.
+async fn one_lease(shared: &Shared, client: &Client, id: u32, chance: &mut Chance) -> Option<()> {
+    let lease = shared.new_lease();
+    let ttl = if is_long(lease) { 60 } else { chance.between(2, 4) };
+    let known = async |request| match shared.perform(client, id, request, Way::Unary).await {
+        Outcome::Unknown => None,
+        outcome => Some(outcome),
+    };
+    known(Request::LeaseGrant { id: lease, ttl }).await?;
+    let own = format!("/locks/{lease}");
+    for index in 0..chance.between(1, 3) {
+        let value = values::name(shared.new_value(), 0);
+        let put = Put { lease, ..Put::new(format!("{own}/{index}"), value) };
+        known(Request::Put(put)).await?;
+    }
+    if chance.percent(30) {
+        // A key that others write as well, and by that take off the lease.
+        let put = Put { lease, ..traffic::new_put(shared, chance, b"/registry/leases/000".to_vec()) };
+        known(Request::Txn(Txn { success: vec![Op::Put(put)], ..Txn::default() })).await?;
+    }
+    for _ in 0..chance.below(4) {
+        tokio::time::sleep(Duration::from_millis(chance.between(100, 900) as u64)).await;
+        let renewed = known(Request::LeaseKeepAlive { id: lease }).await?;
+        if matches!(renewed, Outcome::Answered { answer: Answer::LeaseKeepAlive { ttl: 0 }, .. }) {
+            return Some(());
+        }
+    }
+    match chance.below(10) {
+        0..=3 => known(Request::LeaseRevoke { id: lease }).await?,
+        4..=5 => {
+            known(Request::Delete(Delete { keys: Keys::between(own.clone(), own + "0"), prev_kv: false }))
+                .await?
+        }
+        // Nobody revokes it: the server has to.
+        _ => return Some(()),
+    };
+    Some(())
+}
+
+/// Compacts behind the watcher of everything, so that the story it is told has no gap.
+pub(super) async fn compactor(shared: Arc<Shared>) {
+    let Some(interval) = shared.plan.compact_every else { return };
+    let id = shared.new_client();
+    while let Some(client) = connect(&shared).await {
+        while !shared.stopped() {
+            tokio::time::sleep(interval).await;
+            let revision = shared.watched() - shared.plan.compact_behind;
+            if revision <= shared.compacted().max(1) {
+                continue;
+            }
+            let outcome = shared.perform(&client, id, Request::Compact { revision }, Way::Unary).await;
+            if outcome == Outcome::Unknown {
+                break;
+            }
+        }
+    }
+}
