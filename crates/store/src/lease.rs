@@ -18,12 +18,19 @@ pub struct Lease {
     ttl: i64,
     /// Seconds left when the clocks were last checkpointed; 0: the full time.
     remaining: i64,
+    /// Which grant made it; an id may be granted again after a revoke.
+    grant: u64,
     slots: HashSet<Slot, foldhash::fast::FixedState>,
 }
 
 impl Lease {
     pub fn ttl(&self) -> i64 {
         self.ttl
+    }
+
+    /// A number that no other lease has had since the store was made or loaded.
+    pub fn grant(&self) -> u64 {
+        self.grant
     }
 
     /// The time a lease starts with after a restart.
@@ -44,6 +51,7 @@ impl Lease {
 #[derive(Debug, Default)]
 pub struct Leases {
     by_id: BTreeMap<i64, Lease>,
+    grants: u64,
 }
 
 impl Leases {
@@ -63,10 +71,19 @@ impl Leases {
         self.by_id.is_empty()
     }
 
-    pub(crate) fn grant(&mut self, id: i64, ttl: i64, remaining: i64) {
+    /// Returns the number of the grant.
+    pub(crate) fn grant(&mut self, id: i64, ttl: i64, remaining: i64) -> u64 {
         assert!(id != 0, "lease 0 means no lease");
-        let before = self.by_id.insert(id, Lease { ttl, remaining, ..Lease::default() });
+        self.grants += 1;
+        let lease = Lease { ttl, remaining, grant: self.grants, ..Lease::default() };
+        let before = self.by_id.insert(id, lease);
         assert!(before.is_none(), "a lease is granted once");
+        self.grants
+    }
+
+    /// Whether the lease of this id is the one of that grant.
+    pub(crate) fn is_of(&self, id: i64, grant: u64) -> bool {
+        self.get(id).is_some_and(|lease| lease.grant == grant)
     }
 
     pub(crate) fn remove(&mut self, id: i64) -> Option<Lease> {

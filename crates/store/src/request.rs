@@ -199,12 +199,27 @@ pub enum WriteRequest {
     LeaseRevoke {
         id: i64,
     },
-    /// Records how many seconds leases have left (0: their full time again).
+    /// Ends a lease whose time is over, if it is still the one that was granted then.
+    LeaseExpire {
+        id: i64,
+        grant: u64,
+    },
+    /// Records how much time leases have left.
     LeaseRemaining {
-        leases: Vec<(i64, i64)>,
+        leases: Vec<Remaining>,
     },
     AlarmActivate(Alarm),
     AlarmDeactivate(Alarm),
+}
+
+/// The time a lease has left. An id may be revoked and granted again while this is on its way, so the grant says which
+/// lease is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Remaining {
+    pub id: i64,
+    pub grant: u64,
+    /// 0: its full time again.
+    pub seconds: i64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -269,6 +284,8 @@ pub enum WriteResponse {
         revision: i64,
         id: i64,
         ttl: i64,
+        /// Tells this lease from an earlier or later one of the same id, as long as the process lives.
+        grant: u64,
     },
     LeaseRevoke {
         revision: i64,
@@ -276,7 +293,7 @@ pub enum WriteResponse {
     },
     /// What is on record now for each lease that still existed.
     LeaseRemaining {
-        leases: Vec<(i64, i64)>,
+        leases: Vec<Remaining>,
     },
     Alarm {
         revision: i64,

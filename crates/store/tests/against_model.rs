@@ -114,6 +114,7 @@ impl Pair {
     fn write(&mut self, request: &WriteRequest) {
         let mut request = request.clone();
         requests::fit(&mut request, self.store.head().revision);
+        requests::aim(&mut request, self.store.leases());
         let request = &request;
         if let WriteRequest::Txn(txn) = request {
             let shape = vetch_model::Request::Txn(translate::txn(txn)).shape(4);

@@ -56,7 +56,10 @@ fn request(line: &str) -> WriteRequest {
         }
         "grant" => WriteRequest::LeaseGrant { id: number(words[1]), ttl: number(words[2]) },
         "revoke" => WriteRequest::LeaseRevoke { id: number(words[1]) },
-        "remaining" => WriteRequest::LeaseRemaining { leases: vec![(number(words[1]), number(words[2]))] },
+        "remaining" => {
+            let (id, seconds) = (number(words[1]), number(words[2]));
+            WriteRequest::LeaseRemaining { leases: vec![Remaining { id, grant: 1, seconds }] }
+        }
         "compact" => WriteRequest::Compact { revision: number(words[1]) },
         "alarm" => {
             let alarm = Alarm { member: number(words[1]) as u64, kind: AlarmKind::NoSpace };

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use crossbeam_channel::TrySendError;
 use tokio::sync::oneshot;
-use vetch_store::request::WriteRequest;
+use vetch_store::request::{Remaining, WriteRequest};
 
+use crate::clock::Recording;
 use crate::runtime::Step;
 use crate::shared::{Ask, Shared};
 
@@ -52,9 +53,9 @@ fn expire(shared: &Arc<Shared>) {
         .saturating_sub(waiting)
         .min(shared.config.tuning.expired_per_tick);
     let expired = shared.clock.lock().expire(shared.now(), allowed);
-    for id in expired {
+    for (id, grant) in expired {
         let (reply, _) = oneshot::channel();
-        let ask = Ask::write(WriteRequest::LeaseRevoke { id }, reply);
+        let ask = Ask::write(WriteRequest::LeaseExpire { id, grant }, reply);
         shared.metrics.proposals_pending.add(1);
         match shared.asks.try_send(ask) {
             Ok(()) => shared.metrics.leases_expired.add(1),
@@ -83,7 +84,7 @@ pub(crate) fn record(shared: &Arc<Shared>, min_ttl: i64) -> bool {
             return true;
         }
         let (reply, _) = oneshot::channel();
-        let leases = recordings.iter().map(|recording| (recording.id, recording.left)).collect();
+        let leases = recordings.iter().map(Remaining::from).collect();
         let ask = Ask::write(WriteRequest::LeaseRemaining { leases }, reply);
         shared.metrics.proposals_pending.add(1);
         if shared.asks.try_send(ask).is_err() {
@@ -91,5 +92,11 @@ pub(crate) fn record(shared: &Arc<Shared>, min_ttl: i64) -> bool {
             clock.not_recorded(&recordings);
             return false;
         }
+    }
+}
+
+impl From<&Recording> for Remaining {
+    fn from(recording: &Recording) -> Remaining {
+        Remaining { id: recording.id, grant: recording.grant, seconds: recording.left }
     }
 }

@@ -211,9 +211,9 @@ impl JournalLoop {
     /// A lease's time runs from the moment its grant is durable.
     fn keep_time(&self, response: &WriteResponse) {
         match response {
-            WriteResponse::LeaseGrant { id, ttl, .. } => {
+            WriteResponse::LeaseGrant { id, ttl, grant, .. } => {
                 self.shared.metrics.leases_granted.add(1);
-                self.shared.clock.lock().start(*id, *ttl, *ttl, self.shared.now());
+                self.shared.clock.lock().start(*id, *grant, *ttl, *ttl, self.shared.now());
             }
             WriteResponse::LeaseRevoke { id, .. } => {
                 self.shared.metrics.leases_revoked.add(1);
@@ -221,7 +221,7 @@ impl JournalLoop {
             }
             WriteResponse::LeaseRemaining { leases } => {
                 let mut clock = self.shared.clock.lock();
-                leases.iter().for_each(|&(id, remaining)| clock.recorded(id, remaining));
+                leases.iter().for_each(|lease| clock.recorded(lease.id, lease.seconds));
             }
             _ => {}
         }

@@ -3,7 +3,7 @@
 use expect_test::expect;
 use vetch_journal::Tip;
 use vetch_node::checkpoint::CheckpointConfig;
-use vetch_store::request::{Alarm, AlarmKind, WriteRequest};
+use vetch_store::request::{Alarm, AlarmKind, Remaining, WriteRequest};
 
 use crate::world::{World, paths, put};
 
@@ -23,7 +23,7 @@ fn dump(content: &[u8]) -> String {
 fn files_have_exactly_these_bytes() {
     let mut world = World::new(CheckpointConfig::default());
     world.write(WriteRequest::LeaseGrant { id: 7, ttl: 60 });
-    world.write(WriteRequest::LeaseRemaining { leases: vec![(7, 12)] });
+    world.write(WriteRequest::LeaseRemaining { leases: vec![Remaining { id: 7, grant: 1, seconds: 12 }] });
     world.write(WriteRequest::AlarmActivate(Alarm { member: 9, kind: AlarmKind::NoSpace }));
     world.write(WriteRequest::Put(put("b", "value", 7)));
     world.put("a", "1");

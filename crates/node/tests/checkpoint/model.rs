@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use proptest::prelude::*;
 use vetch_journal::{Fault, Op};
 use vetch_node::checkpoint::CheckpointConfig;
-use vetch_store::request::{Alarm, AlarmKind, RequestOp, WriteRequest};
+use vetch_store::request::{Alarm, AlarmKind, Remaining, RequestOp, WriteRequest};
 
 use crate::world::{TINY, World, damage, delete, paths, put, txn};
 
@@ -131,7 +131,9 @@ impl World {
                 self.write(WriteRequest::LeaseRevoke { id: *id });
             }
             Step::Remaining { id } => {
-                self.write(WriteRequest::LeaseRemaining { leases: vec![(*id, 30)] });
+                let grant = self.store.leases().get(*id).map_or(0, |lease| lease.grant());
+                let remaining = Remaining { id: *id, grant, seconds: 30 };
+                self.write(WriteRequest::LeaseRemaining { leases: vec![remaining] });
             }
             Step::Alarm { on } => {
                 let alarm = Alarm { member: 9, kind: AlarmKind::NoSpace };

@@ -2,7 +2,7 @@
 
 use vetch_node::checkpoint::CheckpointConfig;
 use vetch_store::Mark;
-use vetch_store::request::{Alarm, AlarmKind, WriteRequest};
+use vetch_store::request::{Alarm, AlarmKind, Remaining, WriteRequest};
 
 use crate::world::{TINY, World, delete, names, open, paths, put};
 
@@ -21,7 +21,8 @@ fn keys_leases_and_alarms_come_back() {
         let mut world = World::new(config);
         world.write(WriteRequest::LeaseGrant { id: 7, ttl: 60 });
         world.write(WriteRequest::LeaseGrant { id: -3, ttl: 30 });
-        world.write(WriteRequest::LeaseRemaining { leases: vec![(7, 12)] });
+        world
+            .write(WriteRequest::LeaseRemaining { leases: vec![Remaining { id: 7, grant: 1, seconds: 12 }] });
         world.write(WriteRequest::AlarmActivate(Alarm { member: u64::MAX, kind: AlarmKind::NoSpace }));
         for n in 0..50 {
             world.write(WriteRequest::Put(put(

@@ -58,7 +58,10 @@ impl Spec {
         self.note_versions(events);
         match (request, response) {
             (_, WriteResponse::Txn(txn)) => check_headers(txn, before, &mut false),
-            (WriteRequest::LeaseRevoke { id }, WriteResponse::LeaseRevoke { id: revoked, .. }) => {
+            (
+                WriteRequest::LeaseRevoke { id } | WriteRequest::LeaseExpire { id, .. },
+                WriteResponse::LeaseRevoke { id: revoked, .. },
+            ) => {
                 assert_eq!(id, revoked);
                 self.remaining.remove(id);
             }
@@ -83,8 +86,8 @@ impl Spec {
         match request {
             WriteRequest::LeaseRemaining { leases } => {
                 let mut known = leases.clone();
-                known.retain(|(id, _)| self.model.leases().contains_key(id));
-                self.remaining.extend(known.iter().copied());
+                known.retain(|lease| self.model.leases().contains_key(&lease.id));
+                self.remaining.extend(known.iter().map(|lease| (lease.id, lease.seconds)));
                 WriteResponse::LeaseRemaining { leases: known }
             }
             WriteRequest::AlarmActivate(alarm) => {

@@ -150,7 +150,9 @@ pub(crate) fn beginning() -> impl Strategy<Value = Vec<WriteRequest>> {
 pub(crate) fn write() -> impl Strategy<Value = WriteRequest> {
     let id = || prop_oneof![1i64..4, Just(-5i64)];
     let ttl = prop_oneof![9 => 1i64..100, 1 => Just(9_000_000_001i64)];
-    let remaining = vec((id(), 0i64..50), 0..3);
+    let lease_time = (id(), 0i64..50).prop_map(|(id, seconds)| Remaining { id, grant: 0, seconds });
+    let remaining = vec(lease_time, 0..3);
+    let grant = prop_oneof![Just(0), Just(u64::MAX)];
     prop_oneof![
         20 => put().prop_map(WriteRequest::Put),
         8 => delete().prop_map(WriteRequest::DeleteRange),
@@ -158,6 +160,7 @@ pub(crate) fn write() -> impl Strategy<Value = WriteRequest> {
         4 => (-1i64..1000).prop_map(|revision| WriteRequest::Compact { revision }),
         6 => (id(), ttl).prop_map(|(id, ttl)| WriteRequest::LeaseGrant { id, ttl }),
         3 => id().prop_map(|id| WriteRequest::LeaseRevoke { id }),
+        2 => (id(), grant).prop_map(|(id, grant)| WriteRequest::LeaseExpire { id, grant }),
         1 => remaining.prop_map(|leases| WriteRequest::LeaseRemaining { leases }),
         1 => alarm().prop_map(WriteRequest::AlarmActivate),
         1 => alarm().prop_map(WriteRequest::AlarmDeactivate),
@@ -186,5 +189,17 @@ pub(crate) fn fit_txn(txn: &mut TxnRequest, head: i64) {
 pub(crate) fn fit_revision(revision: &mut i64, head: i64) {
     if *revision > 0 {
         *revision %= head + 2;
+    }
+}
+
+/// Makes a request mean the leases that exist now, where it does not mean one that is no more.
+pub(crate) fn aim(request: &mut WriteRequest, leases: &vetch_store::lease::Leases) {
+    let grant_of = |id: i64| leases.get(id).map_or(0, |lease| lease.grant());
+    match request {
+        WriteRequest::LeaseExpire { id, grant } if *grant == 0 => *grant = grant_of(*id),
+        WriteRequest::LeaseRemaining { leases } => {
+            leases.iter_mut().for_each(|lease| lease.grant = grant_of(lease.id));
+        }
+        _ => {}
     }
 }

@@ -17,6 +17,9 @@ pub(crate) fn request(request: &WriteRequest) -> Option<model::Request> {
         WriteRequest::Compact { revision } => model::Request::Compact { revision: *revision },
         WriteRequest::LeaseGrant { id, ttl } => model::Request::LeaseGrant { id: *id, ttl: *ttl },
         WriteRequest::LeaseRevoke { id } => model::Request::LeaseRevoke { id: *id },
+        // The end of a lease that is no more ends nothing, whatever has its id now.
+        WriteRequest::LeaseExpire { grant: u64::MAX, .. } => model::Request::LeaseRevoke { id: 0 },
+        WriteRequest::LeaseExpire { id, .. } => model::Request::LeaseRevoke { id: *id },
         WriteRequest::LeaseRemaining { .. }
         | WriteRequest::AlarmActivate(_)
         | WriteRequest::AlarmDeactivate(_) => return None,
@@ -142,7 +145,7 @@ pub(crate) fn answer(response: &WriteResponse) -> Option<(i64, model::Answer)> {
         WriteResponse::DeleteRange(response) => (response.revision, model::Answer::Delete(deleted(response))),
         WriteResponse::Txn(response) => (response.revision, model::Answer::Txn(txn_answer(response))),
         WriteResponse::Compact { revision } => (*revision, model::Answer::Compact),
-        WriteResponse::LeaseGrant { revision, id, ttl } => {
+        WriteResponse::LeaseGrant { revision, id, ttl, .. } => {
             (*revision, model::Answer::LeaseGrant { id: *id, ttl: *ttl })
         }
         WriteResponse::LeaseRevoke { revision, .. } => (*revision, model::Answer::LeaseRevoke),
