@@ -1,7 +1,8 @@
-//! Evidence: what clients saw of the revisions that no answered write claims.
+//! Evidence: what clients saw of each revision, which an explanation must agree with.
 //!
 //! A watcher that was told everything from one revision to another says of each revision between exactly which of its
-//! keys changed, be it none. A key-value in any answer or event says what its `mod_revision` wrote.
+//! keys changed, be it none. A key-value in any answer or event says what its `mod_revision` wrote; that counts for
+//! revisions of answered writes too, because what they wrote may depend on a revision that had to be explained.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,11 +21,12 @@ pub(crate) struct Evidence {
     written: BTreeSet<KeyValue>,
 }
 
-/// The evidence for each of the revisions.
-pub(crate) fn gather(history: &History, gaps: &BTreeSet<i64>) -> BTreeMap<i64, Evidence> {
+/// The evidence for each of the revisions, and what was seen of all others.
+pub(crate) fn gather(history: &History, gaps: &BTreeSet<i64>) -> (BTreeMap<i64, Evidence>, Written) {
     let mut evidence: BTreeMap<i64, Evidence> = gaps.iter().map(|&gap| (gap, Evidence::default())).collect();
+    let mut others = Written::default();
     if gaps.is_empty() {
-        return evidence;
+        return (evidence, others);
     }
     for (index, watch) in history.watches.iter().enumerate() {
         let Some((first, last)) = coverage(watch) else { continue };
@@ -38,16 +40,30 @@ pub(crate) fn gather(history: &History, gaps: &BTreeSet<i64>) -> BTreeMap<i64, E
             evidence.watched.push((index, seen.remove(gap).unwrap_or_default()));
         }
     }
-    let read = history.operations.iter().flat_map(read_by).cloned();
+    let read = history.operations.iter().flat_map(read_by);
     let events =
         history.watches.iter().flat_map(|watch| &watch.messages).flat_map(|message| message.events());
-    let previous = events.filter_map(|event| event.prev_kv.clone());
-    for kv in read.chain(previous) {
-        if let Some(evidence) = evidence.get_mut(&kv.mod_revision) {
-            evidence.written.insert(kv);
-        }
+    let told =
+        events.flat_map(|event| event.prev_kv.iter().chain(Some(&event.kv).filter(|_| !event.deleted)));
+    for kv in read.chain(told) {
+        match evidence.get_mut(&kv.mod_revision) {
+            Some(evidence) => evidence.written.insert(kv.clone()),
+            None => others.0.entry(kv.mod_revision).or_default().insert(kv.clone()),
+        };
     }
-    evidence
+    (evidence, others)
+}
+
+/// What was seen of revisions that answered writes made.
+#[derive(Debug, Default)]
+pub(crate) struct Written(BTreeMap<i64, BTreeSet<KeyValue>>);
+
+impl Written {
+    pub(crate) fn agrees(&self, world: &World, revision: i64) -> bool {
+        let events = world.events(revision);
+        let mut seen = self.0.get(&revision).into_iter().flatten();
+        seen.all(|kv| events.iter().any(|event| !event.deleted && event.kv == *kv))
+    }
 }
 
 /// Every key-value in an answer that is told whole.

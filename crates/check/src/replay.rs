@@ -10,13 +10,14 @@
 //!
 //! Not decided here: leases and compactions, which take no revision, and refusals.
 
+mod judge;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use vetch_model::{Op, Request};
 
-use crate::evidence::{Evidence, gather};
-use crate::facts::{all_ops, changed, describe, puts, shorten};
-use crate::hash;
+use crate::evidence::{Evidence, Written, gather};
+use crate::facts::{all_ops, changed};
 use crate::hints::Hints;
 use crate::history::{History, Outcome};
 use crate::seen::Seen;
@@ -70,11 +71,12 @@ struct Replay<'h> {
     /// Hashes by their revisions.
     hashes: BTreeMap<i64, Vec<usize>>,
     evidence: BTreeMap<i64, Evidence>,
+    written: Written,
     sightings: Sightings,
     hints: Hints,
     forbidden: &'h [(i64, Maker)],
-    /// Whether leases may end before their time.
-    early: bool,
+    /// Whether leases may end before their time, and what was seen may contradict what answered writes did.
+    lenient: bool,
 }
 
 /// Explains all revisions, none of them by what `forbidden` says of it.
@@ -86,11 +88,12 @@ pub(crate) fn replay(
 ) -> Result<Replayed, Violation> {
     let mut replay = Replay::new(history, seen, writes, forbidden);
     replay.run().or_else(|violation| {
-        // Leases that end too early explain nothing in a right history; in a wrong one they may be what is wrong.
+        // Leases that end too early, and what watchers were told wrongly, are named by other checks, if the revisions
+        // can be explained with them.
         if violation.kind == Kind::GaveUp {
             return Err(violation);
         }
-        replay.early = true;
+        replay.lenient = true;
         replay.run().map_err(|_| violation)
     })
 }
@@ -117,7 +120,7 @@ impl<'h> Replay<'h> {
         }
         unknown.sort_by_key(|&(index, _)| history.operations[index].called);
         let gaps: BTreeSet<i64> = (2..=seen.newest()).filter(|rev| !writes.contains_key(rev)).collect();
-        let evidence = gather(history, &gaps);
+        let (evidence, written) = gather(history, &gaps);
         let sightings = if gaps.is_empty() { Sightings::default() } else { Sightings::new(history, writes) };
         let mut hashes: BTreeMap<i64, Vec<usize>> = BTreeMap::new();
         for (index, hash) in history.hashes.iter().enumerate() {
@@ -135,7 +138,8 @@ impl<'h> Replay<'h> {
             sightings,
             hints,
             forbidden,
-            early: false,
+            written,
+            lenient: false,
         }
     }
 
@@ -187,6 +191,9 @@ impl<'h> Replay<'h> {
         if let Some(&index) = self.writes.get(&revision) {
             makers.push(Maker::Answered(index));
             self.apply_answered(world, index, revision)?;
+            if !self.lenient && !self.written.agrees(world, revision) {
+                return Err(self.contradicted(index, revision));
+            }
             return self.check_quiet(world, revision);
         }
         let explanations = self.explanations(world, makers, revision);
@@ -256,7 +263,7 @@ impl<'h> Replay<'h> {
         let ends = world.attached().iter().filter(|(_, keys)| evidence.allows_end(keys)).map(|(&id, _)| id);
         let timely = |id: &i64| self.hints.may_end(*id, revision, self.seen.first(revision));
         let (timely, early): (Vec<i64>, Vec<i64>) = ends.partition(timely);
-        found.extend(timely.into_iter().chain(early.into_iter().filter(|_| self.early)).map(Maker::Expiry));
+        found.extend(timely.into_iter().chain(early.into_iter().filter(|_| self.lenient)).map(Maker::Expiry));
         found.retain(|maker| !self.forbidden.contains(&(revision, *maker)));
         found
     }
@@ -282,66 +289,6 @@ impl<'h> Replay<'h> {
             return Err(self.unexplained(revision));
         }
         self.check_quiet(world, revision)
-    }
-
-    fn apply_answered(&self, world: &mut World, index: usize, revision: i64) -> Result<(), Violation> {
-        let operation = &self.history.operations[index];
-        let expected = world.apply(&operation.request);
-        let right = match (&expected, &operation.outcome) {
-            (Ok((at, answer)), Outcome::Answered { revision, answer: given }) => {
-                at == revision && answer == given
-            }
-            _ => false,
-        };
-        if right {
-            return Ok(());
-        }
-        let expected = shorten(format!("{expected:?}"), 400);
-        let text = format!("at {revision} the specification says {expected}: {}", describe(operation));
-        Err(Violation::new(Kind::WrongAnswer, text))
-    }
-
-    /// Compares the answers that show `revision` and say that they changed nothing.
-    fn check_quiet(&self, world: &World, revision: i64) -> Result<(), Violation> {
-        for &index in self.quiet.get(&revision).into_iter().flatten() {
-            let operation = &self.history.operations[index];
-            let expected = match &operation.request {
-                Request::Range(_) | Request::Delete(_) | Request::Txn(_) => {
-                    let expected = world.model.answer_at(&operation.request, revision);
-                    if expected.as_ref() == operation.answer() {
-                        continue;
-                    }
-                    expected.map_or("that it changes something".to_owned(), |answer| format!("{answer:?}"))
-                }
-                Request::LeaseRevoke { id } if world.has_keys(*id) => "that the lease has keys".to_owned(),
-                _ => continue,
-            };
-            let expected = shorten(expected, 400);
-            let text = format!("at {revision} the specification says {expected}: {}", describe(operation));
-            return Err(Violation::new(Kind::WrongAnswer, text));
-        }
-        for &index in self.hashes.get(&revision).into_iter().flatten() {
-            hash::compare(&self.history.hashes[index], &world.model)?;
-        }
-        Ok(())
-    }
-
-    fn unexplained(&self, revision: i64) -> Violation {
-        let evidence = &self.evidence[&revision];
-        let seen = evidence.text();
-        let undone = self.history.operations.iter().find(|operation| {
-            matches!(operation.outcome, Outcome::NotDone | Outcome::Refused(_))
-                && operation.called <= self.seen.first(revision)
-                && evidence.is_positive()
-                && evidence.allows(&all_ops(&operation.request))
-                && puts(&operation.request).iter().all(|put| !put.ignore_value)
-        });
-        if let Some(operation) = undone {
-            let text = format!("revision {revision}, {seen}, but: {}", describe(operation));
-            return Violation::new(Kind::NotDoneVisible, text);
-        }
-        let text = format!("nothing that clients sent can have made revision {revision}; {seen}");
-        Violation::new(Kind::UnexplainedRevision, text)
     }
 }
 

@@ -2,10 +2,9 @@
 //!
 //! Exits with 0 if all of them are right, 1 if one is not, 2 if one cannot be read.
 
-#![allow(clippy::print_stdout, reason = "it is what a command does")]
-
+use std::fmt::Display;
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{BufReader, Write};
 use std::process::ExitCode;
 
 use vetch_check::{History, StoredError, check};
@@ -23,7 +22,7 @@ Exit status: 0 all right, 1 something is wrong with a history, 2 a file cannot b
 fn main() -> ExitCode {
     let files: Vec<String> = std::env::args().skip(1).collect();
     if files.is_empty() || files.iter().any(|file| file == "--help" || file == "-h") {
-        println!("{HELP}");
+        say(HELP);
         return if files.is_empty() { ExitCode::from(2) } else { ExitCode::SUCCESS };
     }
     let mut wrong = false;
@@ -31,12 +30,17 @@ fn main() -> ExitCode {
         match load(&file) {
             Ok(history) => wrong |= !judge(&file, &history),
             Err(error) => {
-                println!("{file}: {error}");
+                say(format_args!("{file}: {error}"));
                 return ExitCode::from(2);
             }
         }
     }
     if wrong { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+fn say(line: impl Display) {
+    // A reader that has gone away is no reason to fail.
+    writeln!(std::io::stdout().lock(), "{line}").ok();
 }
 
 fn load(file: &str) -> Result<History, StoredError> {
@@ -46,13 +50,13 @@ fn load(file: &str) -> Result<History, StoredError> {
 fn judge(file: &str, history: &History) -> bool {
     match check(history) {
         Ok(report) => {
-            println!("{file}: right\n{report}");
+            say(format_args!("{file}: right\n{report}"));
             true
         }
         Err(violations) => {
-            println!("{file}: {} violations", violations.len());
+            say(format_args!("{file}: {} violations", violations.len()));
             for violation in violations {
-                println!("{violation}");
+                say(violation);
             }
             false
         }
