@@ -153,7 +153,13 @@ impl Record {
         *bytes = rest;
         let record = Record::from_wire(wire, sub)?;
         if record.is_tombstone() {
-            return Ok(Record::tombstone(record.key(), record.mod_revision(), sub, create_revision));
+            let tombstone = Record::tombstone(record.key(), record.mod_revision(), sub, create_revision);
+            let is_bare = tombstone.wire() == wire;
+            return if is_bare {
+                Ok(tombstone)
+            } else {
+                Err(BadRecord("a tombstone with more than its key"))
+            };
         }
         if record.create_revision() != create_revision {
             return Err(BadRecord("create revisions differ"));
