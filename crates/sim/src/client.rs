@@ -39,6 +39,10 @@ pub(crate) async fn run(env: Rc<Env>, node: Node, client: u32, memory: Memory) {
             hash(&env, &node, revision).await;
             continue;
         }
+        if memory.borrow_mut().rng().percent(2) {
+            ask_around(&env, &node, &memory).await;
+            continue;
+        }
         let (request, how) = memory.borrow_mut().request(&env.plan, &env.book.borrow());
         let patience = match memory.borrow_mut().rng().below(20) {
             0 => MILLI,
@@ -241,6 +245,25 @@ fn note(env: &Env, request: &Request, answer: &Answer, waited: bool) {
             if txn.responses.iter().any(|op| matches!(op, OpAnswer::Txn(inner) if wrote(inner))) {
                 env.hit(Rare::TxnNested);
             }
+        }
+        _ => {}
+    }
+}
+
+/// Requests whose answers are not recorded: they must come, and agree with themselves.
+async fn ask_around(env: &Rc<Env>, node: &Node, memory: &Memory) {
+    let status = node.status();
+    if status.compact_revision > status.revision {
+        env.violation(format!("compacted beyond the newest revision: {status:?}"));
+    }
+    let known: Vec<i64> = env.book.borrow().leases.iter().copied().collect();
+    if known.is_empty() {
+        return;
+    }
+    let id = *memory.borrow_mut().rng().pick(&known);
+    match node.lease_time_to_live(id, true).await {
+        Ok(Some(info)) if info.ttl > info.granted_ttl => {
+            env.violation(format!("lease {id} has {} s left of {}", info.ttl, info.granted_ttl));
         }
         _ => {}
     }

@@ -47,6 +47,7 @@ rare! {
     DiskFull: "the disk was full",
     QuotaReached: "the quota was reached",
     NoSpaceAnswered: "a write was refused for want of space",
+    StartedFull: "the server started on a full disk",
     DeletedWhileFull: "a delete was served on a full disk",
     SpaceReturned: "writes were served again after the disk had been full",
     SlowDisk: "the disk was slow for seconds",

@@ -100,9 +100,10 @@ fn node(rng: &mut Rng, largest: u64) -> NodeConfig {
     let identity = Identity { cluster_id: 7, member_id: 9 };
     let mut config = NodeConfig::new(PathBuf::from("/data"), identity);
     config.min_lease_ttl = *rng.pick(&[1, 2]);
-    let smallest = if largest > 700 { 32 << 10 } else { 4 << 10 };
-    config.journal_segment_bytes = *rng.pick(&[smallest, 16 << 10, 64 << 10]).max(&smallest);
-    config.quota_bytes = if rng.percent(8) { rng.between(20 << 10, 100 << 10) as i64 } else { 0 };
+    config.journal_segment_bytes = *rng.pick(&[4 << 10, 16 << 10, 64 << 10]);
+    // Marks of deletion count as well, and must leave room when everything has been deleted.
+    let least = (largest * 200).max(60 << 10);
+    config.quota_bytes = if rng.percent(8) { rng.between(least, 2 * least) as i64 } else { 0 };
     config.checkpoint_bytes = *rng.pick(&[1 << 10, 4 << 10, 32 << 10, 1 << 20]);
     config.checkpoint_interval = Duration::from_millis(*rng.pick(&[300, 2000, 300_000]));
     config.queue_depth = *rng.pick(&[2, 16, 512]);

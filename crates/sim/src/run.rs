@@ -16,7 +16,7 @@ use crate::env::Env;
 use crate::nemesis::{self, Action, End, Fate};
 use crate::plan::Plan;
 use crate::rng::Rng;
-use crate::time::{Clock, MILLI};
+use crate::time::{Clock, MILLI, SECOND};
 use crate::trace::{Trace, say};
 use crate::watchdog;
 use crate::watcher::{self, Stream};
@@ -109,6 +109,9 @@ impl Run {
             }
             say!(self.env.trace, "life {life}");
             self.trials();
+            if self.rng.one_in(4) {
+                self.env.clock.advance(self.rng.skewed(MILLI, 20 * SECOND));
+            }
             let Some(world) = self.recover(true) else { return };
             self.live(world);
         }
@@ -126,6 +129,9 @@ impl Run {
             self.disk.disarm();
             match opened {
                 Ok((node, parts)) if !self.disk.is_gone() => {
+                    if self.env.disk_full.get() {
+                        self.env.hit(Rare::StartedFull);
+                    }
                     self.check_recovered(&node);
                     let rng = self.rng.fork(3);
                     return Some(World::new(Rc::clone(&self.env), node, parts, self.disk.clone(), rng));
@@ -133,7 +139,10 @@ impl Run {
                 // The node got through before it could notice.
                 Ok(_) => {}
                 Err(error) if !fell => {
-                    if !self.env.disk_full.replace(false) {
+                    // The claim of a start needs room as well. When the last prepared segment is used up there is none.
+                    let full =
+                        self.env.disk_full.replace(false) && error.to_string().contains("no space left");
+                    if !full {
                         self.env.violation(format!("the server refused to start: {error}"));
                         return None;
                     }

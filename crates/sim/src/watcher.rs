@@ -119,21 +119,20 @@ pub(crate) async fn run(env: Rc<Env>, node: Node, memory: Memory) {
                 return;
             }
         }
-        match env.clock.timeout(think, session.next()).await {
+        let anew = match env.clock.timeout(think, session.next()).await {
             Some(Ok(responses)) => {
                 for response in responses {
                     take(&env, &memory, &response);
                 }
                 dawdle(&env, &memory).await;
+                false
             }
             Some(Err(_)) => return,
-            None if env.phase.get() == Phase::Load => {
-                if act(&env, &mut session, &memory) {
-                    session = node.watch();
-                    memory.borrow_mut().reopen(&env, &mut session);
-                }
-            }
-            None => {}
+            None => env.phase.get() == Phase::Load && act(&env, &mut session, &memory),
+        };
+        if anew {
+            session = node.watch();
+            memory.borrow_mut().reopen(&env, &mut session);
         }
         follow_up(&env, &mut session, &memory);
     }
