@@ -112,9 +112,8 @@ impl Evidence {
         self.written.is_empty() && events.all(|event| event.deleted && keys.contains(&event.kv.key))
     }
 
-    /// Whether what the revision did in `world` is what everybody saw.
-    pub(crate) fn agrees(&self, history: &History, world: &World, revision: i64) -> bool {
-        let events = world.events(revision);
+    /// Whether these changes are what everybody saw of the revision.
+    pub(crate) fn agrees(&self, history: &History, events: &[Event]) -> bool {
         let told = self.watched.iter().all(|(index, seen)| {
             let request = &history.watches[*index].request;
             let expected = events.iter().filter(|event| matches(request, event)).map(without_prev);

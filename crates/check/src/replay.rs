@@ -11,10 +11,13 @@
 //! Not decided here: leases and compactions, which take no revision, and refusals.
 
 mod judge;
+mod path;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use vetch_model::{Op, Request};
+use vetch_model::{Event, Op, Request};
+
+use path::Path;
 
 use crate::evidence::{Evidence, Written, gather};
 use crate::facts::{all_ops, changed};
@@ -56,7 +59,8 @@ impl Replayed {
 
 /// A point of the search where more than one explanation was left.
 struct Choice {
-    world: World,
+    /// How many revisions were explained before.
+    length: usize,
     left: Vec<Maker>,
 }
 
@@ -144,18 +148,17 @@ impl<'h> Replay<'h> {
     }
 
     fn run(&self) -> Result<Replayed, Violation> {
-        let mut world = World::default();
-        let mut makers: Vec<Maker> = Vec::new();
-        let mut choices: Vec<(usize, Choice)> = Vec::new();
+        let mut path = Path::new(self.history, self.seen.newest());
+        let mut choices: Vec<Choice> = Vec::new();
         let mut attempts = 0;
         let mut deepest: Option<(i64, Violation)> = None;
-        let mut failed = self.check_quiet(&world, 1).err();
+        let mut failed = self.check_quiet(&path.world, 1).err();
         loop {
-            let revision = makers.len() as i64 + 2;
+            let revision = path.next();
             let step = match failed.take() {
                 Some(violation) => Err(violation),
                 None if revision > self.seen.newest() => break,
-                None => self.step(&mut world, &mut makers, &mut choices, revision),
+                None => self.step(&mut path, &mut choices),
             };
             let Err(violation) = step else { continue };
             if deepest.as_ref().is_none_or(|(depth, _)| revision > *depth) {
@@ -163,69 +166,61 @@ impl<'h> Replay<'h> {
             }
             attempts += 1;
             // The newest choice with anything left is tried again with its next explanation.
-            let Some((length, choice)) = choices.pop() else {
+            let Some(choice) = choices.pop() else {
                 return Err(deepest.expect("something failed").1);
             };
             if attempts > ATTEMPTS {
                 return Err(gave_up(deepest.expect("something failed").1));
             }
-            makers.truncate(length);
-            let revision = length as i64 + 2;
-            failed = self
-                .take(choice.world, choice.left, revision, &mut makers, &mut choices)
-                .map(|taken| world = taken)
-                .err();
+            path.back_to(choice.length);
+            failed = self.take(&mut path, choice.left, &mut choices).err();
         }
         let reads = self.quiet.values().map(Vec::len).sum();
-        Ok(Replayed { world, makers, reads })
+        Ok(Replayed { world: path.world, makers: path.makers, reads })
     }
 
     /// Goes on by one revision.
-    fn step(
-        &self,
-        world: &mut World,
-        makers: &mut Vec<Maker>,
-        choices: &mut Vec<(usize, Choice)>,
-        revision: i64,
-    ) -> Result<(), Violation> {
+    fn step(&self, path: &mut Path<'_>, choices: &mut Vec<Choice>) -> Result<(), Violation> {
+        let revision = path.next();
         if let Some(&index) = self.writes.get(&revision) {
-            makers.push(Maker::Answered(index));
-            self.apply_answered(world, index, revision)?;
-            if !self.lenient && !self.written.agrees(world, revision) {
+            path.makers.push(Maker::Answered(index));
+            self.apply_answered(&mut path.world, index, revision)?;
+            if !self.lenient && !self.written.agrees(&path.world, revision) {
                 return Err(self.contradicted(index, revision));
             }
-            return self.check_quiet(world, revision);
+            return self.check_quiet(&path.world, revision);
         }
-        let explanations = self.explanations(world, makers, revision);
-        let before = std::mem::take(world);
-        *world = self.take(before, explanations, revision, makers, choices)?;
-        Ok(())
+        let explanations = self.explanations(&path.world, &path.makers, revision);
+        self.take(path, explanations, choices)
     }
 
     /// Takes the first explanation that does not fail at once; the others are kept for later.
     fn take(
         &self,
-        mut before: World,
+        path: &mut Path<'_>,
         mut left: Vec<Maker>,
-        revision: i64,
-        makers: &mut Vec<Maker>,
-        choices: &mut Vec<(usize, Choice)>,
-    ) -> Result<World, Violation> {
+        choices: &mut Vec<Choice>,
+    ) -> Result<(), Violation> {
+        let (length, revision) = (path.makers.len(), path.next());
         let mut violation = None;
+        path.rest();
         while !left.is_empty() {
             let maker = left.remove(0);
-            let mut world = if left.is_empty() { std::mem::take(&mut before) } else { before.clone() };
-            match self.explain(&mut world, maker, revision) {
+            if !self.is_plausible(&path.world, maker, revision) {
+                continue;
+            }
+            path.makers.push(maker);
+            match self.explain(&mut path.world, maker, revision) {
                 Ok(()) => {
                     if !left.is_empty() {
-                        choices.push((makers.len(), Choice { world: before, left }));
+                        choices.push(Choice { length, left });
                     }
-                    makers.push(maker);
-                    return Ok(world);
+                    return Ok(());
                 }
                 // What an explanation contradicts says more than that there is none.
                 Err(found) => violation = violation.or(Some(found)),
             }
+            path.back_to(length);
         }
         Err(violation.unwrap_or_else(|| self.unexplained(revision)))
     }
@@ -278,14 +273,23 @@ impl<'h> Replay<'h> {
         used.collect()
     }
 
+    /// Whether the explanation goes with what was seen, as far as that can be told before it is tried.
+    fn is_plausible(&self, world: &World, maker: Maker, revision: i64) -> bool {
+        world
+            .preview(&path::request(self.history, maker))
+            .is_none_or(|events| self.is_seen(&events, revision))
+    }
+
+    /// Whether these changes of the revision go with what was seen.
+    fn is_seen(&self, events: &[Event], revision: i64) -> bool {
+        !events.is_empty()
+            && self.evidence[&revision].agrees(self.history, events)
+            && events.iter().all(|event| self.sightings.allow(event))
+    }
+
     fn explain(&self, world: &mut World, maker: Maker, revision: i64) -> Result<(), Violation> {
-        let request = match maker {
-            Maker::Answered(index) | Maker::Unknown(index) => self.history.operations[index].request.clone(),
-            Maker::Expiry(id) => Request::LeaseRevoke { id },
-        };
-        let made = world.apply(&request).is_ok() && world.revision() == revision;
-        let seen = |world: &World| world.events(revision).iter().all(|event| self.sightings.allow(event));
-        if !made || !self.evidence[&revision].agrees(self.history, world, revision) || !seen(world) {
+        let made = world.apply(&path::request(self.history, maker)).is_ok() && world.revision() == revision;
+        if !made || !self.is_seen(world.events(revision), revision) {
             return Err(self.unexplained(revision));
         }
         self.check_quiet(world, revision)

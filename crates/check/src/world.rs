@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use vetch_model::{Answer, Event, Model, Refusal, Request};
+use vetch_model::{Answer, Event, KeyValue, Model, Refusal, Request};
 
 use crate::facts::leases_named;
 
@@ -32,6 +32,48 @@ impl World {
         let answered = self.model.evaluate(request)?;
         self.follow(before + 1);
         Ok(answered)
+    }
+
+    /// What the request would change, without previous values, if that is plain to see: of a transaction it is not.
+    pub(crate) fn preview(&self, request: &Request) -> Option<Vec<Event>> {
+        let (now, next) = (self.revision(), self.revision() + 1);
+        let gone = |key: Vec<u8>| {
+            let kv = KeyValue {
+                key,
+                value: Vec::new(),
+                create_revision: 0,
+                mod_revision: next,
+                version: 0,
+                lease: 0,
+            };
+            Event { deleted: true, kv, prev_kv: None }
+        };
+        match request {
+            Request::Put(put) => {
+                let prev = self.model.get(&put.key, now);
+                if (put.ignore_value || put.ignore_lease) && prev.is_none() {
+                    return Some(Vec::new());
+                }
+                let kept = |keep: bool| prev.filter(|_| keep);
+                let kv = KeyValue {
+                    key: put.key.clone(),
+                    value: kept(put.ignore_value).map_or(&put.value, |prev| &prev.value).clone(),
+                    create_revision: prev.map_or(next, |prev| prev.create_revision),
+                    mod_revision: next,
+                    version: prev.map_or(1, |prev| prev.version + 1),
+                    lease: kept(put.ignore_lease).map_or(put.lease, |prev| prev.lease),
+                };
+                Some(vec![Event { deleted: false, kv, prev_kv: None }])
+            }
+            Request::Delete(delete) => {
+                Some(self.model.live(&delete.keys, now).map(|kv| gone(kv.key.clone())).collect())
+            }
+            Request::LeaseRevoke { id } => {
+                Some(self.attached.get(id).into_iter().flatten().cloned().map(gone).collect())
+            }
+            Request::Txn(_) => None,
+            _ => Some(Vec::new()),
+        }
     }
 
     /// Brings the attachments up to date with the changes from `from` on.
