@@ -28,16 +28,16 @@ var falsifications = map[string]func(*evidence) bool{
 			return slices.Insert(all, i, all[i])
 		})
 	},
-	"read-stale": func(e *evidence) bool { // the newest state, one revision too old
+	"read-stale": func(e *evidence) bool { // more revisions behind than can be in flight at once
 		return e.changeAnswer(func(request model.EtcdRequest, answer *model.MaybeEtcdResponse) bool {
-			answer.Revision--
+			answer.Revision -= 100
 			return request.Type == model.Range && request.Range.Revision == 0 && answer.Error == "" && answer.Revision > 1
 		})
 	},
-	"write-misnumbered": func(e *evidence) bool {
+	"write-misnumbered": func(e *evidence) bool { // by as many
 		return e.changeAnswer(func(request model.EtcdRequest, answer *model.MaybeEtcdResponse) bool {
-			answer.Revision++
-			return request.Type == model.Txn && answer.Error == "" && answer.Revision > 2
+			answer.Revision += 100
+			return request.Type == model.Txn && answer.Error == "" && !request.IsRead()
 		})
 	},
 	"past-changed": func(e *evidence) bool { // a read of an old revision shows something else
@@ -84,11 +84,14 @@ func falsify(genuine evidence, name string) (evidence, error) {
 	return e, nil
 }
 
-// changePersisted changes a single put in the middle of what was persisted.
+// changePersisted changes a put in the middle of what was persisted, one that had an effect for sure.
 func (e *evidence) changePersisted(change func(all []model.EtcdRequest, i int) []model.EtcdRequest) bool {
 	for i := len(e.persisted) / 2; i < len(e.persisted); i++ {
 		txn := e.persisted[i].Txn
-		if txn != nil && len(txn.OperationsOnSuccess) == 1 && txn.OperationsOnSuccess[0].Type == model.PutOperation {
+		if txn == nil || len(txn.Conditions) > 0 || len(txn.OperationsOnSuccess) != 1 {
+			continue
+		}
+		if only := txn.OperationsOnSuccess[0]; only.Type == model.PutOperation && only.Put.LeaseID == 0 {
 			e.persisted = change(e.persisted, i)
 			return true
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,7 +16,11 @@ import (
 	"go.etcd.io/etcd/tests/v3/robustness/validate"
 )
 
-const patience = 5 * time.Minute
+// patience is how long the search for a linearization may take. Upstream waits longer, for shorter histories.
+const patience = 2 * time.Minute
+
+// A search that did not end proves nothing, in either direction.
+var errUndecided = errors.New("undecided")
 
 // judge asks upstream's validators; a history that is not linearizable is drawn to the given page.
 func judge(lg *zap.Logger, e evidence, p profile, page string) error {
@@ -49,6 +54,10 @@ func verdict(lg *zap.Logger, e evidence, p profile) (result validate.RobustnessR
 	settled := e.settled()
 	config := validate.Config{ExpectRevisionUnique: p.mix.ExpectUniqueRevision()}
 	result = validate.ValidateAndReturnVisualize(lg, config, settled.reports, settled.persisted, patience)
+	switch result.Linearization.Status {
+	case validate.Timeout, validate.DeadlineExceeded:
+		return result, fmt.Errorf("%w: no linearization was found or excluded in %s", errUndecided, patience)
+	}
 	return result, result.Error()
 }
 
@@ -71,6 +80,9 @@ func prove(lg *zap.Logger, e evidence, p profile) error {
 		os.Stdout = stdout
 		if found == nil {
 			return fmt.Errorf("a falsified history passed: %s", name)
+		}
+		if errors.Is(found, errUndecided) {
+			return fmt.Errorf("falsified by %s: %w", name, found)
 		}
 		fmt.Printf("  falsified, and found: %s: %.80s\n", name, found)
 	}

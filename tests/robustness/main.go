@@ -7,6 +7,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -40,10 +41,16 @@ func main() {
 	flag.BoolVar(&o.prove, "prove", false, "also falsify the history in every known way and demand that each is found")
 	flag.BoolVar(&o.again, "again", false, "judge the history that a failed run left in its directory, and run nothing")
 	flag.Parse()
-	if err := trial(o); err != nil {
-		fmt.Printf("  FAILED: %s\n  everything about it is in %s\n", err, o.home)
-		os.Exit(1)
+	err := trial(o)
+	if err == nil {
+		return
 	}
+	code, word := 1, "FAILED: "
+	if errors.Is(err, errUndecided) {
+		code, word = 3, ""
+	}
+	fmt.Printf("  %s%s\n  everything about it is in %s\n", word, err, o.home)
+	os.Exit(code)
 }
 
 func trial(o options) error {
@@ -141,15 +148,15 @@ func describe(h history, e evidence) {
 	fmt.Printf("  %d watches, %d events, %d progress notifications\n", seen.Requests, seen.Events, seen.ProgressNotifies)
 }
 
-// enough refuses a run that was too quiet to mean anything.
+// enough refuses a run that was too quiet to mean anything, as it may be on a machine busy with other things.
 func enough(h history, p profile) error {
 	before := traffic.CalculateStats(h.reports, h.begin, h.calm)
 	if before.QPS() < p.traffic.KeyValue.MinimalQPS {
-		return fmt.Errorf("only %.0f operations a second before the first fault, %.0f are needed",
-			before.QPS(), p.traffic.KeyValue.MinimalQPS)
+		return fmt.Errorf("%w: only %.0f operations a second before the first fault, %.0f are needed",
+			errUndecided, before.QPS(), p.traffic.KeyValue.MinimalQPS)
 	}
 	if traffic.CalculateWatchStats(h.reports, h.begin, h.end).Events == 0 {
-		return fmt.Errorf("no watcher saw anything")
+		return fmt.Errorf("%w: no watcher saw anything", errUndecided)
 	}
 	return nil
 }
