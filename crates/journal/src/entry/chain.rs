@@ -34,7 +34,7 @@ pub enum ChainError {
     NewEpoch { current: u64, found: u64 },
     #[error("its first revision is {found}, expected {expected}")]
     BaseRev { expected: i64, found: i64 },
-    #[error("revisions overflow")]
+    #[error("its numbers leave no room for an entry after it")]
     Overflow,
 }
 
@@ -64,6 +64,10 @@ impl Tip {
             return Err(ChainError::BaseRev { expected: self.next_rev, found: entry.base_rev });
         }
         let next_rev = next_rev(entry.base_rev, entry.units()).ok_or(ChainError::Overflow)?;
+        // Readers and writers count on from here.
+        if entry.seq == u64::MAX || entry.epoch == u64::MAX || next_rev == i64::MAX {
+            return Err(ChainError::Overflow);
+        }
         Ok(Tip { epoch: entry.epoch, seq: entry.seq, hash, next_rev })
     }
 

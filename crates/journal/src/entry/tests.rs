@@ -134,5 +134,12 @@ fn each_rule_of_the_chain_is_checked() {
     let rev = ChainError::BaseRev { expected: 50, found: 51 };
     assert_eq!(accept(&Entry { base_rev: 51, ..good.clone() }), Err(rev));
     let full = Tip { next_rev: i64::MAX, ..tip };
-    assert_eq!(full.accept(&Entry { base_rev: i64::MAX, ..good }, [8; 32]), Err(ChainError::Overflow));
+    assert_eq!(
+        full.accept(&Entry { base_rev: i64::MAX, ..good.clone() }, [8; 32]),
+        Err(ChainError::Overflow)
+    );
+    let last = Tip { seq: u64::MAX - 1, ..tip };
+    assert_eq!(last.accept(&Entry { seq: u64::MAX, ..good.clone() }, [8; 32]), Err(ChainError::Overflow));
+    let last = Entry { kind: Kind::NewEpoch, epoch: u64::MAX, ..good };
+    assert_eq!(accept(&last), Err(ChainError::Overflow), "nobody could claim after it");
 }
