@@ -2,6 +2,7 @@
 //! kilobytes, so whoever asks for much more believed a length in it.
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::io::Write;
 
 /// Above every buffer of fixed size in the shipped code.
 const LIMIT: usize = 8 << 20;
@@ -13,6 +14,7 @@ static ALLOCATOR: Limited = Limited;
 
 fn check(size: usize) {
     if size > LIMIT {
+        let _ = writeln!(std::io::stderr(), "an allocation of {size} bytes");
         // Unwinding out of an allocator is not allowed; libFuzzer keeps the input of an abort as well.
         std::process::abort();
     }

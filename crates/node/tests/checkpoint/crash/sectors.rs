@@ -57,5 +57,5 @@ fn a_zeroed_or_misdirected_sector_is_refused_or_falls_back() {
     tell(&format!(
         "checkpoint, sectors zeroed or misdirected: {refused} refused, {fell_back} fell back, {harmless} harmless"
     ));
-    assert!(refused > seeds(12).end && fell_back > seeds(12).end, "{refused} {fell_back} {harmless}");
+    assert!(refused + fell_back > 10 * seeds(12).end, "{refused} {fell_back} {harmless}");
 }
