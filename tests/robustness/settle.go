@@ -9,26 +9,30 @@ import (
 	"go.etcd.io/etcd/tests/v3/robustness/model"
 )
 
-// What became of a failed request is unknown to its client, but often not to the disk, and it is settled here
-// before the validators search for a linearization. Upstream does the same, but not for requests that delete a key
-// which others deleted too. The search tries each of those at every step until the end: a few in a history of 20,000
-// operations exhaust its five minutes, or the memory.
+// What became of a failed request is unknown to its client, but not to the disk, and it is settled here before the
+// validators search for a linearization. Upstream does the same, but not for requests that delete a key which others
+// deleted too. The search tries each of those at every step until the end: a few in a history of 20,000 operations
+// exhaust its five minutes, or the memory.
 //
 //   - Every put of the traffic has a value of its own, so a transaction none of whose puts is on disk never happened.
-//   - If clients were told of every deletion of a key that is on disk, a failed request deleted nothing of it. If
-//     there is one more, and one failed request, then that is what it did.
+//   - A deletion on disk of which no client was told is the work of a failed request for it. If several could have
+//     been it, they asked for the same, and if any of them fits, so does the one that was sent first. A failed request
+//     for which no deletion is left had no effect.
+//
+// With leases keys go without being deleted by anybody; then deletes are left to upstream.
 func (e evidence) settled() evidence {
-	disk := e.deeds()
+	disk := e.onDisk()
+	done := disk.doneByFailed(e)
 	reports := slices.Clone(e.reports)
 	for r := range reports {
 		var operations []porcupine.Operation
-		for _, operation := range reports[r].KeyValue {
+		for i, operation := range reports[r].KeyValue {
 			if isFailedWrite(operation) {
-				txn := operation.Input.(model.EtcdRequest).Txn
-				if disk.hadNoEffect(txn) {
+				revision, isDone := done[place{r, i}]
+				switch {
+				case hasPut(operation) && disk.revisionOfPut(operation) == 0, !hasPut(operation) && !disk.leases && !isDone:
 					continue
-				}
-				if revision := disk.revisionOfDelete(txn); revision != 0 {
+				case isDone:
 					operation.Output = model.MaybeEtcdResponse{Persisted: true, PersistedRevision: revision}
 					operation.Return = math.MaxInt64
 				}
@@ -40,78 +44,105 @@ func (e evidence) settled() evidence {
 	return evidence{reports, e.persisted}
 }
 
-// deeds is what the disk knows and clients were not told.
-type deeds struct {
-	puts map[model.PutOptions]bool
-	// The revisions that deleted a key although no client was told so, and how many failed requests would have.
-	// Absent if there are leases: a key can then go without being deleted by anybody.
-	deletes   map[string][]int64
-	suspected map[string]int
+// place is where an operation is found: in which report, and where in it.
+type place struct{ report, operation int }
+
+// deletion is one on disk: of which key, when, and the revision that had last put it.
+type deletion struct {
+	key                string
+	revision, replaced int64
 }
 
-func (e evidence) deeds() deeds {
-	d := deeds{map[model.PutOptions]bool{}, map[string][]int64{}, map[string]int{}}
-	for _, event := range model.NewReplay(e.persisted).Events {
+type diskContent struct {
+	puts      map[model.PutOptions]int64
+	deletions []deletion
+	leases    bool
+}
+
+func (e evidence) onDisk() diskContent {
+	d := diskContent{puts: map[model.PutOptions]int64{}}
+	d.leases = slices.ContainsFunc(e.persisted, func(r model.EtcdRequest) bool { return r.Type == model.LeaseGrant })
+	replay := model.NewReplay(e.persisted)
+	for _, event := range replay.Events {
 		switch event.Type {
 		case model.PutOperation:
-			d.puts[model.PutOptions{Key: event.Key, Value: event.Value}] = true
+			d.puts[model.PutOptions{Key: event.Key, Value: event.Value}] = event.Revision
 		case model.DeleteOperation:
-			d.deletes[event.Key] = append(d.deletes[event.Key], event.Revision)
-		}
-	}
-	if slices.ContainsFunc(e.persisted, func(r model.EtcdRequest) bool { return r.Type == model.LeaseGrant }) {
-		d.deletes = nil
-		return d
-	}
-	for _, r := range e.reports {
-		for _, operation := range r.KeyValue {
-			for _, key := range deletes(operation) {
-				if isFailedWrite(operation) {
-					d.suspected[key]++
-				} else {
-					revision := operation.Output.(model.MaybeEtcdResponse).Revision
-					d.deletes[key] = slices.DeleteFunc(d.deletes[key], func(r int64) bool { return r == revision })
+			found := deletion{key: event.Key, revision: event.Revision}
+			if before, err := replay.StateForRevision(event.Revision - 1); err == nil {
+				if value, exists := before.GetValue(event.Key); exists {
+					found.replaced = value.ModRevision
 				}
 			}
+			d.deletions = append(d.deletions, found)
 		}
 	}
 	return d
 }
 
-func (d deeds) hadNoEffect(txn *model.TxnRequest) bool {
-	puts, deletes := 0, 0
-	for _, operation := range txn.AllOperations() {
-		switch operation.Type {
-		case model.PutOperation:
-			if d.puts[model.PutOptions{Key: operation.Put.Key, Value: operation.Put.Value}] {
-				return false
+// doneByFailed finds for every deletion that nobody was told of the failed request that made it.
+func (d diskContent) doneByFailed(e evidence) map[place]int64 {
+	if d.leases {
+		return nil
+	}
+	told := map[deletion]bool{}
+	suspects := map[string][]place{}
+	for r, report := range e.reports {
+		for i, operation := range report.KeyValue {
+			revision := operation.Output.(model.MaybeEtcdResponse).Revision
+			if isFailedWrite(operation) {
+				revision = d.revisionOfPut(operation)
 			}
-			puts++
-		case model.DeleteOperation:
-			if d.deletes == nil || len(d.deletes[operation.Delete.Key]) > 0 {
-				deletes++
+			for _, key := range deletes(operation) {
+				told[deletion{key: key, revision: revision}] = true
+				if isFailedWrite(operation) && !hasPut(operation) {
+					suspects[key] = append(suspects[key], place{r, i})
+				}
 			}
 		}
 	}
-	return puts > 0 || deletes == 0
+	call := func(p place) int64 { return e.reports[p.report].KeyValue[p.operation].Call }
+	done := map[place]int64{}
+	for _, found := range d.deletions {
+		if told[deletion{key: found.key, revision: found.revision}] {
+			continue
+		}
+		first, exists := place{}, false
+		for _, p := range suspects[found.key] {
+			txn := e.reports[p.report].KeyValue[p.operation].Input.(model.EtcdRequest).Txn
+			if _, taken := done[p]; taken || len(txn.Conditions) > 0 && txn.Conditions[0].ExpectedRevision != found.replaced {
+				continue
+			}
+			if !exists || call(p) < call(first) {
+				first, exists = p, true
+			}
+		}
+		if exists {
+			done[first] = found.revision
+		}
+	}
+	return done
 }
 
-// revisionOfDelete is when a failed request that is nothing but a delete took effect, if that is known.
-func (d deeds) revisionOfDelete(txn *model.TxnRequest) int64 {
-	operations := txn.OperationsOnSuccess
-	if len(operations) != 1 || operations[0].Type != model.DeleteOperation {
-		return 0
+// revisionOfPut is when the first put of a transaction that is on disk came there, or 0.
+func (d diskContent) revisionOfPut(operation porcupine.Operation) int64 {
+	for _, op := range operation.Input.(model.EtcdRequest).Txn.AllOperations() {
+		if revision := d.puts[model.PutOptions{Key: op.Put.Key, Value: op.Put.Value}]; op.Type == model.PutOperation && revision != 0 {
+			return revision
+		}
 	}
-	key := operations[0].Delete.Key
-	if len(d.deletes[key]) != 1 || d.suspected[key] != 1 {
-		return 0
-	}
-	return d.deletes[key][0]
+	return 0
 }
 
 func isFailedWrite(operation porcupine.Operation) bool {
 	request := operation.Input.(model.EtcdRequest)
 	return request.Type == model.Txn && !request.IsRead() && operation.Output.(model.MaybeEtcdResponse).Error != ""
+}
+
+func hasPut(operation porcupine.Operation) bool {
+	return slices.ContainsFunc(operation.Input.(model.EtcdRequest).Txn.AllOperations(), func(op model.EtcdOperation) bool {
+		return op.Type == model.PutOperation
+	})
 }
 
 // deletes is the keys that an operation deleted, as its answer says, or without one might have deleted.
