@@ -17,6 +17,8 @@
 mod search;
 mod steps;
 
+use vetch_model::Request;
+
 use crate::facts::describe;
 use crate::history::History;
 use crate::refusal::Limits;
@@ -56,9 +58,17 @@ fn judge(
     };
     // If it would be right without the clock, the clock is what is wrong.
     let kind = if search(lease, false).is_none() { Kind::EarlyExpiry } else { Kind::Lease };
+    // A revoke shows a revision whether it made that one or found the lease without keys: it is a guess as well.
+    let revoked = lease.steps.iter().enumerate().filter(|(_, step)| step.what == What::Revoke);
+    let doubtful = at.iter().copied().chain(revoked.map(|(index, _)| index));
     let made =
-        at.iter().map(|&step| lease.steps[step].from).filter(|place| place % 2 == 0).map(|place| place / 2);
-    let guessed = |revision: &i64| !matches!(replayed.maker(*revision), Some(Maker::Answered(_)) | None);
+        doubtful.map(|step| lease.steps[step].from).filter(|place| place % 2 == 0).map(|place| place / 2);
+    let guessed = |revision: &i64| match replayed.maker(*revision) {
+        Some(Maker::Answered(index)) => {
+            matches!(history.operations[index].request, Request::LeaseRevoke { .. })
+        }
+        maker => maker.is_some(),
+    };
     suspects.extend(made.filter(guessed));
     let steps: Vec<String> = at.iter().map(|&step| step_text(history, &lease.steps[step])).collect();
     Some(Violation::new(kind, format!("lease {id}: none of these can come next: {}", steps.join("; "))))

@@ -230,7 +230,9 @@ impl<'h> Replay<'h> {
         let evidence = &self.evidence[&revision];
         let mut found = Vec::new();
         for &index in self.quiet.get(&revision).into_iter().flatten() {
-            if let Request::LeaseRevoke { id } = self.history.operations[index].request
+            let operation = &self.history.operations[index];
+            if let Request::LeaseRevoke { id } = operation.request
+                && operation.called <= self.seen.first(revision)
                 && world.attached().get(&id).is_some_and(|keys| evidence.allows_end(keys))
             {
                 found.push(Maker::Answered(index));
