@@ -29,6 +29,8 @@ pub(crate) struct Plan {
     pub(crate) mix: Mix,
     pub(crate) leased_puts: u64,
     pub(crate) ttls: Vec<i64>,
+    /// Leases share this many ids, so that one is granted again soon after it ended; 0: every lease has its own.
+    pub(crate) lease_ids: u64,
     pub(crate) clients: u32,
     pub(crate) streams: u32,
     pub(crate) lives: u64,
@@ -58,6 +60,7 @@ impl Plan {
             // have to be explained together with the life of that lease, which the checker does not attempt.
             leased_puts: if spare_observer { *rng.pick(&[0, 5, 25]) } else { 0 },
             ttls: if long { vec![7, 15] } else { ttls(rng) },
+            lease_ids: if rng.percent(25) { rng.between(1, 3) } else { 0 },
             clients: *rng.pick(&[2, 4, 6, 12]),
             streams: *rng.pick(&[1, 2, 4]),
             lives: rng.between(2, 6),

@@ -204,7 +204,10 @@ impl Generator {
     fn lease(&mut self, plan: &Plan, book: &Book) -> Request {
         match self.rng.below(10) {
             0..=3 => {
-                let fresh = i64::from(self.client) * 1_000_000 + self.made as i64;
+                let fresh = match plan.lease_ids {
+                    0 => i64::from(self.client) * 1_000_000 + self.made as i64,
+                    ids => self.rng.between(1, ids) as i64,
+                };
                 let id = if self.rng.percent(10) { self.some_lease(book) } else { fresh };
                 // Recorded as the server will grant it.
                 Request::LeaseGrant { id, ttl: (*self.rng.pick(&plan.ttls)).max(plan.node.min_lease_ttl) }
