@@ -29,9 +29,10 @@ pub(super) async fn run(faults: &Faults, rounds: usize) -> Result<()> {
         ..Plan::new(faults.seed)
     };
     let mut options = faults.options();
-    options.flags.extend(["--log-level".to_owned(), "debug".to_owned()]);
-    // Of the usual size: the mistake needs a checkpoint with much to wait for.
+    // One checkpoint after the other, so that there is always one that waits; its size needs no small journal.
     options.flags.retain(|flag| !super::SMALL_STORAGE.contains(&flag.as_str()));
+    let flags = ["--checkpoint-bytes=1048576", "--checkpoint-interval=1s", "--log-level=debug"];
+    options.flags.extend(flags.map(str::to_owned));
     let name = Case::SlowDisk.to_string();
     let mut ground = crate::ground::Ground::start(&name, faults.server, options, plan).await?;
     let result = async {
@@ -40,7 +41,7 @@ pub(super) async fn run(faults: &Faults, rounds: usize) -> Result<()> {
             let delay = ground.chance.between(200, 1_200);
             let wrapper = strace::wrapper("fdatasync", &format!("delay_enter={}:when=12+", delay * 1_000));
             ground.server.run_under(&wrapper)?;
-            let done = ground.work(14_000, 16_000, 100).await?;
+            let done = ground.work(9_000, 11_000, 100).await?;
             let checkpoints = ground.server.log_of_this_life()?.matches("checkpoint taken").count();
             ground.server.kill()?;
             println!(
