@@ -29,8 +29,10 @@ pub mod wire;
 #[cfg(test)]
 mod tests;
 
-/// Every target by its name.
-pub const TARGETS: [(&str, fn(&[u8])); 8] = [
+/// A target and its name.
+pub type Target = (&'static str, fn(&[u8]));
+
+pub const TARGETS: [Target; 8] = [
     ("entry", entry::run),
     ("recovery", recovery::run),
     ("checkpoint", checkpoint::run),
