@@ -11,6 +11,7 @@ use vetch_model::{Answer, OpAnswer, Ranged, Refusal, Request, TxnAnswer};
 use vetch_node::Node;
 use vetch_node::error::NodeError;
 use vetch_node::types::{HashKv, RangeEnd};
+use vetch_store::StoreError;
 use vetch_store::request::RangeRequest;
 
 use crate::coverage::Rare;
@@ -151,6 +152,7 @@ async fn streamed(
     bytes: usize,
 ) -> Result<(i64, Answer), NodeError> {
     let before = (env.book.borrow().writes, env.book.borrow().compacted);
+    let newest = request.revision <= 0;
     let mut stream = node.range_stream(request, bytes);
     let mut kvs = Vec::new();
     loop {
@@ -162,6 +164,11 @@ async fn streamed(
             }
         };
         watch_scan(env, before, chunk.as_ref().err());
+        // A stream cannot begin anew once it has begun, so compaction may end one of the newest, as in etcd. What it
+        // would have told is not known then.
+        if newest && matches!(chunk, Err(NodeError::Store(StoreError::Compacted))) {
+            return Err(NodeError::Stopped);
+        }
         let chunk = chunk?;
         kvs.extend(translate::kvs(&chunk.kvs));
         if let Some(RangeEnd { revision, more, count }) = chunk.end {
