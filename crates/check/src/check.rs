@@ -94,6 +94,7 @@ fn check_state(
         let name = name(index, history);
         violations.extend(watch::check_content(&name, watched, model));
         violations.extend(watch::prev_kv(&name, watched, model, |at| compactions.possible_by(at)));
+        violations.extend(watch::dropped(&name, watched));
         violations.extend(watch::compacted(&name, watched, |at| compactions.is_possible(at)));
     }
     if let Some(finish) = history.finish {

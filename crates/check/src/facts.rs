@@ -27,6 +27,12 @@ fn txn_changed(txn: &TxnAnswer) -> bool {
 
 /// Whether the answer is of the kind that the request asks for.
 pub(crate) fn fits(request: &Request, answer: &Answer) -> bool {
+    if let (Request::LeaseGrant { id, ttl }, Answer::LeaseGrant { id: given, ttl: granted }) =
+        (request, answer)
+    {
+        // The server chooses an id where none is asked for, and may grant more time than that.
+        return (*id == 0 || id == given) && granted >= ttl;
+    }
     matches!(
         (request, answer),
         (Request::Range(_), Answer::Range(_))
@@ -34,7 +40,6 @@ pub(crate) fn fits(request: &Request, answer: &Answer) -> bool {
             | (Request::Delete(_), Answer::Delete(_))
             | (Request::Txn(_), Answer::Txn(_))
             | (Request::Compact { .. }, Answer::Compact)
-            | (Request::LeaseGrant { .. }, Answer::LeaseGrant { .. })
             | (Request::LeaseRevoke { .. }, Answer::LeaseRevoke)
             | (Request::LeaseKeepAlive { .. }, Answer::LeaseKeepAlive { .. })
     )

@@ -33,6 +33,8 @@ pub enum Outcome {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Watched {
     pub client: u32,
+    /// When it was asked for; 0 if that is not known.
+    pub called: u64,
     pub request: Watch,
     pub messages: Vec<WatchMessage>,
     pub ending: Ending,
@@ -62,8 +64,10 @@ pub enum Ending {
     Open,
     /// Cancelled by compaction; the revision that the response named.
     Compacted { compact_revision: i64 },
-    /// Cancelled at the client's wish, or refused.
+    /// Cancelled at the client's wish.
     Cancelled { reason: String },
+    /// Ended by the server, for no reason that the API knows.
+    Dropped { reason: String },
 }
 
 /// One answer of HashKV.
@@ -141,7 +145,7 @@ impl Operation {
 impl Watched {
     /// A watch of which nothing has been heard yet.
     pub fn new(client: u32, request: Watch) -> Watched {
-        Watched { client, request, messages: Vec::new(), ending: Ending::Open }
+        Watched { client, called: 0, request, messages: Vec::new(), ending: Ending::Open }
     }
 }
 

@@ -4,12 +4,12 @@
 //! * Whatever was called after a revision had been seen shows at least that revision, and a write makes a later one.
 //!
 //! The second rule covers both directions: a revision that was seen before its write was called is reported at the
-//! write. Serializable reads are exempt from it.
+//! write. Serializable reads are exempt from it; the beginning of a watch is not.
 
 use std::collections::BTreeMap;
 
 use crate::facts::{changed, describe, fits, is_serializable};
-use crate::history::{History, Operation, Outcome};
+use crate::history::{History, Operation, Outcome, WatchMessage};
 use crate::seen::Seen;
 use crate::violation::{Kind, Violation};
 
@@ -58,6 +58,19 @@ pub(crate) fn real_time(history: &History, seen: &Seen<'_>) -> Vec<Violation> {
             let witness = seen.witness_before(operation.called);
             let text = format!("revision {before} had been seen by {witness}; then {}", describe(operation));
             violations.push(Violation::new(kind, text));
+        }
+    }
+    for watch in &history.watches {
+        let before = seen.before(watch.called);
+        let created = watch.messages.iter().find(|message| matches!(message, WatchMessage::Created { .. }));
+        if let Some(created) = created.filter(|created| created.revision() < before) {
+            let (client, revision) = (watch.client, created.revision());
+            let witness = seen.witness_before(watch.called);
+            let text = format!(
+                "revision {before} had been seen by {witness}; then client {client}'s watch, asked for at {}, began at {revision}",
+                watch.called
+            );
+            violations.push(Violation::new(Kind::StaleRead, text));
         }
     }
     violations

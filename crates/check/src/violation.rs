@@ -44,6 +44,8 @@ pub enum Kind {
     WatchPrevKv,
     WatchFutureStart,
     WatchCompacted,
+    /// The server ended a watch that nobody had cancelled and no compaction had overtaken.
+    WatchDropped,
     /// A header below the events that it came with.
     WatchHeader,
     /// Too many explanations had to be tried; nothing was proven either way, which is not a pass.

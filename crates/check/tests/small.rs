@@ -130,6 +130,15 @@ fn what_a_watcher_saw_was_there_from_then_on() {
     assert_eq!(violations[0].kind, Kind::StaleRead, "{violations:#?}");
     seen.operations[1].called = 40;
     check(&seen).expect("it was under way");
+    // It was asked for after the write had been answered, and says that it begins before it.
+    seen.watches[0].called = 95;
+    seen.watches[0].messages[0] = WatchMessage::Created { revision: 1, at: 96 };
+    seen.watches[0].messages[1] = WatchMessage::Progress { revision: 2, at: 97 };
+    assert_eq!(check(&seen).expect_err("it began in the past")[0].kind, Kind::StaleRead);
+    // Ended by the server for no reason.
+    watch.ending = Ending::Dropped { reason: String::new() };
+    seen.watches[0] = watch.clone();
+    assert_eq!(check(&seen).expect_err("nobody cancelled it")[0].kind, Kind::WatchDropped);
     // Told that it came too late although nobody compacted.
     watch.ending = Ending::Compacted { compact_revision: 9 };
     seen.watches[0] = watch;

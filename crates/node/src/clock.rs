@@ -139,15 +139,22 @@ impl Clock {
         max: usize,
     ) -> Vec<Recording> {
         let mut leases = Vec::new();
-        for (&id, timer) in &mut self.timers {
+        for (&id, timer) in &self.timers {
             let left = seconds_up(timer.deadline.saturating_sub(now));
             let is_due = !timer.ending && timer.ttl >= min_ttl && left > 0 && left + slack <= timer.recorded;
-            if is_due && leases.len() < max {
+            if is_due {
                 leases.push(Recording { id, grant: timer.grant, left, before: timer.recorded });
-                timer.recorded = left;
             }
         }
+        // The lowest ids, whatever order the table has them in.
+        if leases.len() > max {
+            leases.select_nth_unstable_by_key(max, |recording| recording.id);
+            leases.truncate(max);
+        }
         leases.sort_unstable_by_key(|recording| recording.id);
+        for recording in &leases {
+            self.timers.get_mut(&recording.id).expect("it was just seen").recorded = recording.left;
+        }
         leases
     }
 

@@ -104,7 +104,7 @@ fn recover(
         segment_len: config.journal_segment_bytes,
         spares: config.tuning.spare_segments,
         unsafe_no_fsync: config.unsafe_no_fsync,
-        new_journal_id: None,
+        new_journal_id: config.tuning.new_journal_id,
     };
     let recovery = LocalJournal::recover(Arc::clone(disk), &member.join("journal"), local, loaded.tip)?;
     let mut tail = Tail { store: loaded.store, revisions: by_revision(loaded.history), dirty: Vec::new() };

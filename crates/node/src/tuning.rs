@@ -42,6 +42,8 @@ pub struct Tuning {
     pub record_every: Duration,
     pub recorded_ttl: i64,
     pub records_per_request: usize,
+    /// What a new journal is called, which nothing but its own records must know. None: chosen at random.
+    pub new_journal_id: Option<u64>,
     /// Threads that decode a checkpoint at start; 0: the calling one.
     pub recovery_threads: usize,
 }
@@ -67,6 +69,7 @@ impl Default for Tuning {
             record_every: Duration::from_secs(300),
             recorded_ttl: 300,
             records_per_request: 1000,
+            new_journal_id: None,
             recovery_threads: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
         }
     }

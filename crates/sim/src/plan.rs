@@ -121,7 +121,7 @@ fn node(rng: &mut Rng, largest: u64) -> NodeConfig {
 
 /// Limits so small that everything behind them is used all the time, and now and then the ones that ship.
 fn tuning(rng: &mut Rng) -> Tuning {
-    let mut tuning = Tuning { recovery_threads: 0, ..Tuning::default() };
+    let mut tuning = Tuning { recovery_threads: 0, new_journal_id: Some(7), ..Tuning::default() };
     if rng.percent(10) {
         return tuning;
     }

@@ -48,8 +48,9 @@ impl Recorder {
         self.history.finish = Some(Finish { range: self.history.operations.len() - 1, watch });
     }
 
-    pub(crate) fn watch(&mut self, client: u32, request: Watch) -> Place {
-        self.history.watches.push(Watched { client, request, messages: Vec::new(), ending: Ending::Open });
+    pub(crate) fn watch(&mut self, client: u32, now: u64, request: Watch) -> Place {
+        let called = self.stamp(now);
+        self.history.watches.push(Watched { called, ..Watched::new(client, request) });
         self.history.watches.len() - 1
     }
 

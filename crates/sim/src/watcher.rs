@@ -68,7 +68,7 @@ impl Stream {
             Show(&request.keys),
             request.start_revision
         );
-        let place = env.recorder.borrow_mut().watch(self.client, request.clone());
+        let place = env.recorder.borrow_mut().watch(self.client, env.now(), request.clone());
         session.create(&translate::watch(&request, asked));
         let next = request.start_revision;
         self.unanswered.push_back(self.watchers.len());
@@ -262,8 +262,10 @@ fn told(env: &Env, watcher: &mut Watcher, response: &Response<NodeEvent>) {
             env.hit(Rare::WatchCompacted);
             watcher.next = response.compact_revision;
             Ending::Compacted { compact_revision: response.compact_revision }
-        } else {
+        } else if watcher.leaving {
             Ending::Cancelled { reason: response.cancel_reason.to_string() }
+        } else {
+            Ending::Dropped { reason: response.cancel_reason.to_string() }
         };
         env.recorder.borrow_mut().end(watcher.place, ending);
         return;

@@ -27,9 +27,8 @@ pub(super) struct Injection {
 enum Expected {
     /// The process is killed.
     Killed,
-    /// It has to stop by itself with an error in its log.
-    Stops,
-    /// It stops like that, or goes on because it can do without: checkpoints are tried again.
+    /// It stops by itself with an error in its log, which it must if the call was about the journal. It may go on if
+    /// it can do without: checkpoints and segments in preparation are tried again.
     StopsOrLives,
 }
 
@@ -37,7 +36,7 @@ impl Injection {
     pub(super) fn of(case: Case) -> Injection {
         let kill = "signal=SIGKILL";
         let (calls, what, when, end) = match case {
-            Case::SyncError => ("fdatasync", "error=EIO", (2, 300), Expected::Stops),
+            Case::SyncError => ("fdatasync", "error=EIO", (2, 300), Expected::StopsOrLives),
             Case::WriteError => ("pwrite64", "error=EIO", (2, 300), Expected::StopsOrLives),
             Case::WriteNoSpace => ("pwrite64", "error=ENOSPC", (2, 300), Expected::StopsOrLives),
             Case::DirectorySyncError => ("fsync", "error=EIO", (2, 15), Expected::StopsOrLives),
@@ -58,7 +57,7 @@ pub(crate) fn wrapper(calls: &str, inject: &str) -> Vec<String> {
 
 /// The same, with a record of all these calls.
 fn wrapper_with_log(calls: &str, inject: &str, log: &str) -> Vec<String> {
-    let mut wrapper = ["strace", "-D", "-f", "-qq", "-o", log].map(str::to_owned).to_vec();
+    let mut wrapper = ["strace", "-D", "-f", "-y", "-qq", "-o", log].map(str::to_owned).to_vec();
     // Lets all other calls pass without a stop, but forgets about signals on the way.
     if !inject.contains("signal") {
         wrapper.push("--seccomp-bpf".to_owned());
@@ -95,8 +94,12 @@ pub(super) async fn run(ground: &mut Ground, injection: &Injection, rounds: usiz
         let end = wait_for_end(&mut ground.server).await?;
         let took = begun.elapsed().as_millis();
         let said = check_end(ground, injection, end)?;
-        let injected = std::fs::read_to_string(log.path())?.contains("(INJECTED)");
-        hits += usize::from(end.is_some() || injected);
+        let calls = std::fs::read_to_string(log.path())?;
+        let injected = calls.lines().find(|call| call.contains("(INJECTED)"));
+        hits += usize::from(end.is_some() || injected.is_some());
+        if let Some(call) = injected.filter(|call| call.contains(".journal>")) {
+            ensure!(end.is_some(), "the server went on although its journal had failed: {call}");
+        }
         println!(
             "  round {round}: {done} writes, then at {} number {when}: {said} ({took} ms)",
             injection.calls

@@ -35,9 +35,9 @@ struct Cursor {
 }
 
 impl Cursor {
-    fn new(client: u32, request: Watch) -> Cursor {
+    fn new(client: u32, called: u64, request: Watch) -> Cursor {
         let told = request.start_revision - 1;
-        let watched = Watched { client, request, messages: Vec::new(), ending: Ending::Open };
+        let watched = Watched { called, ..Watched::new(client, request) };
         Cursor { watched, joined: Vec::new(), created: false, cancelling: false, ended: false, told }
     }
 
@@ -88,8 +88,10 @@ impl Cursor {
             self.ended = true;
             self.watched.ending = if response.compact_revision != 0 {
                 Ending::Compacted { compact_revision: response.compact_revision }
-            } else {
+            } else if self.cancelling {
                 Ending::Cancelled { reason: response.cancel_reason.clone() }
+            } else {
+                Ending::Dropped { reason: response.cancel_reason.clone() }
             };
         }
         Ok(())
@@ -117,9 +119,10 @@ impl<'a> Stream<'a> {
         let (requests, outgoing) = mpsc::channel(16);
         let mut cursors = BTreeMap::new();
         for (watch_id, watch) in (1..).zip(watches) {
+            let called = shared.now();
             let create = RequestUnion::CreateRequest(translate::watch(watch, watch_id));
             send(&requests, create).await?;
-            cursors.insert(watch_id, Cursor::new(id, watch.clone()));
+            cursors.insert(watch_id, Cursor::new(id, called, watch.clone()));
         }
         let outgoing = tokio_stream::wrappers::ReceiverStream::new(outgoing);
         let responses = client.watch.clone().watch(outgoing).await?.into_inner();

@@ -141,9 +141,25 @@ fn candidates(lease: &Lease, lowest: &[i64], situation: &Situation) -> (Vec<usiz
     last_place = last_place.min(lowest[index]);
     let ready = |step: &Step| step.called <= first_return && step.from <= last_place;
     window.retain(|&index| ready(&lease.steps[index]));
-    let optional = (0..lease.optional.len())
-        .filter(|index| !situation.optional.contains(index) && ready(&lease.optional[*index]));
-    (window, optional.collect())
+    let mut optional: Vec<usize> = Vec::new();
+    for index in 0..lease.optional.len() {
+        let step = &lease.optional[index];
+        let is_left = !situation.optional.contains(&index) && ready(step);
+        // Of several that would do the same, the one with the most freedom is enough: whatever another could do, it can.
+        if is_left && !optional.iter().any(|&other| is_freer(&lease.optional[other], step)) {
+            optional.retain(|&other| !is_freer(step, &lease.optional[other]));
+            optional.push(index);
+        }
+    }
+    (window, optional)
+}
+
+fn is_freer(one: &Step, other: &Step) -> bool {
+    one.what == other.what
+        && one.called <= other.called
+        && one.returned >= other.returned
+        && one.from <= other.from
+        && one.to >= other.to
 }
 
 /// The states that the lease can be in after a step, with the place of it.

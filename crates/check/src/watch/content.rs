@@ -113,6 +113,12 @@ pub(crate) fn prev_kv(
     None
 }
 
+/// Only its client and compaction end a watch.
+pub(crate) fn dropped(name: &str, watch: &Watched) -> Option<Violation> {
+    let Ending::Dropped { reason } = &watch.ending else { return None };
+    Some(Violation::new(Kind::WatchDropped, format!("{name} was ended by the server: {reason:?}")))
+}
+
 /// A watcher that was ended by compaction needed something that was compacted: `real` says of a revision whether it
 /// may have been.
 pub(crate) fn compacted(name: &str, watch: &Watched, real: impl Fn(i64) -> bool) -> Option<Violation> {

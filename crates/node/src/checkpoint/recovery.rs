@@ -52,6 +52,9 @@ pub fn load(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Loaded, LoadError> {
     disk.create_dir_all(dir).map_err(LoadError::io("create directory", dir))?;
+    // A process before this one may have been killed before the names it made were durable; what is built upon them
+    // must not outlive them.
+    disk.sync_dir(dir).map_err(LoadError::io("sync", dir))?;
     let names = disk.list(dir).map_err(LoadError::io("list", dir))?;
     let names: Vec<Name> = names.iter().filter_map(|name| Name::parse(name)).collect();
     let mut search =
@@ -104,7 +107,7 @@ fn empty(
 fn next_numbers(names: &[Name]) -> Next {
     let after = |is_data: bool| {
         let numbers = names.iter().filter(|name| matches!(name, Name::Data(_)) == is_data);
-        numbers.map(|name| name.number()).max().unwrap_or(0) + 1
+        numbers.map(|name| name.number()).max().unwrap_or(0).saturating_add(1)
     };
     Next { id: after(true), number: after(false) }
 }
@@ -252,11 +255,15 @@ fn open_all(disk: &dyn Disk, dir: &Path, files: &[DataFile]) -> Result<Vec<DataR
     Ok(readers)
 }
 
-/// A guess that spares growing tables: keys of each file, as far as it was alive.
+/// Tables for more keys than this grow while they are filled.
+const EXPECTED_KEYS: usize = 16 << 20;
+
+/// A guess that spares growing tables: keys of each file, as far as it was alive. It is what a file claims, so it is
+/// believed up to a limit only.
 fn expected_keys(readers: &[DataReader], files: &[DataFile]) -> usize {
     let alive = readers.iter().zip(files).map(|(reader, file)| {
         let totals = reader.totals();
         totals.keys as f64 * (file.live as f64 / totals.bytes.max(1) as f64).min(1.0)
     });
-    alive.sum::<f64>() as usize
+    (alive.sum::<f64>() as usize).min(EXPECTED_KEYS)
 }

@@ -56,12 +56,19 @@ pub(crate) enum Capturing {
 
 impl Housekeeping {
     pub(crate) fn run(mut self) {
+        let mut looked = Instant::now();
         loop {
             let pause = if self.is_capturing() { WAITING } else { IDLE };
             match self.bell.recv_timeout(pause) {
+                // Only the capture is looked after this often: on a full disk, trying to prepare a segment is dear.
+                Err(RecvTimeoutError::Timeout) if self.is_capturing() && looked.elapsed() < IDLE => {
+                    self.checkpoint_if_due();
+                    continue;
+                }
                 Ok(()) | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
+            looked = Instant::now();
             if self.step() == Step::Ended {
                 return;
             }

@@ -28,6 +28,9 @@ pub(crate) fn run(options: &Options) -> io::Result<bool> {
     if !vetch_bugs::SEEDED {
         return Err(io::Error::other("this build has no bugs to plant; build it with --features seeded"));
     }
+    for name in &options.bugs {
+        name.parse::<Bug>().map_err(io::Error::other)?;
+    }
     let all = options.bugs.is_empty();
     let mut missed = 0;
     for bug in Bug::ALL.iter().filter(|bug| all || options.bugs.iter().any(|name| name == bug.name())) {
