@@ -74,6 +74,8 @@ pub(crate) fn require() -> Result<()> {
         return Ok(());
     }
     println!("  strace is missing; installing it");
+    // A fresh machine has no list of packages yet; if this fails, the next one says why.
+    let _ = Command::new("apt-get").args(["update", "-qq"]).output();
     let installed = Command::new("apt-get").args(["install", "-y", "-qq", "strace"]).output();
     ensure!(works(), "strace is missing and could not be installed: {installed:?}");
     Ok(())
