@@ -8,6 +8,9 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
+/// How long after its end was asked for a lease that is still there comes up again, in milliseconds.
+const END_AGAIN: u64 = 5_000;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Timer {
     /// Which lease of that id it is.
@@ -95,7 +98,7 @@ impl Clock {
         Some((left as i64, timer.ttl))
     }
 
-    /// Up to `max` leases whose time is over and that are not being revoked yet, each with its grant.
+    /// Up to `max` leases whose time is over, each with its grant. One that is still there a while later is named again.
     pub(crate) fn expire(&mut self, now: u64, max: usize) -> Vec<(i64, u64)> {
         let mut expired = Vec::new();
         while expired.len() < max {
@@ -110,9 +113,12 @@ impl Clock {
             if timer.deadline > now {
                 timer.queued = timer.deadline;
                 self.queue.push(Reverse((timer.deadline, id)));
-            } else if !timer.ending {
+            } else {
                 timer.ending = true;
                 expired.push((id, timer.grant));
+                // It comes up again until it is gone, because its end may be refused, as by an alarm or a full disk.
+                timer.queued = now.saturating_add(END_AGAIN);
+                self.queue.push(Reverse((timer.queued, id)));
             }
         }
         expired
@@ -196,12 +202,13 @@ mod tests {
         assert_eq!(clock.expire(10_000, 9), []);
         assert_eq!(clock.remaining(7, 10_000), Some((9, 10)));
         assert_eq!(clock.expire(19_000, 9), [(7, 1)]);
-        assert_eq!(clock.expire(19_000, 9), [], "a lease is revoked once");
-        assert_eq!(clock.renew(7, 19_000), Renewal::Ended { grant: 1 });
+        assert_eq!(clock.expire(23_999, 9), [], "its end is under way");
+        assert_eq!(clock.expire(24_000, 9), [(7, 1)], "its end was refused, it seems");
+        assert_eq!(clock.renew(7, 24_000), Renewal::Ended { grant: 1 });
         clock.revoke_failed(7);
-        assert_eq!(clock.expire(19_001, 9), [(7, 1)]);
+        assert_eq!(clock.expire(24_001, 9), [(7, 1)]);
         clock.stop(7);
-        assert_eq!(clock.renew(7, 19_002), Renewal::Unknown);
+        assert_eq!(clock.renew(7, 24_002), Renewal::Unknown);
     }
 
     fn left(clock: &mut Clock, now: u64) -> Vec<(i64, i64)> {

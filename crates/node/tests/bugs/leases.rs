@@ -1,9 +1,12 @@
-//! What the end of a lease must not do: end another one.
+//! What the end of a lease must not do: end another one, or never come. And what else has no revision of its own.
 
 use std::task::Poll;
 use std::time::Duration;
 
-use crate::lab::Lab;
+use vetch_node::store::request::{AlarmKind, PutRequest};
+use vetch_node::types::{AlarmAction, AlarmSelector};
+
+use crate::lab::{Lab, put};
 
 /// The end of a lease was on its way when the client revoked it and granted the same id again.
 #[test]
@@ -42,4 +45,61 @@ fn a_lease_is_not_cut_short_by_the_record_of_an_earlier_one_with_its_id() {
     let node = lab.node.clone();
     let left = lab.wait(async move { node.lease_time_to_live(7, false).await }).unwrap();
     assert_eq!(left.map(|lease| lease.ttl), Some(400));
+}
+
+/// The end of a lease was refused by an alarm, and nobody asked for it again.
+#[test]
+fn a_lease_whose_end_was_refused_ends_later() {
+    let mut lab = Lab::new();
+    let node = lab.node.clone();
+    lab.wait(async move { node.lease_grant(7, 2).await }).unwrap();
+    alarm(&mut lab, AlarmAction::Activate);
+    lab.advance(Duration::from_secs(3));
+    lab.settle();
+    let node = lab.node.clone();
+    assert_eq!(lab.wait(async move { node.leases().await }), Ok(vec![7]), "the alarm refuses every change");
+    alarm(&mut lab, AlarmAction::Deactivate);
+    lab.advance(Duration::from_secs(6));
+    lab.settle();
+    let node = lab.node.clone();
+    assert_eq!(lab.wait(async move { node.leases().await }), Ok(vec![]));
+}
+
+/// Alarms are state like any other, also where it comes from a checkpoint.
+#[test]
+fn an_alarm_survives_a_restart_from_a_checkpoint() {
+    let mut lab = Lab::new();
+    for n in 0..100 {
+        lab.put(&format!("k{n}"), &"x".repeat(300));
+    }
+    alarm(&mut lab, AlarmAction::Activate);
+    lab.advance(Duration::from_secs(3600));
+    lab.settle();
+    let lab = lab.power_cut().kill();
+    assert_eq!(lab.node.alarms().len(), 1);
+}
+
+/// Which keys hang on a lease is known to the sequencer first; it is told when it is durable.
+#[test]
+fn the_keys_of_a_lease_are_shown_once_they_are_durable() {
+    let mut lab = Lab::new();
+    let node = lab.node.clone();
+    lab.wait(async move { node.lease_grant(7, 600).await }).unwrap();
+    let (writing, asking) = (lab.node.clone(), lab.node.clone());
+    let leased = PutRequest { lease: 7, ..put("k", "v") };
+    let mut write = Box::pin(async move { writing.put(leased).await });
+    assert!(lab.poll(&mut write).is_pending());
+    lab.sequence();
+    lab.sequence();
+    let mut ask = Box::pin(async move { asking.lease_time_to_live(7, true).await });
+    assert!(lab.poll(&mut ask).is_pending(), "the key is not durable yet");
+    lab.sync();
+    let Poll::Ready(Ok(Some(lease))) = lab.poll(&mut ask) else { panic!("it is durable now") };
+    assert_eq!(lease.keys.len(), 1);
+}
+
+fn alarm(lab: &mut Lab, action: AlarmAction) {
+    let node = lab.node.clone();
+    let which = AlarmSelector { member: 2, kind: Some(AlarmKind::Corrupt) };
+    lab.wait(async move { node.alarm(action, which).await }).unwrap();
 }

@@ -174,3 +174,31 @@ fn etcd_20221_a_watch_from_the_future_begins_there() {
         told(&lab.drain_settled(&mut session)).iter().map(|(_, revision, _)| *revision).collect();
     assert_eq!(revisions, (20..=26).collect::<Vec<i64>>());
 }
+
+/// A compaction right at a large deletion gives the deleted values back; a watcher that follows sees them first.
+#[test]
+fn a_live_watcher_is_shown_previous_values_before_compaction_takes_them() {
+    let mut lab = Lab::new();
+    for n in 0..30 {
+        lab.put(&format!("k{n:02}"), "v");
+    }
+    let mut session = lab.watch(&Create { prev_kv: true, ..everything(0) });
+    lab.drain_settled(&mut session);
+    let (deleting, compacting) = (lab.node.clone(), lab.node.clone());
+    let all = DeleteRangeRequest { range: KeyRange::new("k", "l"), prev_kv: false };
+    let mut delete = Box::pin(async move { deleting.delete_range(all).await });
+    let mut compact = Box::pin(async move { compacting.compact(32, true).await });
+    assert!(lab.poll(&mut delete).is_pending());
+    lab.sequence();
+    assert!(lab.poll(&mut compact).is_pending());
+    // Everything but the fan-out gets its turn, and again.
+    for _ in 0..10 {
+        lab.sequence();
+        lab.sync();
+        lab.housekeep();
+    }
+    let responses = lab.drain_settled(&mut session);
+    let previous =
+        responses.iter().flat_map(|response| response.events()).filter(|event| event.0.prev.is_some());
+    assert_eq!((told(&responses).len(), previous.count()), (30, 30));
+}

@@ -131,3 +131,15 @@ fn two_checkpoints_are_kept_and_nothing_else() {
         assert_eq!(world.checkpointer.disk_bytes(), on_disk as u64);
     }
 }
+
+/// A file is written in pieces of a megabyte; what lies behind the first of them must be found again.
+#[test]
+fn a_file_of_several_megabytes_comes_back() {
+    let mut world = World::new(CheckpointConfig::default());
+    for n in 0..40 {
+        world.put(&format!("key/{n:02}"), &char::from(b'a' + n % 26).to_string().repeat(100_000));
+    }
+    let report = world.checkpoint().unwrap();
+    assert!(report.file_bytes > 3 << 20, "{report:?}");
+    world.assert_same(&world.recover(&world.disk).unwrap());
+}
