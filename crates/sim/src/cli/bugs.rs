@@ -12,6 +12,9 @@ use super::{default_histories, say};
 pub(crate) struct Options {
     /// Only these; all unless given.
     bugs: Vec<String>,
+    /// Not these.
+    #[arg(long)]
+    except: Vec<String>,
     /// Seeds to try for each.
     #[arg(long, default_value_t = 300)]
     seeds: u64,
@@ -28,12 +31,14 @@ pub(crate) fn run(options: &Options) -> io::Result<bool> {
     if !vetch_bugs::SEEDED {
         return Err(io::Error::other("this build has no bugs to plant; build it with --features seeded"));
     }
-    for name in &options.bugs {
+    for name in options.bugs.iter().chain(&options.except) {
         name.parse::<Bug>().map_err(io::Error::other)?;
     }
     let all = options.bugs.is_empty();
     let mut missed = 0;
-    for bug in Bug::ALL.iter().filter(|bug| all || options.bugs.iter().any(|name| name == bug.name())) {
+    let among = |names: &[String], bug: &Bug| names.iter().any(|name| name == bug.name());
+    let chosen = |bug: &&Bug| (all || among(&options.bugs, bug)) && !among(&options.except, bug);
+    for bug in Bug::ALL.iter().filter(chosen) {
         let setup = Setup { histories: &options.histories, bug: Some(bug.name()) };
         let (mut tried, mut found) = (0, None);
         pool::feed(&setup, options.jobs, options.from..options.from + options.seeds, |mut answer| {
