@@ -8,6 +8,7 @@
 //! | numbers after the names in `NUMBERS` | `N` |
 //! | durations after the words in `DURATIONS` | `TIME` |
 //! | time stamps and client addresses in log lines on standard error | dropped |
+//! | keys of a lease, which etcd lists in any order | sorted |
 //! | repeated progress notices | one of them |
 
 /// Fields whose values depend on the storage engine, on elections or on hashing.
@@ -48,6 +49,8 @@ pub(super) fn normal(text: &str, columns: Option<&str>) -> String {
         for word in DURATIONS {
             line = duration_after(&line, word);
         }
+        line = sorted_keys(&line, "attached keys([", ' ');
+        line = sorted_keys(&line, "\"keys\":[", ',');
         line = long_words(&line);
         if line.starts_with("progress notify") && lines.last() == Some(&line) {
             continue;
@@ -98,6 +101,15 @@ fn duration_after(line: &str, word: &str) -> String {
     let Some((before, after)) = line.split_once(word) else { return line.to_owned() };
     let rest = after.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '.' || c == 'µ');
     if rest.len() == after.len() { line.to_owned() } else { format!("{before}{word}TIME{rest}") }
+}
+
+/// The words between `before` and the next `]`, sorted.
+fn sorted_keys(line: &str, before: &str, separator: char) -> String {
+    let Some((head, tail)) = line.split_once(before) else { return line.to_owned() };
+    let Some((keys, rest)) = tail.split_once(']') else { return line.to_owned() };
+    let mut keys: Vec<&str> = keys.split(separator).collect();
+    keys.sort_unstable();
+    format!("{head}{before}{}]{rest}", keys.join(&separator.to_string()))
 }
 
 /// Ids and ports, word by word.
