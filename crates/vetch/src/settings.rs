@@ -66,6 +66,10 @@ pub(crate) enum SettingsError {
     Choice { name: &'static str, value: String, allowed: &'static str },
     #[error("--journal-segment-bytes {0} must be between 16384 and 1073741824")]
     SegmentBytes(u64),
+    #[error("--checkpoint-bytes {0} must be at least 4096")]
+    CheckpointBytes(u64),
+    #[error("--checkpoint-interval must be more than 0; to take few checkpoints, make it long")]
+    CheckpointInterval,
     #[error("--watch-progress-notify-interval must be at least 100ms")]
     ProgressInterval,
 }
@@ -89,6 +93,9 @@ const GATES: [&str; 11] = [
 /// Smaller segments would be all headers; a larger one takes too long to prepare.
 const SEGMENT_BYTES: std::ops::RangeInclusive<u64> = 16 << 10..=1 << 30;
 
+/// Less would keep the server busy with checkpoints alone.
+const CHECKPOINT_BYTES: u64 = 4 << 10;
+
 /// What a message may be longer than a request, beside the request itself.
 const MESSAGE_OVERHEAD: u64 = 512 << 10;
 
@@ -110,6 +117,12 @@ impl Settings {
         node.checkpoint_interval = flags.duration("checkpoint-interval");
         if !SEGMENT_BYTES.contains(&node.journal_segment_bytes) {
             return Err(SettingsError::SegmentBytes(node.journal_segment_bytes));
+        }
+        if node.checkpoint_bytes < CHECKPOINT_BYTES {
+            return Err(SettingsError::CheckpointBytes(node.checkpoint_bytes));
+        }
+        if node.checkpoint_interval.is_zero() {
+            return Err(SettingsError::CheckpointInterval);
         }
         let initialised = node.data_dir.join("member").exists();
         if flags.text("initial-cluster-state") == "existing" && !initialised {

@@ -100,7 +100,7 @@ pub(super) const FLAGS: &[(&str, &[Flag])] = &[
         flag("journal-segment-bytes", "16777216", Uint, Works,
             "Size of a journal file; at least 16 KiB. Two are kept ready beside the one in use."),
         flag("checkpoint-bytes", "33554432", Uint, Works,
-            "A checkpoint is taken when about this much was written since the last one, or more in a large store."),
+            "A checkpoint is taken after about this many new bytes, or more in a large store; at least 4 KiB."),
         flag("checkpoint-interval", "5m", Duration, Works,
             "A checkpoint is taken at least this often while there are writes."),
     ]),

@@ -93,4 +93,7 @@ fn journal_and_checkpoints_can_be_made_small() {
     assert_eq!(node.checkpoint_interval, Duration::from_secs(2));
     let text = refusal(&["--journal-segment-bytes=1"]);
     assert!(text.contains("between 16384"), "{text}");
+    // Neither means "never", so neither is guessed at.
+    assert!(refusal(&["--checkpoint-bytes=0"]).contains("at least 4096"));
+    assert!(refusal(&["--checkpoint-interval=0s"]).contains("more than 0"));
 }
