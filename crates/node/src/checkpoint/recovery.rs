@@ -215,7 +215,8 @@ fn load_state(
 ) -> Result<State, Damage> {
     let manifest = &found.manifest;
     let readers = open_all(disk, dir, &manifest.files)?;
-    let total: u64 = readers.iter().map(|reader| reader.totals().bytes).sum();
+    // What the files claim, for the progress only: a claim may be absurd, so it must not overflow.
+    let total = readers.iter().map(|reader| reader.totals().bytes).fold(0, u64::saturating_add);
     let contradiction =
         |bad: BadCheckpoint| Damage::new(&dir.join(manifest_name(manifest.number)), 0, bad.to_string());
     let mut loader = Loader::new(manifest.mark, expected_keys(&readers, &manifest.files));
