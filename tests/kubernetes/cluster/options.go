@@ -1,0 +1,76 @@
+package cluster
+
+import (
+	"fmt"
+	"path/filepath"
+	"sort"
+	"strings"
+	"time"
+)
+
+// Options describe a cluster. Dir, Binaries and StoreBinary are needed; the rest has defaults.
+type Options struct {
+	Dir         string // holds data, keys and logs; is created
+	Binaries    string // what build.sh printed
+	StoreBinary string // vetch or etcd
+	StoreFlags  []string
+
+	// Port is the first of the 500 ports that the cluster may use, all on loopback.
+	Port int
+
+	APIServers     int             // how many on the one store; 1 if not given
+	APIServerFlags []string        // for all of them
+	Gates          map[string]bool // feature gates of the API servers
+	// CompactionInterval is how often the API servers compact the store; Kubernetes' default if not given.
+	CompactionInterval time.Duration
+	// EventTTL is how long events live; Kubernetes' default if not given.
+	EventTTL time.Duration
+	// ConsistencyPeriod is how often the API servers compare each cache with the store, and panic if they differ. Up to
+	// half of it is added at random. Kubernetes' default if not given; never off.
+	ConsistencyPeriod time.Duration
+
+	ControllerManagerFlags []string
+	SchedulerFlags         []string
+	KwokFlags              []string
+	NoControllers          bool // store and API servers only
+}
+
+// The ports, counted from Options.Port.
+const (
+	portStore             = 0
+	portStorePeer         = 1
+	portControllerManager = 5
+	portScheduler         = 6
+	portKwok              = 7
+	portAPIServer         = 10
+	portKubelet           = 100
+)
+
+const (
+	mostAPIServers = 10
+	mostKubelets   = 400
+)
+
+func (o Options) log(name string) string { return filepath.Join(o.Dir, "logs", name+".log") }
+
+func (o Options) binary(name string) string { return filepath.Join(o.Binaries, name) }
+
+// apiServerFlags are those that follow from the options alone.
+func (o Options) apiServerFlags() []string {
+	var flags []string
+	if o.CompactionInterval > 0 {
+		flags = append(flags, "--etcd-compaction-interval="+o.CompactionInterval.String())
+	}
+	if o.EventTTL > 0 {
+		flags = append(flags, "--event-ttl="+o.EventTTL.String())
+	}
+	if len(o.Gates) > 0 {
+		var gates []string
+		for name, on := range o.Gates {
+			gates = append(gates, fmt.Sprintf("%s=%t", name, on))
+		}
+		sort.Strings(gates)
+		flags = append(flags, "--feature-gates="+strings.Join(gates, ","))
+	}
+	return append(flags, o.APIServerFlags...)
+}

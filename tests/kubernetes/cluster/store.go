@@ -1,0 +1,100 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Store is the one member that holds everything: vetch, or etcd for comparison.
+type Store struct {
+	*Process
+	Data string // its data directory
+	URL  string
+}
+
+func newStore(o Options) *Store {
+	data := filepath.Join(o.Dir, "store")
+	url := fmt.Sprintf("http://127.0.0.1:%d", o.Port+portStore)
+	peer := fmt.Sprintf("http://127.0.0.1:%d", o.Port+portStorePeer)
+	command := []string{o.StoreBinary,
+		"--name=default",
+		"--data-dir=" + data,
+		"--listen-client-urls=" + url,
+		"--advertise-client-urls=" + url,
+		"--listen-peer-urls=" + peer,
+		"--initial-advertise-peer-urls=" + peer,
+		"--initial-cluster=default=" + peer,
+		// What kubeadm and others set; without it, quiet caches learn of new revisions every ten minutes.
+		"--watch-progress-notify-interval=5s",
+		"--quota-backend-bytes=8589934592",
+	}
+	return &Store{
+		Process: &Process{Name: "store", Command: append(command, o.StoreFlags...), Log: o.log("store")},
+		Data:    data,
+		URL:     url,
+	}
+}
+
+// Start starts the store and waits until it serves.
+func (s *Store) Start(ctx context.Context) error {
+	if err := s.Process.Start(); err != nil {
+		return err
+	}
+	return Until(ctx, time.Minute, 20*time.Millisecond, "the store to be healthy", func() (bool, error) {
+		if !s.Running() {
+			return false, fmt.Errorf("it ended; see %s", s.Log)
+		}
+		body, err := s.get(ctx, "/health")
+		return strings.Contains(body, `"health":"true"`), err
+	})
+}
+
+// Crash kills the store without notice and starts it again on what it left behind.
+func (s *Store) Crash(ctx context.Context) error {
+	s.Kill()
+	return s.Start(ctx)
+}
+
+// Forget kills the store, removes its data and starts it again: what no store may do. It shows that a trial would
+// notice.
+func (s *Store) Forget(ctx context.Context) error {
+	s.Kill()
+	if err := os.RemoveAll(s.Data); err != nil {
+		return err
+	}
+	return s.Start(ctx)
+}
+
+// Metrics reads the store's metrics.
+func (s *Store) Metrics(ctx context.Context) (Metrics, error) {
+	body, err := s.get(ctx, "/metrics")
+	if err != nil {
+		return nil, err
+	}
+	return ParseMetrics(strings.NewReader(body))
+}
+
+func (s *Store) get(ctx context.Context, path string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+path, nil)
+	if err != nil {
+		return "", err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", path, response.Status)
+	}
+	return string(body), err
+}
