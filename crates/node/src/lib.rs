@@ -23,6 +23,7 @@ mod read;
 mod runtime;
 mod sequencer;
 mod shared;
+mod snapshot;
 pub mod stepped;
 mod time;
 pub mod tuning;
@@ -31,4 +32,5 @@ pub mod watch;
 
 pub use handle::Node;
 pub use read::RangeStream;
+pub use snapshot::Snapshot;
 pub use vetch_store as store;

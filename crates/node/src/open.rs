@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crossbeam_channel::{Sender, bounded};
@@ -282,6 +282,7 @@ fn share(
         journal_bytes: AtomicU64::new(0),
         chores: Chores { bell: doors.bell },
         fan_out: doors.fan_out,
+        holds: AtomicUsize::new(0),
         freed: watch::Sender::new(-1),
         stopping: AtomicBool::new(false),
         state: watch::Sender::new(RunState::Running),

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
@@ -21,6 +21,7 @@ use crate::clock::Clock;
 use crate::config::{Identity, NodeConfig};
 use crate::metrics::NodeMetrics;
 use crate::sequencer::Outcome;
+use crate::snapshot::View;
 use crate::time::Time;
 use crate::watch::NodeEvent;
 
@@ -37,6 +38,10 @@ pub(crate) enum Ask {
     Capture {
         reply: std::sync::mpsc::SyncSender<Capture>,
     },
+    /// Where a snapshot begins, as of this place in the queue.
+    View {
+        reply: oneshot::Sender<View>,
+    },
     /// Look whether an alarm can be lowered.
     Review,
     /// Finish what is queued, then end.
@@ -52,7 +57,7 @@ impl Ask {
     pub(crate) fn bytes(&self) -> u64 {
         match self {
             Ask::Write { bytes, .. } => *bytes,
-            Ask::Capture { .. } | Ask::Review | Ask::Stop => 0,
+            Ask::Capture { .. } | Ask::View { .. } | Ask::Review | Ask::Stop => 0,
         }
     }
 }
@@ -93,6 +98,8 @@ pub(crate) struct Shared {
     pub(crate) chores: Chores,
     /// The fan-out thread has revisions to match.
     pub(crate) fan_out: crossbeam_channel::Sender<()>,
+    /// Snapshots that are collecting versions: while there are any, none is freed. Raised with the store locked.
+    pub(crate) holds: AtomicUsize,
     /// Compaction revision up to which memory has been given back.
     pub(crate) freed: watch::Sender<i64>,
     pub(crate) stopping: AtomicBool,

@@ -18,6 +18,7 @@ mod compare;
 pub mod error;
 mod evaluate;
 pub mod hash;
+pub mod history;
 mod keys;
 pub mod lease;
 pub mod load;

@@ -123,6 +123,10 @@ impl Housekeeping {
         let mut freed: Vec<Record> = Vec::new();
         loop {
             let mut store = self.shared.store.write();
+            // A snapshot is collecting versions; the last one to finish rings the bell.
+            if self.shared.holds.load(Ordering::Acquire) > 0 {
+                return;
+            }
             let done = store.compact_step(self.shared.config.compaction_batch, &mut freed);
             RwLockWriteGuard::unlock_fair(store);
             versions += freed.len() as u64;

@@ -15,6 +15,7 @@ use crate::checkpoint::Capture;
 use crate::runtime::Step;
 use crate::sequencer::{Batch, Round, Sequencer};
 use crate::shared::{Ask, Reply, Shared};
+use crate::snapshot::View;
 
 /// Evaluations after which readers waiting for the store get a turn.
 const TURN: usize = 64;
@@ -115,6 +116,13 @@ impl SequencerLoop {
                     self.close(open, &store);
                     let capture = self.capture(&store);
                     self.ready.captures.push((reply, capture));
+                }
+                Ask::View { reply } => {
+                    // As with a capture, but nobody waits for it to be written.
+                    let open = std::mem::replace(&mut round, self.sequencer.begin());
+                    self.close(open, &store);
+                    let view = View::of(&shared, &store, self.sequencer.tip().seq);
+                    let _ = reply.send(view);
                 }
                 Ask::Review => self.review(&mut round, &mut store),
                 Ask::Stop => {
