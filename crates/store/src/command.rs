@@ -6,6 +6,7 @@
 
 use bytes::BufMut;
 
+use crate::auth::Effects;
 use crate::record::BadRecord;
 use crate::request::{Alarm, AlarmKind, Event, KeyRange};
 
@@ -16,6 +17,7 @@ const LEASE_REMAINING: u8 = 4;
 const COMPACT: u8 = 5;
 const ALARM_ON: u8 = 6;
 const ALARM_OFF: u8 = 7;
+const AUTH: u8 = 8;
 
 const CHANGE_PUT: u8 = 0;
 const CHANGE_DELETE: u8 = 1;
@@ -63,6 +65,8 @@ pub(crate) enum Command<'a> {
     },
     AlarmOn(Alarm),
     AlarmOff(Alarm),
+    /// Users and roles, as they are from now on.
+    Auth(Effects),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -130,6 +134,10 @@ pub(crate) fn encode_alarm(out: &mut Vec<u8>, alarm: Alarm, on: bool) {
     });
 }
 
+pub(crate) fn encode_auth(out: &mut Vec<u8>, effects: &Effects) {
+    framed(out, AUTH, |out| effects.encode(out));
+}
+
 fn framed(out: &mut Vec<u8>, tag: u8, body: impl FnOnce(&mut Vec<u8>)) {
     out.put_u8(tag);
     let at = out.len();
@@ -187,6 +195,7 @@ pub(crate) fn decode<'a>(payload: &mut &'a [u8]) -> Result<Command<'a>, BadComma
         COMPACT => Command::Compact { revision: take_i64(&mut body)? },
         ALARM_ON => Command::AlarmOn(take_alarm(&mut body)?),
         ALARM_OFF => Command::AlarmOff(take_alarm(&mut body)?),
+        AUTH => Command::Auth(Effects::decode(&mut body)?),
         tag => return Err(BadCommand::UnknownTag(tag)),
     };
     if !body.is_empty() {
@@ -220,20 +229,20 @@ fn take_alarm(body: &mut &[u8]) -> Result<Alarm, BadCommand> {
     Ok(Alarm { member, kind })
 }
 
-fn take<'a>(bytes: &mut &'a [u8], len: usize) -> Result<&'a [u8], BadCommand> {
+pub(crate) fn take<'a>(bytes: &mut &'a [u8], len: usize) -> Result<&'a [u8], BadCommand> {
     let (taken, rest) = bytes.split_at_checked(len).ok_or(BadCommand::Short)?;
     *bytes = rest;
     Ok(taken)
 }
 
-fn take_u8(bytes: &mut &[u8]) -> Result<u8, BadCommand> {
+pub(crate) fn take_u8(bytes: &mut &[u8]) -> Result<u8, BadCommand> {
     Ok(take(bytes, 1)?[0])
 }
 
-fn take_u32(bytes: &mut &[u8]) -> Result<u32, BadCommand> {
+pub(crate) fn take_u32(bytes: &mut &[u8]) -> Result<u32, BadCommand> {
     Ok(u32::from_le_bytes(take(bytes, 4)?.try_into().expect("four bytes were taken")))
 }
 
-fn take_i64(bytes: &mut &[u8]) -> Result<i64, BadCommand> {
+pub(crate) fn take_i64(bytes: &mut &[u8]) -> Result<i64, BadCommand> {
     Ok(i64::from_le_bytes(take(bytes, 8)?.try_into().expect("eight bytes were taken")))
 }

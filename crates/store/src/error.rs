@@ -3,6 +3,8 @@
 //! Every variant is a function of the request and the state alone. The text a client sees belongs to the
 //! edge (`api`'s error table); the names here are etcd's.
 
+use crate::auth::AuthError;
+
 /// A refusal by the rules of the API. The state is unchanged whenever one is returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
@@ -32,4 +34,6 @@ pub enum StoreError {
     LeaseExists,
     #[error("too large lease TTL")]
     LeaseTtlTooLarge,
+    #[error(transparent)]
+    Auth(#[from] AuthError),
 }

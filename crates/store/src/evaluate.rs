@@ -4,6 +4,9 @@
 //! written down as commands for the journal, and returned as events; the caller shows none of it to anybody
 //! until the journal entry that carries the commands is durable.
 
+use std::sync::Arc;
+
+use crate::auth;
 use crate::command::{self, RANGE_DELETE_BYTES, RANGE_DELETE_KEYS, RangeDelete};
 use crate::compare::{Path, branch, check_put};
 use crate::error::StoreError;
@@ -52,6 +55,7 @@ impl Store {
             WriteRequest::LeaseRemaining { leases } => self.evaluate_lease_remaining(leases, journal),
             WriteRequest::AlarmActivate(alarm) => self.evaluate_alarm_on(*alarm, journal),
             WriteRequest::AlarmDeactivate(alarm) => self.evaluate_alarm_off(*alarm, journal),
+            WriteRequest::Auth(change) => self.evaluate_auth(change, journal),
         }
     }
 
@@ -72,7 +76,7 @@ impl Store {
         Ok(ReadTxn {
             revision: mark.revision,
             succeeded: path.succeeded,
-            ranges: ranges.collect::<Result<_, _>>()?,
+            ranges: ranges.collect::<Result<_, StoreError>>()?,
         })
     }
 
@@ -191,6 +195,19 @@ impl Store {
             changed.push(alarm);
         }
         Ok(quiet(WriteResponse::Alarm { revision: self.head.revision, changed }))
+    }
+
+    fn evaluate_auth(
+        &mut self,
+        change: &auth::Change,
+        journal: &mut Vec<u8>,
+    ) -> Result<Evaluated, StoreError> {
+        let effects = self.auth.decide(change)?;
+        if !effects.effects.is_empty() {
+            command::encode_auth(journal, &effects);
+            Arc::make_mut(&mut self.auth).apply(&effects);
+        }
+        Ok(quiet(WriteResponse::Auth { revision: self.head.revision }))
     }
 }
 

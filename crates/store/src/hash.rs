@@ -99,7 +99,5 @@ fn append_version(crc: u32, version: &Record) -> u32 {
         return crc32c::crc32c_append(crc32c::crc32c_append(crc, &name[..17]), version.wire());
     }
     name[17] = b't';
-    // A tombstone is stored with its key alone: the wire form up to the end of the key.
-    let key_end = version.key().as_ptr() as usize - version.wire().as_ptr() as usize + version.key().len();
-    crc32c::crc32c_append(crc32c::crc32c_append(crc, &name), &version.wire()[..key_end])
+    crc32c::crc32c_append(crc32c::crc32c_append(crc, &name), version.wire_of_key())
 }

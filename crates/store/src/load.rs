@@ -4,6 +4,9 @@
 //! next to each other in memory: no lookups, no splits. Versions that the checkpoint's compaction had already
 //! made unreachable are dropped on the way, for data files are rewritten only now and then.
 
+use std::sync::Arc;
+
+use crate::auth::{Auth, AuthState};
 use crate::keys::{Chain, Keys, Slot};
 use crate::lease::Leases;
 use crate::record::Record;
@@ -16,6 +19,7 @@ use crate::tree::Tree;
 pub struct Unversioned {
     pub leases: Vec<SavedLease>,
     pub alarms: Vec<Alarm>,
+    pub auth: AuthState,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,6 +106,7 @@ impl Loader {
             tree,
             leases,
             alarms: state.alarms.iter().copied().collect(),
+            auth: Arc::new(Auth::from(state.auth.clone())),
             head: self.mark,
             visible: self.mark,
             bytes: self.bytes,
@@ -152,6 +157,10 @@ impl Store {
             ttl: lease.ttl(),
             remaining: if lease.is_checkpointed() { lease.remaining() } else { 0 },
         });
-        Unversioned { leases: leases.collect(), alarms: self.alarms.iter().copied().collect() }
+        Unversioned {
+            leases: leases.collect(),
+            alarms: self.alarms.iter().copied().collect(),
+            auth: self.auth.state(),
+        }
     }
 }

@@ -177,6 +177,12 @@ impl Record {
         &self.0.slice
     }
 
+    /// The wire form up to the end of the key, which is what etcd keeps of a tombstone.
+    pub fn wire_of_key(&self) -> &[u8] {
+        let len = self.meta().key_len as usize;
+        &self.0.slice[..1 + varint_len(len as u64) + len]
+    }
+
     pub fn key(&self) -> &[u8] {
         let len = self.meta().key_len as usize;
         let at = 1 + varint_len(len as u64);

@@ -1,7 +1,10 @@
 //! Replay: commands from the journal applied to head, as evaluation applied them the first time.
 
+use std::sync::Arc;
+
 use vetch_bugs::Bug;
 
+use crate::auth::Effects;
 use crate::command::{self, BadCommand, Change, Command};
 use crate::evaluate::Txn;
 use crate::record::Record;
@@ -65,8 +68,18 @@ impl Store {
             Command::AlarmOff(alarm) => {
                 self.alarms.remove(&alarm);
             }
+            Command::Auth(effects) => self.replay_auth(&effects)?,
             Command::Txn(_) | Command::LeaseRevoke { .. } => unreachable!("handled by the caller"),
         }
+        Ok(())
+    }
+
+    fn replay_auth(&mut self, effects: &Effects) -> Result<(), BadCommand> {
+        let current = self.auth.revision();
+        if effects.revision < current || effects.revision - current > 1 {
+            return Err(BadCommand::Misfit("users and roles of another revision"));
+        }
+        Arc::make_mut(&mut self.auth).apply(effects);
         Ok(())
     }
 

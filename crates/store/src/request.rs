@@ -5,6 +5,7 @@
 
 use bytes::Bytes;
 
+use crate::auth;
 use crate::record::Record;
 
 /// The keys a request is about, from the API's `key` and `range_end`.
@@ -210,6 +211,8 @@ pub enum WriteRequest {
     },
     AlarmActivate(Alarm),
     AlarmDeactivate(Alarm),
+    /// Changes users, roles, or whether anybody is asked who they are.
+    Auth(auth::Change),
 }
 
 /// The time a lease has left. An id may be revoked and granted again while this is on its way, so the grant says which
@@ -298,6 +301,9 @@ pub enum WriteResponse {
     Alarm {
         revision: i64,
         changed: Vec<Alarm>,
+    },
+    Auth {
+        revision: i64,
     },
 }
 

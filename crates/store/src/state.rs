@@ -5,12 +5,15 @@
 //! an entry is durable, and readers never look past it. Because every version carries its revision, both live
 //! in the same structures, and nothing has to be merged or undone when an append completes.
 //!
-//! Keys are versioned, so readers at `visible` simply ignore younger versions. Leases and alarms are not:
-//! they exist at head only. Whoever shows what hangs on a lease to a client first waits until head has become
-//! durable; an alarm is a warning and may be shown a moment early.
+//! Keys are versioned, so readers at `visible` simply ignore younger versions. Leases, alarms, users and roles are
+//! not: they exist at head only. Whoever shows what hangs on a lease to a client first waits until head has become
+//! durable; an alarm is a warning and may be shown a moment early; users and roles are shared as they are at head,
+//! so that whoever made them durable can show exactly those.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
 
+use crate::auth::Auth;
 use crate::keys::{Chain, Keys, Slot};
 use crate::lease::Leases;
 use crate::membership::{Membership, Span};
@@ -47,6 +50,7 @@ pub struct Store {
     pub(crate) membership: Membership,
     pub(crate) leases: Leases,
     pub(crate) alarms: BTreeSet<Alarm>,
+    pub(crate) auth: Arc<Auth>,
     pub(crate) head: Mark,
     pub(crate) visible: Mark,
     /// Which slots have something to free once compaction passes a revision, in revision order.
@@ -64,6 +68,7 @@ impl Default for Store {
             membership: Membership::default(),
             leases: Leases::default(),
             alarms: BTreeSet::new(),
+            auth: Arc::default(),
             head: Mark::START,
             visible: Mark::START,
             superseded: VecDeque::new(),
@@ -103,6 +108,11 @@ impl Store {
     /// Alarms at head.
     pub fn alarms(&self) -> impl Iterator<Item = Alarm> + '_ {
         self.alarms.iter().copied()
+    }
+
+    /// Users and roles at head.
+    pub fn auth(&self) -> &Arc<Auth> {
+        &self.auth
     }
 
     /// Leases at head.

@@ -6,6 +6,7 @@
 use bytes::{Buf, BufMut};
 use vetch_journal::Tip;
 use vetch_store::Mark;
+use vetch_store::auth::{self, AuthState};
 use vetch_store::command::{alarm_number, alarm_of_number};
 use vetch_store::load::{SavedLease, Unversioned};
 use vetch_store::request::Alarm;
@@ -22,6 +23,8 @@ const CRC_LEN: usize = 4;
 const FILES: u16 = 1;
 const LEASES: u16 = 2;
 const ALARMS: u16 = 3;
+/// Only in a manifest with something to say about users and roles.
+const AUTH: u16 = 4;
 const MUST_UNDERSTAND: u16 = 1;
 
 /// A data file as a checkpoint uses it.
@@ -63,7 +66,8 @@ impl Manifest {
         let mut out = Vec::with_capacity(HEAD_LEN + self.files.len() * 56 + leases.len() * 24 + 64);
         out.put_slice(MAGIC);
         out.put_u32_le(VERSION);
-        out.put_u32_le(3);
+        let has_auth = self.unversioned.auth != AuthState::default();
+        out.put_u32_le(3 + u32::from(has_auth));
         out.put_u64_le(self.number);
         out.put_u64_le(self.tip.epoch);
         out.put_u64_le(self.tip.seq);
@@ -86,6 +90,9 @@ impl Manifest {
                 out.put_u64_le(u64::from(alarm_number(alarm.kind)));
             }
         });
+        if has_auth {
+            section(&mut out, AUTH, |out| auth::encode_state(&self.unversioned.auth, out));
+        }
         out.put_u32_le(crc32c::crc32c(&out));
         out
     }
@@ -144,6 +151,10 @@ impl Manifest {
             ALARMS => {
                 self.unversioned.alarms =
                     take_all(body, 16, take_alarm).ok_or(damaged("bad list of alarms"))?;
+            }
+            AUTH => {
+                self.unversioned.auth =
+                    auth::decode_state(body).ok_or(damaged("bad list of users and roles"))?;
             }
             _ if flags & MUST_UNDERSTAND == 0 => {}
             tag => return Err(BadManifest::NotSupported(format!("manifest section {tag}"))),

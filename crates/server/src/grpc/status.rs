@@ -8,6 +8,7 @@ use vetch_api::EtcdError;
 use vetch_api::error::received_too_large;
 use vetch_node::error::NodeError;
 use vetch_node::store::StoreError;
+use vetch_node::store::auth::AuthError;
 
 #[cfg(test)]
 mod tests;
@@ -28,6 +29,28 @@ pub(super) fn of_store(error: StoreError) -> EtcdError {
         StoreError::LeaseNotFound => EtcdError::LeaseNotFound,
         StoreError::LeaseExists => EtcdError::LeaseExist,
         StoreError::LeaseTtlTooLarge => EtcdError::LeaseTTLTooLarge,
+        StoreError::Auth(error) => of_auth(error),
+    }
+}
+
+/// What etcd calls a refusal by the rules of users and roles.
+pub(super) fn of_auth(error: AuthError) -> EtcdError {
+    match error {
+        AuthError::RootUserNotExist => EtcdError::RootUserNotExist,
+        AuthError::RootRoleNotExist => EtcdError::RootRoleNotExist,
+        AuthError::UserAlreadyExist => EtcdError::UserAlreadyExist,
+        AuthError::UserEmpty => EtcdError::UserEmpty,
+        AuthError::UserNotFound => EtcdError::UserNotFound,
+        AuthError::RoleAlreadyExist => EtcdError::RoleAlreadyExist,
+        AuthError::RoleNotFound => EtcdError::RoleNotFound,
+        AuthError::RoleEmpty => EtcdError::RoleEmpty,
+        AuthError::PermissionNotGiven => EtcdError::PermissionNotGiven,
+        AuthError::PermissionDenied => EtcdError::PermissionDenied,
+        AuthError::RoleNotGranted => EtcdError::RoleNotGranted,
+        AuthError::PermissionNotGranted => EtcdError::PermissionNotGranted,
+        AuthError::OldRevision => EtcdError::AuthOldRevision,
+        AuthError::InvalidManagement => EtcdError::InvalidAuthMgmt,
+        AuthError::NoPasswordUser => EtcdError::NoPasswordUser,
     }
 }
 

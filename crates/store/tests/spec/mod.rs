@@ -107,7 +107,11 @@ impl Spec {
             let remaining = self.remaining.get(&id).copied().unwrap_or(0);
             SavedLease { id, ttl, remaining }
         });
-        Unversioned { leases: leases.collect(), alarms: self.alarms.iter().copied().collect() }
+        Unversioned {
+            leases: leases.collect(),
+            alarms: self.alarms.iter().copied().collect(),
+            ..Unversioned::default()
+        }
     }
 
     /// Whether compaction at `compacted` has to keep a version: it is younger, or of that revision, or the

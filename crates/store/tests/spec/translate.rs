@@ -22,7 +22,8 @@ pub(crate) fn request(request: &WriteRequest) -> Option<model::Request> {
         WriteRequest::LeaseExpire { id, .. } => model::Request::LeaseRevoke { id: *id },
         WriteRequest::LeaseRemaining { .. }
         | WriteRequest::AlarmActivate(_)
-        | WriteRequest::AlarmDeactivate(_) => return None,
+        | WriteRequest::AlarmDeactivate(_)
+        | WriteRequest::Auth(_) => return None,
     })
 }
 
@@ -149,7 +150,9 @@ pub(crate) fn answer(response: &WriteResponse) -> Option<(i64, model::Answer)> {
             (*revision, model::Answer::LeaseGrant { id: *id, ttl: *ttl })
         }
         WriteResponse::LeaseRevoke { revision, .. } => (*revision, model::Answer::LeaseRevoke),
-        WriteResponse::LeaseRemaining { .. } | WriteResponse::Alarm { .. } => return None,
+        WriteResponse::LeaseRemaining { .. } | WriteResponse::Alarm { .. } | WriteResponse::Auth { .. } => {
+            return None;
+        }
     })
 }
 

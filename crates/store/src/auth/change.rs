@@ -1,0 +1,71 @@
+//! What can be asked of users and roles.
+
+use bytes::Bytes;
+
+use super::state::Permission;
+
+/// One change. It becomes one entry in the journal, or is refused, or has nothing to change.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Change {
+    Enable,
+    Disable,
+    UserAdd {
+        name: String,
+        password: Hash,
+        no_password: bool,
+    },
+    UserDelete {
+        name: String,
+    },
+    UserChangePassword {
+        name: String,
+        password: Hash,
+    },
+    UserGrantRole {
+        user: String,
+        role: String,
+    },
+    UserRevokeRole {
+        user: String,
+        role: String,
+    },
+    RoleAdd {
+        name: String,
+    },
+    RoleDelete {
+        name: String,
+    },
+    /// None: the request carried no permission.
+    RoleGrantPermission {
+        role: String,
+        permission: Option<Permission>,
+    },
+    RoleRevokePermission {
+        role: String,
+        key: Bytes,
+        range_end: Bytes,
+    },
+}
+
+/// The bcrypt hash of a password; None if a client sent something that is no hash.
+pub(super) type Hash = Option<Bytes>;
+
+/// Hashes stay out of logs, and a name is enough to find a change again.
+impl std::fmt::Debug for Change {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (what, name) = match self {
+            Change::Enable => ("Enable", ""),
+            Change::Disable => ("Disable", ""),
+            Change::UserAdd { name, .. } => ("UserAdd", name.as_str()),
+            Change::UserDelete { name } => ("UserDelete", name.as_str()),
+            Change::UserChangePassword { name, .. } => ("UserChangePassword", name.as_str()),
+            Change::UserGrantRole { user, .. } => ("UserGrantRole", user.as_str()),
+            Change::UserRevokeRole { user, .. } => ("UserRevokeRole", user.as_str()),
+            Change::RoleAdd { name } => ("RoleAdd", name.as_str()),
+            Change::RoleDelete { name } => ("RoleDelete", name.as_str()),
+            Change::RoleGrantPermission { role, .. } => ("RoleGrantPermission", role.as_str()),
+            Change::RoleRevokePermission { role, .. } => ("RoleRevokePermission", role.as_str()),
+        };
+        f.debug_tuple(what).field(&name).finish()
+    }
+}

@@ -1,0 +1,203 @@
+//! Whether a caller may do what a request asks for.
+//!
+//! The order of the questions is etcd's, because it decides which refusal a client sees: is authentication on, was
+//! a user named, has anything about users changed since, does the user exist, does it have the root role, and only
+//! then its permissions.
+
+use crate::request::{DeleteRangeRequest, PutRequest, RequestOp, TxnRequest, WriteRequest};
+use crate::state::Store;
+
+use super::AuthError;
+use super::accounts::{Account, Auth};
+use super::caller::Caller;
+
+/// What is wanted of a range of keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Access {
+    Read,
+    Write,
+}
+
+impl Auth {
+    /// Reading the keys of a range.
+    pub fn check_read(&self, caller: &Caller, key: &[u8], range_end: &[u8]) -> Result<(), AuthError> {
+        self.check(caller, key, range_end, Access::Read)
+    }
+
+    /// Writing one key.
+    pub fn check_write(&self, caller: &Caller, key: &[u8]) -> Result<(), AuthError> {
+        self.check(caller, key, b"", Access::Write)
+    }
+
+    /// Being any user at all.
+    pub fn check_user(&self, caller: &Caller) -> Result<(), AuthError> {
+        if self.enabled && *caller == Caller::Anonymous { Err(AuthError::UserEmpty) } else { Ok(()) }
+    }
+
+    /// Having the root role. An old revision is no obstacle: the role is looked up now.
+    pub fn check_root(&self, caller: &Caller) -> Result<(), AuthError> {
+        let name = match caller {
+            _ if !self.enabled => return Ok(()),
+            Caller::Server => return Ok(()),
+            Caller::User { name, .. } if !name.is_empty() => name,
+            _ => return Err(AuthError::UserEmpty),
+        };
+        let account = self.accounts.get(name.as_ref()).ok_or(AuthError::UserNotFound)?;
+        if account.is_root() { Ok(()) } else { Err(AuthError::PermissionDenied) }
+    }
+
+    /// Looking at a user: root may, and everybody may look at oneself.
+    pub fn check_look_at_user(&self, caller: &Caller, user: &str) -> Result<(), AuthError> {
+        let is_self = matches!(caller, Caller::User { name, .. } if **name == *user);
+        self.check_root(caller).or_else(|refusal| if is_self { Ok(()) } else { Err(refusal) })
+    }
+
+    /// Looking at a role: root may, and those who have it.
+    pub fn check_look_at_role(&self, caller: &Caller, role: &str) -> Result<(), AuthError> {
+        let has_it = match caller {
+            Caller::User { name, .. } => self.user(name).is_some_and(|user| user.roles.contains(role)),
+            _ => false,
+        };
+        self.check_root(caller).or_else(|refusal| if has_it { Ok(()) } else { Err(refusal) })
+    }
+
+    /// Reading what a transaction compares and reads. For one that writes too, see [`Store::permit`].
+    pub fn check_read_txn(&self, caller: &Caller, txn: &TxnRequest) -> Result<(), AuthError> {
+        assert!(txn.is_read_only(), "writes are judged together with the leases they name");
+        for compare in &txn.compare {
+            self.check_read(caller, &compare.range.key, &compare.range.range_end)?;
+        }
+        for op in txn.success.iter().chain(&txn.failure) {
+            if let RequestOp::Range(range) = op {
+                self.check_read(caller, &range.range.key, &range.range.range_end)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A read that was let in at `caller`'s revision is answered only if that is still the current one.
+    pub fn check_unchanged(&self, caller: &Caller) -> Result<(), AuthError> {
+        match caller {
+            Caller::User { revision, .. } if *revision != self.revision => Err(AuthError::OldRevision),
+            _ => Ok(()),
+        }
+    }
+
+    fn check(&self, caller: &Caller, key: &[u8], range_end: &[u8], access: Access) -> Result<(), AuthError> {
+        let Some(account) = self.account_of(caller)? else { return Ok(()) };
+        let keys = match access {
+            Access::Read => &account.reads,
+            Access::Write => &account.writes,
+        };
+        if keys.covers(key, range_end) { Ok(()) } else { Err(AuthError::PermissionDenied) }
+    }
+
+    /// Whose permissions decide; None if no permission is needed.
+    fn account_of(&self, caller: &Caller) -> Result<Option<&Account>, AuthError> {
+        let (name, revision) = match caller {
+            _ if !self.enabled => return Ok(None),
+            Caller::Server => return Ok(None),
+            Caller::Anonymous => return Err(AuthError::UserEmpty),
+            // A token can claim any revision, and 0 is what a request without a user has.
+            Caller::User { revision: 0, .. } => return Err(AuthError::UserEmpty),
+            Caller::User { name, revision } => (name, *revision),
+        };
+        if revision < self.revision {
+            return Err(AuthError::OldRevision);
+        }
+        let account = self.accounts.get(name.as_ref()).ok_or(AuthError::PermissionDenied)?;
+        Ok((!account.is_root()).then_some(account))
+    }
+}
+
+impl Store {
+    /// Whether `caller` may have `request` evaluated at head now.
+    pub fn permit(&self, caller: &Caller, request: &WriteRequest) -> Result<(), AuthError> {
+        if !self.auth.enabled || *caller == Caller::Server {
+            return Ok(());
+        }
+        match request {
+            WriteRequest::Put(put) => self.permit_put(caller, put),
+            WriteRequest::DeleteRange(delete) => self.permit_delete(caller, delete),
+            WriteRequest::Txn(txn) => self.permit_txn(caller, txn),
+            WriteRequest::LeaseRevoke { id } => self.permit_lease_writes(caller, *id),
+            WriteRequest::LeaseGrant { .. } => self.auth.check_user(caller),
+            WriteRequest::Auth(_) | WriteRequest::Compact { .. } => self.auth.check_root(caller),
+            WriteRequest::AlarmActivate(_) | WriteRequest::AlarmDeactivate(_) => self.auth.check_root(caller),
+            // These are the server's own, whoever made them necessary.
+            WriteRequest::LeaseExpire { .. } | WriteRequest::LeaseRemaining { .. } => Ok(()),
+        }
+    }
+
+    fn permit_put(&self, caller: &Caller, put: &PutRequest) -> Result<(), AuthError> {
+        self.auth.check_write(caller, &put.key)?;
+        // Whoever attaches a key to a lease can make all of its keys go with it, or keep them alive.
+        self.permit_lease_writes(caller, put.lease)?;
+        if put.prev_kv { self.auth.check_read(caller, &put.key, b"") } else { Ok(()) }
+    }
+
+    fn permit_delete(&self, caller: &Caller, delete: &DeleteRangeRequest) -> Result<(), AuthError> {
+        let (key, range_end) = (&delete.range.key, &delete.range.range_end);
+        self.auth.check(caller, key, range_end, Access::Write)?;
+        if delete.prev_kv { self.auth.check_read(caller, key, range_end) } else { Ok(()) }
+    }
+
+    /// Both branches, however deep: which one runs must not depend on who asks.
+    fn permit_txn(&self, caller: &Caller, txn: &TxnRequest) -> Result<(), AuthError> {
+        for compare in &txn.compare {
+            self.auth.check_read(caller, &compare.range.key, &compare.range.range_end)?;
+        }
+        for op in txn.success.iter().chain(&txn.failure) {
+            match op {
+                RequestOp::Range(range) => {
+                    self.auth.check_read(caller, &range.range.key, &range.range.range_end)?;
+                }
+                RequestOp::Put(put) => self.permit_put(caller, put)?,
+                RequestOp::DeleteRange(delete) => self.permit_delete(caller, delete)?,
+                RequestOp::Txn(nested) => self.permit_txn(caller, nested)?,
+                RequestOp::Empty => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Writing every key that hangs on a lease. One that does not exist has none.
+    pub fn permit_lease_writes(&self, caller: &Caller, lease: i64) -> Result<(), AuthError> {
+        self.permit_lease_keys(&self.auth, caller, lease, Access::Write)
+    }
+
+    /// The same for a renewal, which is judged beside the sequencer by what is durable.
+    pub fn permit_lease_renewal(&self, auth: &Auth, caller: &Caller, lease: i64) -> Result<(), AuthError> {
+        auth.check_user(caller)?;
+        self.permit_lease_keys(auth, caller, lease, Access::Write)
+    }
+
+    /// Reading every key that hangs on a lease.
+    pub fn permit_lease_reads(&self, auth: &Auth, caller: &Caller, lease: i64) -> Result<(), AuthError> {
+        auth.check_user(caller)?;
+        self.permit_lease_keys(auth, caller, lease, Access::Read)
+    }
+
+    /// Reading every key that hangs on any lease.
+    pub fn permit_all_lease_reads(&self, auth: &Auth, caller: &Caller) -> Result<(), AuthError> {
+        auth.check_user(caller)?;
+        if auth.check_root(caller).is_ok() {
+            return Ok(());
+        }
+        self.leases.iter().try_for_each(|(id, _)| self.permit_lease_keys(auth, caller, id, Access::Read))
+    }
+
+    fn permit_lease_keys(
+        &self,
+        auth: &Auth,
+        caller: &Caller,
+        lease: i64,
+        access: Access,
+    ) -> Result<(), AuthError> {
+        if auth.check_root(caller).is_ok() {
+            return Ok(());
+        }
+        let Some(lease) = self.leases.get(lease) else { return Ok(()) };
+        lease.slots().try_for_each(|slot| auth.check(caller, self.keys.key(slot), b"", access))
+    }
+}
