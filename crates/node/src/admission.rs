@@ -18,6 +18,8 @@ use crate::error::NodeError;
 /// What etcd charges for a version beside its bytes, and what one costs here as well, near enough.
 const RECORD_COST: u64 = 256;
 const LEASE_COST: u64 = 64;
+/// A change of users and roles; hundreds of times what one usually takes.
+const AUTH_COST: u64 = 256 << 10;
 /// An entry with its headers, padded to whole sectors.
 const ENTRY_COST: u64 = 1024;
 /// The most a range delete writes down key by key, with every key's frame.
@@ -102,6 +104,7 @@ fn is_internal(request: &WriteRequest) -> bool {
         WriteRequest::AlarmActivate(_)
             | WriteRequest::AlarmDeactivate(_)
             | WriteRequest::LeaseRemaining { .. }
+            | WriteRequest::Auth(_)
     )
 }
 
@@ -139,6 +142,7 @@ fn journal_cost(request: &WriteRequest) -> u64 {
         WriteRequest::DeleteRange(delete) => delete_cost(delete),
         WriteRequest::Txn(txn) => txn_cost(txn, &put_cost, &delete_cost),
         WriteRequest::LeaseRemaining { leases } => LEASE_COST * leases.len() as u64,
+        WriteRequest::Auth(_) => AUTH_COST,
         _ => LEASE_COST,
     };
     ENTRY_COST + effects

@@ -1,6 +1,7 @@
 //! Why a node refuses or gives up.
 
 use vetch_journal::{JournalError, LockError};
+use vetch_store::auth::AuthError;
 use vetch_store::{BadCommand, StoreError};
 
 use crate::checkpoint::LoadError;
@@ -26,6 +27,12 @@ pub enum NodeError {
     /// No answer in time. The write may still become durable.
     #[error("request timed out")]
     Timeout,
+}
+
+impl From<AuthError> for NodeError {
+    fn from(error: AuthError) -> NodeError {
+        NodeError::Store(error.into())
+    }
 }
 
 /// Why a node could not start. Nothing on disk was changed, unless the text says so.

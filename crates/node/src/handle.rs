@@ -8,6 +8,7 @@ use std::time::Duration;
 use crossbeam_channel::TrySendError;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
+use vetch_store::auth::Caller;
 use vetch_store::request::*;
 
 use crate::config::Identity;
@@ -31,6 +32,8 @@ const QUEUE_BYTES: u64 = 256 << 20;
 pub struct Node {
     shared: Arc<Shared>,
     threads: Arc<Mutex<Threads>>,
+    /// Whose permissions decide.
+    caller: Caller,
 }
 
 /// What has to end for the node to have ended.
@@ -42,7 +45,15 @@ pub(crate) struct Threads {
 
 impl Node {
     pub(crate) fn new(shared: Arc<Shared>, threads: Threads) -> Node {
-        Node { shared, threads: Arc::new(Mutex::new(threads)) }
+        Node { shared, threads: Arc::new(Mutex::new(threads)), caller: Caller::Server }
+    }
+
+    pub(crate) fn with_caller(&self, caller: Caller) -> Node {
+        Node { shared: Arc::clone(&self.shared), threads: Arc::clone(&self.threads), caller }
+    }
+
+    pub(crate) fn caller(&self) -> &Caller {
+        &self.caller
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -74,12 +85,12 @@ impl Node {
 
     /// The request has passed [`vetch_store::validate`], as every request here.
     pub async fn range(&self, request: RangeRequest) -> Result<RangeResponse, NodeError> {
-        read::range(&self.shared, request).await
+        read::range(&self.shared, &self.caller, request).await
     }
 
     /// Chunks of about `chunk_bytes`.
     pub fn range_stream(&self, request: RangeRequest, chunk_bytes: usize) -> RangeStream {
-        RangeStream::new(&self.shared, request, chunk_bytes)
+        RangeStream::new(&self.shared, self.caller.clone(), request, chunk_bytes)
     }
 
     pub async fn put(&self, request: PutRequest) -> Result<PutResponse, NodeError> {
@@ -99,7 +110,7 @@ impl Node {
     /// Transactions that only read never touch the sequencer.
     pub async fn txn(&self, request: TxnRequest) -> Result<TxnResponse, NodeError> {
         if request.is_read_only() {
-            return read::read_txn(&self.shared, &request).await;
+            return read::read_txn(&self.shared, &self.caller, &request).await;
         }
         match self.write(WriteRequest::Txn(request)).await? {
             WriteResponse::Txn(response) => Ok(response),
@@ -219,7 +230,7 @@ impl Node {
             return Err(NodeError::TooManyRequests);
         }
         let (reply, outcome) = oneshot::channel();
-        let ask = Ask::write(request, reply);
+        let ask = Ask::write_for(self.caller.clone(), request, reply);
         let bytes = ask.bytes();
         metrics.proposals_pending.add(1);
         self.shared.queued_bytes.fetch_add(bytes, Ordering::Relaxed);

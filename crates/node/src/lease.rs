@@ -53,6 +53,8 @@ impl Node {
     /// The renewed time to live in seconds; 0 when there is no such lease (any more).
     pub async fn lease_keep_alive(&self, id: i64) -> Result<i64, NodeError> {
         let shared = self.shared();
+        let caller = self.caller();
+        shared.permit_lease(caller, |store, auth| store.permit_lease_renewal(auth, caller, id))?;
         loop {
             match renew(shared, id) {
                 Renewal::Renewed { ttl } => {
@@ -77,6 +79,10 @@ impl Node {
     /// None when there is no such lease.
     pub async fn lease_time_to_live(&self, id: i64, keys: bool) -> Result<Option<LeaseInfo>, NodeError> {
         let shared = self.shared();
+        if keys {
+            let caller = self.caller();
+            shared.permit_lease(caller, |store, auth| store.permit_lease_reads(auth, caller, id))?;
+        }
         let Some((ttl, granted_ttl)) = shared.clock.lock().remaining(id, shared.now()) else {
             return Ok(None);
         };
@@ -92,13 +98,16 @@ impl Node {
                 shared.submitted.load(std::sync::atomic::Ordering::Acquire)
             };
             self.durable(seq).await?;
+            shared.permit_answer(self.caller())?;
         }
         Ok(Some(info))
     }
 
     /// All leases, soonest to end first.
     pub async fn leases(&self) -> Result<Vec<i64>, NodeError> {
-        Ok(self.shared().clock.lock().by_deadline())
+        let (shared, caller) = (self.shared(), self.caller());
+        shared.permit_lease(caller, |store, auth| store.permit_all_lease_reads(auth, caller))?;
+        Ok(shared.clock.lock().by_deadline())
     }
 }
 

@@ -7,9 +7,10 @@
 //!
 //! Nothing is acknowledged, readable or watchable before the journal has it.
 //!
-//! Not here: gRPC, JSON, users. The types of requests and answers are the store's ([`store::request`]).
+//! Not here: gRPC, JSON, passwords and tokens. The types of requests and answers are the store's ([`store::request`]).
 
 mod admission;
+mod auth;
 pub mod checkpoint;
 mod clock;
 pub mod config;

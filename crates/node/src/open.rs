@@ -16,6 +16,7 @@ use vetch_store::{Record, Store};
 use vetch_watch::{EventLog, Events, Hub};
 
 use crate::admission::Admission;
+use crate::auth::DurableAuth;
 use crate::checkpoint::{self, Checkpointer};
 use crate::clock::Clock;
 use crate::config::{Identity, NodeConfig};
@@ -263,6 +264,7 @@ fn share(
         started: time.now(),
         time,
         clock: Mutex::new(start_clock(&state.store)),
+        auth: DurableAuth::new(Arc::clone(state.store.auth())),
         store: RwLock::new(state.store),
         log: RwLock::new(EventLog::load(floor, mark.revision, state.revisions)),
         hub: RwLock::new(Hub::new(config.tuning.ring, mark.revision)),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use vetch_bugs::Bug;
+use vetch_store::auth::Caller;
 use vetch_store::hash::HashRun;
 use vetch_store::range::{RangeRun, resolve_revision};
 use vetch_store::request::{RangeRequest, RangeResponse, ResponseOp, TxnRequest, TxnResponse};
@@ -18,12 +19,22 @@ const READ_ATTEMPTS: usize = 8;
 /// More versions than this are hashed away from the threads that serve requests.
 const HASH_HERE: usize = 4096;
 
-pub(crate) async fn range(shared: &Arc<Shared>, request: RangeRequest) -> Result<RangeResponse, NodeError> {
+pub(crate) async fn range(
+    shared: &Arc<Shared>,
+    caller: &Caller,
+    request: RangeRequest,
+) -> Result<RangeResponse, NodeError> {
+    permit(shared, caller, &request)?;
     let began = Instant::now();
     let response = run_range(shared, request).await;
     shared.metrics.ranges.add(1);
     shared.metrics.range.observe(began.elapsed());
+    shared.permit_answer(caller)?;
     response
+}
+
+fn permit(shared: &Shared, caller: &Caller, request: &RangeRequest) -> Result<(), NodeError> {
+    shared.permit(caller, |auth| auth.check_read(caller, &request.range.key, &request.range.range_end))
 }
 
 /// A range that compaction overtakes between two chunks is begun anew: only its beginning decides whether what it asks
@@ -78,8 +89,19 @@ async fn complete(shared: &Arc<Shared>, mut run: RangeRun) -> Result<RangeRespon
 }
 
 /// Decides the compares at once and runs the ranges in chunks at that same revision.
-pub(crate) async fn read_txn(shared: &Arc<Shared>, request: &TxnRequest) -> Result<TxnResponse, NodeError> {
+pub(crate) async fn read_txn(
+    shared: &Arc<Shared>,
+    caller: &Caller,
+    request: &TxnRequest,
+) -> Result<TxnResponse, NodeError> {
+    shared.permit(caller, |auth| auth.check_read_txn(caller, request))?;
     shared.metrics.txns.add(1);
+    let response = begin_and_run_txn(shared, request).await;
+    shared.permit_answer(caller)?;
+    response
+}
+
+async fn begin_and_run_txn(shared: &Arc<Shared>, request: &TxnRequest) -> Result<TxnResponse, NodeError> {
     for _ in 0..READ_ATTEMPTS {
         let txn = shared.store.read().begin_read_txn(request)?;
         match run_read_txn(shared, txn).await {
@@ -101,6 +123,7 @@ async fn run_read_txn(shared: &Arc<Shared>, txn: ReadTxn) -> Result<TxnResponse,
 /// A range being streamed at one revision, as fast as its reader takes it.
 pub struct RangeStream {
     shared: Arc<Shared>,
+    caller: Caller,
     state: State,
     chunk_bytes: usize,
     /// Keys to examine in the next chunk. The first is small, so that the first bytes leave at once.
@@ -116,12 +139,17 @@ enum State {
 const FIRST_CHUNK_KEYS: usize = 10;
 
 impl RangeStream {
-    pub(crate) fn new(shared: &Arc<Shared>, request: RangeRequest, chunk_bytes: usize) -> RangeStream {
+    pub(crate) fn new(
+        shared: &Arc<Shared>,
+        caller: Caller,
+        request: RangeRequest,
+        chunk_bytes: usize,
+    ) -> RangeStream {
         let state = State::Begin(Box::new(request));
         let tuning = &shared.config.tuning;
         let chunk_bytes = chunk_bytes.clamp(1, tuning.scan_bytes);
         let chunk_keys = FIRST_CHUNK_KEYS.min(tuning.scan_keys);
-        RangeStream { shared: Arc::clone(shared), state, chunk_bytes, chunk_keys }
+        RangeStream { shared: Arc::clone(shared), caller, state, chunk_bytes, chunk_keys }
     }
 
     /// The next chunk; None after the last one or after an error.
@@ -143,6 +171,9 @@ impl RangeStream {
     }
 
     fn step(&mut self) -> Result<Option<RangeChunk>, NodeError> {
+        if let State::Begin(request) = &self.state {
+            permit(&self.shared, &self.caller, request)?;
+        }
         let store = self.shared.store.read();
         let mut run = match std::mem::replace(&mut self.state, State::Ended) {
             State::Begin(request) => {
@@ -161,6 +192,7 @@ impl RangeStream {
         }
         let count = run.count(&store)?;
         drop(store);
+        self.shared.permit_answer(&self.caller)?;
         let response = run.finish(count);
         let end = RangeEnd { revision: response.revision, more: response.more, count: response.count };
         Ok(Some(RangeChunk { kvs: response.kvs, end: Some(end) }))

@@ -4,7 +4,10 @@
 //! durable travels with it: what becomes visible, what watchers see, who is answered what. An answer is held back
 //! until every entry before it is durable too, because even a refusal may tell of a write still in flight.
 
+use std::sync::Arc;
+
 use vetch_journal::{Draft, Kind, PartId, Sealed, Tip};
+use vetch_store::auth::Auth;
 use vetch_store::request::{WriteRequest, WriteResponse};
 use vetch_store::{Mark, Record, Store};
 use vetch_watch::Events;
@@ -28,6 +31,8 @@ pub(crate) struct Batch<R> {
     /// What readers may see once the entry is durable.
     pub(crate) mark: Mark,
     pub(crate) revisions: Vec<(i64, Events<NodeEvent>)>,
+    /// Users and roles, if they changed.
+    pub(crate) auth: Option<Arc<Auth>>,
     pub(crate) replies: Vec<(R, Outcome)>,
 }
 
@@ -44,6 +49,7 @@ pub(crate) struct Round<R> {
     draft: Draft,
     units: u32,
     revisions: Vec<(i64, Events<NodeEvent>)>,
+    auth: Option<Arc<Auth>>,
     replies: Vec<(R, Outcome)>,
 }
 
@@ -56,7 +62,7 @@ impl Sequencer {
     pub(crate) fn begin<R>(&self) -> Round<R> {
         let mut draft = Draft::new(Kind::Writes);
         draft.begin_part(ONLY_PARTITION);
-        Round { draft, units: 0, revisions: Vec::new(), replies: Vec::new() }
+        Round { draft, units: 0, revisions: Vec::new(), auth: None, replies: Vec::new() }
     }
 
     /// Evaluates one request into the round.
@@ -89,6 +95,9 @@ impl Sequencer {
             let events: Vec<NodeEvent> = evaluated.events.into_iter().map(NodeEvent).collect();
             round.revisions.push((store.head().revision, events.into()));
         }
+        if let WriteRequest::Auth(_) = request {
+            round.auth = Some(Arc::clone(store.auth()));
+        }
         Ok(evaluated.response)
     }
 
@@ -103,7 +112,7 @@ impl Sequencer {
             entry
         });
         assert!(self.tip.next_rev == mark.revision + 1, "the journal numbers revisions as the store does");
-        Batch { entry, mark, revisions: round.revisions, replies: round.replies }
+        Batch { entry, mark, revisions: round.revisions, auth: round.auth, replies: round.replies }
     }
 
     /// The tip behind everything sealed so far.
@@ -125,6 +134,11 @@ impl Sequencer {
 impl<R> Round<R> {
     pub(crate) fn payload_len(&self) -> usize {
         self.draft.payload_len()
+    }
+
+    /// Answers a request that must not be evaluated.
+    pub(crate) fn refuse(&mut self, reply: R, refusal: NodeError) {
+        self.replies.push((reply, Err(refusal)));
     }
 
     /// Nothing to write and nobody to answer.

@@ -12,10 +12,12 @@ use std::time::Duration;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, oneshot, watch};
 use vetch_store::Store;
+use vetch_store::auth::Caller;
 use vetch_store::request::WriteRequest;
 use vetch_watch::{EventLog, Hub, StreamId};
 
 use crate::admission;
+use crate::auth::DurableAuth;
 use crate::checkpoint::Capture;
 use crate::clock::Clock;
 use crate::config::{Identity, NodeConfig};
@@ -30,6 +32,7 @@ pub(crate) type Reply = oneshot::Sender<Outcome>;
 /// What the sequencer's thread is asked to do.
 pub(crate) enum Ask {
     Write {
+        caller: Caller,
         request: WriteRequest,
         bytes: u64,
         reply: Reply,
@@ -49,8 +52,13 @@ pub(crate) enum Ask {
 }
 
 impl Ask {
+    /// A request of the node itself.
     pub(crate) fn write(request: WriteRequest, reply: Reply) -> Ask {
-        Ask::Write { bytes: admission::cost(&request), request, reply }
+        Ask::write_for(Caller::Server, request, reply)
+    }
+
+    pub(crate) fn write_for(caller: Caller, request: WriteRequest, reply: Reply) -> Ask {
+        Ask::Write { caller, bytes: admission::cost(&request), request, reply }
     }
 
     /// What it adds to the bytes in the queue.
@@ -74,6 +82,7 @@ pub(crate) struct Shared {
     /// How to wake the task of a watch stream.
     pub(crate) streams: Mutex<HashMap<StreamId, Arc<Notify>>>,
     pub(crate) clock: Mutex<Clock>,
+    pub(crate) auth: DurableAuth,
     pub(crate) metrics: NodeMetrics,
     pub(crate) asks: crossbeam_channel::Sender<Ask>,
     /// Bytes of clients' requests in that queue.

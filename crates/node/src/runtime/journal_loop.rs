@@ -155,6 +155,9 @@ impl JournalLoop {
             compacted = store.visible().compact_revision != mark.compact_revision;
             store.publish(mark);
             for batch in batches {
+                if let Some(auth) = batch.auth {
+                    self.shared.auth.publish(auth);
+                }
                 for (revision, events) in batch.revisions {
                     log.append(revision, events);
                 }

@@ -101,10 +101,16 @@ impl SequencerLoop {
         let mut store = shared.store.write();
         while let Some(ask) = next.take() {
             match ask {
-                Ask::Write { request, bytes, reply } => {
+                Ask::Write { caller, request, bytes, reply } => {
                     shared.release_queued(bytes);
                     self.count(&request);
-                    self.sequencer.evaluate(&mut round, &mut store, &mut self.admission, &request, reply);
+                    match store.permit(&caller, &request) {
+                        Ok(()) => {
+                            let admission = &mut self.admission;
+                            self.sequencer.evaluate(&mut round, &mut store, admission, &request, reply);
+                        }
+                        Err(refusal) => round.refuse(reply, refusal.into()),
+                    }
                     writes += 1;
                     if writes % TURN == 0 {
                         RwLockWriteGuard::bump(&mut store);

@@ -1,0 +1,98 @@
+//! Who a request is made for: users and roles as far as they are durable, and handles that act for a caller.
+//!
+//! Writes are judged by the sequencer, at head, in the instant they are evaluated. Everything else is judged here by
+//! what is durable: a permission that a power loss could still undo shows nothing to anybody.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::RwLock;
+use vetch_store::Store;
+use vetch_store::auth::{Auth, AuthError, Caller, Change};
+use vetch_store::request::{WriteRequest, WriteResponse};
+
+use crate::error::NodeError;
+use crate::handle::Node;
+use crate::shared::Shared;
+
+/// Users and roles that are durable.
+pub(crate) struct DurableAuth {
+    /// Looked at by every request, so it has a place of its own.
+    enabled: AtomicBool,
+    current: RwLock<Arc<Auth>>,
+}
+
+impl DurableAuth {
+    pub(crate) fn new(auth: Arc<Auth>) -> DurableAuth {
+        DurableAuth { enabled: AtomicBool::new(auth.enabled()), current: RwLock::new(auth) }
+    }
+
+    pub(crate) fn publish(&self, auth: Arc<Auth>) {
+        let mut current = self.current.write();
+        self.enabled.store(auth.enabled(), Ordering::Release);
+        *current = auth;
+    }
+
+    fn enabled(&self) -> bool {
+        self.enabled.load(Ordering::Acquire)
+    }
+
+    /// What decides about `caller`; None if everything is permitted.
+    fn judge(&self, caller: &Caller) -> Option<Arc<Auth>> {
+        (*caller != Caller::Server && self.enabled()).then(|| Arc::clone(&self.current.read()))
+    }
+}
+
+impl Shared {
+    /// Judges a request that does not pass the sequencer.
+    pub(crate) fn permit(
+        &self,
+        caller: &Caller,
+        check: impl FnOnce(&Auth) -> Result<(), AuthError>,
+    ) -> Result<(), NodeError> {
+        match self.auth.judge(caller) {
+            Some(auth) => Ok(check(&auth)?),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses an answer that was found while users or roles changed.
+    pub(crate) fn permit_answer(&self, caller: &Caller) -> Result<(), NodeError> {
+        self.permit(caller, |auth| auth.check_unchanged(caller))
+    }
+
+    /// Judges a request by the keys that hang on leases.
+    pub(crate) fn permit_lease(
+        &self,
+        caller: &Caller,
+        check: impl FnOnce(&Store, &Auth) -> Result<(), AuthError>,
+    ) -> Result<(), NodeError> {
+        self.permit(caller, |auth| check(&self.store.read(), auth))
+    }
+}
+
+/// A handle acts for the server itself, which may do everything, until it is told for whom else.
+impl Node {
+    /// The same node, asked by `caller`: whatever that user may not do is refused.
+    pub fn on_behalf_of(&self, caller: Caller) -> Node {
+        self.with_caller(caller)
+    }
+
+    /// Whether clients have to say who they are.
+    pub fn auth_enabled(&self) -> bool {
+        self.shared().auth.enabled()
+    }
+
+    /// Users and roles as far as they are durable.
+    pub fn auth(&self) -> Arc<Auth> {
+        Arc::clone(&self.shared().auth.current.read())
+    }
+
+    /// Changes users and roles. Returns the current revision of the keys.
+    pub async fn change_auth(&self, change: Change) -> Result<i64, NodeError> {
+        match self.write(WriteRequest::Auth(change)).await? {
+            WriteResponse::Auth { revision } => Ok(revision),
+            other => unreachable!("a change of users is answered as one: {other:?}"),
+        }
+    }
+}
