@@ -56,7 +56,7 @@ func newAPIServer(o Options, id identity, store string, n int) (*APIServer, erro
 		env = append(env, "CONSISTENCY_CHECK_PERIOD="+o.ConsistencyPeriod.String())
 	}
 	return &APIServer{
-		Process:    &Process{Name: name, Command: append(command, o.apiServerFlags()...), Env: env, Log: o.log(name)},
+		Process:    &Process{Name: name, Command: append(command, o.apiServerFlags(n)...), Env: env, Log: o.log(name)},
 		URL:        config.Host,
 		Kubeconfig: kubeconfig,
 		Config:     config,

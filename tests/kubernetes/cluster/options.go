@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"maps"
 	"path/filepath"
 	"sort"
 	"strings"
@@ -18,9 +19,10 @@ type Options struct {
 	// Port is the first of the 500 ports that the cluster may use, all on loopback.
 	Port int
 
-	APIServers     int             // how many on the one store; 1 if not given
-	APIServerFlags []string        // for all of them
-	Gates          map[string]bool // feature gates of the API servers
+	APIServers     int               // how many on the one store; 1 if not given
+	APIServerFlags []string          // for all of them
+	Gates          map[string]bool   // feature gates of all API servers
+	GatesOf        []map[string]bool // further gates of single API servers, by number
 	// CompactionInterval is how often the API servers compact the store; Kubernetes' default if not given.
 	CompactionInterval time.Duration
 	// EventTTL is how long events live; Kubernetes' default if not given.
@@ -55,8 +57,8 @@ func (o Options) log(name string) string { return filepath.Join(o.Dir, "logs", n
 
 func (o Options) binary(name string) string { return filepath.Join(o.Binaries, name) }
 
-// apiServerFlags are those that follow from the options alone.
-func (o Options) apiServerFlags() []string {
+// apiServerFlags are those of one API server that follow from the options alone.
+func (o Options) apiServerFlags(n int) []string {
 	var flags []string
 	if o.CompactionInterval > 0 {
 		flags = append(flags, "--etcd-compaction-interval="+o.CompactionInterval.String())
@@ -64,13 +66,24 @@ func (o Options) apiServerFlags() []string {
 	if o.EventTTL > 0 {
 		flags = append(flags, "--event-ttl="+o.EventTTL.String())
 	}
-	if len(o.Gates) > 0 {
-		var gates []string
-		for name, on := range o.Gates {
-			gates = append(gates, fmt.Sprintf("%s=%t", name, on))
-		}
-		sort.Strings(gates)
-		flags = append(flags, "--feature-gates="+strings.Join(gates, ","))
+	if gates := o.gates(n); gates != "" {
+		flags = append(flags, "--feature-gates="+gates)
 	}
 	return append(flags, o.APIServerFlags...)
+}
+
+func (o Options) gates(n int) string {
+	all := maps.Clone(o.Gates)
+	if n < len(o.GatesOf) {
+		if all == nil {
+			all = map[string]bool{}
+		}
+		maps.Copy(all, o.GatesOf[n])
+	}
+	var gates []string
+	for name, on := range all {
+		gates = append(gates, fmt.Sprintf("%s=%t", name, on))
+	}
+	sort.Strings(gates)
+	return strings.Join(gates, ",")
 }

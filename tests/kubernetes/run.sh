@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Plays scenarios on a control plane of Kubernetes whose store is Vetch: run.sh [--store vetch|etcd] [--fast] [scenario...]
+#
+#   --store etcd   the same on etcd, which tests the scenarios themselves
+#   --fast         the subset that belongs to every change
+#   --storm        kill the store every 20 to 30 seconds during all scenarios
+#   --forget       lose the store's data when it is killed; what looks for it must fail
+#   --list         what there is; --help shows the other options
+#
+# Everything runs on loopback, as processes. What is needed is built once and kept outside the tree (build.sh). VETCH_BIN names
+# the vetch binary; target/fast/vetch is the default. Logs of a failed run are kept, and of any run if KEEP is set.
+set -euo pipefail
+
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+cache=${VETCH_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/vetch}
+kind=vetch
+arguments=("$@")
+for ((n = 0; n < ${#arguments[@]}; n++)); do
+  case ${arguments[n]} in
+    --store=*) kind=${arguments[n]#*=} ;;
+    --store) kind=${arguments[n + 1]:-} ;;
+  esac
+done
+
+case $kind in
+  vetch) store=${VETCH_BIN:-${CARGO_TARGET_DIR:-$root/target}/fast/vetch} ;;
+  etcd) store=$("$root/scripts/peers.sh")/etcd ;;
+  *) echo "run.sh: unknown store $kind" >&2; exit 2 ;;
+esac
+[[ -x $store ]] || { echo "run.sh: $store does not exist; build it (cargo build --profile fast) or set VETCH_BIN" >&2; exit 1; }
+binaries=$("$here/build.sh")
+mkdir -p "$cache/trials"
+# The same flags as build.sh, so that most packages are compiled already.
+(cd "$here" && go build -trimpath -buildvcs=false -o "$cache/trials/scenarios" ./scenarios)
+exec "$cache/trials/scenarios" -binaries "$binaries" -store-binary "$(realpath "$store")" "$@"

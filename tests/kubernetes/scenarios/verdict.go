@@ -1,0 +1,65 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"vetch.invalid/trials/cluster"
+)
+
+// What no API server may say.
+var alarming = regexp.MustCompile(`^panic:|^fatal error:|^F\d{4} |Observed a panic|Cache consistency check failed`)
+
+// What no store may say, in etcd's format of logs or outside of it.
+var troubled = regexp.MustCompile(`"level":"(error|dpanic|panic|fatal)"|^panic:|^fatal error:|panicked at`)
+
+// verdict looks back: which processes ended by themselves, and what is in the logs that must not be.
+func verdict(c *cluster.Cluster) []string {
+	var wrong []string
+	for _, process := range c.Processes() {
+		wrong = append(wrong, process.Deaths()...)
+	}
+	logs, err := filepath.Glob(filepath.Join(c.Logs(), "*.log"))
+	if err != nil {
+		return append(wrong, err.Error())
+	}
+	for _, log := range logs {
+		pattern := alarming
+		if strings.HasPrefix(filepath.Base(log), "store") {
+			pattern = troubled
+		}
+		lines, err := matching(log, pattern)
+		if err != nil {
+			wrong = append(wrong, err.Error())
+		}
+		for n, line := range lines {
+			if n == 3 {
+				wrong = append(wrong, fmt.Sprintf("%s: and %d more such lines", log, len(lines)-n))
+				break
+			}
+			wrong = append(wrong, fmt.Sprintf("%s: %.300s", log, line))
+		}
+	}
+	return wrong
+}
+
+func matching(path string, pattern *regexp.Regexp) ([]string, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	var lines []string
+	scanner := bufio.NewScanner(file)
+	scanner.Buffer(nil, 16<<20)
+	for scanner.Scan() {
+		if pattern.MatchString(scanner.Text()) {
+			lines = append(lines, scanner.Text())
+		}
+	}
+	return lines, scanner.Err()
+}
