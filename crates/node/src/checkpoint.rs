@@ -26,6 +26,7 @@ mod decode;
 mod directory;
 mod error;
 mod graves;
+mod import;
 mod manifest;
 mod merge;
 mod plan;
@@ -35,6 +36,7 @@ mod tally;
 
 pub use checkpointer::Checkpointer;
 pub use error::{CheckpointError, Damage, LoadError};
+pub use import::Import;
 pub use recovery::load;
 
 /// Says for each of the given records whether the store still has it; see `Store::retains`.

@@ -17,6 +17,7 @@ pub mod config;
 pub mod error;
 mod handle;
 mod identity;
+pub mod import;
 mod lease;
 pub mod metrics;
 mod open;

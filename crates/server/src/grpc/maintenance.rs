@@ -1,8 +1,5 @@
 //! The Maintenance service.
 
-use std::pin::Pin;
-
-use futures_util::Stream;
 use tonic::{Request, Response, Status};
 use vetch_api::pb::alarm_request::AlarmAction as Action;
 use vetch_api::pb::downgrade_request::DowngradeAction;
@@ -14,16 +11,17 @@ use vetch_node::types::{AlarmAction, AlarmSelector};
 use super::authorise::Demand;
 use super::downgrade;
 use super::edge::Edge;
+use super::snapshot::{self, Places, SnapshotStream};
 use super::status;
 use crate::version;
 
 type Answer<T> = Result<Response<T>, Status>;
 
-pub(super) struct MaintenanceService(pub(super) Edge);
+pub(super) struct MaintenanceService(pub(super) Edge, pub(super) Places);
 
 #[tonic::async_trait]
 impl maintenance_server::Maintenance for MaintenanceService {
-    type SnapshotStream = Pin<Box<dyn Stream<Item = Result<pb::SnapshotResponse, Status>> + Send>>;
+    type SnapshotStream = SnapshotStream;
 
     async fn alarm(&self, request: Request<pb::AlarmRequest>) -> Answer<pb::AlarmResponse> {
         let action = Action::try_from(request.get_ref().action);
@@ -90,7 +88,7 @@ impl maintenance_server::Maintenance for MaintenanceService {
 
     async fn snapshot(&self, request: Request<pb::SnapshotRequest>) -> Answer<Self::SnapshotStream> {
         self.0.admit(request, Demand::Root)?;
-        Err(status::unsupported("vetch: snapshots in etcd's format are not supported yet"))
+        Ok(Response::new(snapshot::stream(&self.0, &self.1).await?))
     }
 
     /// The leader may be told to hand over to itself, which is done at once. Answered without a header.

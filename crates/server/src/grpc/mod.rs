@@ -28,6 +28,7 @@ mod recipes;
 mod rpc;
 mod settings;
 mod size;
+mod snapshot;
 mod status;
 mod translate;
 mod watch;

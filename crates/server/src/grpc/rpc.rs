@@ -28,6 +28,7 @@ use super::kv::KvService;
 use super::lease::LeaseService;
 use super::lock::LockService;
 use super::maintenance::MaintenanceService;
+use super::snapshot::Places;
 use super::watch::WatchService;
 use super::{admission, status};
 
@@ -55,7 +56,7 @@ impl Rpc {
             watch: WatchServer::new(WatchService(edge.clone())).max_decoding_message_size(limit),
             lease: LeaseServer::new(LeaseService(edge.clone())).max_decoding_message_size(limit),
             cluster: ClusterServer::new(ClusterService(edge.clone())).max_decoding_message_size(limit),
-            maintenance: MaintenanceServer::new(MaintenanceService(edge.clone()))
+            maintenance: MaintenanceServer::new(MaintenanceService(edge.clone(), Places::default()))
                 .max_decoding_message_size(limit),
             auth: AuthServer::new(AuthService(edge.clone())).max_decoding_message_size(limit),
             lock: LockServer::new(LockService(edge.clone())).max_decoding_message_size(limit),

@@ -1,0 +1,79 @@
+//! Import: a first checkpoint made from versions that come from elsewhere, in order of revision.
+//!
+//! Data files partition the revisions, and so do pieces of a stream of versions in that order: each becomes a
+//! file once it is sorted by key. So no more than one piece is ever in memory, whatever the size of the whole.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use vetch_journal::{Disk, Tip, write_atomically};
+use vetch_store::load::Unversioned;
+use vetch_store::{Mark, Record};
+
+use super::CheckpointConfig;
+use super::data_file::{DataWriter, place};
+use super::directory::manifest_name;
+use super::error::CheckpointError;
+use super::graves::Pins;
+use super::manifest::{DataFile, Manifest};
+
+/// The only manifest.
+const NUMBER: u64 = 1;
+
+pub struct Import {
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    block_bytes: usize,
+    /// The compaction that is known to have been carried out in full.
+    swept: i64,
+    files: Vec<DataFile>,
+}
+
+impl Import {
+    /// Begins a checkpoint in `dir`, which must be empty. `swept`: everything superseded at this revision or below has
+    /// been left out of what will be added; -1 if that is not known of any.
+    pub fn begin(disk: Arc<dyn Disk>, dir: &Path, swept: i64) -> Result<Import, CheckpointError> {
+        disk.create_dir_all(dir).map_err(CheckpointError::new("create directory", dir))?;
+        let block_bytes = CheckpointConfig::default().block_bytes;
+        Ok(Import { disk, dir: dir.to_path_buf(), block_bytes, swept, files: Vec::new() })
+    }
+
+    fn covered(&self) -> i64 {
+        self.files.last().map_or(0, |file| file.last)
+    }
+
+    /// Adds versions of later revisions than all before, each revision entirely. Their order does not matter.
+    pub fn add(&mut self, mut records: Vec<Record>) -> Result<(), CheckpointError> {
+        let revisions = || records.iter().map(Record::mod_revision);
+        let Some((first, last)) = revisions().min().zip(revisions().max()) else { return Ok(()) };
+        assert!(first > self.covered(), "pieces come in order of revision");
+        records.sort_unstable_by(|a, b| place(a).cmp(&place(b)));
+        let id = self.files.len() as u64 + 1;
+        let mut writer = DataWriter::create(&*self.disk, &self.dir, id, self.block_bytes)?;
+        let mut live = 0;
+        for record in &records {
+            live += record.saved_len() as u64;
+            writer.push(record)?;
+        }
+        let written = writer.finish()?;
+        let (clean_at, pins) = (self.swept, Pins::default());
+        self.files.push(DataFile { written, first: self.covered(), last, live, clean_at, pins });
+        Ok(())
+    }
+
+    /// Publishes the checkpoint as the state at `mark`, before the first entry of a journal.
+    pub fn finish(mut self, mark: Mark, unversioned: Unversioned) -> Result<Tip, CheckpointError> {
+        assert!(self.covered() <= mark.revision, "no version is newer than the state");
+        if let Some(last) = self.files.last_mut() {
+            last.last = mark.revision;
+        }
+        self.disk.sync_dir(&self.dir).map_err(CheckpointError::new("sync", &self.dir))?;
+        let tip = Tip::genesis(mark.revision + 1);
+        let next_id = self.files.len() as u64 + 1;
+        let manifest = Manifest { number: NUMBER, tip, mark, next_id, files: self.files, unversioned };
+        let name = manifest_name(NUMBER);
+        write_atomically(&*self.disk, &self.dir, &name, &manifest.encode())
+            .map_err(CheckpointError::new("publish", &self.dir.join(name)))?;
+        Ok(tip)
+    }
+}
