@@ -2,10 +2,12 @@
 //!
 //! * [`grpc`]: etcd's services over a [`vetch_node::Node`]; protobuf types stop there.
 //! * [`http`]: listeners, protocol detection, the JSON gateway, health, version and metrics pages.
+//! * [`tls`]: how listeners speak TLS.
 //! * [`metrics`]: what is counted here and how all of it is written as Prometheus text.
 
 pub mod grpc;
 pub mod http;
 pub mod identity;
 pub mod metrics;
+pub mod tls;
 pub mod version;

@@ -46,15 +46,10 @@ fn run(parsed: &Parsed) -> ExitCode {
     if let Err(error) = logging::start(choice) {
         return fatal(&error);
     }
-    for (flag, why) in &parsed.without_meaning {
-        tracing::info!(flag, why, "flag accepted without effect");
-    }
-    for variable in &parsed.unknown_variables {
-        tracing::warn!(environment_variable = variable, "unrecognized environment variable");
-    }
+    tell(parsed);
     let settings = match Settings::of(parsed) {
         Ok(settings) => settings,
-        Err(error) => return fatal(&error),
+        Err(error) => return unusable(&error),
     };
     if settings.node.unsafe_no_fsync {
         tracing::warn!("--unsafe-no-fsync: a crash will lose acknowledged writes");
@@ -71,6 +66,26 @@ fn run(parsed: &Parsed) -> ExitCode {
         }
         Ok(End::Node) => ExitCode::FAILURE,
         Err(error) => fatal(&error),
+    }
+}
+
+/// What is to be said about the flags themselves, now that there is a log.
+fn tell(parsed: &Parsed) {
+    if let Some(path) = &parsed.file {
+        tracing::info!(
+            path,
+            "loaded server configuration, other configuration command line flags and environment variables will be ignored if provided"
+        );
+    }
+    if !parsed.used_variables.is_empty() {
+        let variables = parsed.used_variables.join(",");
+        tracing::info!(variables, "recognized and used environment variables");
+    }
+    for (flag, why) in &parsed.without_meaning {
+        tracing::info!(flag, why, "flag accepted without effect");
+    }
+    for warning in &parsed.warnings {
+        tracing::warn!("{warning}");
     }
 }
 
@@ -92,14 +107,21 @@ fn fatal(error: &dyn std::error::Error) -> ExitCode {
     ExitCode::FAILURE
 }
 
+/// The flags are in order one by one, but not together.
+fn unusable(error: &dyn std::error::Error) -> ExitCode {
+    let _ = logging::start(logging::DEFAULT);
+    tracing::error!(%error, "failed to verify flags");
+    ExitCode::FAILURE
+}
+
 fn misused(error: &UsageError) -> ExitCode {
     if error.exit_code() == 1 {
-        return fatal(error);
+        return unusable(error);
     }
     let text = format!("{error}\nRun 'vetch --help' for usage.\n");
     // If standard error is closed there is no way left to explain.
     let _ = std::io::stderr().write_all(text.as_bytes());
-    ExitCode::from(2)
+    ExitCode::from(error.exit_code())
 }
 
 fn print(text: &str) -> ExitCode {

@@ -12,9 +12,11 @@ use vetch_node::Node;
 use vetch_node::config::NodeConfig;
 use vetch_node::error::OpenError;
 use vetch_node::types::Progress;
-use vetch_server::http::listen::Listener;
+use vetch_server::http::listen::{self, Listener};
+use vetch_server::http::url::Url;
 use vetch_server::http::{Server, Serves, Shared};
 use vetch_server::metrics::ServerMetrics;
+use vetch_server::tls::settings::TlsSettings;
 use vetch_server::{grpc, version};
 
 use crate::settings::Settings;
@@ -37,6 +39,8 @@ pub(crate) enum StartError {
     EtcdData(String),
     #[error("cannot listen on {url}: {error}")]
     Listen { url: String, error: io::Error },
+    #[error("TLS is not available in this version, so {0} cannot be served")]
+    NoTls(String),
     #[error("cannot handle signals: {0}")]
     Signals(io::Error),
     #[error(transparent)]
@@ -101,11 +105,32 @@ fn prepare(path: &Path) -> Result<(), StartError> {
 async fn bind(settings: &Settings) -> Result<Vec<(Listener, Serves)>, StartError> {
     let mut listeners = Vec::new();
     for (url, serves) in &settings.listeners {
-        let listener = url.bind(settings.reuse_port).await;
+        let tls = settings.tls(*serves);
+        if url.is_secure() {
+            return Err(StartError::NoTls(url.to_string()));
+        }
+        warn_of_plaintext(url, tls);
+        let listener = listen::bind(url, settings.reuse_port).await;
         let failed = |error| StartError::Listen { url: url.to_string(), error };
         listeners.push((listener.map_err(failed)?, *serves));
     }
     Ok(listeners)
+}
+
+/// TLS was prepared for, but this URL does not ask for it. That is allowed, and often a mistake.
+fn warn_of_plaintext(url: &Url, tls: &TlsSettings) {
+    if !tls.is_empty() {
+        tracing::warn!(
+            %url,
+            "scheme is http or unix while key and cert files are present; ignoring key and cert files"
+        );
+    }
+    if tls.client_cert_auth {
+        tracing::warn!(
+            %url,
+            "scheme is http or unix while --client-cert-auth is enabled; ignoring client cert auth for this URL"
+        );
+    }
 }
 
 async fn open(config: NodeConfig) -> Result<Node, StartError> {

@@ -52,9 +52,11 @@ pub(super) async fn serve(stream: Stream, serves: Serves, shared: Arc<Shared>, m
     let context = Arc::new(Context { shared, serves, lifeline });
     match (protocol, serves) {
         (Protocol::Http2, Serves::GrpcAndHttp | Serves::Grpc) => http2(io, context).await,
-        (Protocol::Http1, Serves::GrpcAndHttp | Serves::Http | Serves::Metrics) => http1(io, context).await,
+        (Protocol::Http1, Serves::GrpcAndHttp | Serves::Http | Serves::Metrics | Serves::Peer) => {
+            http1(io, context).await;
+        }
         // The protocol is not spoken on this listener.
-        (Protocol::Http2, Serves::Http | Serves::Metrics) | (Protocol::Http1, Serves::Grpc) => {}
+        (Protocol::Http2, Serves::Http | Serves::Metrics | Serves::Peer) | (Protocol::Http1, Serves::Grpc) => {}
     }
 }
 

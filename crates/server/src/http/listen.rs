@@ -1,12 +1,8 @@
-//! Listen URLs and the sockets behind them.
-//!
-//! A URL is `http://host:port` or `unix://path`; their `https` and `unixs` forms are recognised and refused,
-//! because serving plaintext where TLS was asked for would be worse than not serving.
+//! Sockets: opening them, and what is accepted from them.
 
-use std::fmt;
 use std::fs;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -17,74 +13,16 @@ use rustix::net::sockopt;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream};
 
-/// Where to listen, as written in a flag.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ListenUrl {
-    text: String,
-    place: Place,
-}
+use super::url::{Place, Url};
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Place {
-    Tcp(String),
-    Unix(PathBuf),
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum UrlError {
-    #[error("URL {0:?} has no scheme; it must begin with http:// or unix://")]
-    NoScheme(String),
-    #[error("URL scheme of {0:?} must be http or unix")]
-    Scheme(String),
-    #[error("TLS is not available in this version, so {0:?} cannot be served; use http:// or unix://")]
-    Tls(String),
-    #[error("URL address of {0:?} must have the form host:port")]
-    NoPort(String),
-    #[error("URL {0:?} must not contain a path")]
-    HasPath(String),
-}
-
-impl ListenUrl {
-    pub fn parse(text: &str) -> Result<ListenUrl, UrlError> {
-        let owned = || text.to_string();
-        let (scheme, rest) = text.split_once("://").ok_or_else(|| UrlError::NoScheme(owned()))?;
-        let place = match scheme {
-            "unix" if rest.is_empty() => return Err(UrlError::NoPort(owned())),
-            "unix" => Place::Unix(PathBuf::from(rest)),
-            "http" => Place::Tcp(tcp_address(text, rest)?),
-            "https" | "unixs" => return Err(UrlError::Tls(owned())),
-            _ => return Err(UrlError::Scheme(owned())),
-        };
-        Ok(ListenUrl { text: owned(), place })
-    }
-
-    /// Opens the socket. A socket file left by an earlier process is replaced; any other file is not.
-    pub async fn bind(&self, reuse_port: bool) -> io::Result<Listener> {
-        match &self.place {
-            Place::Tcp(address) => Ok(Listener::Tcp(bind_tcp(address, reuse_port).await?)),
-            Place::Unix(path) => {
-                remove_stale_socket(path)?;
-                Ok(Listener::Unix(UnixListener::bind(path)?, path.clone()))
-            }
+/// Opens the socket a URL names. A socket file left by an earlier process is replaced; any other file is not.
+pub async fn bind(url: &Url, reuse_port: bool) -> io::Result<Listener> {
+    match url.place() {
+        Place::Tcp(address) => Ok(Listener::Tcp(bind_tcp(address, reuse_port).await?)),
+        Place::Unix(path) => {
+            remove_stale_socket(path)?;
+            Ok(Listener::Unix(UnixListener::bind(path)?, path.clone()))
         }
-    }
-}
-
-impl fmt::Display for ListenUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
-
-fn tcp_address(text: &str, rest: &str) -> Result<String, UrlError> {
-    let address = rest.strip_suffix('/').unwrap_or(rest);
-    if address.contains('/') {
-        return Err(UrlError::HasPath(text.to_string()));
-    }
-    let port = address.rsplit_once(':').map(|(_, port)| port);
-    match port.map(str::parse::<u16>) {
-        Some(Ok(_)) => Ok(address.to_string()),
-        _ => Err(UrlError::NoPort(text.to_string())),
     }
 }
 
@@ -92,14 +30,21 @@ fn tcp_address(text: &str, rest: &str) -> Result<String, UrlError> {
 const BACKLOG: u32 = 4096;
 
 async fn bind_tcp(address: &str, reuse_port: bool) -> io::Result<TcpListener> {
-    // An address without a host means every interface.
+    // An address without a host means every interface, one without a port any port.
     let address = match address.strip_prefix(':') {
         Some(port) => format!("[::]:{port}"),
         None => address.to_string(),
     };
+    let address = if address.ends_with(':') { address + "0" } else { address };
     let mut found: Vec<SocketAddr> = tokio::net::lookup_host(&address).await?.collect();
     // A name such as localhost usually has both kinds of address, and IPv4 is the one clients try first.
     found.sort_by_key(SocketAddr::is_ipv6);
+    if let [SocketAddr::V4(all)] = found[..]
+        && all.ip().is_unspecified()
+    {
+        // As in Go, 0.0.0.0 means every interface by either protocol; on machines without IPv6, by one.
+        found.insert(0, SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), all.port()));
+    }
     let mut failure = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
     for address in found {
         match bind_address(address, reuse_port) {
@@ -112,6 +57,9 @@ async fn bind_tcp(address: &str, reuse_port: bool) -> io::Result<TcpListener> {
 
 fn bind_address(address: SocketAddr, reuse_port: bool) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    if address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED) {
+        sockopt::set_ipv6_v6only(&socket, false)?;
+    }
     // A restarted server must not wait for its predecessor's connections to time out.
     socket.set_reuseaddr(true)?;
     socket.set_reuseport(reuse_port)?;

@@ -17,6 +17,7 @@ mod gateway;
 pub mod listen;
 mod route;
 mod server;
+pub mod url;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,6 +38,8 @@ pub enum Serves {
     Http,
     /// Metrics and health pages only.
     Metrics,
+    /// What one member tells another by HTTP.
+    Peer,
 }
 
 impl Serves {
@@ -46,12 +49,17 @@ impl Serves {
             Serves::Grpc => "grpc",
             Serves::Http => "http",
             Serves::Metrics => "metrics",
+            Serves::Peer => "peer",
         }
     }
 }
 
 #[derive(Debug, Clone)]
 pub struct Settings {
+    /// The member's name and where it is to be called, for those who ask on a peer port.
+    pub name: String,
+    pub peer_urls: Vec<String>,
+    pub client_urls: Vec<String>,
     pub access: access::Access,
     /// Serve the JSON gateway under `/v3/`.
     pub gateway: bool,
@@ -68,6 +76,9 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Settings {
         Settings {
+            name: "default".into(),
+            peer_urls: vec!["http://localhost:2380".into()],
+            client_urls: vec!["http://localhost:2379".into()],
             access: access::Access::default(),
             gateway: true,
             max_json_bytes: 2 * (2 << 20),

@@ -8,7 +8,7 @@ use tonic::body::Body;
 use super::access::add_cors;
 use super::answer;
 use super::connection::Context;
-use super::endpoint::{debug, health, metrics, version};
+use super::endpoint::{debug, health, metrics, peer, version};
 use super::gateway;
 use super::{Serves, Shared};
 
@@ -28,8 +28,12 @@ pub(super) async fn any(request: Request<Incoming>, context: &Context) -> Respon
 
 /// A request that is not gRPC.
 pub(super) async fn http(mut request: Request<Incoming>, context: &Context) -> Response<Body> {
-    if context.serves == Serves::Metrics {
-        return common_page(&request, &context.shared).await.unwrap_or_else(answer::not_found);
+    match context.serves {
+        Serves::Metrics => {
+            return common_page(&request, &context.shared).await.unwrap_or_else(answer::not_found);
+        }
+        Serves::Peer => return peer::answer(&request, &context.shared),
+        Serves::GrpcAndHttp | Serves::Grpc | Serves::Http => {}
     }
     rewrite_old_prefix(&mut request);
     let access = &context.shared.settings.access;

@@ -10,7 +10,8 @@ use tokio_tungstenite::WebSocketStream;
 use vetch_node::Node;
 use vetch_node::config::{Identity, NodeConfig};
 use vetch_server::grpc;
-use vetch_server::http::listen::ListenUrl;
+use vetch_server::http::listen;
+use vetch_server::http::url::Url;
 use vetch_server::http::{Server, Serves, Settings, Shared};
 use vetch_server::metrics::ServerMetrics;
 
@@ -41,7 +42,7 @@ impl Harness {
         config.unsafe_no_fsync = true;
         let opening = tokio::task::spawn_blocking(move || Node::open(config, |_| {}));
         let node = opening.await.unwrap().unwrap();
-        let listener = ListenUrl::parse("http://127.0.0.1:0").unwrap().bind(false).await.unwrap();
+        let listener = listen::bind(&Url::parse("http://127.0.0.1:0").unwrap(), false).await.unwrap();
         let address = listener.address();
         let shared = Shared {
             grpc: grpc::routes(node.clone(), Arc::new(grpc::Settings::default())),

@@ -5,15 +5,22 @@
 //! docs/compatibility.md come from the same table. Names of earlier releases are mapped to today's or passed over.
 //!
 //! Each flag also has an environment variable, `ETCD_` and the name in capitals. Giving both is an error, as in
-//! etcd: there is no telling which one was meant.
+//! etcd: there is no telling which one was meant. A configuration [file] stands for all of them: if there is one,
+//! nothing else counts.
 
+mod file;
+mod gates;
 mod help;
+mod old;
 mod parse;
+mod parsed;
 mod table;
 mod value;
 
+pub(crate) use gates::check_together as check_gates_together;
 pub(crate) use help::help;
-pub(crate) use parse::{Command, Parsed, UsageError, parse};
+pub(crate) use parse::{Command, UsageError, parse};
+pub(crate) use parsed::Parsed;
 pub(crate) use value::duration_or_hours;
 
 #[cfg(test)]
@@ -39,9 +46,19 @@ pub(crate) enum Kind {
     Int,
     /// An unsigned integer.
     Uint,
-    /// A duration such as `1h30m`.
+    /// An unsigned integer of 32 bits.
+    Uint32,
+    /// A duration such as `1h30m`; in a file, nanoseconds.
     Duration,
     Text,
+    /// Words separated by commas; in a file, a list.
+    Words,
+    /// URLs separated by commas. An empty value is the default.
+    Urls,
+    /// One of these.
+    Choice(&'static [&'static str]),
+    /// Names of feature gates with true or false.
+    Gates,
 }
 
 /// What giving the flag does.

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::table::{FLAGS, OLD_NAMES, SWALLOWED};
-use super::value;
-use super::{Class, Flag, Kind};
+use super::old::{self, Old};
+use super::parsed::{Parsed, flag};
+use super::{Kind, file, value};
 
 /// What the command line asks for.
 #[derive(Debug)]
@@ -23,181 +23,181 @@ pub(crate) enum UsageError {
     Syntax(String),
     #[error("flag needs an argument: -{0}")]
     NoValue(String),
+    #[error("invalid boolean value {value:?} for -{name}: {why}")]
+    Switch { name: String, value: String, why: String },
     #[error("invalid value {value:?} for flag -{name}: {why}")]
     Value { name: String, value: String, why: String },
     #[error("{0:?} is not a valid flag")]
     NotAFlag(String),
+    #[error("invalid value {value:?} for {variable}: {why}")]
+    Variable { variable: String, value: String, why: String },
     #[error(
         "conflicting environment variable is shadowed by corresponding command-line flag (either unset environment variable or disable flag)): {0}"
     )]
     Conflict(String),
     #[error("--{name} is refused: {why}")]
     Refused { name: String, why: &'static str },
+    #[error(transparent)]
+    File(#[from] file::FileError),
 }
 
 impl UsageError {
     /// Go's flag package exits with 2, everything after it with 1.
-    pub(crate) fn exit_code(&self) -> i32 {
+    pub(crate) fn exit_code(&self) -> u8 {
         match self {
-            UsageError::NotAFlag(_) | UsageError::Conflict(_) | UsageError::Refused { .. } => 1,
-            _ => 2,
+            UsageError::Unknown(_)
+            | UsageError::Syntax(_)
+            | UsageError::NoValue(_)
+            | UsageError::Switch { .. }
+            | UsageError::Value { .. } => 2,
+            UsageError::NotAFlag(_)
+            | UsageError::Variable { .. }
+            | UsageError::Conflict(_)
+            | UsageError::Refused { .. }
+            | UsageError::File(_) => 1,
         }
     }
-}
-
-/// Values given and not given, and what the log should say about them.
-#[derive(Debug, Default)]
-pub(crate) struct Parsed {
-    given: BTreeMap<&'static str, String>,
-    /// Flags accepted without meaning, with the reason.
-    pub(crate) without_meaning: Vec<(&'static str, &'static str)>,
-    /// Variables that look like ours and are not.
-    pub(crate) unknown_variables: Vec<String>,
-}
-
-impl Parsed {
-    pub(crate) fn is_given(&self, name: &str) -> bool {
-        self.given.contains_key(name)
-    }
-
-    /// The value given, or the default.
-    pub(crate) fn text(&self, name: &str) -> &str {
-        match self.given.get(name) {
-            Some(value) => value,
-            None => flag(name).unwrap_or_else(|| panic!("no flag {name}")).default,
-        }
-    }
-
-    pub(crate) fn bool(&self, name: &str) -> bool {
-        value::boolean(self.text(name)).expect("checked when parsed")
-    }
-
-    pub(crate) fn int(&self, name: &str) -> i64 {
-        self.text(name).parse().expect("checked when parsed")
-    }
-
-    pub(crate) fn uint(&self, name: &str) -> u64 {
-        self.text(name).parse().expect("checked when parsed")
-    }
-
-    pub(crate) fn duration(&self, name: &str) -> std::time::Duration {
-        value::duration(self.text(name)).expect("checked when parsed")
-    }
-
-    /// A comma-separated list.
-    pub(crate) fn list(&self, name: &str) -> Vec<String> {
-        let parts = self.text(name).split(',').map(str::trim).filter(|part| !part.is_empty());
-        parts.map(str::to_string).collect()
-    }
-}
-
-fn flag(name: &str) -> Option<&'static Flag> {
-    let name = OLD_NAMES.iter().find(|(old, _)| *old == name).map_or(name, |(_, new)| new);
-    FLAGS.iter().flat_map(|(_, flags)| *flags).find(|flag| flag.name == name)
 }
 
 pub(crate) fn parse(
     arguments: impl IntoIterator<Item = String>,
     environment: impl IntoIterator<Item = (String, String)>,
 ) -> Result<Command, UsageError> {
-    let mut parsed = Parsed::default();
-    let mut arguments = arguments.into_iter();
-    while let Some(argument) = arguments.next() {
-        let name = match argument.strip_prefix("--").or_else(|| argument.strip_prefix('-')) {
-            Some("") if argument == "--" => match arguments.next() {
-                Some(rest) => return Err(UsageError::NotAFlag(rest)),
-                None => break,
-            },
-            Some(name) if !name.is_empty() => name,
-            _ => return Err(UsageError::NotAFlag(argument)),
-        };
-        if name.starts_with('-') || name.starts_with('=') {
-            return Err(UsageError::Syntax(argument));
-        }
-        let (name, value) = match name.split_once('=') {
-            Some((name, value)) => (name, Some(value.to_string())),
-            None => (name, None),
-        };
-        match name {
-            "h" | "help" => return Ok(Command::Help),
-            "version" => return Ok(Command::Version),
-            _ => take(name, value, &mut arguments, &mut parsed)?,
-        }
+    let mut line = Line::default();
+    if line.read(arguments)? {
+        return Ok(Command::Help);
     }
-    read_environment(environment, &mut parsed)?;
-    judge(&mut parsed)?;
+    if line.version {
+        return Ok(Command::Version);
+    }
+    let environment: BTreeMap<String, String> = environment.into_iter().collect();
+    let named = line.parsed.text("config-file").to_string();
+    let named = if named.is_empty() { environment.get("ETCD_CONFIG_FILE").cloned() } else { Some(named) };
+    let mut parsed = match named.filter(|path| !path.is_empty()) {
+        Some(path) => file::read(&path)?,
+        None => {
+            read_environment(&environment, &mut line)?;
+            line.parsed
+        }
+    };
+    parsed.judge()?;
     Ok(Command::Serve(parsed))
 }
 
-fn take(
-    name: &str,
-    value: Option<String>,
-    arguments: &mut impl Iterator<Item = String>,
-    parsed: &mut Parsed,
-) -> Result<(), UsageError> {
-    if SWALLOWED.contains(&name) {
-        return Ok(());
+/// The command line, as far as it was read.
+#[derive(Default)]
+struct Line {
+    parsed: Parsed,
+    version: bool,
+}
+
+impl Line {
+    /// True if it asks for help, which ends the reading.
+    fn read(&mut self, arguments: impl IntoIterator<Item = String>) -> Result<bool, UsageError> {
+        let mut arguments = arguments.into_iter();
+        while let Some(argument) = arguments.next() {
+            let name = match argument.strip_prefix("--").or_else(|| argument.strip_prefix('-')) {
+                Some("") if argument == "--" => match arguments.next() {
+                    Some(rest) => return Err(UsageError::NotAFlag(rest)),
+                    None => break,
+                },
+                Some(name) if !name.is_empty() => name,
+                _ => return Err(UsageError::NotAFlag(argument)),
+            };
+            if name.starts_with('-') || name.starts_with('=') {
+                return Err(UsageError::Syntax(argument));
+            }
+            let (name, value) = match name.split_once('=') {
+                Some((name, value)) => (name, Some(value.to_string())),
+                None => (name, None),
+            };
+            match name {
+                "h" | "help" => return Ok(true),
+                "version" => self.version = switch(name, value)?,
+                _ => self.take(name, value, &mut arguments)?,
+            }
+        }
+        Ok(false)
     }
-    let flag = flag(name).ok_or_else(|| UsageError::Unknown(name.to_string()))?;
-    let value = match value {
-        Some(value) => value,
-        None if flag.kind == Kind::Bool => "true".to_string(),
-        None => arguments.next().ok_or_else(|| UsageError::NoValue(name.to_string()))?,
-    };
-    set(flag, value, parsed)
+
+    fn take(
+        &mut self,
+        name: &str,
+        value: Option<String>,
+        rest: &mut impl Iterator<Item = String>,
+    ) -> Result<(), UsageError> {
+        let (name, found) = match old::find(name) {
+            Some(Old::Ignored) => {
+                self.parsed.warnings.push(format!("flag is no longer supported - ignoring: --{name}"));
+                return Ok(());
+            }
+            Some(Old::Renamed(new)) => (new, flag(new)),
+            Some(Old::Gone { takes_value, why }) => {
+                self.parsed.warnings.push(format!("--{name} is no longer a flag and is passed over: {why}"));
+                if takes_value && value.is_none() {
+                    rest.next().ok_or_else(|| UsageError::NoValue(name.to_string()))?;
+                }
+                return Ok(());
+            }
+            None => (name, flag(name)),
+        };
+        let flag = found.ok_or_else(|| UsageError::Unknown(name.to_string()))?;
+        let value = match value {
+            Some(value) => value,
+            None if flag.kind == Kind::Bool => "true".to_string(),
+            None => rest.next().ok_or_else(|| UsageError::NoValue(name.to_string()))?,
+        };
+        self.parsed.set(flag, value.clone()).map_err(|why| match flag.kind {
+            Kind::Bool => UsageError::Switch { name: name.to_string(), value, why },
+            _ => UsageError::Value { name: name.to_string(), value, why },
+        })
+    }
 }
 
-fn set(flag: &'static Flag, value: String, parsed: &mut Parsed) -> Result<(), UsageError> {
-    value::check(flag.kind, &value).map_err(|why| UsageError::Value {
-        name: flag.name.to_string(),
+/// The value of `--version` and its like.
+fn switch(name: &str, value: Option<String>) -> Result<bool, UsageError> {
+    let Some(value) = value else { return Ok(true) };
+    value::boolean(&value).ok_or_else(|| UsageError::Switch {
+        name: name.to_string(),
         value: value.clone(),
-        why: why.to_string(),
-    })?;
-    parsed.given.insert(flag.name, value);
-    Ok(())
+        why: "parse error".to_string(),
+    })
 }
 
-fn read_environment(
-    environment: impl IntoIterator<Item = (String, String)>,
-    parsed: &mut Parsed,
-) -> Result<(), UsageError> {
+fn read_environment(environment: &BTreeMap<String, String>, line: &mut Line) -> Result<(), UsageError> {
+    let parsed = &mut line.parsed;
+    let mut found = Vec::new();
     for (variable, value) in environment {
         let Some(rest) = variable.strip_prefix("ETCD_") else { continue };
-        let Some(flag) = flag(&rest.to_lowercase().replace('_', "-")) else {
-            parsed.unknown_variables.push(variable);
-            continue;
+        let name = rest.to_lowercase().replace('_', "-");
+        let flag = match old::find(&name) {
+            Some(Old::Renamed(new)) => flag(new),
+            Some(Old::Gone { why, .. }) => {
+                parsed.warnings.push(format!("{variable} is no longer known and is passed over: {why}"));
+                continue;
+            }
+            Some(Old::Ignored) => continue,
+            None => flag(&name),
         };
-        // An empty variable is one that is not set.
-        if value.is_empty() {
-            continue;
+        match flag {
+            // The flag is there to be asked for, not to be set by accident.
+            _ if name == "version" => {
+                parsed.warnings.push(format!("cannot set special environment variable: {variable}"))
+            }
+            None => parsed.warnings.push(format!("unrecognized environment variable: {variable}")),
+            Some(flag) if parsed.is_given(flag.name) => return Err(UsageError::Conflict(variable.clone())),
+            // An empty variable is one that is not set.
+            Some(_) if value.is_empty() => {}
+            Some(flag) => found.push((flag, variable, value)),
         }
-        if parsed.is_given(flag.name) {
-            return Err(UsageError::Conflict(variable));
-        }
-        set(flag, value, parsed)?;
+    }
+    for (flag, variable, value) in found {
+        parsed.set(flag, value.clone()).map_err(|why| UsageError::Variable {
+            variable: variable.clone(),
+            value: value.clone(),
+            why,
+        })?;
+        parsed.used_variables.push(variable.clone());
     }
     Ok(())
-}
-
-/// Refuses what must not be ignored, notes what may be.
-fn judge(parsed: &mut Parsed) -> Result<(), UsageError> {
-    for (name, value) in &parsed.given {
-        let flag = flag(name).expect("it was found when it was set");
-        match flag.class {
-            Class::Works => {}
-            Class::NoMeaning(why) => parsed.without_meaning.push((flag.name, why)),
-            Class::Refused(_) if same(flag, value) => {}
-            Class::Refused(why) => return Err(UsageError::Refused { name: flag.name.to_string(), why }),
-        }
-    }
-    Ok(())
-}
-
-/// The value is the default, whatever its spelling.
-fn same(flag: &Flag, value: &str) -> bool {
-    match flag.kind {
-        Kind::Bool => value::boolean(value) == value::boolean(flag.default),
-        Kind::Duration => value::duration(value) == value::duration(flag.default),
-        _ => value == flag.default,
-    }
 }

@@ -1,5 +1,4 @@
 use super::table::FLAGS;
-use super::value::duration;
 use super::*;
 
 fn parsed(arguments: &[&str], variables: &[(&str, &str)]) -> Result<Parsed, UsageError> {
@@ -11,7 +10,7 @@ fn parsed(arguments: &[&str], variables: &[(&str, &str)]) -> Result<Parsed, Usag
     }
 }
 
-fn error(arguments: &[&str], variables: &[(&str, &str)]) -> (String, i32) {
+fn error(arguments: &[&str], variables: &[(&str, &str)]) -> (String, u8) {
     let error = parsed(arguments, variables).unwrap_err();
     (error.to_string(), error.exit_code())
 }
@@ -54,7 +53,7 @@ fn variables_stand_for_flags() {
     let parsed = parsed(&[], &variables).unwrap();
     assert_eq!(parsed.uint("max-txn-ops"), 5);
     assert_eq!(parsed.text("name"), "default");
-    assert_eq!(parsed.unknown_variables, ["ETCD_IMAGE"]);
+    assert_eq!(parsed.warnings, ["unrecognized environment variable: ETCD_IMAGE"]);
     let (text, code) = error(&["--name=a"], &[("ETCD_NAME", "b")]);
     assert!(text.starts_with("conflicting environment variable is shadowed"), "{text}");
     assert_eq!(code, 1);
@@ -71,12 +70,25 @@ fn old_names_mean_the_new_ones() {
 
 #[test]
 fn what_cannot_be_ignored_is_refused_and_its_default_is_not() {
-    let (text, code) = error(&["--cert-file=x"], &[]);
-    assert!(text.contains("--cert-file is refused: TLS is not available"), "{text}");
+    let (text, code) = error(&["--memory-mlock"], &[]);
+    assert!(text.contains("--memory-mlock is refused: Memory is not locked"), "{text}");
     assert_eq!(code, 1);
-    assert!(parsed(&["--auto-tls=false", "--auth-token=simple", "--tls-min-version=TLS1.2"], &[]).is_ok());
+    assert!(parsed(&["--memory-mlock=false"], &[]).is_ok());
     let noted = parsed(&["--snapshot-count=10000"], &[]).unwrap().without_meaning;
     assert_eq!(noted[0].0, "snapshot-count");
+}
+
+#[test]
+fn a_file_stands_for_everything_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("etcd.yaml").display().to_string();
+    std::fs::write(&path, "max-txn-ops: 7\n").unwrap();
+    let by_flag = parsed(&["--config-file", &path, "--name=x"], &[("ETCD_MAX_TXN_OPS", "9")]).unwrap();
+    assert_eq!((by_flag.uint("max-txn-ops"), by_flag.text("name")), (7, "default"));
+    let by_variable = parsed(&["--name=x"], &[("ETCD_CONFIG_FILE", &path), ("ETCD_NAME", "y")]).unwrap();
+    assert_eq!((by_variable.uint("max-txn-ops"), by_variable.text("name")), (7, "default"));
+    let (text, code) = error(&["--config-file=/nonexistent"], &[]);
+    assert_eq!((text.as_str(), code), ("open /nonexistent: no such file or directory", 1));
 }
 
 #[test]
@@ -90,20 +102,6 @@ fn the_table_is_sound() {
         assert_eq!(value::check(flag.kind, flag.default), Ok(()), "default of {}", flag.name);
         assert!(help().contains(&format!("--{}", flag.name)));
     }
-}
-
-#[test]
-fn durations_are_go_durations() {
-    use std::time::Duration;
-    for (text, millis) in
-        [("0", 0), ("0s", 0), ("300ms", 300), ("1h30m", 5_400_000), ("1.5s", 1500), ("2h", 7_200_000)]
-    {
-        assert_eq!(duration(text), Some(Duration::from_millis(millis)), "{text}");
-    }
-    for text in ["", "5", "s", "5x", "-1s", "1h30"] {
-        assert_eq!(duration(text), None, "{text}");
-    }
-    assert_eq!(duration_or_hours("3"), Some(Duration::from_secs(10_800)));
 }
 
 /// The part of docs/compatibility.md that comes from the table. `UPDATE_EXPECT=1` rewrites it.

@@ -59,17 +59,23 @@ fn what_would_need_other_members_is_refused() {
     let other = "--initial-cluster=default=http://localhost:2380,b=http://b:2380";
     assert!(refusal(&[other]).contains("other members (b)"));
     assert!(refusal(&["--initial-cluster=b=http://b:2380"]).contains("couldn't find local name \"default\""));
-    assert!(refusal(&["--initial-cluster=default=http://b:2380"]).contains("http://b:2380"));
+    assert!(
+        refusal(&["--initial-cluster=default=http://127.0.0.2:2380"])
+            .contains("missing from --initial-advertise-peer-urls")
+    );
+    assert!(settings(&["--initial-cluster=default=http://127.0.0.1:2380"]).is_ok());
     let existing = ["--initial-cluster-state=existing", "--data-dir=/nonexistent"];
     assert!(refusal(&existing).contains("data directory in use"));
 }
 
 #[test]
 fn mistakes_are_named() {
-    assert!(refusal(&["--listen-client-urls=http://x:1"]).contains("--advertise-client-urls is required"));
-    assert!(refusal(&["--listen-metrics-urls=https://x:1"]).contains("TLS is not available"));
-    assert!(refusal(&["--feature-gates=Nope=true"]).contains("unrecognized feature gate: Nope"));
-    assert!(refusal(&["--log-level=loud"]).contains("loud"));
+    assert!(
+        refusal(&["--listen-client-urls=http://[::1]:1"]).contains("--advertise-client-urls is required")
+    );
+    assert!(refusal(&["--listen-client-urls=http://x:1"]).contains("expected IP in URL for binding"));
+    assert!(refusal(&["--listen-metrics-urls=https://[::1]:1"]).contains("must be provided for metrics"));
+    assert!(refusal(&["--metrics=some"]).contains("some"));
     assert!(refusal(&["--auto-compaction-mode=x"]).contains("unknown auto-compaction-mode"));
     assert!(refusal(&["--watch-progress-notify-interval=1ms"]).contains("100ms"));
 }
@@ -96,4 +102,26 @@ fn journal_and_checkpoints_can_be_made_small() {
     // Neither means "never", so neither is guessed at.
     assert!(refusal(&["--checkpoint-bytes=0"]).contains("at least 4096"));
     assert!(refusal(&["--checkpoint-interval=0s"]).contains("more than 0"));
+}
+
+#[test]
+fn tls_is_asked_for_by_the_url() {
+    let secure = ["--listen-client-urls=https://127.0.0.1:1", "--advertise-client-urls=https://127.0.0.1:1"];
+    let with = |more: &[&str]| settings(&[&secure[..], more].concat());
+    let refused = |more: &[&str]| with(more).unwrap_err().to_string();
+    assert!(refused(&[]).contains("must be provided for client url https://127.0.0.1:1"));
+    assert!(refused(&["--cert-file=c"]).contains("must both be present[key: , cert: c]"));
+    assert!(refused(&["--tls-min-version=TLS1.1"]).contains("unexpected TLS version \"TLS1.1\""));
+    assert!(refused(&["--tls-min-version=TLS1.3", "--tls-max-version=TLS1.2"]).contains("greater than"));
+    assert!(refused(&["--tls-min-version=TLS1.3", "--cipher-suites=x"]).contains("only TLS1.3"));
+    let given =
+        with(&["--cert-file=c", "--key-file=k", "--trusted-ca-file=t", "--client-crl-file=r"]).unwrap();
+    let tls = given.tls(Serves::GrpcAndHttp);
+    assert_eq!((tls.cert_file.clone(), tls.crl_file.clone()), (Some("c".into()), Some("r".into())));
+    assert!(tls.demands_client_cert() && !given.tls(Serves::Peer).demands_client_cert());
+    let made = with(&["--auto-tls", "--self-signed-cert-validity=2", "--data-dir=/nonexistent"]).unwrap();
+    let auto = made.client_tls.auto.unwrap();
+    assert_eq!((auto.years, auto.hosts), (2, vec!["127.0.0.1:1".to_string()]));
+    assert_eq!(auto.directory, PathBuf::from("/nonexistent/fixtures/client"));
+    assert!(refused(&["--auto-tls", "--self-signed-cert-validity=0"]).contains("between 1 and 1000"));
 }

@@ -3,5 +3,6 @@
 pub(super) mod debug;
 pub(super) mod health;
 pub(super) mod metrics;
+pub(super) mod peer;
 mod query;
 pub(super) mod version;

@@ -1,0 +1,3 @@
+//! TLS on listeners: what was asked for ([`settings`]).
+
+pub mod settings;

@@ -1,0 +1,95 @@
+//! Feature gates: the names of etcd 3.7, each with true or false.
+//!
+//! Each of them switches something that is always on here, or that only members of a cluster do among each other,
+//! so once a set of gates is known to be sound there is nothing more to do with it.
+
+use super::value::boolean;
+
+/// A gate, whether it is an alpha one, and whether it is on by itself.
+const GATES: [(&str, bool, bool); 9] = [
+    ("CompactHashCheck", true, false),
+    ("FastLeaseKeepAlive", false, true),
+    ("InitialCorruptCheck", true, false),
+    (CHECKPOINT, true, false),
+    (PERSIST, true, false),
+    ("PriorityRequest", true, false),
+    ("SetMemberLocalAddr", true, false),
+    ("StopGRPCServiceOnDefrag", true, false),
+    ("TxnModeWriteWithSharedBuffer", false, true),
+];
+
+const CHECKPOINT: &str = "LeaseCheckpoint";
+const PERSIST: &str = "LeaseCheckpointPersist";
+const ALL_ALPHA: &str = "AllAlpha";
+const ALL_BETA: &str = "AllBeta";
+
+/// What is wrong with a list of gates, in etcd's words.
+pub(super) fn check(text: &str) -> Result<(), String> {
+    read(text).map(|_| ())
+}
+
+/// The second lease gate needs the first one. etcd finds that out after the list itself was accepted.
+pub(crate) fn check_together(text: &str) -> Result<(), String> {
+    let given = read(text)?;
+    let is_on = |name: &str| {
+        let (_, alpha, default) =
+            GATES.into_iter().find(|(gate, ..)| *gate == name).expect("it is in the table");
+        let all = if alpha { ALL_ALPHA } else { ALL_BETA };
+        let value = |wanted: &str| given.iter().rev().find(|(gate, _)| *gate == wanted).map(|(_, on)| *on);
+        value(name).or_else(|| value(all)).unwrap_or(default)
+    };
+    if is_on(PERSIST) && !is_on(CHECKPOINT) {
+        return Err(format!("enabling feature gate {PERSIST} requires enabling feature gate {CHECKPOINT}"));
+    }
+    Ok(())
+}
+
+fn read(text: &str) -> Result<Vec<(&str, bool)>, String> {
+    let mut gates = Vec::new();
+    for pair in text.split(',').filter(|pair| !pair.is_empty()) {
+        let (name, value) = match pair.split_once('=') {
+            Some((name, value)) => (name.trim(), value.trim()),
+            None => return Err(format!("missing bool value for {}", pair.trim())),
+        };
+        let on = boolean(value).ok_or_else(|| {
+            format!(
+                "invalid value of {name}={value}, err: strconv.ParseBool: parsing {value:?}: invalid syntax"
+            )
+        })?;
+        gates.push((name, on));
+    }
+    let known =
+        |name: &str| name == ALL_ALPHA || name == ALL_BETA || GATES.iter().any(|(gate, ..)| *gate == name);
+    match gates.iter().find(|(name, _)| !known(name)) {
+        Some((name, _)) => Err(format!("unrecognized feature gate: {name}")),
+        None => Ok(gates),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gates_have_known_names_and_true_or_false() {
+        for text in
+            ["", "InitialCorruptCheck=true", "InitialCorruptCheck=1,CompactHashCheck = F ,", "AllAlpha=true"]
+        {
+            assert_eq!(check(text), Ok(()), "{text}");
+        }
+        let refused = |text: &str| check(text).unwrap_err();
+        assert_eq!(refused("Nope=true"), "unrecognized feature gate: Nope");
+        assert_eq!(refused("InitialCorruptCheck"), "missing bool value for InitialCorruptCheck");
+        assert!(
+            refused("InitialCorruptCheck=maybe").starts_with("invalid value of InitialCorruptCheck=maybe")
+        );
+    }
+
+    #[test]
+    fn keeping_checkpoints_of_leases_needs_checkpoints_of_leases() {
+        assert!(check_together("LeaseCheckpointPersist=true").is_err());
+        assert!(check_together("LeaseCheckpointPersist=true,LeaseCheckpoint=true").is_ok());
+        assert!(check_together("AllAlpha=true").is_ok());
+        assert!(check_together("AllAlpha=true,LeaseCheckpoint=false").is_err());
+    }
+}

@@ -1,0 +1,93 @@
+//! Why a set of flags cannot be served, in etcd's words where it refuses the same.
+
+use vetch_server::http::url::UrlError;
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SettingsError {
+    #[error(transparent)]
+    Url(#[from] UrlError),
+    #[error("--initial-advertise-peer-urls {urls:?} must be \"host:port\" ({error})")]
+    AdvertisedPeer { urls: String, error: UrlError },
+    #[error(
+        "--advertise-client-urls {urls:?} must be in the format \"host:port\", \"unix:/path/to/socket\" or \"unixs:/path/to/socket\" ({error})"
+    )]
+    AdvertisedClient { urls: String, error: UrlError },
+    #[error("--advertise-client-urls is required when --listen-client-urls is set explicitly")]
+    NoAdvertised,
+    #[error("cannot bind both --listen-client-urls and --listen-client-http-urls on the same url {0}")]
+    SameUrl(String),
+    #[error("--heartbeat-interval must be >0 (set to {0}ms)")]
+    Heartbeat(u64),
+    #[error("--election-timeout must be >0 (set to {0}ms)")]
+    NoElection(u64),
+    #[error(
+        "--election-timeout[{election}ms] should be at least as 5 times as --heartbeat-interval[{heartbeat}ms]"
+    )]
+    Election { election: u64, heartbeat: u64 },
+    #[error("--election-timeout[{0}ms] is too long, and should be set less than 50000ms")]
+    ElectionTooLong(u64),
+    #[error("undefined auto-compaction-mode")]
+    NoCompactionMode,
+    #[error("unknown auto-compaction-mode {0:?}")]
+    CompactionMode(String),
+    #[error("error parsing CompactionRetention: {0:?} is neither a duration nor a number")]
+    Retention(String),
+    #[error("couldn't find local name {0:?} in the initial cluster configuration")]
+    NotInCluster(String),
+    #[error("error setting up initial cluster: {0}")]
+    ClusterSyntax(UrlError),
+    #[error("initial cluster {0} has duplicate url")]
+    DuplicateUrl(String),
+    #[error("--initial-cluster names other members ({0}), but this version runs a single member")]
+    OtherMembers(String),
+    #[error("--initial-cluster has {0} but missing from --initial-advertise-peer-urls={1}")]
+    NotAdvertised(String, String),
+    #[error("--initial-advertise-peer-urls has {0} but missing from --initial-cluster={1}")]
+    NotInOwnCluster(String, String),
+    #[error("unexpected clusterState {0:?}")]
+    ClusterState(String),
+    #[error(
+        "--initial-cluster-state existing needs a data directory in use: joining a cluster is not possible, because this version runs a single member"
+    )]
+    Join,
+    #[error("v2 proxy is deprecated, and --discovery-fallback can't be configured as \"proxy\"")]
+    ProxyFallback,
+    #[error(
+        "multiple discovery or bootstrap flags are set. Choose one of \"initial-cluster\", \"discovery-endpoints\" or \"discovery-srv\""
+    )]
+    TwoBootstraps,
+    #[error("both --discovery-token and --discovery-endpoints must be set")]
+    HalfDiscovery,
+    #[error(
+        "discovery of other members is not available, because this version runs a single member; leave out the --discovery flags"
+    )]
+    Discovery,
+    #[error("{0}")]
+    Gates(String),
+    #[error("--compact-hash-check-time must be >0 (set to 0s)")]
+    HashCheckTime,
+    #[error("unknown --metrics {0:?}; it must be basic or extensive")]
+    Metrics(String),
+    #[error("unexpected TLS version {0:?} (must be one of: TLS1.2, TLS1.3)")]
+    TlsVersion(String),
+    #[error("min version ({min}) is greater than max version ({max})")]
+    TlsVersions { min: String, max: String },
+    #[error("cipher suites cannot be configured when only TLS1.3 is enabled")]
+    CiphersOfTls13,
+    #[error("TLS key/cert (--cert-file, --key-file) must be provided for client url {0} with HTTPS scheme")]
+    NoClientCertificate(String),
+    #[error("client TLS key/cert (--cert-file, --key-file) must be provided for metrics secure url")]
+    NoMetricsCertificate,
+    #[error("KeyFile and CertFile must both be present[key: {key}, cert: {cert}]")]
+    HalfCertificate { key: String, cert: String },
+    #[error("--self-signed-cert-validity must be between 1 and 1000 years (set to {0})")]
+    Validity(u64),
+    #[error("--journal-segment-bytes {0} must be between 16384 and 1073741824")]
+    SegmentBytes(u64),
+    #[error("--checkpoint-bytes {0} must be at least 4096")]
+    CheckpointBytes(u64),
+    #[error("--checkpoint-interval must be more than 0; to take few checkpoints, make it long")]
+    CheckpointInterval,
+    #[error("--watch-progress-notify-interval must be at least 100ms")]
+    ProgressInterval,
+}
