@@ -1,0 +1,57 @@
+package main
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+)
+
+// machine says on what a run took place.
+func machine(dir string) string {
+	var fsType string
+	if out, err := exec.Command("stat", "-f", "-c", "%T", dir).Output(); err == nil {
+		fsType = strings.TrimSpace(string(out))
+	}
+	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
+	return fmt.Sprintf("%d processors (%s), %d GiB of memory, Linux %s, data on %s", runtime.NumCPU(),
+		field("/proc/cpuinfo", "model name"), memory(), strings.TrimSpace(string(kernel)), fsType)
+}
+
+// field is the first value of a name in a file of the kernel's.
+func field(path, name string) string {
+	text, _ := os.ReadFile(path)
+	for line := range strings.Lines(string(text)) {
+		if key, value, found := strings.Cut(line, ":"); found && strings.TrimSpace(key) == name {
+			return strings.TrimSpace(value)
+		}
+	}
+	return "unknown"
+}
+
+func memory() int64 {
+	var kib int64
+	_, _ = fmt.Sscanf(field("/proc/meminfo", "MemTotal"), "%d kB", &kib)
+	return (kib + 1<<19) >> 20
+}
+
+// version is the first line that a store prints of itself.
+func version(binary string) string {
+	out, err := exec.Command(binary, "--version").Output()
+	if err != nil {
+		return "unknown"
+	}
+	line, _, _ := strings.Cut(string(out), "\n")
+	return line
+}
+
+// blocks is the space that a file occupies, which for files that were made large at once is not their length.
+func blocks(info fs.FileInfo) int64 {
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		return stat.Blocks * 512
+	}
+	return info.Size()
+}
