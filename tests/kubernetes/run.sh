@@ -4,7 +4,7 @@
 #   --store etcd   the same on etcd, which tests the scenarios themselves
 #   --fast         the subset that belongs to every change
 #   --storm        kill the store every 20 to 30 seconds during all scenarios
-#   --forget       lose the store's data when it is killed; what looks for it must fail
+#   --lose recent  the store loses what it was told last (or all) when it is killed; what looks for it must fail
 #   --list         what there is; --help shows the other options
 #
 # Everything runs on loopback, as processes. What is needed is built once and kept outside the tree (build.sh). VETCH_BIN names

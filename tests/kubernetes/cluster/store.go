@@ -71,6 +71,31 @@ func (s *Store) Forget(ctx context.Context) error {
 	return s.Start(ctx)
 }
 
+// Rewind kills the store and starts it again on a copy of its data that is half a second old, so that it lacks what it
+// acknowledged last: what no store may do, either.
+func (s *Store) Rewind(ctx context.Context) error {
+	copied := s.Data + ".copy"
+	err := Until(ctx, 10*time.Second, 0, "a copy of the data", func() (bool, error) {
+		if err := os.RemoveAll(copied); err != nil {
+			return false, err
+		}
+		// Files come and go meanwhile, so it may take more than one attempt.
+		return true, os.CopyFS(copied, os.DirFS(s.Data))
+	})
+	if err != nil {
+		return err
+	}
+	time.Sleep(500 * time.Millisecond)
+	s.Kill()
+	if err := os.RemoveAll(s.Data); err != nil {
+		return err
+	}
+	if err := os.Rename(copied, s.Data); err != nil {
+		return err
+	}
+	return s.Start(ctx)
+}
+
 // Metrics reads the store's metrics.
 func (s *Store) Metrics(ctx context.Context) (Metrics, error) {
 	body, err := s.get(ctx, "/metrics")

@@ -100,7 +100,41 @@ func election(ctx context.Context, w *world) error {
 			return err
 		}
 	}
-	return leasesRenewed(ctx, w, before)
+	if err := leasesRenewed(ctx, w, before); err != nil || w.fast {
+		return err
+	}
+	return schedulerFailover(ctx, w)
+}
+
+// schedulerFailover kills the scheduler and starts another: it gets the lease when the dead one's term is over.
+func schedulerFailover(ctx context.Context, w *world) error {
+	leases := w.clients[1].CoordinationV1().Leases("kube-system")
+	holder := func() (string, error) {
+		var holder string
+		err := w.try(ctx, "read the scheduler's lease", func() error {
+			lease, err := leases.Get(ctx, "kube-scheduler", metav1.GetOptions{})
+			if err == nil && lease.Spec.HolderIdentity != nil {
+				holder = *lease.Spec.HolderIdentity
+			}
+			return err
+		})
+		return holder, err
+	}
+	old, err := holder()
+	if err != nil {
+		return err
+	}
+	w.Scheduler.Kill()
+	begun := time.Now()
+	if err := w.Scheduler.Start(ctx); err != nil {
+		return err
+	}
+	err = w.until(ctx, time.Minute, "the new scheduler to hold the lease", func() (bool, error) {
+		next, err := holder()
+		return next != old && next != "", err
+	})
+	w.note("a new scheduler leads after %.1fs", time.Since(begun).Seconds())
+	return err
 }
 
 // awaitLeader waits until somebody else than the given one leads, and checks that the change is not premature.

@@ -12,6 +12,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/scheme"
 	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"vetch.invalid/trials/cluster"
 )
@@ -33,7 +35,7 @@ func lists(ctx context.Context, w *world) error {
 	}
 	plays := make([]*listPlay, len(w.clients))
 	for n, client := range w.clients {
-		plays[n] = &listPlay{w: w, server: n, client: client.CoreV1().ConfigMaps(name)}
+		plays[n] = &listPlay{w: w, server: n, namespace: name, client: client.CoreV1().ConfigMaps(name)}
 		if err := plays[n].whileItChanges(ctx); err != nil {
 			return fmt.Errorf("API server %d: %w", n, err)
 		}
@@ -87,9 +89,10 @@ func createObjects(ctx context.Context, w *world, namespace string) error {
 
 // listPlay reads through one API server.
 type listPlay struct {
-	w      *world
-	server int
-	client corev1.ConfigMapInterface
+	w         *world
+	server    int
+	namespace string
+	client    corev1.ConfigMapInterface
 	// A list of the past, and the way to its second page.
 	rv, token string
 	whole     []v1.ConfigMap
@@ -232,7 +235,10 @@ func (p *listPlay) newer(ctx context.Context) error {
 func (p *listPlay) future(ctx context.Context) error {
 	future := strconv.FormatUint(number(p.rv)+1_000_000_000, 10)
 	for _, match := range []metav1.ResourceVersionMatch{metav1.ResourceVersionMatchNotOlderThan, metav1.ResourceVersionMatchExact} {
-		_, err := p.client.List(ctx, metav1.ListOptions{ResourceVersion: future, ResourceVersionMatch: match})
+		o := metav1.ListOptions{ResourceVersion: future, ResourceVersionMatch: match}
+		// Not by List, which would try ten times.
+		err := p.w.clients[p.server].CoreV1().RESTClient().Get().Namespace(p.namespace).Resource("configmaps").
+			VersionedParams(&o, scheme.ParameterCodec).MaxRetries(0).Do(ctx).Error()
 		var status apierrors.APIStatus
 		if !errors.As(err, &status) || status.Status().Code != http.StatusGatewayTimeout && !(p.w.stormy && passing(err)) {
 			return fmt.Errorf("a list %s of the future %s: %v", match, future, err)
@@ -273,7 +279,25 @@ func (p *listPlay) afterCompaction(ctx context.Context) error {
 	if len(list.Items) != listObjects-listPage || list.Items[0].Name != p.whole[listPage].Name {
 		return fmt.Errorf("%d items are left from a compacted list instead of %d", len(list.Items), listObjects-listPage)
 	}
-	return nil
+	return p.watchCompacted(ctx)
+}
+
+// watchCompacted watches from the compacted revision what is not cached, so that the store has to answer: it is gone.
+func (p *listPlay) watchCompacted(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	client := p.w.clients[p.server].CoreV1().Events(p.namespace)
+	f := follow(ctx, "watch of a compacted revision", p.rv, func(o metav1.ListOptions) (watch.Interface, error) {
+		return client.Watch(ctx, o)
+	})
+	return p.w.until(ctx, 30*time.Second, "the watch of a compacted revision to end", func() (bool, error) {
+		_, _, err := f.soFar()
+		var status apierrors.APIStatus
+		if errors.As(err, &status) && status.Status().Code == http.StatusGone {
+			return true, nil
+		}
+		return false, err
+	})
 }
 
 // judgePaths checks that the two API servers really read the store in different ways.

@@ -45,11 +45,11 @@ var scenarios = []scenario{
 }
 
 type arguments struct {
-	binaries, store, kind, dir string
-	port                       int
-	seed                       uint64
-	fast, storm, forget, list  bool
-	only                       []string
+	binaries, store, kind, dir, lose string
+	port                             int
+	seed                             uint64
+	fast, storm, list                bool
+	only                             []string
 }
 
 func parse() arguments {
@@ -62,7 +62,7 @@ func parse() arguments {
 	flag.Uint64Var(&a.seed, "seed", 0, "seed of what is random; chosen by the clock if 0")
 	flag.BoolVar(&a.fast, "fast", false, "the fast subset")
 	flag.BoolVar(&a.storm, "storm", false, "kill the store every 20 to 30 seconds during all scenarios")
-	flag.BoolVar(&a.forget, "forget", false, "lose the store's data when it is killed; the scenarios must fail then")
+	flag.StringVar(&a.lose, "lose", "", "what the store loses when it is killed, to see scenarios fail: all, or recent")
 	flag.BoolVar(&a.list, "list", false, "only list the scenarios")
 	flag.Parse()
 	a.only = flag.Args()
@@ -135,7 +135,7 @@ func run(ctx context.Context, a arguments) (int, error) {
 	}
 	defer c.Stop()
 	say("the control plane on %s is up (%.1fs)", a.kind, time.Since(begun).Seconds())
-	w := &world{Cluster: c, fast: a.fast, forget: a.forget, stormy: a.storm}
+	w := &world{Cluster: c, fast: a.fast, lose: a.lose, stormy: a.storm}
 	for _, server := range c.APIServers {
 		w.clients = append(w.clients, server.Client())
 	}

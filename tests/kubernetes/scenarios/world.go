@@ -23,7 +23,7 @@ type world struct {
 	clients []*kubernetes.Clientset // one for each API server
 	random  *rand.Rand              // of the scenario; not for several goroutines
 	fast    bool
-	forget  bool // the store loses everything when it is killed, so that scenarios can be seen to fail
+	lose    string // what the store loses when it is killed, so that scenarios can be seen to fail: all, recent or nothing
 
 	// stormy says that the store is killed again and again while scenarios play, so that single requests may fail.
 	stormy bool
@@ -42,10 +42,14 @@ func (w *world) crashStore(ctx context.Context) error {
 	w.store.Lock()
 	defer w.store.Unlock()
 	w.kills++
-	if w.forget {
+	switch w.lose {
+	case "all":
 		return w.Store.Forget(ctx)
+	case "recent":
+		return w.Store.Rewind(ctx)
+	default:
+		return w.Store.Crash(ctx)
 	}
-	return w.Store.Crash(ctx)
 }
 
 // storm kills the store every 20 to 30 seconds until the context ends.
