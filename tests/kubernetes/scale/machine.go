@@ -38,14 +38,19 @@ func memory() int64 {
 	return (kib + 1<<19) >> 20
 }
 
-// version is the first line that a store prints of itself.
-func version(binary string) string {
+// version is the line by which a program names its own version, or the first that it prints.
+func version(binary, name string) string {
 	out, err := exec.Command(binary, "--version").Output()
 	if err != nil {
 		return "unknown"
 	}
-	line, _, _ := strings.Cut(string(out), "\n")
-	return line
+	lines := strings.Split(string(out), "\n")
+	for _, line := range lines {
+		if strings.HasPrefix(strings.ToLower(line), name) {
+			return line
+		}
+	}
+	return lines[0]
 }
 
 // blocks is the space that a file occupies, which for files that were made large at once is not their length.

@@ -63,18 +63,18 @@ func parse() (plan, error) {
 	flag.IntVar(&p.rounds, "rounds", 1, "runs of each store; the order of the stores alternates")
 	flag.IntVar(&p.Nodes, "nodes", 5000, "nodes")
 	flag.IntVar(&p.Pods, "pods", 50000, "pods")
-	flag.IntVar(&p.Scheduled, "scheduled", -1, "of them, those that Deployments and the scheduler make; a tenth if not given")
+	flag.IntVar(&p.Scheduled, "scheduled", -1, "of them, those that Deployments and the scheduler make; a tenth, at most 2000, if not given")
 	flag.Float64Var(&p.Churn, "churn", 10, "scheduled pods deleted, and so replaced, per second of the steady phase")
 	flag.DurationVar(&p.Steady, "steady", 2*time.Minute, "length of the steady phase")
 	flag.IntVar(&p.Restarts, "restarts", 3, "restarts of each kind")
 	flag.DurationVar(&p.Compact, "compact", 30*time.Second, "the API server's compaction interval")
-	flag.DurationVar(&p.Check, "check", 2*time.Minute, "how often the API server compares its caches with the store")
+	flag.DurationVar(&p.Check, "check", time.Minute, "how often the API server compares its caches with the store")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		return p, fmt.Errorf("unknown argument %q", flag.Arg(0))
 	}
 	if p.Scheduled < 0 {
-		p.Scheduled = p.Pods / 10
+		p.Scheduled = min(p.Pods/10, 2000)
 	}
 	p.stores = slices.DeleteFunc(strings.Split(stores, ","), func(s string) bool { return s == "" })
 	p.servers["vetch"], p.servers["etcd"] = vetch, etcd

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"math"
 	"slices"
 	"time"
@@ -29,8 +30,8 @@ func (r *run) reportSteady(before, after cluster.Metrics, used *window, times *s
 	}
 	waits := after.Histogram("apiserver_watch_cache_read_wait_seconds", nil).
 		Since(before.Histogram("apiserver_watch_cache_read_wait_seconds", nil))
-	r.addHistogram(groupLists, "apiserver_watch_cache_read_wait_seconds", waits)
-	r.result.add(groupLists, "lists for which the cache was not fresh in time", count,
+	r.addHistogram(groupServer, "all lists: wait for a fresh cache (apiserver_watch_cache_read_wait_seconds)", waits)
+	r.result.add(groupWhole, "lists for which the cache was not fresh in time", count,
 		difference(before, after, "apiserver_watch_cache_consistent_read_total", cluster.Labels{"success": "false"}))
 	for _, what := range []string{"get", "create", "update", "delete"} {
 		r.addTimes(groupClient, "config map: "+what, times)
@@ -63,11 +64,6 @@ func (r *run) reportUsage(before, after cluster.Metrics, used *window, revisions
 		cluster.Labels{"verb": "PUT", "resource": "leases", "code": "200"})/length)
 	r.result.add(groupWhole, "pods bound by the scheduler", perSecond, difference(before, after, "apiserver_request_total",
 		cluster.Labels{"verb": "POST", "resource": "pods", "subresource": "binding"})/length)
-	for _, resource := range []string{"pods", "nodes", "leases", "events"} {
-		r.result.add(groupWhole, "objects: "+resource, count,
-			after.Sum("apiserver_resource_objects", cluster.Labels{"resource": resource}))
-	}
-	r.result.add(groupWhole, "objects: all", count, after.Sum("apiserver_resource_objects", nil))
 	r.result.add(groupWhole, "comparisons of cache and store, since the start", count,
 		after.Sum("apiserver_storage_consistency_checks_total", cluster.Labels{"status": "success"}))
 	r.result.add(groupWhole, "processors busy, of all", percent, used.busy/length/processors()*100)
@@ -80,17 +76,39 @@ func (r *run) reportUsage(before, after cluster.Metrics, used *window, revisions
 	}
 }
 
+// reportObjects counts what the cluster consists of by now.
+func (r *run) reportObjects(ctx context.Context) error {
+	for _, object := range []struct{ name, path string }{
+		{"pods", "/api/v1/pods"}, {"nodes", "/api/v1/nodes"}, {"leases", "/apis/coordination.k8s.io/v1/leases"},
+		{"events", "/api/v1/events"},
+	} {
+		number, err := r.count(ctx, object.path, "")
+		if err != nil {
+			return err
+		}
+		r.result.add(groupWhole, "objects: "+object.name, count, float64(number))
+	}
+	metrics, err := r.Store.Metrics(ctx)
+	if err != nil {
+		return err
+	}
+	r.result.add(groupStore, "keys", count, metrics.Sum("etcd_debugging_mvcc_keys_total", nil))
+	r.result.add(groupStore, "size in use, by its own account", mebibytes,
+		metrics.Sum("etcd_mvcc_db_total_size_in_use_in_bytes", nil)/(1<<20))
+	return nil
+}
+
 func difference(before, after cluster.Metrics, name string, labels cluster.Labels) float64 {
 	return after.Sum(name, labels) - before.Sum(name, labels)
 }
 
-// addTimes adds the rows of what this program measured itself.
+// addTimes adds what this program measured itself.
 func (r *run) addTimes(group, what string, times *stopwatch) {
 	sorted := times.sorted(what)
 	if len(sorted) == 0 {
 		return
 	}
-	r.result.add(group, what+": number", count, float64(len(sorted)))
+	r.result.addTo(group, what, "number", count, float64(len(sorted)))
 	shares := []struct {
 		name string
 		q    float64
@@ -98,22 +116,23 @@ func (r *run) addTimes(group, what string, times *stopwatch) {
 	for _, share := range shares {
 		// A share that only single requests exceed says nothing.
 		if share.q <= 0.5 || float64(len(sorted))*(1-share.q) >= 1 {
-			r.result.add(group, what+": "+share.name, milliseconds, inMilliseconds(quantile(sorted, share.q)))
+			r.result.addTo(group, what, share.name, milliseconds, inMilliseconds(quantile(sorted, share.q)))
 		}
 	}
-	r.result.add(group, what+": longest", milliseconds, inMilliseconds(sorted[len(sorted)-1]))
+	r.result.addTo(group, what, "longest", milliseconds, inMilliseconds(sorted[len(sorted)-1]))
 }
 
-// addHistogram adds the rows of what the API server measured. The mean is exact; percentiles are as fine as its buckets
-// are, of which the first ends at 5 ms.
+// addHistogram adds what the API server measured. The mean is exact; percentiles are as fine as its buckets are, of
+// which the first ends at 5 ms.
 func (r *run) addHistogram(group, what string, h cluster.Histogram) {
 	if h.Count == 0 {
 		return
 	}
-	r.result.add(group, what+": number", count, h.Count)
-	r.result.add(group, what+": mean", milliseconds, h.Sum/h.Count*1000)
-	r.result.add(group, what+": p50", milliseconds, h.Quantile(0.5)*1000)
-	r.result.add(group, what+": p99", milliseconds, h.Quantile(0.99)*1000)
+	r.result.addTo(group, what, "number", count, h.Count)
+	r.result.addTo(group, what, "mean", milliseconds, h.Sum/h.Count*1000)
+	r.result.addTo(group, what, "p50", milliseconds, h.Quantile(0.5)*1000)
+	r.result.addTo(group, what, "p90", milliseconds, h.Quantile(0.9)*1000)
+	r.result.addTo(group, what, "p99", milliseconds, h.Quantile(0.99)*1000)
 }
 
 // operations are the kinds of requests to the store that the API server tells apart.

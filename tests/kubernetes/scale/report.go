@@ -30,22 +30,11 @@ func writeReport(dir string) error {
 func report(results []*result) string {
 	var b strings.Builder
 	head(&b, results)
-	stores := storesOf(results)
 	for _, group := range groups {
-		names, units := rowsOf(results, group)
-		if len(names) == 0 {
-			continue
-		}
-		fmt.Fprintf(&b, "\n### %s\n\n| |", group)
-		for _, store := range stores {
-			fmt.Fprintf(&b, " %s |", store)
-		}
-		if len(stores) == 2 {
-			fmt.Fprintf(&b, " %s ÷ %s |", stores[0], stores[1])
-		}
-		fmt.Fprintf(&b, "\n|---|%s\n", strings.Repeat("---:|", 2*len(stores)-1))
-		for _, name := range names {
-			line(&b, results, stores, group, name, units[name])
+		if columns := columnsOf(results, group); len(columns) > 0 {
+			wide(&b, results, group, columns)
+		} else {
+			narrow(&b, results, group)
 		}
 	}
 	return b.String()
@@ -81,58 +70,121 @@ func storesOf(results []*result) []string {
 	return stores
 }
 
-// rowsOf lists the rows of a group in the order in which they were first seen.
-func rowsOf(results []*result, group string) ([]string, map[string]string) {
-	var names []string
-	units := map[string]string{}
+// rowsOf lists the rows of a group, without columns, in the order in which they were first seen.
+func rowsOf(results []*result, group string) []row {
+	var rows []row
 	for _, r := range results {
 		for _, row := range r.Rows {
-			if _, known := units[row.Name]; row.Group == group && !known {
-				names = append(names, row.Name)
-				units[row.Name] = row.Unit
+			if row.Group == group && !slices.ContainsFunc(rows, row.same) {
+				rows = append(rows, row)
 			}
 		}
 	}
-	return names, units
+	return rows
 }
 
-// line is the median of all values of a row for each store, with the extremes if there are several.
-func line(b *strings.Builder, results []*result, stores []string, group, name, unit string) {
-	fmt.Fprintf(b, "| %s |", name)
+func (r row) same(other row) bool { return r.Name == other.Name }
+
+// columnsOf lists the columns that a group has of those that are worth a place in the table. The others are in the runs.
+func columnsOf(results []*result, group string) []string {
+	shown := []string{"mean", "p50", "p99"}
+	return slices.DeleteFunc(shown, func(column string) bool {
+		for _, r := range results {
+			for _, row := range r.Rows {
+				if row.Group == group && row.Column == column {
+					return false
+				}
+			}
+		}
+		return true
+	})
+}
+
+// narrow is a table with one column for each store.
+func narrow(b *strings.Builder, results []*result, group string) {
+	rows, stores := rowsOf(results, group), storesOf(results)
+	if len(rows) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\n### %s\n\n| |%s\n|---|%s\n", group, titles("", stores), strings.Repeat("---:|", width(stores)))
+	for _, row := range rows {
+		fmt.Fprintf(b, "| %s |%s\n", row.Name, cells(results, stores, row))
+	}
+}
+
+// wide is a table with several columns for each store, and the number of values at most.
+func wide(b *strings.Builder, results []*result, group string, columns []string) {
+	stores := storesOf(results)
+	fmt.Fprintf(b, "\n### %s\n\n| ms | number |", group)
+	for _, column := range columns {
+		fmt.Fprint(b, titles(column+" ", stores))
+	}
+	fmt.Fprintf(b, "\n|---|---:|%s\n", strings.Repeat("---:|", width(stores)*len(columns)))
+	for _, row := range rowsOf(results, group) {
+		row.Unit, row.Column = "", "number"
+		number := 0.0
+		for _, store := range stores {
+			number = max(number, slices.Max(append(valuesOf(results, store, row), 0)))
+		}
+		fmt.Fprintf(b, "| %s | %.0f |", row.Name, number)
+		for _, column := range columns {
+			row.Column = column
+			fmt.Fprint(b, cells(results, stores, row))
+		}
+		fmt.Fprintln(b)
+	}
+}
+
+func titles(prefix string, stores []string) string {
+	var b strings.Builder
+	for _, store := range stores {
+		fmt.Fprintf(&b, " %s%s |", prefix, store)
+	}
+	if len(stores) == 2 {
+		fmt.Fprint(&b, " ÷ |")
+	}
+	return b.String()
+}
+
+func width(stores []string) int {
+	if len(stores) == 2 {
+		return 3
+	}
+	return len(stores)
+}
+
+// cells are the median of all values of a row for each store, with the extremes if there are several, and the ratio.
+func cells(results []*result, stores []string, row row) string {
+	var b strings.Builder
 	var medians []float64
 	for _, store := range stores {
-		values := valuesOf(results, store, group, name)
+		values := valuesOf(results, store, row)
 		if len(values) == 0 {
-			fmt.Fprint(b, " |")
+			fmt.Fprint(&b, " |")
 			continue
 		}
 		slices.Sort(values)
-		middle := median(values)
-		medians = append(medians, middle)
-		fmt.Fprintf(b, " %s", number(middle))
-		if unit != "" {
-			fmt.Fprintf(b, " %s", unit)
+		medians = append(medians, median(values))
+		fmt.Fprint(&b, " ", strings.TrimSpace(number(median(values))+" "+row.Unit))
+		if len(values) > 1 && values[0] != values[len(values)-1] {
+			fmt.Fprintf(&b, " (%s–%s)", number(values[0]), number(values[len(values)-1]))
 		}
-		if len(values) > 1 {
-			fmt.Fprintf(b, " (%s–%s)", number(values[0]), number(values[len(values)-1]))
-		}
-		fmt.Fprint(b, " |")
+		fmt.Fprint(&b, " |")
 	}
 	if len(stores) == 2 {
-		if len(medians) == 2 && medians[1] != 0 && unit != count {
-			fmt.Fprintf(b, " %.2f |", medians[0]/medians[1])
-		} else {
-			fmt.Fprint(b, " |")
+		if len(medians) == 2 && medians[1] != 0 {
+			fmt.Fprintf(&b, " %.2f", medians[0]/medians[1])
 		}
+		fmt.Fprint(&b, " |")
 	}
-	fmt.Fprintln(b)
+	return b.String()
 }
 
-func valuesOf(results []*result, store, group, name string) []float64 {
+func valuesOf(results []*result, store string, wanted row) []float64 {
 	var values []float64
 	for _, r := range results {
 		for _, row := range r.Rows {
-			if r.Store == store && row.Group == group && row.Name == name {
+			if r.Store == store && row.Group == wanted.Group && row.same(wanted) && row.Column == wanted.Column {
 				values = append(values, row.Values...)
 			}
 		}

@@ -12,14 +12,16 @@ func TestTheTableShowsMediansExtremesAndRatios(t *testing.T) {
 		for _, value := range values {
 			r.add(groupStore, "CPU", seconds, value)
 		}
-		r.add(groupWhole, "objects: all", count, 7)
+		r.addTo(groupLists, "pods", "number", count, 100*values[0])
+		r.addTo(groupLists, "pods", "p99", milliseconds, 10*values[0])
 		return r
 	}
 	text := report([]*result{run("etcd", 4, 2), run("vetch", 1), run("etcd", 9), run("vetch", 3)})
 	for _, want := range []string{
-		"| | vetch | etcd | vetch ÷ etcd |",
+		"| | vetch | etcd | ÷ |",
 		"| CPU | 2 s (1–3) | 4 s (2–9) | 0.50 |",
-		"| objects: all | 7 (7–7) | 7 (7–7) | |",
+		"| ms | number | p99 vetch | p99 etcd | ÷ |",
+		"| pods | 900 | 20 (10–30) | 65 (40–90) | 0.31 |",
 	} {
 		if !strings.Contains(text, want+"\n") {
 			t.Errorf("no line %q in:\n%s", want, text)

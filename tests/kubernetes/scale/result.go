@@ -39,29 +39,32 @@ type result struct {
 type row struct {
 	Group  string    `json:"group"`
 	Name   string    `json:"name"`
+	Column string    `json:"column,omitempty"` // such as p99, where a row has several
 	Unit   string    `json:"unit"`
 	Values []float64 `json:"values"`
 }
 
 func newResult(p plan, store string) *result {
 	return &result{
-		Store: store, Version: version(p.servers[store]), Kubernetes: version(filepath.Join(p.binaries, "kube-apiserver")),
+		Store: store, Version: version(p.servers[store], store), Kubernetes: version(filepath.Join(p.binaries, "kube-apiserver"), "kubernetes"),
 		Machine: machine(p.dir), Note: p.note, Begun: time.Now().UTC().Truncate(time.Second), Size: p.size,
 	}
 }
 
 // add adds a value to the row of that name.
-func (r *result) add(group, name, unit string, value float64) {
+func (r *result) add(group, name, unit string, value float64) { r.addTo(group, name, "", unit, value) }
+
+func (r *result) addTo(group, name, column, unit string, value float64) {
 	if math.IsNaN(value) || math.IsInf(value, 0) {
 		return
 	}
 	for n := range r.Rows {
-		if r.Rows[n].Group == group && r.Rows[n].Name == name {
+		if r.Rows[n].Group == group && r.Rows[n].Name == name && r.Rows[n].Column == column {
 			r.Rows[n].Values = append(r.Rows[n].Values, value)
 			return
 		}
 	}
-	r.Rows = append(r.Rows, row{Group: group, Name: name, Unit: unit, Values: []float64{value}})
+	r.Rows = append(r.Rows, row{Group: group, Name: name, Column: column, Unit: unit, Values: []float64{value}})
 }
 
 func (r *result) write(dir string) error {

@@ -53,7 +53,7 @@ func (r *run) steady(ctx context.Context) error {
 		return err
 	}
 	r.reportSteady(before, after, used, times, float64(last-first))
-	return ctx.Err()
+	return r.reportObjects(ctx)
 }
 
 // pause waits and says from time to time how long still.

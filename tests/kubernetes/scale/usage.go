@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -130,6 +131,20 @@ func (s *sampler) cpu() map[string]time.Duration {
 		}
 	}
 	return all
+}
+
+// spent says what processes used since an earlier reading; of those that were restarted, since their start.
+func (s *sampler) spent(earlier map[string]time.Duration) string {
+	now := s.cpu()
+	var b strings.Builder
+	for _, process := range s.cluster.Processes() {
+		used := now[process.Name]
+		if used >= earlier[process.Name] {
+			used -= earlier[process.Name]
+		}
+		fmt.Fprintf(&b, " %s %.1fs", process.Name, used.Seconds())
+	}
+	return b.String()
 }
 
 func (s *sampler) peak(name string) int64 {
