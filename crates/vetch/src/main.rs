@@ -10,6 +10,7 @@ mod logging;
 mod notify;
 mod serve;
 mod settings;
+mod sockets;
 
 use std::io::Write;
 use std::process::ExitCode;

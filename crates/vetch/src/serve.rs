@@ -12,14 +12,13 @@ use vetch_node::Node;
 use vetch_node::config::NodeConfig;
 use vetch_node::error::OpenError;
 use vetch_node::types::Progress;
-use vetch_server::http::listen::{self, Listener};
-use vetch_server::http::url::Url;
-use vetch_server::http::{Server, Serves, Shared};
+use vetch_server::http::listen::Listener;
+use vetch_server::http::{Offer, Server, Shared};
 use vetch_server::metrics::ServerMetrics;
-use vetch_server::tls::settings::TlsSettings;
 use vetch_server::{grpc, version};
 
 use crate::settings::Settings;
+use crate::sockets::{self, SocketError};
 use crate::{compactor, notify};
 
 /// How a server came to its end.
@@ -37,10 +36,8 @@ pub(crate) enum StartError {
     DataDir { path: String, error: io::Error },
     #[error("{0} holds the data of an etcd, which cannot be used or converted; give another --data-dir")]
     EtcdData(String),
-    #[error("cannot listen on {url}: {error}")]
-    Listen { url: String, error: io::Error },
-    #[error("TLS is not available in this version, so {0} cannot be served")]
-    NoTls(String),
+    #[error(transparent)]
+    Socket(#[from] SocketError),
     #[error("cannot handle signals: {0}")]
     Signals(io::Error),
     #[error(transparent)]
@@ -56,7 +53,8 @@ const PATIENCE_WITH_STREAMS: Duration = Duration::from_secs(2);
 pub(crate) async fn serve(settings: Settings) -> Result<End, StartError> {
     let mut signals = Signals::listen().map_err(StartError::Signals)?;
     prepare(&settings.node.data_dir)?;
-    let listeners = bind(&settings).await?;
+    // Opened before the data is read, so that a port in use or a wrong certificate is found out at once.
+    let listeners = sockets::bind(&settings).await?;
     let opening = open(settings.node.clone());
     let node = tokio::select! {
         node = opening => node?,
@@ -99,38 +97,6 @@ fn prepare(path: &Path) -> Result<(), StartError> {
         tracing::warn!(data_dir = %path.display(), mode, "others can read the data directory; 700 is recommended");
     }
     Ok(())
-}
-
-/// All sockets are opened before the data is read, so that a port in use is found out at once.
-async fn bind(settings: &Settings) -> Result<Vec<(Listener, Serves)>, StartError> {
-    let mut listeners = Vec::new();
-    for (url, serves) in &settings.listeners {
-        let tls = settings.tls(*serves);
-        if url.is_secure() {
-            return Err(StartError::NoTls(url.to_string()));
-        }
-        warn_of_plaintext(url, tls);
-        let listener = listen::bind(url, settings.reuse_port).await;
-        let failed = |error| StartError::Listen { url: url.to_string(), error };
-        listeners.push((listener.map_err(failed)?, *serves));
-    }
-    Ok(listeners)
-}
-
-/// TLS was prepared for, but this URL does not ask for it. That is allowed, and often a mistake.
-fn warn_of_plaintext(url: &Url, tls: &TlsSettings) {
-    if !tls.is_empty() {
-        tracing::warn!(
-            %url,
-            "scheme is http or unix while key and cert files are present; ignoring key and cert files"
-        );
-    }
-    if tls.client_cert_auth {
-        tracing::warn!(
-            %url,
-            "scheme is http or unix while --client-cert-auth is enabled; ignoring client cert auth for this URL"
-        );
-    }
 }
 
 async fn open(config: NodeConfig) -> Result<Node, StartError> {
@@ -177,7 +143,7 @@ impl ProgressLog {
     }
 }
 
-fn start(settings: &Settings, node: Node, listeners: Vec<(Listener, Serves)>) -> Server {
+fn start(settings: &Settings, node: Node, listeners: Vec<(Listener, Offer)>) -> Server {
     if let Some(retention) = settings.retention {
         tokio::spawn(compactor::run(node.clone(), retention));
     }

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use http::{Request, Response};
@@ -11,15 +12,19 @@ use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use parking_lot::Mutex;
 use tonic::body::Body;
 
-use super::detect::{Protocol, Rewound, detect};
+use super::arrival::{Arrived, arrive};
+use super::detect::{Protocol, Rewound};
 use super::listen::Stream;
+use super::newcomers::{Displaced, Newcomer};
 use super::route;
-use super::server::{Lifeline, Phase};
+use super::server::{Lifeline, Offer, Phase};
 use super::{Serves, Settings, Shared};
+use crate::tls::{PeerIdentity, Reason};
 
-/// Time for a client to say which protocol it speaks, to send an HTTP/1 header, or to idle between requests.
+/// Time for a client to send an HTTP/1 header, or to idle between requests.
 const PATIENCE_FOR_HEADERS: Duration = Duration::from_secs(5 * 60);
 /// Most bytes of an HTTP/1 header.
 const HTTP1_BUFFER: usize = 64 << 10;
@@ -40,30 +45,68 @@ pub(super) struct Context {
     pub(super) shared: Arc<Shared>,
     pub(super) serves: Serves,
     pub(super) lifeline: Lifeline,
+    /// TLS is spoken on it.
+    pub(super) is_secure: bool,
+    peer: Option<PeerIdentity>,
+    has_asked: AtomicBool,
+    newcomer: Mutex<Option<Newcomer>>,
 }
 
-pub(super) async fn serve(stream: Stream, serves: Serves, shared: Arc<Shared>, mut lifeline: Lifeline) {
-    let detected = tokio::select! {
-        detected = tokio::time::timeout(PATIENCE_FOR_HEADERS, detect(stream)) => detected,
-        () = lifeline.reached(Phase::Draining) => return,
-    };
-    let Ok(Ok(Some((protocol, io)))) = detected else { return };
-    let io = TokioIo::new(io);
-    let context = Arc::new(Context { shared, serves, lifeline });
-    match (protocol, serves) {
-        (Protocol::Http2, Serves::GrpcAndHttp | Serves::Grpc) => http2(io, context).await,
-        (Protocol::Http1, Serves::GrpcAndHttp | Serves::Http | Serves::Metrics | Serves::Peer) => {
-            http1(io, context).await;
+impl Context {
+    /// What has to be done for every request before anything else.
+    fn welcome(&self, request: &mut Request<Incoming>) {
+        if !self.has_asked.swap(true, Relaxed) {
+            self.newcomer.lock().take();
         }
-        // The protocol is not spoken on this listener.
-        (Protocol::Http2, Serves::Http | Serves::Metrics | Serves::Peer) | (Protocol::Http1, Serves::Grpc) => {}
+        if let Some(peer) = &self.peer {
+            request.extensions_mut().insert(peer.clone());
+        }
     }
 }
 
-async fn http1(io: Io, context: Arc<Context>) {
+pub(super) async fn serve(
+    stream: Stream,
+    offer: Arc<Offer>,
+    shared: Arc<Shared>,
+    mut lifeline: Lifeline,
+    (newcomer, mut displaced): (Newcomer, Displaced),
+) {
+    let remote = stream.remote();
+    let arrived = tokio::select! {
+        arrived = arrive(stream, &offer.security) => arrived,
+        () = displaced.told() => {
+            if let Some(tls) = offer.security.tls() {
+                tls.failures.note(Reason::Displaced, &remote, "", "too many unfinished handshakes");
+            }
+            return;
+        }
+        () = lifeline.reached(Phase::Draining) => return,
+    };
+    let Some(Arrived { protocol, io, is_secure, peer }) = arrived else { return };
+    let serves = offer.serves;
+    let io = TokioIo::new(io);
+    let (has_asked, newcomer) = (AtomicBool::new(false), Mutex::new(Some(newcomer)));
+    let context = Arc::new(Context { shared, serves, lifeline, is_secure, peer, has_asked, newcomer });
+    match (protocol, serves) {
+        (Protocol::Http2, Serves::GrpcAndHttp | Serves::Grpc) => http2(io, context, displaced).await,
+        // Clients of TLS agree on HTTP/2 whatever is served; without it, nobody speaks it but for gRPC.
+        (Protocol::Http2, Serves::Http | Serves::Metrics | Serves::Peer) if is_secure => {
+            http2(io, context, displaced).await;
+        }
+        (Protocol::Http1, Serves::GrpcAndHttp | Serves::Http | Serves::Metrics | Serves::Peer) => {
+            http1(io, context, displaced).await;
+        }
+        // The protocol is not spoken on this listener.
+        (Protocol::Http2, Serves::Http | Serves::Metrics | Serves::Peer)
+        | (Protocol::Http1, Serves::Grpc) => {}
+    }
+}
+
+async fn http1(io: Io, context: Arc<Context>, displaced: Displaced) {
     let lifeline = context.lifeline.clone();
-    let service = service_fn(move |request: Request<Incoming>| {
+    let service = service_fn(move |mut request: Request<Incoming>| {
         let context = context.clone();
+        context.welcome(&mut request);
         async move { Ok::<_, Infallible>(route::http(request, &context).await) }
     });
     let mut builder = http1::Builder::new();
@@ -73,18 +116,19 @@ async fn http1(io: Io, context: Arc<Context>) {
         .max_buf_size(HTTP1_BUFFER)
         .title_case_headers(true);
     let connection = pin!(builder.serve_connection(io, service).with_upgrades());
-    run(connection, |c| c.graceful_shutdown(), lifeline).await;
+    run(connection, |c| c.graceful_shutdown(), lifeline, displaced).await;
 }
 
-async fn http2(io: Io, context: Arc<Context>) {
+async fn http2(io: Io, context: Arc<Context>, displaced: Displaced) {
     let lifeline = context.lifeline.clone();
     let builder = http2_builder(&context.shared.settings);
-    let service = service_fn(move |request: Request<Incoming>| {
+    let service = service_fn(move |mut request: Request<Incoming>| {
         let context = context.clone();
+        context.welcome(&mut request);
         async move { Ok::<Response<Body>, Infallible>(route::any(request, &context).await) }
     });
     let connection = pin!(builder.serve_connection(io, service));
-    run(connection, |c| c.graceful_shutdown(), lifeline).await;
+    run(connection, |c| c.graceful_shutdown(), lifeline, displaced).await;
 }
 
 fn http2_builder(settings: &Settings) -> http2::Builder<TokioExecutor> {
@@ -103,8 +147,12 @@ fn http2_builder(settings: &Settings) -> http2::Builder<TokioExecutor> {
 }
 
 /// Drives a connection to its end, passing on what the server says meanwhile.
-async fn run<C, E>(mut connection: Pin<&mut C>, finish: impl Fn(Pin<&mut C>), mut lifeline: Lifeline)
-where
+async fn run<C, E>(
+    mut connection: Pin<&mut C>,
+    finish: impl Fn(Pin<&mut C>),
+    mut lifeline: Lifeline,
+    mut displaced: Displaced,
+) where
     C: Future<Output = Result<(), E>>,
     E: std::fmt::Display,
 {
@@ -117,6 +165,7 @@ where
                 }
                 return;
             }
+            () = displaced.told() => return,
             () = lifeline.reached(phase) => match phase {
                 Phase::Closing => return,
                 _ => {

@@ -18,14 +18,21 @@ pub(super) enum Protocol {
     Http2,
 }
 
-/// Reads until the protocol is certain. `None` when the peer left before that.
-pub(super) async fn detect<T>(mut io: T) -> io::Result<Option<(Protocol, Rewound<T>)>>
+/// The first byte of a TLS handshake, with which no request of either protocol begins.
+const TLS_HANDSHAKE: u8 = 0x16;
+
+/// Reads until the protocol is certain. `seen` was read before. `None` when the peer left before that, or when it
+/// opens a TLS handshake where none is due: nothing that could be answered would be understood.
+pub(super) async fn detect<T>(mut io: T, mut seen: BytesMut) -> io::Result<Option<(Protocol, Rewound<T>)>>
 where
     T: AsyncRead + Unpin,
 {
-    let mut seen = BytesMut::with_capacity(PREFACE.len());
+    seen.reserve(PREFACE.len());
     loop {
-        if io.read_buf(&mut seen).await? == 0 {
+        if seen.is_empty() && io.read_buf(&mut seen).await? == 0 {
+            return Ok(None);
+        }
+        if seen[0] == TLS_HANDSHAKE {
             return Ok(None);
         }
         let compared = seen.len().min(PREFACE.len());
@@ -35,14 +42,27 @@ where
         if compared == PREFACE.len() {
             return Ok(Some((Protocol::Http2, Rewound { first: seen.freeze(), io })));
         }
+        if io.read_buf(&mut seen).await? == 0 {
+            return Ok(None);
+        }
     }
 }
 
 /// A connection that first yields what was already read from it.
 #[derive(Debug)]
-pub(super) struct Rewound<T> {
+pub struct Rewound<T> {
     first: Bytes,
     io: T,
+}
+
+impl<T> Rewound<T> {
+    pub(super) fn new(first: Bytes, io: T) -> Rewound<T> {
+        Rewound { first, io }
+    }
+
+    pub(super) fn inner(&self) -> &T {
+        &self.io
+    }
 }
 
 impl<T: AsyncRead + Unpin> AsyncRead for Rewound<T> {

@@ -12,7 +12,9 @@ use std::time::Duration;
 use rustix::net::sockopt;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream};
+use tokio_rustls::server::TlsStream;
 
+use super::detect::Rewound;
 use super::url::{Place, Url};
 
 /// Opens the socket a URL names. A socket file left by an earlier process is replaced; any other file is not.
@@ -127,11 +129,24 @@ impl Drop for Listener {
     }
 }
 
-/// One accepted connection. This is where a TLS session will be a third kind.
+/// One accepted connection.
 #[derive(Debug)]
 pub enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
+    /// Either of them, with TLS on top. Boxed, because a session takes a kilobyte that the others do not need.
+    Tls(Box<TlsStream<Rewound<Stream>>>),
+}
+
+impl Stream {
+    /// The other end, for the log.
+    pub(super) fn remote(&self) -> String {
+        match self {
+            Stream::Tcp(stream) => stream.peer_addr().map(|a| a.to_string()).unwrap_or_default(),
+            Stream::Unix(_) => "@".to_string(),
+            Stream::Tls(stream) => stream.get_ref().0.inner().remote(),
+        }
+    }
 }
 
 impl AsyncRead for Stream {
@@ -139,6 +154,7 @@ impl AsyncRead for Stream {
         match self.get_mut() {
             Stream::Tcp(s) => Pin::new(s).poll_read(cx, buf),
             Stream::Unix(s) => Pin::new(s).poll_read(cx, buf),
+            Stream::Tls(s) => Pin::new(s).poll_read(cx, buf),
         }
     }
 }
@@ -148,6 +164,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Stream::Tcp(s) => Pin::new(s).poll_write(cx, buf),
             Stream::Unix(s) => Pin::new(s).poll_write(cx, buf),
+            Stream::Tls(s) => Pin::new(s).poll_write(cx, buf),
         }
     }
 
@@ -155,6 +172,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Stream::Tcp(s) => Pin::new(s).poll_flush(cx),
             Stream::Unix(s) => Pin::new(s).poll_flush(cx),
+            Stream::Tls(s) => Pin::new(s).poll_flush(cx),
         }
     }
 
@@ -162,6 +180,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Stream::Tcp(s) => Pin::new(s).poll_shutdown(cx),
             Stream::Unix(s) => Pin::new(s).poll_shutdown(cx),
+            Stream::Tls(s) => Pin::new(s).poll_shutdown(cx),
         }
     }
 
@@ -173,6 +192,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Stream::Tcp(s) => Pin::new(s).poll_write_vectored(cx, bufs),
             Stream::Unix(s) => Pin::new(s).poll_write_vectored(cx, bufs),
+            Stream::Tls(s) => Pin::new(s).poll_write_vectored(cx, bufs),
         }
     }
 
@@ -180,6 +200,7 @@ impl AsyncWrite for Stream {
         match self {
             Stream::Tcp(s) => s.is_write_vectored(),
             Stream::Unix(s) => s.is_write_vectored(),
+            Stream::Tls(s) => s.is_write_vectored(),
         }
     }
 }

@@ -5,16 +5,17 @@
 //! Everything is bounded: header size, the time to send a header, body size; and everything ends when
 //! [`Server::stop`] says so.
 //!
-//! Not here: what a request means (`grpc`, which the gateway calls in process), TLS (a further kind of
-//! [`listen::Stream`] when it comes).
+//! Not here: what a request means (`grpc`, which the gateway calls in process), and how a TLS handshake is done (`tls`).
 
 pub mod access;
 mod answer;
+mod arrival;
 mod connection;
 mod detect;
 mod endpoint;
 mod gateway;
 pub mod listen;
+mod newcomers;
 mod route;
 mod server;
 pub mod url;
@@ -27,7 +28,8 @@ use vetch_node::Node;
 use crate::grpc::Rpc;
 use crate::metrics::ServerMetrics;
 
-pub use server::Server;
+pub use arrival::Security;
+pub use server::{Offer, Server};
 
 /// What a listener offers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

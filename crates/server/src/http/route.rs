@@ -15,7 +15,8 @@ use super::{Serves, Shared};
 /// A request on an HTTP/2 connection: gRPC by its content type, else whatever the listener offers.
 pub(super) async fn any(request: Request<Incoming>, context: &Context) -> Response<Body> {
     let shared = &context.shared;
-    if is_grpc(&request) {
+    let has_grpc = matches!(context.serves, Serves::GrpcAndHttp | Serves::Grpc);
+    if has_grpc && is_grpc(&request) {
         let request = request.map(Body::new);
         return shared.metrics.grpc.observed(request, |request| shared.grpc.answer(request)).await;
     }
@@ -37,7 +38,10 @@ pub(super) async fn http(mut request: Request<Incoming>, context: &Context) -> R
     }
     rewrite_old_prefix(&mut request);
     let access = &context.shared.settings.access;
-    if let Some(refusal) = access.refusal(&request) {
+    // A name that was made to point here has no certificate, so TLS needs no list of hosts.
+    if !context.is_secure
+        && let Some(refusal) = access.refusal(&request)
+    {
         return refusal;
     }
     let origin = access.cors_headers(request.headers());

@@ -7,9 +7,18 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 
+use super::arrival::Security;
 use super::connection;
 use super::listen::{Listener, Stream};
+use super::newcomers::Newcomers;
 use super::{Serves, Shared};
+
+/// What a listener has for its clients.
+#[derive(Debug)]
+pub struct Offer {
+    pub serves: Serves,
+    pub security: Security,
+}
 
 /// What connections are told to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,19 +55,23 @@ pub struct Server {
 
 impl Server {
     /// Serves on every listener until stopped.
-    pub fn start(shared: Arc<Shared>, listeners: Vec<(Listener, Serves)>) -> Server {
+    pub fn start(shared: Arc<Shared>, listeners: Vec<(Listener, Offer)>) -> Server {
         let (phase, heard) = watch::channel(Phase::Serving);
         let (alive_sender, alive) = mpsc::channel(1);
         let lifeline = Lifeline { phase: heard, _alive: alive_sender };
         let mut accepting = JoinSet::new();
-        let places = Arc::new(Semaphore::new(connection_limit()));
-        for (listener, serves) in listeners {
-            tracing::info!(
-                traffic = serves.traffic(),
-                address = listener.address(),
-                "serving client traffic insecurely"
-            );
-            accepting.spawn(accept(listener, serves, shared.clone(), places.clone(), lifeline.clone()));
+        let limit = connection_limit();
+        let places = Places {
+            connections: Arc::new(Semaphore::new(limit)),
+            newcomers: Newcomers::new((limit / 4).clamp(1, NEWCOMERS)),
+        };
+        for (listener, offer) in listeners {
+            announce(&listener, &offer);
+            if let Some(tls) = offer.security.tls() {
+                shared.metrics.tls.include(tls);
+            }
+            let (shared, places, lifeline) = (shared.clone(), places.clone(), lifeline.clone());
+            accepting.spawn(accept(listener, Arc::new(offer), shared, places, lifeline));
         }
         Server { phase, alive, accepting }
     }
@@ -78,6 +91,21 @@ impl Server {
     }
 }
 
+fn announce(listener: &Listener, offer: &Offer) {
+    let (traffic, address) = (offer.serves.traffic(), listener.address());
+    match offer.security {
+        Security::Plain => tracing::info!(traffic, address, "serving client traffic insecurely"),
+        Security::Tls(_) => tracing::info!(traffic, address, "serving client traffic securely"),
+        Security::Either(_) => {
+            tracing::info!(
+                traffic,
+                address,
+                "serving client traffic securely, and insecurely if a client prefers"
+            );
+        }
+    }
+}
+
 /// Out of file descriptors is the one failure of accept that lasts; trying on in a loop would only burn CPU.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(100);
 
@@ -93,22 +121,34 @@ fn connection_limit() -> usize {
     descriptors.saturating_sub(DESCRIPTORS_KEPT).max(descriptors / 2).clamp(1, Semaphore::MAX_PERMITS)
 }
 
+/// Most connections that have not asked for anything yet; at most a quarter of all.
+const NEWCOMERS: usize = 1024;
+
+/// What connections compete for, whichever listener they come by.
+#[derive(Debug, Clone)]
+struct Places {
+    connections: Arc<Semaphore>,
+    newcomers: Arc<Newcomers>,
+}
+
 async fn accept(
     listener: Listener,
-    serves: Serves,
+    offer: Arc<Offer>,
     shared: Arc<Shared>,
-    places: Arc<Semaphore>,
+    places: Places,
     mut lifeline: Lifeline,
 ) {
     let for_connections = lifeline.clone();
     loop {
         let accepted = tokio::select! {
-            accepted = take_place(&listener, &places) => accepted,
+            accepted = take_place(&listener, &places.connections) => accepted,
             () = lifeline.reached(Phase::Draining) => return,
         };
         match accepted {
             Ok((stream, place)) => {
-                let serving = connection::serve(stream, serves, shared.clone(), for_connections.clone());
+                let newcomer = places.newcomers.enter();
+                let (offer, shared, lifeline) = (offer.clone(), shared.clone(), for_connections.clone());
+                let serving = connection::serve(stream, offer, shared, lifeline, newcomer);
                 tokio::spawn(async move {
                     serving.await;
                     drop(place);

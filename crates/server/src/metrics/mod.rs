@@ -12,6 +12,7 @@ mod node;
 mod page;
 mod process;
 mod text;
+mod tls;
 
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -21,12 +22,14 @@ pub(crate) use health::CHECKS;
 pub use health::HealthMetrics;
 pub use histogram::Histogram;
 pub(crate) use page::page;
+pub use tls::TlsMetrics;
 
 /// Everything counted here rather than in the node.
 #[derive(Debug)]
 pub struct ServerMetrics {
     pub grpc: GrpcMetrics,
     pub health: HealthMetrics,
+    pub tls: TlsMetrics,
     /// Answered requests for the metrics page itself.
     pub scrapes: AtomicU64,
 }
@@ -37,6 +40,7 @@ impl ServerMetrics {
         ServerMetrics {
             grpc: GrpcMetrics::new(extensive, slow),
             health: HealthMetrics::default(),
+            tls: TlsMetrics::default(),
             scrapes: AtomicU64::new(0),
         }
     }

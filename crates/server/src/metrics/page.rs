@@ -13,6 +13,7 @@ pub(crate) fn page(metrics: &ServerMetrics, node: &Node) -> String {
     node::write(&mut page, node);
     metrics.grpc.write(&mut page);
     metrics.health.write(&mut page);
+    metrics.tls.write(&mut page);
     process::write(&mut page);
     page.gauge("promhttp_metric_handler_requests_in_flight", "Scrapes being answered.", 1.0);
     let name = "promhttp_metric_handler_requests_total";

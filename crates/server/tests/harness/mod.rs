@@ -12,7 +12,7 @@ use vetch_node::config::{Identity, NodeConfig};
 use vetch_server::grpc;
 use vetch_server::http::listen;
 use vetch_server::http::url::Url;
-use vetch_server::http::{Server, Serves, Settings, Shared};
+use vetch_server::http::{Offer, Security, Server, Serves, Settings, Shared};
 use vetch_server::metrics::ServerMetrics;
 
 pub(crate) struct Harness {
@@ -50,7 +50,8 @@ impl Harness {
             metrics: Arc::new(ServerMetrics::new(false, Duration::MAX)),
             settings: Settings::default(),
         };
-        let server = Server::start(Arc::new(shared), vec![(listener, Serves::GrpcAndHttp)]);
+        let offer = Offer { serves: Serves::GrpcAndHttp, security: Security::Plain };
+        let server = Server::start(Arc::new(shared), vec![(listener, offer)]);
         Harness { node, server, address, _dir: dir }
     }
 

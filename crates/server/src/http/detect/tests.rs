@@ -11,7 +11,7 @@ async fn told(chunks: &[&[u8]]) -> Option<(Protocol, Vec<u8>)> {
             tokio::task::yield_now().await;
         }
     });
-    let (protocol, mut rest) = detect(server).await.unwrap()?;
+    let (protocol, mut rest) = detect(server, BytesMut::new()).await.unwrap()?;
     let mut all = Vec::new();
     rest.read_to_end(&mut all).await.unwrap();
     sending.await.unwrap();
@@ -34,4 +34,14 @@ async fn tells_the_protocols_apart_and_loses_no_byte() {
 async fn a_peer_that_says_too_little_is_nobody() {
     assert_eq!(told(&[]).await, None);
     assert_eq!(told(&[b"PRI * HTTP"]).await, None);
+    assert_eq!(told(&[&[0x16, 3, 1, 2, 0, 1]]).await, None, "TLS where none is spoken");
+}
+
+#[tokio::test]
+async fn bytes_read_before_count() {
+    let (_client, server) = tokio::io::duplex(64);
+    let (protocol, mut rest) = detect(server, BytesMut::from("GET")).await.unwrap().unwrap();
+    let mut read = [0; 3];
+    rest.read_exact(&mut read).await.unwrap();
+    assert_eq!((protocol, &read), (Protocol::Http1, b"GET"));
 }

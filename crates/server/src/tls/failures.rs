@@ -1,0 +1,118 @@
+//! Connections that ended before they could be used: counted by reason, and told in the log, but not more often than a
+//! person could read.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+/// Why a handshake failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reason {
+    /// The client left.
+    Closed,
+    /// It took too long.
+    Timeout,
+    /// Too many had come since, all of them unfinished.
+    Displaced,
+    /// It spoke something else.
+    NotTls,
+    /// The client's certificate is missing or no good.
+    Certificate,
+    /// No common version, cipher or protocol, or nonsense.
+    Protocol,
+}
+
+impl Reason {
+    pub(crate) const ALL: [Reason; 6] = [
+        Reason::Closed,
+        Reason::Timeout,
+        Reason::Displaced,
+        Reason::NotTls,
+        Reason::Certificate,
+        Reason::Protocol,
+    ];
+
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Reason::Closed => "closed",
+            Reason::Timeout => "timeout",
+            Reason::Displaced => "displaced",
+            Reason::NotTls => "not_tls",
+            Reason::Certificate => "certificate",
+            Reason::Protocol => "protocol",
+        }
+    }
+}
+
+/// Lines of one window of time; what comes after them is only counted.
+const LINES: u32 = 20;
+const WINDOW: Duration = Duration::from_secs(10);
+
+#[derive(Debug, Default)]
+pub(crate) struct Failures {
+    counts: [AtomicU64; Reason::ALL.len()],
+    lines: Mutex<Lines>,
+}
+
+#[derive(Debug, Default)]
+struct Lines {
+    window: Option<Instant>,
+    written: u32,
+    left_out: u64,
+}
+
+impl Failures {
+    pub(crate) fn count(&self, reason: Reason) -> u64 {
+        self.counts[reason as usize].load(Relaxed)
+    }
+
+    pub(crate) fn note(&self, reason: Reason, remote: &str, server_name: &str, error: &str) {
+        self.counts[reason as usize].fetch_add(1, Relaxed);
+        // Health checks of load balancers open a connection and leave; they would fill the log.
+        if reason == Reason::Closed {
+            tracing::debug!("remote-addr" = remote, error, "rejected connection on client endpoint");
+            return;
+        }
+        let Some(left_out) = self.lines.lock().take(Instant::now()) else { return };
+        tracing::warn!(
+            "remote-addr" = remote,
+            "server-name" = server_name,
+            error,
+            reason = reason.label(),
+            left_out,
+            "rejected connection on client endpoint"
+        );
+    }
+}
+
+impl Lines {
+    /// May a line be written now? Then this many were left out before it.
+    fn take(&mut self, now: Instant) -> Option<u64> {
+        if self.window.is_none_or(|begin| now.duration_since(begin) >= WINDOW) {
+            self.window = Some(now);
+            self.written = 0;
+        }
+        if self.written == LINES {
+            self.left_out += 1;
+            return None;
+        }
+        self.written += 1;
+        Some(std::mem::take(&mut self.left_out))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_fills_neither_the_log_nor_hides_itself() {
+        let mut lines = Lines::default();
+        let begin = Instant::now();
+        let written = (0..1000).filter(|_| lines.take(begin).is_some()).count();
+        assert_eq!(written, LINES as usize);
+        assert_eq!(lines.take(begin + WINDOW), Some(1000 - u64::from(LINES)));
+        assert_eq!(lines.take(begin + WINDOW), Some(0));
+    }
+}

@@ -1,0 +1,30 @@
+//! Who is at the other end of a connection, as far as its certificate tells.
+
+use std::sync::Arc;
+
+use rustls::pki_types::CertificateDer;
+
+use super::gate;
+
+/// A client that showed a certificate and was let in by it. An extension of every request on its connection, also of
+/// those that are not gRPC; requests on connections without such a certificate have none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PeerIdentity {
+    common_name: Arc<str>,
+}
+
+impl PeerIdentity {
+    pub fn new(common_name: &str) -> PeerIdentity {
+        PeerIdentity { common_name: common_name.into() }
+    }
+
+    /// Of the certificate's subject; empty if it has none.
+    pub fn common_name(&self) -> &str {
+        &self.common_name
+    }
+
+    pub(super) fn of(chain: &[CertificateDer<'_>]) -> Option<PeerIdentity> {
+        let leaf = gate::parsed(chain.first()?).ok()?;
+        Some(PeerIdentity::new(&gate::common_name(&leaf).unwrap_or_default()))
+    }
+}
