@@ -8,6 +8,7 @@ mod spec;
 use std::fmt::Write as _;
 
 use vetch_model::Model;
+use vetch_store::auth::{Change, Permission, PermissionKind};
 use vetch_store::hash::HashRun;
 use vetch_store::request::*;
 use vetch_store::{Record, Store};
@@ -44,7 +45,7 @@ fn number(word: &str) -> i64 {
 }
 
 /// One line of a script: `put K V [LEASE]`, `del K [END]`, `txn OP; OP`, `grant ID TTL`, `revoke ID`,
-/// `remaining ID SECONDS`, `compact REV`, `alarm MEMBER on|off`.
+/// `remaining ID SECONDS`, `compact REV`, `alarm MEMBER on|off`, `auth CHANGE` (see [`change`]).
 fn request(line: &str) -> WriteRequest {
     let words: Vec<&str> = line.split_whitespace().collect();
     match words[0] {
@@ -69,7 +70,35 @@ fn request(line: &str) -> WriteRequest {
                 WriteRequest::AlarmDeactivate(alarm)
             }
         }
+        "auth" => WriteRequest::Auth(change(&words[1..])),
         other => panic!("unknown request {other}"),
+    }
+}
+
+/// `enable`, `disable`, `user+ NAME [HASH]`, `user- NAME`, `password NAME HASH`, `grant USER ROLE`, `revoke USER ROLE`,
+/// `role+ NAME`, `role- NAME`, `allow ROLE KIND KEY [END]`, `deny ROLE KEY [END]`.
+fn change(words: &[&str]) -> Change {
+    let word = |at: usize| words.get(at).copied().unwrap_or("").to_owned();
+    let hash = |at: usize| words.get(at).map(|hash| hash.to_string().into());
+    match words[0] {
+        "enable" => Change::Enable,
+        "disable" => Change::Disable,
+        "user+" => Change::UserAdd { name: word(1), password: hash(2), no_password: words.len() == 2 },
+        "user-" => Change::UserDelete { name: word(1) },
+        "password" => Change::UserChangePassword { name: word(1), password: hash(2) },
+        "grant" => Change::UserGrantRole { user: word(1), role: word(2) },
+        "revoke" => Change::UserRevokeRole { user: word(1), role: word(2) },
+        "role+" => Change::RoleAdd { name: word(1) },
+        "role-" => Change::RoleDelete { name: word(1) },
+        "allow" => {
+            let kind = PermissionKind::of_number(words[2].parse().expect("a number"));
+            let permission = Permission { kind, key: word(3).into(), range_end: word(4).into() };
+            Change::RoleGrantPermission { role: word(1), permission: Some(permission) }
+        }
+        "deny" => {
+            Change::RoleRevokePermission { role: word(1), key: word(2).into(), range_end: word(3).into() }
+        }
+        other => panic!("unknown change {other}"),
     }
 }
 
@@ -180,6 +209,11 @@ fn frozen_journal_bytes_replay() {
     }
     assert_eq!(store.leases().iter().map(|(id, _)| id).collect::<Vec<_>>(), [8]);
     assert_eq!(store.lease_keys(8), model.lease_keys(8));
+    let auth = store.auth();
+    assert_eq!((auth.enabled(), auth.revision()), (false, 14));
+    assert_eq!(auth.user_names().collect::<Vec<_>>(), ["root"]);
+    assert_eq!(auth.user("root").expect("it is listed").password, "$2a$04$new");
+    assert_eq!(auth.role_names().collect::<Vec<_>>(), ["s"]);
 }
 
 /// One key through two lives, another that only lives, compacted at every revision in turn.

@@ -3,6 +3,7 @@
 use expect_test::expect;
 use vetch_journal::Tip;
 use vetch_node::checkpoint::CheckpointConfig;
+use vetch_store::auth::{Change, Permission, PermissionKind};
 use vetch_store::request::{Alarm, AlarmKind, Remaining, WriteRequest};
 
 use crate::world::{World, paths, put};
@@ -67,4 +68,40 @@ fn files_have_exactly_these_bytes() {
         00e0  b9 a3 76 36                                      ..v6
     "#]]
     .assert_eq(&content(".manifest"));
+}
+
+/// Users and roles are a section of the manifest, and only if there are any.
+#[test]
+fn users_and_roles_have_exactly_these_bytes() {
+    let mut world = World::new(CheckpointConfig::default());
+    let add = |name: &str, password| Change::UserAdd { name: name.into(), password, no_password: false };
+    world.write(WriteRequest::Auth(add("root", Some("$2a$04$hash".into()))));
+    world.write(WriteRequest::Auth(Change::RoleAdd { name: "r".into() }));
+    let permission = Permission { kind: PermissionKind::Write, key: "k".into(), range_end: "l".into() };
+    let permission = Some(permission);
+    world.write(WriteRequest::Auth(Change::RoleGrantPermission { role: "r".into(), permission }));
+    for role in ["root", "r"] {
+        world.write(WriteRequest::Auth(Change::UserGrantRole { user: "root".into(), role: role.into() }));
+    }
+    world.write(WriteRequest::Auth(Change::Enable));
+    world.tip = Tip { epoch: 3, seq: 7, hash: [0xab; 32], next_rev: 2 };
+    world.checkpoint().unwrap();
+    let content = dump(&world.disk.content(&paths(&world.disk, ".manifest")[0]).unwrap());
+    expect![[r#"
+        0000  56 45 54 43 48 4d 41 4e 01 00 00 00 04 00 00 00  VETCHMAN........
+        0010  01 00 00 00 00 00 00 00 03 00 00 00 00 00 00 00  ................
+        0020  07 00 00 00 00 00 00 00 ab ab ab ab ab ab ab ab  ................
+        0030  ab ab ab ab ab ab ab ab ab ab ab ab ab ab ab ab  ................
+        0040  ab ab ab ab ab ab ab ab 02 00 00 00 00 00 00 00  ................
+        0050  01 00 00 00 00 00 00 00 ff ff ff ff ff ff ff ff  ................
+        0060  01 00 00 00 00 00 00 00 01 00 01 00 00 00 00 00  ................
+        0070  02 00 01 00 00 00 00 00 03 00 01 00 00 00 00 00  ................
+        0080  04 00 01 00 50 00 00 00 06 00 00 00 00 00 00 00  ....P...........
+        0090  03 13 00 00 00 01 00 00 00 72 01 00 00 00 01 00  .........r......
+        00a0  00 00 6b 01 00 00 00 6c 01 25 00 00 00 04 00 00  ..k....l.%......
+        00b0  00 72 6f 6f 74 00 0b 00 00 00 24 32 61 24 30 34  .root.....$2a$04
+        00c0  24 68 61 73 68 01 00 00 00 72 04 00 00 00 72 6f  $hash....r....ro
+        00d0  6f 74 00 01 00 00 00 01 8b 00 b3 c1              ot..........
+    "#]]
+    .assert_eq(&content);
 }

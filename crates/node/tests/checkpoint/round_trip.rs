@@ -2,6 +2,7 @@
 
 use vetch_node::checkpoint::CheckpointConfig;
 use vetch_store::Mark;
+use vetch_store::auth::Change;
 use vetch_store::request::{Alarm, AlarmKind, Remaining, WriteRequest};
 
 use crate::world::{TINY, World, delete, names, open, paths, put};
@@ -41,6 +42,26 @@ fn keys_leases_and_alarms_come_back() {
         world.write(WriteRequest::LeaseRevoke { id: 7 });
         world.assert_same(&world.recover(&world.disk).unwrap());
     }
+}
+
+#[test]
+fn users_and_roles_come_back() {
+    let mut world = World::new(TINY);
+    let add =
+        |name: &str| Change::UserAdd { name: name.into(), password: Some("hash".into()), no_password: false };
+    world.write(WriteRequest::Auth(add("root")));
+    world.write(WriteRequest::Auth(Change::UserGrantRole { user: "root".into(), role: "root".into() }));
+    world.write(WriteRequest::Auth(Change::Enable));
+    world.checkpoint().unwrap();
+    let loaded = world.recover(&world.disk).unwrap();
+    assert!(loaded.store.auth().enabled() && loaded.store.auth().user("root").is_some());
+    world.assert_same(&loaded);
+    // What comes after the checkpoint is replayed on top of it.
+    world.write(WriteRequest::Auth(add("later")));
+    world.write(WriteRequest::Auth(Change::Disable));
+    let loaded = world.recover(&world.disk).unwrap();
+    assert!(!loaded.store.auth().enabled() && loaded.store.auth().user("later").is_some());
+    world.assert_same(&loaded);
 }
 
 #[test]

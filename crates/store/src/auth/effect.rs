@@ -47,6 +47,8 @@ pub fn encode_state(state: &AuthState, out: &mut Vec<u8>) {
 /// None if the bytes are damaged.
 pub fn decode_state(mut bytes: &[u8]) -> Option<AuthState> {
     let effects = Effects::decode(&mut bytes).ok()?;
+    // What comes last tells a whole state from the beginning of one.
+    effects.effects.last().filter(|last| matches!(last, Effect::Enabled(_)))?;
     let mut auth = Auth::default();
     auth.apply(&effects);
     Some(auth.state())
