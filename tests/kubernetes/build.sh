@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Builds what the trials under Kubernetes need: kube-apiserver, kube-controller-manager, kube-scheduler, kubectl, kubemark,
-# kubeadm and kwok.
+# Builds what the trials under Kubernetes need, all of it or what is named: build.sh [command...]
+#
+#   kube-apiserver kube-controller-manager kube-scheduler kubectl kubemark kubeadm kwok
 #
 # They are built from their published Go modules, at the versions in binaries/*/go.mod, and kept outside the tree,
 # one directory per version of Kubernetes, so a second call costs nothing; the first takes 10 to 20 minutes. The last
@@ -22,12 +23,18 @@ kwok_version=$(required "$kwok" sigs.k8s.io/kwok)
 home=$cache/kubernetes-$version
 # Whatever changes in what is built, or how, makes another mark.
 complete=$home/complete-$(cd "$here" && find binaries build.sh -type f | LC_ALL=C sort | xargs sha256sum | sha256sum | cut -c1-16)
+commands=("$@")
+((${#commands[@]})) || commands=(kube-apiserver kube-controller-manager kube-scheduler kubectl kubemark kubeadm kwok)
 
 mkdir -p "$home/bin"
 exec 9>"$cache/kubernetes-$version.lock"
 flock 9
 
-if [[ -e $complete ]]; then
+missing=()
+for command in "${commands[@]}"; do
+  [[ -e $complete-$command ]] || missing+=("$command")
+done
+if ((${#missing[@]} == 0)); then
   echo "$home/bin"
   exit 0
 fi
@@ -44,28 +51,35 @@ stamp() {
 }
 
 build() { # module, linker's flags, command, package
-  say "building $3 (${SECONDS}s so far)"
   (cd "$1" && go build -trimpath -buildvcs=false -ldflags "$2" -o "$home/bin/$3" "$4")
+}
+
+# How kwok's nodes and pods behave is a set of files beside its source.
+kwok_stages() {
+  local stages stage
+  stages=$(cd "$kwok" && go list -m -f '{{.Dir}}' sigs.k8s.io/kwok)/kustomize/stage
+  for stage in node/fast/node-initialize node/heartbeat-with-lease/node-heartbeat-with-lease \
+    pod/fast/pod-ready pod/fast/pod-complete pod/fast/pod-delete; do
+    cat "$stages/$stage.yaml"
+    echo ---
+  done
 }
 
 say "fetching Kubernetes $version and kwok $kwok_version"
 (cd "$kubernetes" && go mod download k8s.io/kubernetes)
 (cd "$kwok" && go mod download sigs.k8s.io/kwok)
-rm -f "$home"/complete*
-build "$kubernetes" "$(stamp)" kube-apiserver ./kube-apiserver
-for command in kube-controller-manager kube-scheduler kubectl kubemark kubeadm; do
-  build "$kubernetes" "$(stamp)" "$command" "k8s.io/kubernetes/cmd/$command"
+for command in "${missing[@]}"; do
+  say "building $command (${SECONDS}s so far)"
+  rm -f "$home"/complete*-"$command"
+  case $command in
+    kube-apiserver) build "$kubernetes" "$(stamp)" "$command" ./kube-apiserver ;;
+    kwok)
+      build "$kwok" "-s -w -X sigs.k8s.io/kwok/pkg/consts.Version=v$kwok_version" kwok sigs.k8s.io/kwok/cmd/kwok
+      kwok_stages >"$home/bin/kwok-stages.yaml"
+      ;;
+    *) build "$kubernetes" "$(stamp)" "$command" "k8s.io/kubernetes/cmd/$command" ;;
+  esac
+  touch "$complete-$command"
 done
-build "$kwok" "-s -w -X sigs.k8s.io/kwok/pkg/consts.Version=v$kwok_version" kwok sigs.k8s.io/kwok/cmd/kwok
-# How kwok's nodes and pods behave is a set of files beside its source.
-stages=$(cd "$kwok" && go list -m -f '{{.Dir}}' sigs.k8s.io/kwok)/kustomize/stage
-for stage in node/fast/node-initialize node/heartbeat-with-lease/node-heartbeat-with-lease \
-  pod/fast/pod-ready pod/fast/pod-complete pod/fast/pod-delete; do
-  cat "$stages/$stage.yaml"
-  echo ---
-done >"$home/bin/kwok-stages.yaml"
-"$home/bin/kube-apiserver" --version >&2
-"$home/bin/kwok" --version >&2
-touch "$complete"
 say "done in ${SECONDS}s"
 echo "$home/bin"

@@ -3,7 +3,8 @@
 #
 #   --store etcd   the same on etcd, which tests the scenarios themselves
 #   --fast         the subset that belongs to every change
-#   --storm        kill the store every 20 to 30 seconds during all scenarios
+#   --storm 25s    kill the store about so often during all scenarios
+#   --rounds 5     play all so many times on the same cluster
 #   --lose recent  the store loses what it was told last (or all) when it is killed; what looks for it must fail
 #   --list         what there is; --help shows the other options
 #
@@ -15,11 +16,14 @@ here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 cache=${VETCH_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/vetch}
 kind=vetch
+commands=(kube-apiserver kube-controller-manager kube-scheduler kubectl kwok)
+kubelets=(kubemark)
 arguments=("$@")
 for ((n = 0; n < ${#arguments[@]}; n++)); do
   case ${arguments[n]} in
     --store=*) kind=${arguments[n]#*=} ;;
     --store) kind=${arguments[n + 1]:-} ;;
+    --fast) kubelets=() ;;
   esac
 done
 
@@ -29,7 +33,7 @@ case $kind in
   *) echo "run.sh: unknown store $kind" >&2; exit 2 ;;
 esac
 [[ -x $store ]] || { echo "run.sh: $store does not exist; build it (cargo build --profile fast) or set VETCH_BIN" >&2; exit 1; }
-binaries=$("$here/build.sh")
+binaries=$("$here/build.sh" "${commands[@]}" "${kubelets[@]}")
 mkdir -p "$cache/trials"
 # The same flags as build.sh, so that most packages are compiled already.
 (cd "$here" && go build -trimpath -buildvcs=false -o "$cache/trials/scenarios" ./scenarios)

@@ -187,7 +187,15 @@ func kibibytes(status, field string) int64 {
 	return 0
 }
 
-// Until asks every interval until the answer is yes, and says what it waited for when the time is over.
+type final struct{ error }
+
+func (f final) Unwrap() error { return f.error }
+
+// GiveUp marks an error after which Until has nothing left to wait for.
+func GiveUp(err error) error { return final{err} }
+
+// Until asks every interval until the answer is yes, and says what it waited for when the time is over, or when an error
+// is final.
 func Until(ctx context.Context, patience, interval time.Duration, what string, ask func() (bool, error)) error {
 	deadline := time.Now().Add(patience)
 	var last error
@@ -195,6 +203,9 @@ func Until(ctx context.Context, patience, interval time.Duration, what string, a
 		yes, err := ask()
 		if yes && err == nil {
 			return nil
+		}
+		if end := (final{}); errors.As(err, &end) {
+			return fmt.Errorf("waiting for %s: %w", what, end.error)
 		}
 		if err != nil {
 			last = err

@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+	"vetch.invalid/trials/cluster"
 )
 
 // churn is writers at work in a namespace, through all API servers.
@@ -53,12 +54,15 @@ func (c *churn) progress(ctx context.Context, more int, patience time.Duration) 
 	return c.w.until(ctx, patience, "all writers to make progress", func() (bool, error) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
+		if c.err != nil {
+			return false, cluster.GiveUp(c.err)
+		}
 		for n, u := range c.writers {
-			if c.err == nil && u.acknowledged() < before[n]+more {
+			if u.acknowledged() < before[n]+more {
 				return false, nil
 			}
 		}
-		return true, c.err
+		return true, nil
 	})
 }
 

@@ -153,7 +153,8 @@ func awaitLeader(ctx context.Context, w *world, namespace, old string) (string, 
 			return false, nil
 		}
 		if old != "" && !renewed.IsZero() && lease.Spec.AcquireTime.Time.Sub(renewed) < termOfOffice-time.Second {
-			return false, fmt.Errorf("%s took over %v after %s had renewed", holder, lease.Spec.AcquireTime.Sub(renewed), old)
+			early := lease.Spec.AcquireTime.Sub(renewed)
+			return false, cluster.GiveUp(fmt.Errorf("%s took over %v after %s had renewed", holder, early, old))
 		}
 		return holder != "", nil
 	})

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+	"vetch.invalid/trials/cluster"
 )
 
 // seen is one event of a watch.
@@ -117,13 +118,13 @@ func (f *follower) take(event watch.Event) error {
 	return nil
 }
 
-// so far returns the events up to now, how often the watch was taken up again, and why it ended if it did.
+// soFar returns the events up to now, how often the watch was taken up again, and why it ended if it did.
 func (f *follower) soFar() ([]seen, int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	err := f.err
 	if err != nil {
-		err = fmt.Errorf("%s: %w", f.name, err)
+		err = cluster.GiveUp(fmt.Errorf("%s: %w", f.name, err))
 	}
 	return f.events[:len(f.events):len(f.events)], max(f.resumes, 0), err
 }

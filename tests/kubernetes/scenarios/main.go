@@ -48,7 +48,9 @@ type arguments struct {
 	binaries, store, kind, dir, lose string
 	port                             int
 	seed                             uint64
-	fast, storm, list                bool
+	rounds                           int
+	storm                            time.Duration
+	fast, list                       bool
 	only                             []string
 }
 
@@ -61,7 +63,8 @@ func parse() arguments {
 	flag.IntVar(&a.port, "port", 26000, "first of 500 ports on loopback")
 	flag.Uint64Var(&a.seed, "seed", 0, "seed of what is random; chosen by the clock if 0")
 	flag.BoolVar(&a.fast, "fast", false, "the fast subset")
-	flag.BoolVar(&a.storm, "storm", false, "kill the store every 20 to 30 seconds during all scenarios")
+	flag.DurationVar(&a.storm, "storm", 0, "kill the store about so often (25s, say) during all scenarios")
+	flag.IntVar(&a.rounds, "rounds", 1, "play all so many times on the same cluster")
 	flag.StringVar(&a.lose, "lose", "", "what the store loses when it is killed, to see scenarios fail: all, or recent")
 	flag.BoolVar(&a.list, "list", false, "only list the scenarios")
 	flag.Parse()
@@ -127,6 +130,7 @@ func run(ctx context.Context, a arguments) (int, error) {
 	if a.dir, err = filepath.Abs(a.dir); err != nil {
 		return 0, err
 	}
+	plays = slices.Repeat(plays, a.rounds)
 	begun := time.Now()
 	say("seed %d; logs in %s", a.seed, filepath.Join(a.dir, "logs"))
 	c, err := start(ctx, a)
@@ -135,7 +139,7 @@ func run(ctx context.Context, a arguments) (int, error) {
 	}
 	defer c.Stop()
 	say("the control plane on %s is up (%.1fs)", a.kind, time.Since(begun).Seconds())
-	w := &world{Cluster: c, fast: a.fast, lose: a.lose, stormy: a.storm}
+	w := &world{Cluster: c, fast: a.fast, lose: a.lose, stormy: a.storm > 0}
 	for _, server := range c.APIServers {
 		w.clients = append(w.clients, server.Client())
 	}
@@ -194,8 +198,8 @@ const (
 func (w *world) playAll(ctx context.Context, a arguments, plays []scenario) int {
 	stormCtx, calm := context.WithCancel(ctx)
 	ended := make(chan error, 1)
-	if a.storm {
-		go func() { ended <- w.storm(stormCtx, rand.New(rand.NewPCG(a.seed, 0))) }()
+	if a.storm > 0 {
+		go func() { ended <- w.storm(stormCtx, a.storm, rand.New(rand.NewPCG(a.seed, 0))) }()
 	} else {
 		ended <- nil
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/retry"
+	"vetch.invalid/trials/cluster"
 )
 
 // twoServers writes through one API server and lists through the other, which must know of the write at once; then both count
@@ -150,12 +151,12 @@ func (w *world) judgeCounter(ctx context.Context, f *follower, name string, end 
 				continue
 			}
 			if value, _ := strconv.Atoi(event.value); value != last+1 {
-				return false, fmt.Errorf("the watch was told %q after %d", event.value, last)
+				return false, cluster.GiveUp(fmt.Errorf("the watch was told %q after %d", event.value, last))
 			}
 			last++
 		}
 		if last > end && !w.stormy {
-			return false, fmt.Errorf("%d increments led to %d", end, last)
+			return false, cluster.GiveUp(fmt.Errorf("%d increments led to %d", end, last))
 		}
 		return last >= end, nil
 	})

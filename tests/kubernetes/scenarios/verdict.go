@@ -17,6 +17,9 @@ var alarming = regexp.MustCompile(`^panic:|^fatal error:|^F\d{4} |Observed a pan
 // What no store may say, in etcd's format of logs or outside of it.
 var troubled = regexp.MustCompile(`"level":"(error|dpanic|panic|fatal)"|^panic:|^fatal error:|panicked at`)
 
+// What etcd calls an error when it is asked to end.
+var harmless = regexp.MustCompile(`(?i)"error":"[^"]*(server closed|closed network connection)`)
+
 // verdict looks back: which processes ended by themselves, and what is in the logs that must not be.
 func verdict(c *cluster.Cluster) []string {
 	var wrong []string
@@ -57,7 +60,7 @@ func matching(path string, pattern *regexp.Regexp) ([]string, error) {
 	scanner := bufio.NewScanner(file)
 	scanner.Buffer(nil, 16<<20)
 	for scanner.Scan() {
-		if pattern.MatchString(scanner.Text()) {
+		if pattern.MatchString(scanner.Text()) && !harmless.MatchString(scanner.Text()) {
 			lines = append(lines, scanner.Text())
 		}
 	}

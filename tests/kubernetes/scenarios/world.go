@@ -52,10 +52,10 @@ func (w *world) crashStore(ctx context.Context) error {
 	}
 }
 
-// storm kills the store every 20 to 30 seconds until the context ends.
-func (w *world) storm(ctx context.Context, random *rand.Rand) error {
-	for {
-		pause := 20*time.Second + time.Duration(random.Int64N(int64(10*time.Second)))
+// storm kills the store about every so often until the context ends.
+func (w *world) storm(ctx context.Context, often time.Duration, random *rand.Rand) error {
+	// The first comes early, so that the first scenario is not spared.
+	for pause := 3 * time.Second; ; pause = often*4/5 + time.Duration(random.Int64N(int64(often*2/5))) {
 		select {
 		case <-ctx.Done():
 			return nil
