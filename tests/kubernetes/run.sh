@@ -4,6 +4,7 @@
 #   --store etcd   the same on etcd, which tests the scenarios themselves
 #   --fast         the subset that belongs to every change
 #   --storm 25s    kill the store about so often during all scenarios
+#   --tls          between API servers and store, with certificates on both sides
 #   --rounds 5     play all so many times on the same cluster
 #   --lose recent  the store loses what it was told last (or all) when it is killed; what looks for it must fail
 #   --list         what there is; --help shows the other options

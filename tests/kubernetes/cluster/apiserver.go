@@ -21,7 +21,7 @@ type APIServer struct {
 	Config     *rest.Config // for Go; without a limit of requests, except the server's
 }
 
-func newAPIServer(o Options, id identity, store string, n int) (*APIServer, error) {
+func newAPIServer(o Options, id identity, store *Store, n int) (*APIServer, error) {
 	port := o.Port + portAPIServer + n
 	name := fmt.Sprintf("apiserver-%d", n)
 	kubeconfig, err := id.kubeconfig(name+".kubeconfig", port)
@@ -34,7 +34,6 @@ func newAPIServer(o Options, id identity, store string, n int) (*APIServer, erro
 	}
 	config.QPS = -1
 	command := []string{o.binary("kube-apiserver"),
-		"--etcd-servers=" + store,
 		"--bind-address=127.0.0.1",
 		fmt.Sprintf("--secure-port=%d", port),
 		// Nobody connects to this address, but it may not be loopback, and every API server needs its own.
@@ -51,12 +50,13 @@ func newAPIServer(o Options, id identity, store string, n int) (*APIServer, erro
 		"--allow-privileged=true",
 		"--v=2",
 	}
+	command = append(append(command, store.access...), o.apiServerFlags(n)...)
 	env := []string{"KUBE_WATCHCACHE_CONSISTENCY_CHECKER=true"}
 	if o.ConsistencyPeriod > 0 {
 		env = append(env, "CONSISTENCY_CHECK_PERIOD="+o.ConsistencyPeriod.String())
 	}
 	return &APIServer{
-		Process:    &Process{Name: name, Command: append(command, o.apiServerFlags(n)...), Env: env, Log: o.log(name)},
+		Process:    &Process{Name: name, Command: command, Env: env, Log: o.log(name)},
 		URL:        config.Host,
 		Kubeconfig: kubeconfig,
 		Config:     config,

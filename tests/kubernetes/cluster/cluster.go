@@ -58,9 +58,13 @@ func prepare(o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{options: o, Store: newStore(o)}
+	store, err := newStore(o, id)
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{options: o, Store: store}
 	for n := range o.APIServers {
-		server, err := newAPIServer(o, id, c.Store.URL, n)
+		server, err := newAPIServer(o, id, store, n)
 		if err != nil {
 			return nil, err
 		}

@@ -5,12 +5,14 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
 	"math/big"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"time"
@@ -27,7 +29,8 @@ type identity struct {
 
 func (i identity) file(name string) string { return filepath.Join(i.dir, name) }
 
-// newIdentity writes a certificate authority, a certificate for 127.0.0.1, a key for service accounts and a token.
+// newIdentity writes a certificate authority, certificates for 127.0.0.1 and for clients of the store, a key for service
+// accounts and a token.
 func newIdentity(dir string) (identity, error) {
 	i := identity{dir}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -37,8 +40,10 @@ func newIdentity(dir string) (identity, error) {
 	if err != nil {
 		return i, err
 	}
-	if _, _, err := i.certificate("server", authority, authorityKey); err != nil {
-		return i, err
+	for _, name := range []string{"server", "client"} {
+		if _, _, err := i.certificate(name, authority, authorityKey); err != nil {
+			return i, err
+		}
 	}
 	account, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -107,4 +112,21 @@ users: [{name: trial, user: {token: %q}}]
 `
 	path := i.file(name)
 	return path, os.WriteFile(path, fmt.Appendf(nil, layout, port, i.file("ca.crt"), token), 0o600)
+}
+
+// httpClient talks to a store that demands certificates.
+func (i identity) httpClient() (*http.Client, error) {
+	certificate, err := tls.LoadX509KeyPair(i.file("client.crt"), i.file("client.key"))
+	if err != nil {
+		return nil, err
+	}
+	authority, err := os.ReadFile(i.file("ca.crt"))
+	if err != nil {
+		return nil, err
+	}
+	trusted := x509.NewCertPool()
+	trusted.AppendCertsFromPEM(authority)
+	return &http.Client{Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{Certificates: []tls.Certificate{certificate}, RootCAs: trusted},
+	}}, nil
 }

@@ -15,6 +15,8 @@ type Options struct {
 	Binaries    string // what build.sh printed
 	StoreBinary string // vetch or etcd
 	StoreFlags  []string
+	// TLS makes the store serve by TLS alone and demand certificates of its clients, as kubeadm sets it up.
+	TLS bool
 
 	// Port is the first of the 500 ports that the cluster may use, all on loopback.
 	Port int

@@ -16,11 +16,17 @@ type Store struct {
 	*Process
 	Data string // its data directory
 	URL  string
+
+	client *http.Client
+	access []string // the flags by which an API server may talk to it
 }
 
-func newStore(o Options) *Store {
+func newStore(o Options, id identity) (*Store, error) {
 	data := filepath.Join(o.Dir, "store")
 	url := fmt.Sprintf("http://127.0.0.1:%d", o.Port+portStore)
+	if o.TLS {
+		url = "https" + strings.TrimPrefix(url, "http")
+	}
 	peer := fmt.Sprintf("http://127.0.0.1:%d", o.Port+portStorePeer)
 	command := []string{o.StoreBinary,
 		"--name=default",
@@ -34,11 +40,26 @@ func newStore(o Options) *Store {
 		"--watch-progress-notify-interval=5s",
 		"--quota-backend-bytes=8589934592",
 	}
-	return &Store{
-		Process: &Process{Name: "store", Command: append(command, o.StoreFlags...), Log: o.log("store")},
-		Data:    data,
-		URL:     url,
+	s := &Store{Data: data, URL: url, client: http.DefaultClient, access: []string{"--etcd-servers=" + url}}
+	if o.TLS {
+		command = append(command,
+			"--cert-file="+id.file("server.crt"),
+			"--key-file="+id.file("server.key"),
+			"--trusted-ca-file="+id.file("ca.crt"),
+			"--client-cert-auth",
+		)
+		s.access = append(s.access,
+			"--etcd-cafile="+id.file("ca.crt"),
+			"--etcd-certfile="+id.file("client.crt"),
+			"--etcd-keyfile="+id.file("client.key"),
+		)
+		var err error
+		if s.client, err = id.httpClient(); err != nil {
+			return nil, err
+		}
 	}
+	s.Process = &Process{Name: "store", Command: append(command, o.StoreFlags...), Log: o.log("store")}
+	return s, nil
 }
 
 // Start starts the store and waits until it serves.
@@ -112,7 +133,7 @@ func (s *Store) get(ctx context.Context, path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	response, err := http.DefaultClient.Do(request)
+	response, err := s.client.Do(request)
 	if err != nil {
 		return "", err
 	}

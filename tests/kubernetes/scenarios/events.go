@@ -88,24 +88,18 @@ func event(namespace, name string) *v1.Event {
 	}
 }
 
+// judgeExpiry sees the events go, and then that they are gone through both API servers.
 func judgeExpiry(ctx context.Context, w *world, namespace string, f *follower, begun map[string]time.Time, answered time.Time) error {
 	// A crash gives leases their whole time again, as it does in etcd.
 	patience := eventLease + 10*time.Second
 	if w.stormy {
 		patience = 5 * time.Minute
 	}
-	deleted := map[string]time.Time{}
-	err := w.until(ctx, patience, fmt.Sprintf("%d events to expire", eventCount), func() (bool, error) {
-		told, _, err := f.soFar()
-		clear(deleted)
-		for _, event := range told {
-			if event.kind == watch.Deleted {
-				deleted[event.key] = event.at
-			}
-		}
-		return len(deleted) >= eventCount, err
-	})
-	if err != nil {
+	deleted, err := awaitExpiry(ctx, w, f, patience)
+	// A watch of events is told nothing of progress. When it is broken off after a quiet time, what it has seen last may have
+	// been compacted, and it cannot go on; whoever watches has to list then, and so do we.
+	broken := w.stormy && compacted(err)
+	if err != nil && !broken {
 		return fmt.Errorf("%w; %d did", err, len(deleted))
 	}
 	var latest time.Time
@@ -117,18 +111,34 @@ func judgeExpiry(ctx context.Context, w *world, namespace string, f *follower, b
 			latest = at
 		}
 	}
-	w.note("%d events, the last gone %.1fs after the last was created", len(deleted), latest.Sub(answered).Seconds())
+	w.note("%d events seen to go, the last %.1fs after the last was created", len(deleted), latest.Sub(answered).Seconds())
+	if !broken {
+		patience = 0
+	}
 	for n, client := range w.clients {
-		err := w.try(ctx, "list events", func() error {
+		err := w.until(ctx, patience, fmt.Sprintf("API server %d to list no events", n), func() (bool, error) {
 			list, err := client.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{})
-			if err == nil && len(list.Items) > 0 {
-				return fmt.Errorf("API server %d still lists %d events", n, len(list.Items))
-			}
-			return err
+			return err == nil && len(list.Items) == 0, err
 		})
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// awaitExpiry waits until all events were seen to go, and returns when each did.
+func awaitExpiry(ctx context.Context, w *world, f *follower, patience time.Duration) (map[string]time.Time, error) {
+	deleted := map[string]time.Time{}
+	err := w.until(ctx, patience, fmt.Sprintf("%d events to expire", eventCount), func() (bool, error) {
+		told, _, err := f.soFar()
+		clear(deleted)
+		for _, event := range told {
+			if event.kind == watch.Deleted {
+				deleted[event.key] = event.at
+			}
+		}
+		return len(deleted) >= eventCount, err
+	})
+	return deleted, err
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -145,8 +146,8 @@ func (f *follower) await(ctx context.Context, w *world, key string, patience tim
 	return events, err
 }
 
-// gone tells whether an answer says that a revision is no longer there.
-func gone(err error) bool {
-	status, ok := err.(apierrors.APIStatus)
-	return ok && status.Status().Code == http.StatusGone
+// compacted tells whether an answer says that a revision is no longer there.
+func compacted(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && status.Status().Code == http.StatusGone
 }

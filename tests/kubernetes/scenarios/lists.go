@@ -254,7 +254,7 @@ func (p *listPlay) afterCompaction(ctx context.Context) error {
 	err := p.w.until(ctx, time.Minute, "revision "+p.rv+" to be compacted", func() (bool, error) {
 		_, err := p.client.List(ctx, metav1.ListOptions{LabelSelector: selector, ResourceVersion: p.rv,
 			ResourceVersionMatch: metav1.ResourceVersionMatchExact, Limit: 1})
-		if gone(err) {
+		if compacted(err) {
 			return true, nil
 		}
 		return false, err
@@ -292,8 +292,7 @@ func (p *listPlay) watchCompacted(ctx context.Context) error {
 	})
 	return p.w.until(ctx, 30*time.Second, "the watch of a compacted revision to end", func() (bool, error) {
 		_, _, err := f.soFar()
-		var status apierrors.APIStatus
-		if errors.As(err, &status) && status.Status().Code == http.StatusGone {
+		if compacted(err) {
 			return true, nil
 		}
 		return false, err

@@ -50,7 +50,7 @@ type arguments struct {
 	seed                             uint64
 	rounds                           int
 	storm                            time.Duration
-	fast, list                       bool
+	tls, fast, list                  bool
 	only                             []string
 }
 
@@ -65,6 +65,7 @@ func parse() arguments {
 	flag.BoolVar(&a.fast, "fast", false, "the fast subset")
 	flag.DurationVar(&a.storm, "storm", 0, "kill the store about so often (25s, say) during all scenarios")
 	flag.IntVar(&a.rounds, "rounds", 1, "play all so many times on the same cluster")
+	flag.BoolVar(&a.tls, "tls", false, "between API servers and store, with certificates on both sides")
 	flag.StringVar(&a.lose, "lose", "", "what the store loses when it is killed, to see scenarios fail: all, or recent")
 	flag.BoolVar(&a.list, "list", false, "only list the scenarios")
 	flag.Parse()
@@ -167,6 +168,7 @@ func run(ctx context.Context, a arguments) (int, error) {
 func start(ctx context.Context, a arguments) (*cluster.Cluster, error) {
 	c, err := cluster.Start(ctx, cluster.Options{
 		Dir: a.dir, Binaries: a.binaries, StoreBinary: a.store, Port: a.port,
+		TLS:                a.tls,
 		APIServers:         2,
 		GatesOf:            []map[string]bool{nil, {"EtcdRangeStream": false, "ListFromCacheSnapshot": false}},
 		CompactionInterval: compactionInterval,
