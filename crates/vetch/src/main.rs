@@ -4,6 +4,7 @@
 //! server that had to stop by itself. A signal ends the process as that signal does, after everything was closed;
 //! as process 1, where signals end nothing, it is 0.
 
+mod commands;
 mod compactor;
 mod flags;
 mod logging;
@@ -25,6 +26,9 @@ const _: () = assert!(!vetch_bugs::SEEDED, "a server is never built with seeded 
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
+    if std::env::args_os().nth(1).is_some_and(|word| word == "snapshot") {
+        return commands::snapshot::run(std::env::args_os().skip(2));
+    }
     let arguments = std::env::args_os().skip(1).map(|a| a.to_string_lossy().into_owned());
     let variables = std::env::vars_os();
     let variables =

@@ -34,8 +34,13 @@ pub(crate) enum End {
 pub(crate) enum StartError {
     #[error("cannot use data directory {path}: {error}")]
     DataDir { path: String, error: io::Error },
-    #[error("{0} holds the data of an etcd, which cannot be used or converted; give another --data-dir")]
+    #[error(
+        "{0} holds the data of an etcd: stop that etcd, run 'vetch snapshot restore {0} --data-dir NEW' and start with \
+         --data-dir NEW"
+    )]
     EtcdData(String),
+    #[error("{0} holds what an interrupted 'vetch snapshot restore' left: remove it and restore again")]
+    Unfinished(String),
     #[error(transparent)]
     Socket(#[from] SocketError),
     #[error("cannot handle signals: {0}")]
@@ -86,9 +91,11 @@ pub(crate) async fn serve(settings: Settings) -> Result<End, StartError> {
 /// a control plane that everything is gone.
 fn prepare(path: &Path) -> Result<(), StartError> {
     let failed = |error| StartError::DataDir { path: path.display().to_string(), error };
-    let of_etcd = ["wal", "snap"].map(|name| path.join("member").join(name));
-    if of_etcd.iter().any(|found| found.exists()) {
+    if vetch_snapshot::restore::is_etcd(path) {
         return Err(StartError::EtcdData(path.display().to_string()));
+    }
+    if path.join(vetch_node::import::UNFINISHED).exists() {
+        return Err(StartError::Unfinished(path.display().to_string()));
     }
     DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
     let mode = fs::metadata(path).map_err(failed)?.permissions().mode() & 0o777;

@@ -1,0 +1,55 @@
+//! Commands other than serving. They write their answer to standard output, and what they do meanwhile to standard error.
+//!
+//! Exit codes are those of etcd's tools: 1 for a failure, 128 for arguments that make no sense.
+
+mod output;
+mod progress;
+pub(crate) mod snapshot;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+/// Arguments that make no sense.
+const BAD_ARGUMENTS: u8 = 128;
+/// An output format that does not exist.
+const BAD_FEATURE: u8 = 4;
+
+/// The exit code, and what to say.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    code: u8,
+    text: String,
+}
+
+impl Failure {
+    fn bad_arguments(text: impl Into<String>) -> Failure {
+        Failure { code: BAD_ARGUMENTS, text: text.into() }
+    }
+}
+
+impl<E: std::error::Error> From<E> for Failure {
+    fn from(error: E) -> Failure {
+        Failure { code: 1, text: error.to_string() }
+    }
+}
+
+fn exit(outcome: Result<(), Failure>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure { code, text }) => {
+            say(&format!("Error: {text}"));
+            ExitCode::from(code)
+        }
+    }
+}
+
+/// A line for whoever watches.
+fn say(text: &str) {
+    // If standard error is closed there is nobody to tell.
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+/// The answer.
+fn answer(text: &str) -> Result<(), Failure> {
+    Ok(writeln!(std::io::stdout(), "{text}")?)
+}
