@@ -52,7 +52,8 @@ impl Node {
         Node { shared: Arc::clone(&self.shared), threads: Arc::clone(&self.threads), caller }
     }
 
-    pub(crate) fn caller(&self) -> &Caller {
+    /// For whom it acts.
+    pub fn caller(&self) -> &Caller {
         &self.caller
     }
 

@@ -5,6 +5,7 @@
 //! * [`tls`]: how listeners speak TLS.
 //! * [`metrics`]: what is counted here and how all of it is written as Prometheus text.
 
+pub mod auth;
 pub mod grpc;
 pub mod http;
 pub mod identity;

@@ -12,12 +12,12 @@ use vetch_server::http::access::{Access, Whitelist};
 use vetch_server::http::url::Url;
 use vetch_server::http::{self, Serves};
 use vetch_server::tls::settings::TlsSettings;
-use vetch_server::{grpc, identity};
+use vetch_server::{auth, grpc, identity};
 
 pub(crate) use error::SettingsError;
 
 use crate::compactor::Retention;
-use crate::flags::{Parsed, check_gates_together, duration_or_hours};
+use crate::flags::{Parsed, check_gates_together, duration, duration_or_hours};
 
 /// Everything `serve` needs.
 #[derive(Debug)]
@@ -70,7 +70,7 @@ impl Settings {
         let peer_urls = cluster::peer_urls(flags, &data_dir(flags))?;
         Ok(Settings {
             node: node_config(flags, timing, &peer_urls)?,
-            grpc: grpc_settings(flags, peer_urls.clone()),
+            grpc: grpc_settings(flags, peer_urls.clone())?,
             http: http_settings(flags, peer_urls),
             listeners,
             client_tls,
@@ -119,14 +119,22 @@ fn node_config(flags: &Parsed, timing: Timing, peer_urls: &[String]) -> Result<N
     Ok(node)
 }
 
-fn grpc_settings(flags: &Parsed, peer_urls: Vec<String>) -> grpc::Settings {
-    grpc::Settings {
+fn grpc_settings(flags: &Parsed, peer_urls: Vec<String>) -> Result<grpc::Settings, SettingsError> {
+    Ok(grpc::Settings {
         name: flags.text("name").to_string(),
         client_urls: texts(&flags.urls("advertise-client-urls")),
         peer_urls,
         max_request_bytes: usize::try_from(flags.uint("max-request-bytes")).unwrap_or(usize::MAX),
         max_txn_ops: usize::try_from(flags.uint("max-txn-ops")).unwrap_or(usize::MAX),
-    }
+        auth: auth_settings(flags)?,
+    })
+}
+
+fn auth_settings(flags: &Parsed) -> Result<auth::Settings, SettingsError> {
+    let ttl = Duration::from_secs(flags.uint("auth-token-ttl").min(u64::from(u32::MAX)));
+    let cost = u32::try_from(flags.uint("bcrypt-cost")).unwrap_or(u32::MAX);
+    let settings = auth::Settings::new(flags.text("auth-token"), ttl, cost, duration)?;
+    Ok(auth::Settings { client_cert_auth: flags.bool("client-cert-auth"), ..settings })
 }
 
 fn texts(urls: &[Url]) -> Vec<String> {

@@ -133,6 +133,8 @@ table! {
     UnknownMethod = Unknown, "etcdserver: unknown method";
     NotPrimaryLessor = Unknown, "not a primary lessor";
     NoPasswordUser = Unknown, "auth: authentication failed, password was given for no password user";
+    PasswordTooLong = Unknown, "bcrypt: password length exceeds 72 bytes";
+    TokenVerifyOnly = Unknown, "auth: token signing attempted with verify-only key";
     TimeoutLeaderTransfer = Unknown, "etcdserver: request timed out, leader transfer took too long";
     MissingLeaderKey = Unknown, "\"leader\" field must be provided";
     ElectionNotLeader = Unknown, "election: not leader";

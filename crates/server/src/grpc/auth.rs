@@ -1,51 +1,81 @@
-//! The Auth service of a server that has no users and no roles.
+//! The Auth service: users, roles, and logging in.
 //!
-//! Everything is answered as etcd answers when authentication was never set up. What would store the first
-//! user or the first role is refused, so nothing else can come to exist and every other answer stays true.
+//! Changes go to the node as they are, but for passwords: only their hashes do. Before one is hashed the caller is
+//! looked at, for hashing is expensive and nobody's right.
 
+use base64::Engine;
+use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
+use bytes::Bytes;
+use prost::Message;
 use tonic::{Request, Response, Status};
 use vetch_api::pb::auth_server;
 use vetch_api::{EtcdError, authpb, pb};
+use vetch_node::Node;
+use vetch_node::store::auth::{Change, Permission, PermissionKind, ROOT};
 
 use super::authorise::Demand;
 use super::edge::Edge;
 use super::status;
+use crate::auth::{Credentials, MAX_PASSWORD};
 
 type Answer<T> = Result<Response<T>, Status>;
-
-/// Where the auth store's revisions start.
-const FIRST_REVISION: u64 = 1;
 
 pub(super) struct AuthService(pub(super) Edge);
 
 impl AuthService {
-    /// Refuses for a reason that holds whatever else the request says.
-    fn refuse<Q, T>(&self, request: Request<Q>, reason: EtcdError) -> Answer<T> {
-        self.0.admit(request, Demand::Root)?;
-        Err(status::of(reason))
+    /// Makes a change for whoever may; the node decides about that. Returns the header of the answer.
+    async fn change<T: Message>(
+        &self,
+        request: Request<T>,
+        change: impl FnOnce(T) -> Change,
+    ) -> Result<Option<pb::ResponseHeader>, Status> {
+        let (node, request) = self.0.admit(request, Demand::Keys)?;
+        self.0.limit(&node, request.encoded_len())?;
+        self.make(&node, change(request)).await
     }
+
+    async fn make(&self, node: &Node, change: Change) -> Result<Option<pb::ResponseHeader>, Status> {
+        let description = format!("{change:?}");
+        let revision = node.change_auth(change).await.map_err(status::node)?;
+        tracing::info!(change = description, "users or roles changed");
+        Ok(self.0.header(revision))
+    }
+
+    /// The hash of a password that root sets.
+    async fn hash(&self, password: String) -> Result<Option<Bytes>, Status> {
+        let hash = self.0.authenticator().hash(password).await.map_err(status::password)?;
+        Ok(Some(hash))
+    }
+}
+
+/// Refused before anything else, as etcd does.
+fn check_length(password: &str) -> Result<(), Status> {
+    if password.len() > MAX_PASSWORD { Err(status::of(EtcdError::PasswordTooLong)) } else { Ok(()) }
 }
 
 #[tonic::async_trait]
 impl auth_server::Auth for AuthService {
     async fn auth_enable(&self, request: Request<pb::AuthEnableRequest>) -> Answer<pb::AuthEnableResponse> {
-        self.refuse(request, EtcdError::RootUserNotExist)
+        let header = self.change(request, |_| Change::Enable).await?;
+        Ok(Response::new(pb::AuthEnableResponse { header }))
     }
 
     async fn auth_disable(
         &self,
         request: Request<pb::AuthDisableRequest>,
     ) -> Answer<pb::AuthDisableResponse> {
-        self.0.admit(request, Demand::Root)?;
-        Ok(Response::new(pb::AuthDisableResponse { header: self.0.header_now() }))
+        let header = self.change(request, |_| Change::Disable).await?;
+        Ok(Response::new(pb::AuthDisableResponse { header }))
     }
 
     async fn auth_status(&self, request: Request<pb::AuthStatusRequest>) -> Answer<pb::AuthStatusResponse> {
-        self.0.admit(request, Demand::Nothing)?;
+        let (node, _) = self.0.admit(request, Demand::Keys)?;
+        let auth = node.auth();
         Ok(Response::new(pb::AuthStatusResponse {
             header: self.0.header_now(),
-            enabled: false,
-            auth_revision: FIRST_REVISION,
+            enabled: auth.enabled(),
+            auth_revision: auth.revision(),
         }))
     }
 
@@ -53,101 +83,175 @@ impl auth_server::Auth for AuthService {
         &self,
         request: Request<pb::AuthenticateRequest>,
     ) -> Answer<pb::AuthenticateResponse> {
-        self.0.admit(request, Demand::Nothing)?;
-        Err(status::of(EtcdError::AuthNotEnabled))
+        let (node, request) = self.0.admit(request, Demand::Nothing)?;
+        let login = self.0.authenticator().log_in(&node, &request.name, &request.password).await;
+        let token = login.map_err(|error| {
+            tracing::info!(user = request.name, %error, "nobody was logged in");
+            status::login(error)
+        })?;
+        Ok(Response::new(pb::AuthenticateResponse { header: self.0.header_now(), token }))
     }
 
     async fn user_add(&self, request: Request<pb::AuthUserAddRequest>) -> Answer<pb::AuthUserAddResponse> {
-        let request = self.0.admit(request, Demand::Root)?;
-        if request.name.is_empty() {
-            return Err(status::of(EtcdError::UserEmpty));
+        let (credentials, mut request) = Credentials::split(request);
+        let no_password = request.options.as_ref().is_some_and(|options| options.no_password);
+        if !no_password {
+            check_length(&request.password)?;
         }
-        Err(status::unsupported("vetch: users are not supported yet"))
+        let node = self.0.authorise(&credentials, Demand::Root)?;
+        self.0.limit(&node, request.encoded_len())?;
+        let password = match no_password {
+            true => None,
+            false => self.hash(std::mem::take(&mut request.password)).await?,
+        };
+        let change = Change::UserAdd { name: request.name, password, no_password };
+        let header = self.make(&node, change).await?;
+        Ok(Response::new(pb::AuthUserAddResponse { header }))
     }
 
     async fn user_get(&self, request: Request<pb::AuthUserGetRequest>) -> Answer<pb::AuthUserGetResponse> {
-        self.refuse(request, EtcdError::UserNotFound)
+        let (node, request) = self.0.admit(request, Demand::Keys)?;
+        let auth = node.auth();
+        auth.check_look_at_user(node.caller(), &request.name).map_err(status::auth)?;
+        let user = auth.user(&request.name).ok_or(status::of(EtcdError::UserNotFound))?;
+        let roles = user.roles.iter().cloned().collect();
+        Ok(Response::new(pb::AuthUserGetResponse { header: self.0.header_now(), roles }))
     }
 
     async fn user_list(&self, request: Request<pb::AuthUserListRequest>) -> Answer<pb::AuthUserListResponse> {
-        self.0.admit(request, Demand::Root)?;
-        Ok(Response::new(pb::AuthUserListResponse { header: self.0.header_now(), users: Vec::new() }))
+        let (node, _) = self.0.admit(request, Demand::Root)?;
+        let users = node.auth().user_names().map(str::to_owned).collect();
+        Ok(Response::new(pb::AuthUserListResponse { header: self.0.header_now(), users }))
     }
 
     async fn user_delete(
         &self,
         request: Request<pb::AuthUserDeleteRequest>,
     ) -> Answer<pb::AuthUserDeleteResponse> {
-        self.refuse(request, EtcdError::UserNotFound)
+        let header = self.change(request, |request| Change::UserDelete { name: request.name }).await?;
+        Ok(Response::new(pb::AuthUserDeleteResponse { header }))
     }
 
+    /// Without a password, a hash may be given instead.
     async fn user_change_password(
         &self,
         request: Request<pb::AuthUserChangePasswordRequest>,
     ) -> Answer<pb::AuthUserChangePasswordResponse> {
-        self.refuse(request, EtcdError::UserNotFound)
+        let (credentials, mut request) = Credentials::split(request);
+        check_length(&request.password)?;
+        let node = self.0.authorise(&credentials, Demand::Root)?;
+        self.0.limit(&node, request.encoded_len())?;
+        let password = match request.password.is_empty() {
+            true => given_hash(&request.hashed_password),
+            false => self.hash(std::mem::take(&mut request.password)).await?,
+        };
+        let change = Change::UserChangePassword { name: request.name, password };
+        let header = self.make(&node, change).await?;
+        Ok(Response::new(pb::AuthUserChangePasswordResponse { header }))
     }
 
     async fn user_grant_role(
         &self,
         request: Request<pb::AuthUserGrantRoleRequest>,
     ) -> Answer<pb::AuthUserGrantRoleResponse> {
-        self.refuse(request, EtcdError::UserNotFound)
+        let change = |request: pb::AuthUserGrantRoleRequest| Change::UserGrantRole {
+            user: request.user,
+            role: request.role,
+        };
+        let header = self.change(request, change).await?;
+        Ok(Response::new(pb::AuthUserGrantRoleResponse { header }))
     }
 
     async fn user_revoke_role(
         &self,
         request: Request<pb::AuthUserRevokeRoleRequest>,
     ) -> Answer<pb::AuthUserRevokeRoleResponse> {
-        self.refuse(request, EtcdError::UserNotFound)
+        let change = |request: pb::AuthUserRevokeRoleRequest| Change::UserRevokeRole {
+            user: request.name,
+            role: request.role,
+        };
+        let header = self.change(request, change).await?;
+        Ok(Response::new(pb::AuthUserRevokeRoleResponse { header }))
     }
 
     async fn role_add(&self, request: Request<pb::AuthRoleAddRequest>) -> Answer<pb::AuthRoleAddResponse> {
-        let request = self.0.admit(request, Demand::Root)?;
-        if request.name.is_empty() {
-            return Err(status::of(EtcdError::RoleEmpty));
-        }
-        Err(status::unsupported("vetch: roles are not supported yet"))
+        let header = self.change(request, |request| Change::RoleAdd { name: request.name }).await?;
+        Ok(Response::new(pb::AuthRoleAddResponse { header }))
     }
 
     async fn role_get(&self, request: Request<pb::AuthRoleGetRequest>) -> Answer<pb::AuthRoleGetResponse> {
-        self.refuse(request, EtcdError::RoleNotFound)
+        let (node, request) = self.0.admit(request, Demand::Keys)?;
+        let auth = node.auth();
+        auth.check_look_at_role(node.caller(), &request.role).map_err(status::auth)?;
+        let role = auth.role(&request.role).ok_or(status::of(EtcdError::RoleNotFound))?;
+        let perm = match request.role.as_str() {
+            // Whatever was granted to it, it permits everything.
+            ROOT => vec![everything()],
+            _ => role.permissions.iter().map(shown).collect(),
+        };
+        Ok(Response::new(pb::AuthRoleGetResponse { header: self.0.header_now(), perm }))
     }
 
     async fn role_list(&self, request: Request<pb::AuthRoleListRequest>) -> Answer<pb::AuthRoleListResponse> {
-        self.0.admit(request, Demand::Root)?;
-        Ok(Response::new(pb::AuthRoleListResponse { header: self.0.header_now(), roles: Vec::new() }))
+        let (node, _) = self.0.admit(request, Demand::Root)?;
+        let roles = node.auth().role_names().map(str::to_owned).collect();
+        Ok(Response::new(pb::AuthRoleListResponse { header: self.0.header_now(), roles }))
     }
 
     async fn role_delete(
         &self,
         request: Request<pb::AuthRoleDeleteRequest>,
     ) -> Answer<pb::AuthRoleDeleteResponse> {
-        self.refuse(request, EtcdError::RoleNotFound)
+        let header = self.change(request, |request| Change::RoleDelete { name: request.role }).await?;
+        Ok(Response::new(pb::AuthRoleDeleteResponse { header }))
     }
 
     async fn role_grant_permission(
         &self,
         request: Request<pb::AuthRoleGrantPermissionRequest>,
     ) -> Answer<pb::AuthRoleGrantPermissionResponse> {
-        let reason = match &request.get_ref().perm {
-            None => EtcdError::PermissionNotGiven,
-            Some(permission) if !is_range(permission) => EtcdError::InvalidAuthMgmt,
-            Some(_) => EtcdError::RoleNotFound,
+        let change = |request: pb::AuthRoleGrantPermissionRequest| Change::RoleGrantPermission {
+            role: request.name,
+            permission: request.perm.map(permission),
         };
-        self.refuse(request, reason)
+        let header = self.change(request, change).await?;
+        Ok(Response::new(pb::AuthRoleGrantPermissionResponse { header }))
     }
 
     async fn role_revoke_permission(
         &self,
         request: Request<pb::AuthRoleRevokePermissionRequest>,
     ) -> Answer<pb::AuthRoleRevokePermissionResponse> {
-        self.refuse(request, EtcdError::RoleNotFound)
+        let change = |request: pb::AuthRoleRevokePermissionRequest| Change::RoleRevokePermission {
+            role: request.role,
+            key: request.key,
+            range_end: request.range_end,
+        };
+        let header = self.change(request, change).await?;
+        Ok(Response::new(pb::AuthRoleRevokePermissionResponse { header }))
     }
 }
 
-/// A permission is for a key, for the keys from one on, or for a span that holds at least one key.
-fn is_range(permission: &authpb::Permission) -> bool {
-    let (key, end) = (&permission.key, &permission.range_end);
-    !key.is_empty() && (end.is_empty() || end.as_ref() == [0] || key < end)
+fn permission(given: authpb::Permission) -> Permission {
+    let kind = PermissionKind::of_number(given.perm_type);
+    Permission { kind, key: given.key, range_end: given.range_end }
+}
+
+fn shown(permission: &Permission) -> authpb::Permission {
+    let Permission { kind, key, range_end } = permission.clone();
+    authpb::Permission { perm_type: kind.number(), key, range_end }
+}
+
+/// What the root role permits, in the form that etcd shows it.
+fn everything() -> authpb::Permission {
+    let perm_type = PermissionKind::ReadWrite.number();
+    authpb::Permission { perm_type, key: Bytes::new(), range_end: Bytes::from_static(&[0]) }
+}
+
+/// A hash as a client may send it; None if it is no base64. Line breaks in it mean nothing.
+fn given_hash(text: &str) -> Option<Bytes> {
+    let config = GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::RequireCanonical);
+    let engine = GeneralPurpose::new(&base64::alphabet::STANDARD, config);
+    let text: String = text.chars().filter(|letter| !matches!(letter, '\r' | '\n')).collect();
+    engine.decode(text).ok().map(Bytes::from)
 }

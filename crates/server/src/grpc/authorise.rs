@@ -1,49 +1,74 @@
-//! Who may do what: the one place that will know about users, roles and tokens.
+//! Who may do what: the one hook that every service calls before it touches the node.
 //!
-//! Every service names what a request needs and asks before it touches the node. Authentication cannot be
-//! enabled yet, and while it is off etcd lets everyone do everything and does not look at tokens; so does
-//! this.
+//! It finds out who the caller is and hands out the node as that caller sees it. What can be decided without the
+//! keys is decided here; everything about keys and leases the node decides itself, in the instant the request is
+//! evaluated, so that nothing can change in between.
 
-use tonic::Status;
-use tonic::metadata::MetadataMap;
-use vetch_node::store::request::{DeleteRangeRequest, KeyRange, PutRequest, TxnRequest};
+use std::sync::Arc;
 
-/// What a request needs.
+use vetch_api::EtcdError;
+use vetch_node::Node;
+use vetch_node::store::auth::Caller;
+
+use super::status;
+use crate::auth::{Authenticator, Credentials};
+
+/// What a request needs beyond what the node looks at.
 #[derive(Debug, Clone, Copy)]
 pub enum Demand<'a> {
-    /// Nothing: the request works without credentials.
+    /// Nothing, not even credentials that are valid.
     Nothing,
+    /// Nothing more than the node will ask for.
+    Keys,
     /// Any known user.
     User,
     /// A user with the root role.
     Root,
-    /// Reading these keys.
-    Read(&'a KeyRange),
-    /// Reading these two byte strings, the key and range end of a watch.
+    /// Reading what a watch is for, while it is created. What happens to its permission later changes nothing.
     Watch { key: &'a [u8], range_end: &'a [u8] },
-    /// Writing the key, reading it for its previous value, and writing the keys of the lease.
-    Put(&'a PutRequest),
-    /// Writing the keys, and reading them for their previous values.
-    Delete(&'a DeleteRangeRequest),
-    /// Everything in both branches, and reading what is compared.
-    Txn(&'a TxnRequest),
-    /// Writing every key attached to the lease.
-    WriteLease(i64),
-    /// Reading every key attached to the lease.
-    ReadLease(i64),
-    /// Reading every key attached to any lease.
-    ReadLeases,
-    /// Holding a lock or an election under this name.
-    Name(&'a [u8]),
 }
 
 /// Decides.
-#[derive(Debug, Clone, Copy)]
-pub struct Guard;
+#[derive(Clone)]
+pub struct Guard {
+    authenticator: Arc<Authenticator>,
+}
 
 impl Guard {
-    /// Refuses a caller who may not do this.
-    pub fn check(self, _metadata: &MetadataMap, _demand: Demand<'_>) -> Result<(), Status> {
-        Ok(())
+    pub fn new(authenticator: Arc<Authenticator>) -> Guard {
+        Guard { authenticator }
     }
+
+    pub fn authenticator(&self) -> &Authenticator {
+        &self.authenticator
+    }
+
+    /// `node` for this caller, or why there is none.
+    pub fn check(
+        &self,
+        node: &Node,
+        credentials: &Credentials,
+        demand: Demand<'_>,
+    ) -> Result<Node, EtcdError> {
+        if let Demand::Nothing = demand {
+            return Ok(node.on_behalf_of(Caller::Anonymous));
+        }
+        let caller = self.authenticator.caller(node, credentials).map_err(|_| EtcdError::InvalidAuthToken)?;
+        if node.auth_enabled() {
+            let auth = node.auth();
+            let decision = match demand {
+                Demand::Nothing | Demand::Keys => Ok(()),
+                Demand::User => auth.check_user(&caller),
+                Demand::Root => auth.check_root(&caller),
+                Demand::Watch { key, range_end } => auth.check_read(&caller, first_key(key), range_end),
+            };
+            decision.map_err(status::of_auth)?;
+        }
+        Ok(node.on_behalf_of(caller))
+    }
+}
+
+/// A watch that names no key begins with the smallest one.
+fn first_key(key: &[u8]) -> &[u8] {
+    if key.is_empty() { &[0] } else { key }
 }

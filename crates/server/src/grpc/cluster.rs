@@ -12,6 +12,7 @@ use super::authorise::Demand;
 use super::edge::Edge;
 use super::peer_url;
 use super::status;
+use crate::auth::Credentials;
 
 type Answer<T> = Result<Response<T>, Status>;
 
@@ -41,8 +42,9 @@ impl ClusterService {
 #[tonic::async_trait]
 impl cluster_server::Cluster for ClusterService {
     async fn member_add(&self, request: Request<pb::MemberAddRequest>) -> Answer<pb::MemberAddResponse> {
-        let request = self.0.admit(request, Demand::Root)?;
+        let (credentials, request) = Credentials::split(request);
         let urls = peer_url::parse(&request.peer_ur_ls).ok_or(status::of(EtcdError::MemberBadURLs))?;
+        self.0.authorise(&credentials, Demand::Root)?;
         if urls.iter().any(|url| self.0.settings.peer_urls.contains(url)) {
             return Err(status::of(EtcdError::PeerURLExist));
         }
@@ -53,7 +55,7 @@ impl cluster_server::Cluster for ClusterService {
         &self,
         request: Request<pb::MemberRemoveRequest>,
     ) -> Answer<pb::MemberRemoveResponse> {
-        let request = self.0.admit(request, Demand::Root)?;
+        let (_, request) = self.0.admit(request, Demand::Root)?;
         self.known(request.id)?;
         // The last member cannot go.
         Err(status::of(EtcdError::MemberNotEnoughStarted))
@@ -63,7 +65,7 @@ impl cluster_server::Cluster for ClusterService {
         &self,
         request: Request<pb::MemberUpdateRequest>,
     ) -> Answer<pb::MemberUpdateResponse> {
-        let request = self.0.admit(request, Demand::Root)?;
+        let (_, request) = self.0.admit(request, Demand::Root)?;
         self.known(request.id)?;
         if request.peer_ur_ls != self.0.settings.peer_urls {
             return Err(status::unsupported(
@@ -89,7 +91,7 @@ impl cluster_server::Cluster for ClusterService {
         &self,
         request: Request<pb::MemberPromoteRequest>,
     ) -> Answer<pb::MemberPromoteResponse> {
-        let request = self.0.admit(request, Demand::Root)?;
+        let (_, request) = self.0.admit(request, Demand::Root)?;
         self.known(request.id)?;
         Err(status::of(EtcdError::MemberNotLearner))
     }

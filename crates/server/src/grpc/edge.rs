@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use prost::Message;
-use tonic::metadata::MetadataMap;
 use tonic::{Request, Status};
 use vetch_api::EtcdError;
 use vetch_api::pb::ResponseHeader;
@@ -12,6 +10,7 @@ use vetch_node::Node;
 use super::authorise::{Demand, Guard};
 use super::settings::Settings;
 use super::{size, status};
+use crate::auth::{Authenticator, Credentials};
 
 /// Shared by all services. Cloning copies pointers.
 #[derive(Clone)]
@@ -23,7 +22,17 @@ pub(super) struct Edge {
 
 impl Edge {
     pub(super) fn new(node: Node, settings: Arc<Settings>) -> Edge {
-        Edge { node, settings, guard: Guard }
+        let authenticator = Arc::new(Authenticator::new(&settings.auth));
+        Edge { node, settings, guard: Guard::new(authenticator) }
+    }
+
+    /// The same, with a node that acts for somebody: for work that asks the node more than once.
+    pub(super) fn with_node(&self, node: Node) -> Edge {
+        Edge { node, ..self.clone() }
+    }
+
+    pub(super) fn authenticator(&self) -> &Authenticator {
+        self.guard.authenticator()
     }
 
     /// The header of a response that shows the store at `revision`.
@@ -47,20 +56,26 @@ impl Edge {
         self.header(0)
     }
 
-    /// Refuses a caller who may not do this. Every service asks before it touches the node.
-    pub(super) fn authorise(&self, metadata: &MetadataMap, demand: Demand<'_>) -> Result<(), Status> {
-        self.guard.check(metadata, demand)
+    /// Refuses a caller who may not do this. Every service asks, and touches only the node that it is given.
+    pub(super) fn authorise(&self, credentials: &Credentials, demand: Demand<'_>) -> Result<Node, Status> {
+        self.decide(credentials, demand).map_err(status::of)
+    }
+
+    /// The same for those who word the refusal themselves.
+    pub(super) fn decide(&self, credentials: &Credentials, demand: Demand<'_>) -> Result<Node, EtcdError> {
+        self.guard.check(&self.node, credentials, demand)
     }
 
     /// [`Edge::authorise`] for requests whose content does not matter to the decision; hands the content out.
-    pub(super) fn admit<T>(&self, request: Request<T>, demand: Demand<'_>) -> Result<T, Status> {
-        self.authorise(request.metadata(), demand)?;
-        Ok(request.into_inner())
+    pub(super) fn admit<T>(&self, request: Request<T>, demand: Demand<'_>) -> Result<(Node, T), Status> {
+        let (credentials, request) = Credentials::split(request);
+        Ok((self.authorise(&credentials, demand)?, request))
     }
 
     /// Refuses a write that is too large to be journalled in one piece.
-    pub(super) fn limit(&self, request: &impl Message) -> Result<(), Status> {
-        let bytes = size::replicated_len(request, self.node.identity().member_id);
+    /// `len` is that of the message.
+    pub(super) fn limit(&self, node: &Node, len: usize) -> Result<(), Status> {
+        let bytes = size::replicated_len(len, node.identity().member_id, node.caller());
         if bytes > self.settings.max_request_bytes {
             return Err(status::of(EtcdError::RequestTooLarge));
         }

@@ -12,7 +12,6 @@ use vetch_api::v3electionpb::{
 };
 use vetch_node::store::request::{DeleteRangeRequest, KeyRange, RequestOp, TxnRequest};
 
-use super::authorise::Demand;
 use super::edge::Edge;
 use super::recipes::{self, Gone, Queue};
 use super::{observe, status};
@@ -26,43 +25,36 @@ impl election_server::Election for ElectionService {
     type ObserveStream = Pin<Box<dyn Stream<Item = Result<LeaderResponse, Status>> + Send>>;
 
     async fn campaign(&self, request: Request<CampaignRequest>) -> Answer<CampaignResponse> {
-        let edge = &self.0;
-        edge.authorise(request.metadata(), Demand::Name(&request.get_ref().name))?;
-        let request = request.into_inner();
-        let edge = edge.clone();
+        let (edge, request) = recipes::admit(&self.0, request)?;
         let elected = recipes::attended(|gone| win(edge, request, gone)).await?;
         Ok(Response::new(elected))
     }
 
     async fn proclaim(&self, request: Request<ProclaimRequest>) -> Answer<ProclaimResponse> {
-        let edge = &self.0;
-        let leader = request.get_ref().leader.as_ref().ok_or(status::of(EtcdError::MissingLeaderKey))?;
-        edge.authorise(request.metadata(), Demand::Name(&leader.name))?;
-        let candidate = Candidate::resume(edge, leader).await?;
-        let revision = candidate.proclaim(edge, request.into_inner().value).await?;
+        let leader = request.get_ref().leader.clone().ok_or(status::of(EtcdError::MissingLeaderKey))?;
+        let (edge, request) = recipes::admit(&self.0, request)?;
+        let candidate = Candidate::resume(&edge, &leader).await?;
+        let revision = candidate.proclaim(&edge, request.value).await?;
         Ok(Response::new(ProclaimResponse { header: edge.header(revision) }))
     }
 
     async fn leader(&self, request: Request<LeaderRequest>) -> Answer<LeaderResponse> {
-        let queue = Queue::new(&request.get_ref().name);
-        self.0.authorise(request.metadata(), Demand::Read(&queue.range()))?;
-        let found = recipes::range(&self.0, queue.first()).await?;
+        let (edge, request) = recipes::admit(&self.0, request)?;
+        let found = recipes::range(&edge, Queue::new(&request.name).first()).await?;
         let first = found.kvs.first().ok_or(status::of(EtcdError::ElectionNoLeader))?;
-        Ok(Response::new(observe::leader(&self.0, found.revision, first)))
+        Ok(Response::new(observe::leader(&edge, found.revision, first)))
     }
 
     async fn observe(&self, request: Request<LeaderRequest>) -> Answer<Self::ObserveStream> {
-        let queue = Queue::new(&request.get_ref().name);
-        self.0.authorise(request.metadata(), Demand::Read(&queue.range()))?;
-        Ok(Response::new(Box::pin(observe::leaders(self.0.clone(), queue))))
+        let (edge, request) = recipes::admit(&self.0, request)?;
+        Ok(Response::new(Box::pin(observe::leaders(edge, Queue::new(&request.name)))))
     }
 
     async fn resign(&self, request: Request<ResignRequest>) -> Answer<ResignResponse> {
-        let edge = &self.0;
-        let leader = request.get_ref().leader.as_ref().ok_or(status::of(EtcdError::MissingLeaderKey))?;
-        edge.authorise(request.metadata(), Demand::Name(&leader.name))?;
-        let candidate = Candidate::resume(edge, leader).await?;
-        let revision = candidate.resign(edge).await?;
+        let leader = request.get_ref().leader.clone().ok_or(status::of(EtcdError::MissingLeaderKey))?;
+        let (edge, _) = recipes::admit(&self.0, request)?;
+        let candidate = Candidate::resume(&edge, &leader).await?;
+        let revision = candidate.resign(&edge).await?;
         Ok(Response::new(ResignResponse { header: edge.header(revision) }))
     }
 }

@@ -3,6 +3,7 @@
 use std::pin::Pin;
 
 use futures_util::{Stream, stream};
+use prost::Message;
 use tonic::{Request, Response, Status};
 use vetch_api::wire_server::kv_server;
 use vetch_api::{EtcdError, pb, wire};
@@ -13,6 +14,7 @@ use super::authorise::Demand;
 use super::edge::Edge;
 use super::status;
 use super::translate::{self, Kv};
+use crate::auth::Credentials;
 
 type Answer<T> = Result<Response<T>, Status>;
 
@@ -24,16 +26,16 @@ impl kv_server::Kv for KvService {
         Pin<Box<dyn Stream<Item = Result<wire::RangeStreamResponse<Kv>, Status>> + Send>>;
 
     async fn range(&self, request: Request<pb::RangeRequest>) -> Answer<wire::RangeResponse<Kv>> {
-        let (metadata, _, request) = request.into_parts();
+        let (credentials, request) = Credentials::split(request);
         let range = translate::range(request).map_err(status::store)?;
-        self.0.authorise(&metadata, Demand::Read(&range.range))?;
-        let response = self.0.node.range(range).await.map_err(status::node)?;
+        let node = self.0.authorise(&credentials, Demand::Keys)?;
+        let response = node.range(range).await.map_err(status::node)?;
         let header = self.0.header(response.revision);
         Ok(Response::new(translate::ranged(response, header)))
     }
 
     async fn range_stream(&self, request: Request<pb::RangeRequest>) -> Answer<Self::RangeStreamStream> {
-        let (metadata, _, request) = request.into_parts();
+        let (credentials, request) = Credentials::split(request);
         let range = translate::range(request).map_err(status::store)?;
         if !range.has_default_order() {
             return Err(status::of(EtcdError::RangeStreamSort));
@@ -41,18 +43,18 @@ impl kv_server::Kv for KvService {
         if range.has_revision_filters() {
             return Err(status::of(EtcdError::RangeStreamFilter));
         }
-        self.0.authorise(&metadata, Demand::Read(&range.range))?;
-        let chunks = self.0.node.range_stream(range, self.0.settings.max_request_bytes);
+        let node = self.0.authorise(&credentials, Demand::Keys)?;
+        let chunks = node.range_stream(range, self.0.settings.max_request_bytes);
         Ok(Response::new(Box::pin(parts(self.0.clone(), chunks))))
     }
 
     async fn put(&self, request: Request<pb::PutRequest>) -> Answer<wire::PutResponse<Kv>> {
-        let (metadata, _, request) = request.into_parts();
-        let within_limit = self.0.limit(&request);
+        let (credentials, request) = Credentials::split(request);
+        let len = request.encoded_len();
         let put = translate::put(request).map_err(status::store)?;
-        self.0.authorise(&metadata, Demand::Put(&put))?;
-        within_limit?;
-        let response = self.0.node.put(put).await.map_err(status::node)?;
+        let node = self.0.authorise(&credentials, Demand::Keys)?;
+        self.0.limit(&node, len)?;
+        let response = node.put(put).await.map_err(status::node)?;
         let header = self.0.header(response.revision);
         Ok(Response::new(translate::put_done(response, header)))
     }
@@ -61,32 +63,32 @@ impl kv_server::Kv for KvService {
         &self,
         request: Request<pb::DeleteRangeRequest>,
     ) -> Answer<wire::DeleteRangeResponse<Kv>> {
-        let (metadata, _, request) = request.into_parts();
-        let within_limit = self.0.limit(&request);
+        let (credentials, request) = Credentials::split(request);
+        let len = request.encoded_len();
         let delete = translate::delete_range(request).map_err(status::store)?;
-        self.0.authorise(&metadata, Demand::Delete(&delete))?;
-        within_limit?;
-        let response = self.0.node.delete_range(delete).await.map_err(status::node)?;
+        let node = self.0.authorise(&credentials, Demand::Keys)?;
+        self.0.limit(&node, len)?;
+        let response = node.delete_range(delete).await.map_err(status::node)?;
         let header = self.0.header(response.revision);
         Ok(Response::new(translate::deleted(response, header)))
     }
 
     async fn txn(&self, request: Request<pb::TxnRequest>) -> Answer<wire::TxnResponse<Kv>> {
-        let (metadata, _, request) = request.into_parts();
-        let within_limit = self.0.limit(&request);
+        let (credentials, request) = Credentials::split(request);
+        let len = request.encoded_len();
         let txn = translate::txn(request, self.0.settings.max_txn_ops).map_err(status::store)?;
-        self.0.authorise(&metadata, Demand::Txn(&txn))?;
+        let node = self.0.authorise(&credentials, Demand::Keys)?;
         if !txn.is_read_only() {
-            within_limit?;
+            self.0.limit(&node, len)?;
         }
-        let response = self.0.node.txn(txn).await.map_err(status::node)?;
+        let response = node.txn(txn).await.map_err(status::node)?;
         let header = self.0.header(response.revision);
         Ok(Response::new(translate::txn_done(response, header)))
     }
 
     async fn compact(&self, request: Request<pb::CompactionRequest>) -> Answer<pb::CompactionResponse> {
-        let request = self.0.admit(request, Demand::Root)?;
-        let revision = self.0.node.compact(request.revision, request.physical).await.map_err(status::node)?;
+        let (node, request) = self.0.admit(request, Demand::Root)?;
+        let revision = node.compact(request.revision, request.physical).await.map_err(status::node)?;
         Ok(Response::new(pb::CompactionResponse { header: self.0.header(revision) }))
     }
 }

@@ -3,7 +3,6 @@
 use std::pin::Pin;
 
 use futures_util::{Stream, stream};
-use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status, Streaming};
 use vetch_api::pb::lease_server;
 use vetch_api::{EtcdError, pb};
@@ -11,6 +10,7 @@ use vetch_api::{EtcdError, pb};
 use super::authorise::Demand;
 use super::edge::Edge;
 use super::status;
+use crate::auth::Credentials;
 
 type Answer<T> = Result<Response<T>, Status>;
 
@@ -25,8 +25,8 @@ impl lease_server::Lease for LeaseService {
         Pin<Box<dyn Stream<Item = Result<pb::LeaseKeepAliveResponse, Status>> + Send>>;
 
     async fn lease_grant(&self, request: Request<pb::LeaseGrantRequest>) -> Answer<pb::LeaseGrantResponse> {
-        let request = self.0.admit(request, Demand::User)?;
-        let granted = self.0.node.lease_grant(request.id, request.ttl).await.map_err(status::node)?;
+        let (node, request) = self.0.admit(request, Demand::User)?;
+        let granted = node.lease_grant(request.id, request.ttl).await.map_err(status::node)?;
         Ok(Response::new(pb::LeaseGrantResponse {
             header: self.0.header(granted.revision),
             id: granted.id,
@@ -39,9 +39,8 @@ impl lease_server::Lease for LeaseService {
         &self,
         request: Request<pb::LeaseRevokeRequest>,
     ) -> Answer<pb::LeaseRevokeResponse> {
-        let demand = Demand::WriteLease(request.get_ref().id);
-        let request = self.0.admit(request, demand)?;
-        let revision = self.0.node.lease_revoke(request.id).await.map_err(status::node)?;
+        let (node, request) = self.0.admit(request, Demand::User)?;
+        let revision = node.lease_revoke(request.id).await.map_err(status::node)?;
         Ok(Response::new(pb::LeaseRevokeResponse { header: self.0.header(revision) }))
     }
 
@@ -49,8 +48,8 @@ impl lease_server::Lease for LeaseService {
         &self,
         request: Request<Streaming<pb::LeaseKeepAliveRequest>>,
     ) -> Answer<Self::LeaseKeepAliveStream> {
-        let (metadata, _, requests) = request.into_parts();
-        let state = KeepAlive { edge: self.0.clone(), metadata, requests };
+        let (credentials, requests) = Credentials::split(request);
+        let state = KeepAlive { edge: self.0.clone(), credentials, requests };
         let answers = stream::unfold(Some(state), async |state| {
             let mut state = state?;
             match state.next().await? {
@@ -66,10 +65,8 @@ impl lease_server::Lease for LeaseService {
         &self,
         request: Request<pb::LeaseTimeToLiveRequest>,
     ) -> Answer<pb::LeaseTimeToLiveResponse> {
-        let asked = request.get_ref();
-        let demand = if asked.keys { Demand::ReadLease(asked.id) } else { Demand::User };
-        let request = self.0.admit(request, demand)?;
-        let info = self.0.node.lease_time_to_live(request.id, request.keys).await.map_err(status::node)?;
+        let (node, request) = self.0.admit(request, Demand::User)?;
+        let info = node.lease_time_to_live(request.id, request.keys).await.map_err(status::node)?;
         let mut response = pb::LeaseTimeToLiveResponse {
             header: self.0.header_now(),
             id: request.id,
@@ -88,8 +85,8 @@ impl lease_server::Lease for LeaseService {
         &self,
         request: Request<pb::LeaseLeasesRequest>,
     ) -> Answer<pb::LeaseLeasesResponse> {
-        self.0.admit(request, Demand::ReadLeases)?;
-        let leases = self.0.node.leases().await.map_err(status::node)?;
+        let (node, _) = self.0.admit(request, Demand::Keys)?;
+        let leases = node.leases().await.map_err(status::node)?;
         Ok(Response::new(pb::LeaseLeasesResponse {
             header: self.0.header_now(),
             leases: leases.into_iter().map(|id| pb::LeaseStatus { id }).collect(),
@@ -101,7 +98,7 @@ impl lease_server::Lease for LeaseService {
 /// answers is not read from either.
 struct KeepAlive {
     edge: Edge,
-    metadata: MetadataMap,
+    credentials: Credentials,
     requests: Streaming<pb::LeaseKeepAliveRequest>,
 }
 
@@ -120,10 +117,10 @@ impl KeepAlive {
     }
 
     async fn renew(&self, id: i64) -> Result<pb::LeaseKeepAliveResponse, Status> {
-        self.edge.authorise(&self.metadata, Demand::WriteLease(id))?;
+        let node = self.edge.authorise(&self.credentials, Demand::Keys)?;
         // The header comes first: a lease revoked at this revision must not be shown as renewed after it.
         let header = self.edge.header_now();
-        let ttl = self.edge.node.lease_keep_alive(id).await.map_err(status::node)?;
+        let ttl = node.lease_keep_alive(id).await.map_err(status::node)?;
         Ok(pb::LeaseKeepAliveResponse { header, id, ttl })
     }
 }

@@ -4,9 +4,8 @@ use bytes::Bytes;
 use tonic::{Request, Response, Status};
 use vetch_api::EtcdError;
 use vetch_api::v3lockpb::{LockRequest, LockResponse, UnlockRequest, UnlockResponse, lock_server};
-use vetch_node::store::request::{DeleteRangeRequest, KeyRange, RangeRequest, RequestOp, TxnRequest};
+use vetch_node::store::request::{KeyRange, RangeRequest, RequestOp, TxnRequest};
 
-use super::authorise::Demand;
 use super::edge::Edge;
 use super::recipes::{self, Gone, Queue};
 use super::status;
@@ -18,19 +17,14 @@ pub(super) struct LockService(pub(super) Edge);
 #[tonic::async_trait]
 impl lock_server::Lock for LockService {
     async fn lock(&self, request: Request<LockRequest>) -> Answer<LockResponse> {
-        let edge = &self.0;
-        edge.authorise(request.metadata(), Demand::Name(&request.get_ref().name))?;
-        let request = request.into_inner();
-        let edge = edge.clone();
+        let (edge, request) = recipes::admit(&self.0, request)?;
         let locked = recipes::attended(|gone| acquire(edge, request, gone)).await?;
         Ok(Response::new(locked))
     }
 
     async fn unlock(&self, request: Request<UnlockRequest>) -> Answer<UnlockResponse> {
-        let delete =
-            DeleteRangeRequest { range: KeyRange::single(request.get_ref().key.clone()), prev_kv: false };
-        let request = self.0.admit(request, Demand::Delete(&delete))?;
-        let revision = recipes::delete(&self.0, request.key).await?;
+        let (edge, request) = recipes::admit(&self.0, request)?;
+        let revision = recipes::delete(&edge, request.key).await?;
         Ok(Response::new(UnlockResponse { header: self.0.header(revision) }))
     }
 }

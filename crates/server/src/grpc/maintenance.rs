@@ -5,6 +5,7 @@ use vetch_api::pb::alarm_request::AlarmAction as Action;
 use vetch_api::pb::downgrade_request::DowngradeAction;
 use vetch_api::pb::maintenance_server;
 use vetch_api::{EtcdError, pb};
+use vetch_node::Node;
 use vetch_node::store::request::{Alarm, AlarmKind};
 use vetch_node::types::{AlarmAction, AlarmSelector};
 
@@ -26,11 +27,11 @@ impl maintenance_server::Maintenance for MaintenanceService {
     async fn alarm(&self, request: Request<pb::AlarmRequest>) -> Answer<pb::AlarmResponse> {
         let action = Action::try_from(request.get_ref().action);
         let demand = if action == Ok(Action::Get) { Demand::User } else { Demand::Root };
-        let request = self.0.admit(request, demand)?;
+        let (node, request) = self.0.admit(request, demand)?;
         let alarms = match action {
             Ok(Action::Get) => self.alarms(request.alarm),
-            Ok(Action::Activate) => self.change_alarm(AlarmAction::Activate, &request).await?,
-            Ok(Action::Deactivate) => self.change_alarm(AlarmAction::Deactivate, &request).await?,
+            Ok(Action::Activate) => self.change_alarm(&node, AlarmAction::Activate, &request).await?,
+            Ok(Action::Deactivate) => self.change_alarm(&node, AlarmAction::Deactivate, &request).await?,
             // etcd has no answer to this: it stops.
             Err(_) => return Err(status::undefined("vetch: undefined alarm action")),
         };
@@ -76,7 +77,7 @@ impl maintenance_server::Maintenance for MaintenanceService {
     }
 
     async fn hash_kv(&self, request: Request<pb::HashKvRequest>) -> Answer<pb::HashKvResponse> {
-        let request = self.0.admit(request, Demand::Root)?;
+        let (_, request) = self.0.admit(request, Demand::Root)?;
         let hash = self.0.node.hash_kv(request.revision).await.map_err(status::node)?;
         Ok(Response::new(pb::HashKvResponse {
             header: self.0.header(hash.revision),
@@ -93,7 +94,7 @@ impl maintenance_server::Maintenance for MaintenanceService {
 
     /// The leader may be told to hand over to itself, which is done at once. Answered without a header.
     async fn move_leader(&self, request: Request<pb::MoveLeaderRequest>) -> Answer<pb::MoveLeaderResponse> {
-        let request = self.0.admit(request, Demand::Root)?;
+        let (_, request) = self.0.admit(request, Demand::Root)?;
         if request.target_id != self.0.node.identity().member_id {
             return Err(status::of(EtcdError::BadLeaderTransferee));
         }
@@ -101,7 +102,7 @@ impl maintenance_server::Maintenance for MaintenanceService {
     }
 
     async fn downgrade(&self, request: Request<pb::DowngradeRequest>) -> Answer<pb::DowngradeResponse> {
-        let request = self.0.admit(request, Demand::Root)?;
+        let (_, request) = self.0.admit(request, Demand::Root)?;
         match DowngradeAction::try_from(request.action) {
             Ok(DowngradeAction::Validate | DowngradeAction::Enable) => {
                 downgrade::check(&request.version).map_err(status::of)?;
@@ -130,6 +131,7 @@ impl MaintenanceService {
     /// Raising or clearing "none" is allowed and does nothing.
     async fn change_alarm(
         &self,
+        node: &Node,
         action: AlarmAction,
         request: &pb::AlarmRequest,
     ) -> Result<Vec<Alarm>, Status> {
@@ -148,7 +150,7 @@ impl MaintenanceService {
             return Ok(Vec::new());
         }
         let which = AlarmSelector { member, kind: Some(kind) };
-        self.0.node.alarm(action, which).await.map_err(status::node)
+        node.alarm(action, which).await.map_err(status::node)
     }
 }
 

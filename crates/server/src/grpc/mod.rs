@@ -2,7 +2,7 @@
 //!
 //! One file per service. What they share: `edge` holds the node and fills headers, `translate` turns
 //! messages into the store's requests and back, `status` is the only file that makes gRPC statuses,
-//! [`authorise`] is asked before every access.
+//! [`authorise`] is asked before every access and hands out the node as the caller may use it.
 //!
 //! [`Rpc`] is a service for HTTP requests with gRPC bodies. The listener gives it what arrives on HTTP/2; the
 //! JSON gateway gives it what it translated, without a connection in between, and so passes the same limits and

@@ -7,7 +7,7 @@
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
-use tonic::Status;
+use tonic::{Request, Status};
 use vetch_api::EtcdError;
 use vetch_node::error::NodeError;
 use vetch_node::store::Record;
@@ -18,14 +18,23 @@ use vetch_node::store::request::{
 use vetch_node::store::validate;
 use vetch_node::watch::{Create, Filters};
 
+use super::authorise::Demand;
 use super::edge::Edge;
 use super::status;
+use crate::auth::Credentials;
 
 #[cfg(test)]
 mod tests;
 
 /// Time to live of the lease made for a caller who brought none.
 const SESSION_TTL: i64 = 60;
+
+/// The services as the caller may use them: what is done to keys and leases is judged as if the caller did it.
+pub(super) fn admit<T>(edge: &Edge, request: Request<T>) -> Result<(Edge, T), Status> {
+    let (credentials, request) = Credentials::split(request);
+    let node = edge.decide(&credentials, Demand::Keys).map_err(status::relayed)?;
+    Ok((edge.with_node(node), request))
+}
 
 /// The lease that the caller's key is bound to. One that is made here is not renewed: like etcd's, it lives
 /// on for its time, and whoever got the lock renews it or loses it.

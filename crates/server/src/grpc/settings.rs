@@ -1,9 +1,11 @@
 //! What the services are told at start.
 
+use crate::auth;
+
 /// What a gRPC message may be longer than a request, for the parts that are not the request itself.
 const MESSAGE_OVERHEAD: usize = 512 << 10;
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Settings {
     /// The member's human-readable name.
     pub name: String,
@@ -15,6 +17,8 @@ pub struct Settings {
     pub max_request_bytes: usize,
     /// Limit on the compares and on the operations of each branch of a transaction.
     pub max_txn_ops: usize,
+    /// How clients say who they are.
+    pub auth: auth::Settings,
 }
 
 impl Settings {
@@ -32,6 +36,7 @@ impl Default for Settings {
             peer_urls: vec!["http://localhost:2380".into()],
             max_request_bytes: 3 << 19,
             max_txn_ops: 128,
+            auth: auth::Settings::default(),
         }
     }
 }

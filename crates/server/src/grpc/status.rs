@@ -10,6 +10,8 @@ use vetch_node::error::NodeError;
 use vetch_node::store::StoreError;
 use vetch_node::store::auth::AuthError;
 
+use crate::auth::{LoginError, PasswordError};
+
 #[cfg(test)]
 mod tests;
 
@@ -76,6 +78,30 @@ pub(super) fn store(error: StoreError) -> Status {
 
 pub(super) fn node(error: NodeError) -> Status {
     of(of_node(error))
+}
+
+pub(super) fn auth(error: AuthError) -> Status {
+    of(of_auth(error))
+}
+
+/// Why nobody was logged in.
+pub(super) fn login(error: LoginError) -> Status {
+    of(match error {
+        LoginError::NotEnabled => EtcdError::AuthNotEnabled,
+        LoginError::Failed => EtcdError::AuthFailed,
+        LoginError::NoPasswordUser => EtcdError::NoPasswordUser,
+        LoginError::VerifyOnly => EtcdError::TokenVerifyOnly,
+        LoginError::TooMany => EtcdError::RequestTooManyRequests,
+        LoginError::Unsettled => EtcdError::Timeout,
+    })
+}
+
+/// Why a password could not be hashed.
+pub(super) fn password(error: PasswordError) -> Status {
+    match error {
+        PasswordError::TooMany => of(EtcdError::RequestTooManyRequests),
+        PasswordError::Failed => Status::internal("vetch: the password could not be hashed"),
+    }
 }
 
 /// An error of Lock and Election, which keeps its text and loses its code on the way through them. Only a

@@ -9,7 +9,6 @@ use std::collections::VecDeque;
 use std::pin::Pin;
 
 use futures_util::{Stream, stream};
-use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status, Streaming};
 use vetch_api::pb::watch_create_request::FilterType;
 use vetch_api::pb::watch_request::RequestUnion;
@@ -21,6 +20,7 @@ use super::authorise::Demand;
 use super::edge::Edge;
 use super::status;
 use super::translate::Kv;
+use crate::auth::Credentials;
 
 mod fragment;
 #[cfg(test)]
@@ -41,11 +41,11 @@ impl watch_server::Watch for WatchService {
         &self,
         request: Request<Streaming<pb::WatchRequest>>,
     ) -> Result<Response<Self::WatchStream>, Status> {
-        let (metadata, _, requests) = request.into_parts();
+        let (credentials, requests) = Credentials::split(request);
         let session = self.0.node.watch();
         let stream = WatchStream {
             edge: self.0.clone(),
-            metadata: credentials(&metadata),
+            credentials,
             requests: Some(requests),
             session,
             ready: VecDeque::new(),
@@ -61,20 +61,10 @@ impl watch_server::Watch for WatchService {
     }
 }
 
-/// What of a request's metadata later creates are judged by. The rest is not kept for the life of a stream.
-fn credentials(metadata: &MetadataMap) -> MetadataMap {
-    let mut kept = MetadataMap::new();
-    for name in ["token", "authorization"] {
-        if let Some(value) = metadata.get(name) {
-            kept.insert(name, value.clone());
-        }
-    }
-    kept
-}
-
 struct WatchStream {
     edge: Edge,
-    metadata: MetadataMap,
+    /// Every create is judged by them anew.
+    credentials: Credentials,
     /// None once the client has sent its last request. It is served on until it goes away.
     requests: Option<Streaming<pb::WatchRequest>>,
     session: WatchSession,
@@ -131,8 +121,10 @@ impl WatchStream {
     fn create(&mut self, create: pb::WatchCreateRequest) {
         let demand = Demand::Watch { key: &create.key, range_end: &create.range_end };
         // A negative start is refused first, whoever asks; the session does that.
-        if create.start_revision >= 0 && self.edge.authorise(&self.metadata, demand).is_err() {
-            self.session.refuse_create(EtcdError::PermissionDenied.rpc_text());
+        if create.start_revision >= 0
+            && let Err(refusal) = self.edge.decide(&self.credentials, demand)
+        {
+            self.session.refuse_create(refusal.rpc_text());
             return;
         }
         self.session.create(&create_spec(create));

@@ -41,7 +41,7 @@ fn identity(page: &mut Text, node: &Node) {
     never(page);
 }
 
-/// What cannot happen to a single server without users, but is asked for by dashboards.
+/// What cannot happen to a single server, but is asked for by dashboards.
 fn never(page: &mut Text) {
     let counters = [
         ("etcd_server_heartbeat_send_failures_total", "Heartbeats that could not be sent."),
@@ -55,8 +55,6 @@ fn never(page: &mut Text) {
     let gauges = [
         ("etcd_server_snapshot_apply_in_progress_total", "1 while a peer's snapshot is taken over.", 0.0),
         ("etcd_disk_defrag_inflight", "1 while a defragmentation blocks the server.", 0.0),
-        // etcd starts counting changes of users and roles at 1.
-        ("etcd_debugging_auth_revision", "Revision of users and roles.", 1.0),
     ];
     for (name, help, value) in gauges {
         page.gauge(name, help, value);
@@ -66,7 +64,8 @@ fn never(page: &mut Text) {
 fn state(page: &mut Text, node: &Node) {
     let status = node.status();
     let compacted = if status.compact_revision > 0 { status.compact_revision } else { -1 };
-    let gauges: [(&str, &str, f64); 7] = [
+    let gauges: [(&str, &str, f64); 8] = [
+        ("etcd_debugging_auth_revision", "Revision of users and roles.", node.auth().revision() as f64),
         ("etcd_debugging_mvcc_current_revision", "The newest revision.", status.revision as f64),
         ("etcd_debugging_mvcc_compact_revision", "The last compaction, or -1.", compacted as f64),
         ("etcd_debugging_mvcc_keys_total", "Keys that exist.", status.keys as f64),

@@ -3,7 +3,6 @@ use vetch_api::health::health_check_response::ServingStatus;
 use vetch_api::health::health_client::HealthClient;
 use vetch_api::health::{HealthCheckRequest, HealthCheckResponse};
 use vetch_api::pb;
-use vetch_api::pb::auth_client::AuthClient;
 use vetch_api::pb::cluster_client::ClusterClient;
 use vetch_api::pb::maintenance_client::MaintenanceClient;
 
@@ -98,24 +97,6 @@ async fn chores_that_need_no_second_member_are_done() {
     let unknown = maintenance.downgrade(pb::DowngradeRequest { action: 7, version: "3.6".into() }).await;
     assert_eq!(refused(unknown), (Code::Unknown, "etcdserver: unknown method".into()));
     assert_eq!(refused(maintenance.snapshot(pb::SnapshotRequest {}).await).0, Code::Unimplemented);
-}
-
-#[tokio::test]
-async fn authentication_is_off_and_stays_off() {
-    let world = World::new().await;
-    let mut auth = AuthClient::new(world.rpc.clone());
-    let status = auth.auth_status(pb::AuthStatusRequest {}).await.unwrap().into_inner();
-    assert_eq!((status.header, status.enabled, status.auth_revision), (world.header(1), false, 1));
-    let off = || (Code::FailedPrecondition, "etcdserver: authentication is not enabled".to_owned());
-    assert_eq!(refused(auth.authenticate(pb::AuthenticateRequest::default()).await), off());
-    let rootless = (Code::FailedPrecondition, "etcdserver: root user does not exist".to_owned());
-    assert_eq!(refused(auth.auth_enable(pb::AuthEnableRequest {}).await), rootless);
-    let nobody = auth.user_get(pb::AuthUserGetRequest { name: "x".into() }).await;
-    assert_eq!(refused(nobody), (Code::FailedPrecondition, "etcdserver: user name not found".into()));
-    let unnamed = auth.role_grant_permission(pb::AuthRoleGrantPermissionRequest::default()).await;
-    assert_eq!(refused(unnamed), (Code::InvalidArgument, "etcdserver: permission not given".into()));
-    let user = pb::AuthUserAddRequest { name: "x".into(), ..Default::default() };
-    assert_eq!(refused(auth.user_add(user).await).0, Code::Unimplemented);
 }
 
 #[tokio::test]

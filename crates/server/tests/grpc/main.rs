@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a step that fails fails the test")]
 
+mod auth;
 mod cluster;
 mod kv;
 mod lease;
@@ -19,6 +20,7 @@ use vetch_api::pb::lease_client::LeaseClient;
 use vetch_api::{mvccpb, pb};
 use vetch_node::Node;
 use vetch_node::config::{Identity, NodeConfig};
+use vetch_server::auth as server_auth;
 use vetch_server::grpc::{self, Rpc, Settings};
 
 pub(crate) const MEMBER: u64 = 0xc9f7_51f0_b0b4_fa5a;
@@ -28,12 +30,26 @@ pub(crate) const CLUSTER: u64 = 7;
 pub(crate) struct World {
     pub(crate) rpc: Rpc,
     pub(crate) node: Node,
-    _dir: tempfile::TempDir,
+    dir: tempfile::TempDir,
 }
 
 impl World {
     pub(crate) async fn new() -> World {
-        let dir = tempfile::tempdir().unwrap();
+        World::open(tempfile::tempdir().unwrap(), false).await
+    }
+
+    /// The same, where a certificate stands for its user.
+    pub(crate) async fn with_certificates() -> World {
+        World::open(tempfile::tempdir().unwrap(), true).await
+    }
+
+    /// Another server on the same data.
+    pub(crate) async fn restart(self) -> World {
+        self.node.shutdown().await;
+        World::open(self.dir, false).await
+    }
+
+    async fn open(dir: tempfile::TempDir, client_cert_auth: bool) -> World {
         let identity = Identity { cluster_id: CLUSTER, member_id: MEMBER };
         let mut config = NodeConfig::new(dir.path().into(), identity);
         config.unsafe_no_fsync = true;
@@ -43,9 +59,15 @@ impl World {
             name: "m1".into(),
             client_urls: vec!["http://127.0.0.1:2379".into()],
             peer_urls: vec!["http://127.0.0.1:2380".into()],
+            // Quick, because nobody attacks these passwords.
+            auth: server_auth::Settings {
+                bcrypt_cost: 4,
+                client_cert_auth,
+                ..server_auth::Settings::default()
+            },
             ..Settings::default()
         };
-        World { rpc: grpc::routes(node.clone(), Arc::new(settings)), node, _dir: dir }
+        World { rpc: grpc::routes(node.clone(), Arc::new(settings)), node, dir }
     }
 
     pub(crate) fn kv(&self) -> KvClient<Rpc> {

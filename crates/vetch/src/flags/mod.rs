@@ -21,7 +21,7 @@ pub(crate) use gates::check_together as check_gates_together;
 pub(crate) use help::help;
 pub(crate) use parse::{Command, UsageError, parse};
 pub(crate) use parsed::Parsed;
-pub(crate) use value::duration_or_hours;
+pub(crate) use value::{duration, duration_or_hours};
 
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,6 @@ use super::Kind::{Bool, Choice, Duration, Gates, Int, Text, Uint, Uint32, Urls, 
 use super::{Class, Flag, Kind};
 
 const CALLS_NOBODY: &str = "This version runs a single member, which calls nobody.";
-const AUTH: &str = "Authentication is not available in this version.";
 const ONE: &str = "This version runs a single member, which has no peers.";
 const DISCOVERY: &str = "Discovery of other members is not available: this version runs a single member.";
 const NO_BBOLT: &str = "There is no bbolt file here.";
@@ -199,9 +198,10 @@ pub(super) const FLAGS: &[(&str, &[Flag])] = &[
         flag("tls-max-version", "", Text, Works, "TLS1.2 or TLS1.3; empty for the newest."),
         flag("peer-skip-client-san-verification", "false", Bool, Works,
             "Do not compare the names in a peer's certificate with where it calls from."),
-        flag("auth-token", "simple", Text, Refused(AUTH), "Kind of tokens."),
-        flag("auth-token-ttl", "300", Uint, Refused(AUTH), "Seconds a token lives."),
-        flag("bcrypt-cost", "10", Uint, Refused(AUTH), "Cost of hashing passwords."),
+        flag("auth-token", "simple", Text, Works,
+            "Kind of tokens: simple, or jwt,sign-method=...,priv-key=...,pub-key=...,ttl=..."),
+        flag("auth-token-ttl", "300", Uint, Works, "Seconds a simple token lives after its last use."),
+        flag("bcrypt-cost", "10", Uint, Works, "Cost of hashing passwords, 4 to 31."),
     ]),
     ("Watch", &[
         flag("watch-progress-notify-interval", "10m", Duration, Works,

@@ -1,11 +1,14 @@
 //! Why a set of flags cannot be served, in etcd's words where it refuses the same.
 
+use vetch_server::auth;
 use vetch_server::http::url::UrlError;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SettingsError {
     #[error(transparent)]
     Url(#[from] UrlError),
+    #[error("--auth-token: {0}")]
+    AuthToken(#[from] auth::SettingsError),
     #[error("--initial-advertise-peer-urls {urls:?} must be \"host:port\" ({error})")]
     AdvertisedPeer { urls: String, error: UrlError },
     #[error(

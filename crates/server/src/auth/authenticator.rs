@@ -1,0 +1,134 @@
+//! From credentials to callers, and from passwords to tokens.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use vetch_node::Node;
+use vetch_node::store::auth::{Auth, Caller};
+
+use super::credentials::Credentials;
+use super::jwt::Jwt;
+use super::password::{PasswordError, Passwords};
+use super::settings::{Settings, TokenKind};
+use super::simple::SimpleTokens;
+
+/// Times a password is compared anew because users changed meanwhile.
+const LOGIN_ATTEMPTS: usize = 8;
+
+pub struct Authenticator {
+    tokens: Tokens,
+    passwords: Passwords,
+    client_cert_auth: bool,
+}
+
+enum Tokens {
+    None,
+    Simple(SimpleTokens),
+    Jwt(Arc<Jwt>),
+}
+
+/// A token that is not valid, or not any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InvalidToken;
+
+/// Why nobody was logged in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum LoginError {
+    #[error("authentication is not enabled")]
+    NotEnabled,
+    /// No such user, or not its password; which of the two is nobody's business.
+    #[error("authentication failed")]
+    Failed,
+    #[error("password was given for no password user")]
+    NoPasswordUser,
+    #[error("tokens are only verified here")]
+    VerifyOnly,
+    #[error("too many requests")]
+    TooMany,
+    #[error("users kept changing")]
+    Unsettled,
+}
+
+impl From<PasswordError> for LoginError {
+    fn from(error: PasswordError) -> LoginError {
+        match error {
+            PasswordError::TooMany => LoginError::TooMany,
+            PasswordError::Failed => LoginError::Failed,
+        }
+    }
+}
+
+impl Authenticator {
+    pub fn new(settings: &Settings) -> Authenticator {
+        let tokens = match &settings.tokens {
+            TokenKind::None => Tokens::None,
+            TokenKind::Simple { ttl } => Tokens::Simple(SimpleTokens::new(*ttl)),
+            TokenKind::Jwt(jwt) => Tokens::Jwt(Arc::clone(jwt)),
+        };
+        let passwords = Passwords::new(settings.bcrypt_cost);
+        Authenticator { tokens, passwords, client_cert_auth: settings.client_cert_auth }
+    }
+
+    /// Who sends these credentials. While authentication is off nobody is asked.
+    pub fn caller(&self, node: &Node, credentials: &Credentials) -> Result<Caller, InvalidToken> {
+        if !node.auth_enabled() {
+            return Ok(Caller::Anonymous);
+        }
+        let auth = node.auth();
+        if let Some(token) = credentials.token() {
+            return self.find(&auth, token).ok_or(InvalidToken);
+        }
+        Ok(match credentials.peer() {
+            Some(peer) if self.client_cert_auth => Caller::user(peer.common_name(), auth.revision()),
+            _ => Caller::Anonymous,
+        })
+    }
+
+    fn find(&self, auth: &Auth, token: &str) -> Option<Caller> {
+        match &self.tokens {
+            Tokens::None => None,
+            Tokens::Simple(tokens) => tokens.find(auth, token),
+            Tokens::Jwt(jwt) => jwt.verify(token),
+        }
+    }
+
+    /// A hash to keep instead of the password.
+    pub async fn hash(&self, password: String) -> Result<Bytes, PasswordError> {
+        self.passwords.hash(password).await
+    }
+
+    /// A token for whoever knows the password. If users change while it is compared, what it was compared with may be
+    /// outdated, and it is compared again.
+    pub async fn log_in(&self, node: &Node, name: &str, password: &str) -> Result<String, LoginError> {
+        for _ in 0..LOGIN_ATTEMPTS {
+            let auth = node.auth();
+            if !auth.enabled() {
+                return Err(LoginError::NotEnabled);
+            }
+            let user = auth.user(name).ok_or(LoginError::Failed)?;
+            if user.no_password {
+                return Err(LoginError::NoPasswordUser);
+            }
+            if !self.passwords.matches(password.to_owned(), user.password.clone()).await? {
+                return Err(LoginError::Failed);
+            }
+            let proved = auth.revision();
+            let token = self.assign(node, &auth, name)?;
+            if node.auth().revision() == proved {
+                return Ok(token);
+            }
+        }
+        Err(LoginError::Unsettled)
+    }
+
+    fn assign(&self, node: &Node, auth: &Auth, name: &str) -> Result<String, LoginError> {
+        match &self.tokens {
+            Tokens::None => Err(LoginError::Failed),
+            Tokens::Simple(tokens) => {
+                let index = node.status().index;
+                tokens.assign(auth, name, auth.revision(), index).ok_or(LoginError::TooMany)
+            }
+            Tokens::Jwt(jwt) => jwt.sign(name, auth.revision()).ok_or(LoginError::VerifyOnly),
+        }
+    }
+}

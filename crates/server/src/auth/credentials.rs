@@ -1,0 +1,45 @@
+//! What a request says about who sends it.
+
+use tonic::Request;
+use tonic::metadata::{Ascii, MetadataMap, MetadataValue};
+
+use crate::tls::PeerIdentity;
+
+/// A token, and who the certificate of the connection names. Taken from a request before it is looked at, because
+/// requests that are nonsense are refused first, whoever sends them.
+#[derive(Clone, Default)]
+pub struct Credentials {
+    token: Option<MetadataValue<Ascii>>,
+    peer: Option<PeerIdentity>,
+}
+
+/// Where tokens are: the first is what clients of gRPC use, the second what the JSON gateway passes on.
+const TOKEN: &str = "token";
+const AUTHORIZATION: &str = "authorization";
+const BEARER: &[u8] = b"Bearer ";
+
+impl Credentials {
+    pub fn of<T>(request: &Request<T>) -> Credentials {
+        let peer = request.extensions().get::<PeerIdentity>().cloned();
+        Credentials { token: token(request.metadata()), peer }
+    }
+
+    pub fn split<T>(request: Request<T>) -> (Credentials, T) {
+        (Credentials::of(&request), request.into_inner())
+    }
+
+    /// The token itself; empty for one that is no text, which is then no token either.
+    pub(super) fn token(&self) -> Option<&str> {
+        let token = self.token.as_ref()?.as_bytes();
+        let token = token.strip_prefix(BEARER).unwrap_or(token);
+        Some(std::str::from_utf8(token).unwrap_or_default())
+    }
+
+    pub(super) fn peer(&self) -> Option<&PeerIdentity> {
+        self.peer.as_ref()
+    }
+}
+
+fn token(metadata: &MetadataMap) -> Option<MetadataValue<Ascii>> {
+    metadata.get(TOKEN).or_else(|| metadata.get(AUTHORIZATION)).cloned()
+}

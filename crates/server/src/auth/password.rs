@@ -1,0 +1,144 @@
+//! Passwords: bcrypt, away from the threads that serve requests.
+//!
+//! One comparison takes tens of milliseconds of a processor on purpose. So that nobody can bring the server down by
+//! guessing, only a part of the processors is ever spent on it, and only so many may wait for their turn.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bcrypt::Version;
+use bytes::Bytes;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Longer ones are refused; bcrypt would not look at the rest.
+pub const MAX_PASSWORD: usize = 72;
+/// Passwords that may wait for their turn; one more is answered "too many requests".
+const MAX_WAITING: usize = 128;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum PasswordError {
+    #[error("too many passwords wait to be looked at")]
+    TooMany,
+    #[error("passwords cannot be hashed")]
+    Failed,
+}
+
+pub(super) struct Passwords {
+    cost: u32,
+    places: Arc<Semaphore>,
+    waiting: AtomicUsize,
+}
+
+impl Passwords {
+    pub(super) fn new(cost: u32) -> Passwords {
+        // Half of the processors, so that requests of those who are in go on.
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let places = Arc::new(Semaphore::new((processors / 2).max(1)));
+        Passwords { cost, places, waiting: AtomicUsize::new(0) }
+    }
+
+    /// The hash in the text form that etcd writes.
+    pub(super) async fn hash(&self, password: String) -> Result<Bytes, PasswordError> {
+        let cost = self.cost;
+        let hash = move || {
+            let parts = bcrypt::non_truncating_hash_with_result(password, cost).ok()?;
+            Some(Bytes::from(parts.format_for_version(Version::TwoA)))
+        };
+        self.in_turn(hash).await?.ok_or(PasswordError::Failed)
+    }
+
+    /// Whether `password` is the one that was hashed. A hash that is none fits no password.
+    pub(super) async fn matches(&self, password: String, hash: Bytes) -> Result<bool, PasswordError> {
+        let compare = move || {
+            let hash = std::str::from_utf8(&hash).unwrap_or_default();
+            bcrypt::verify(password, hash).unwrap_or(false)
+        };
+        self.in_turn(compare).await
+    }
+
+    async fn in_turn<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, PasswordError> {
+        let place = self.place().await?;
+        // The work goes on if the client goes away, so it takes its place along.
+        let working = tokio::task::spawn_blocking(move || {
+            let done = work();
+            drop(place);
+            done
+        });
+        working.await.map_err(|_| PasswordError::Failed)
+    }
+
+    async fn place(&self) -> Result<OwnedSemaphorePermit, PasswordError> {
+        let waiting = Waiting::begin(&self.waiting)?;
+        let place = Arc::clone(&self.places).acquire_owned().await.expect("the places are never closed");
+        drop(waiting);
+        Ok(place)
+    }
+}
+
+/// Somebody who waits, counted until dropped.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn begin(count: &'a AtomicUsize) -> Result<Waiting<'a>, PasswordError> {
+        let waiting = Waiting(count);
+        if count.fetch_add(1, Ordering::Relaxed) >= MAX_WAITING {
+            return Err(PasswordError::TooMany);
+        }
+        Ok(waiting)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What Go makes of the password `secret`, as etcd stores it.
+    const OF_ETCD: &str = "$2a$04$i56Up.oBJjwlFF6XxZCibuhLWLvvo54UQSZ95VjWyfMgFmy2Wn4oW";
+
+    #[tokio::test]
+    async fn hashes_have_etcds_form_and_fit_their_password_only() {
+        let passwords = Passwords::new(4);
+        let hash = passwords.hash("secret".into()).await.unwrap();
+        assert!(hash.starts_with(b"$2a$04$") && hash.len() == 60, "{hash:?}");
+        assert_eq!(passwords.matches("secret".into(), hash.clone()).await, Ok(true));
+        assert_eq!(passwords.matches("Secret".into(), hash).await, Ok(false));
+        assert_eq!(passwords.matches("secret".into(), OF_ETCD.into()).await, Ok(true));
+        assert_eq!(passwords.matches("secret".into(), Bytes::new()).await, Ok(false));
+        assert_eq!(passwords.matches("".into(), Bytes::from("no hash")).await, Ok(false));
+    }
+
+    #[tokio::test]
+    async fn those_who_wait_are_counted_and_limited() {
+        let passwords = Arc::new(Passwords::new(4));
+        let all =
+            Arc::clone(&passwords.places).acquire_many_owned(passwords.places.available_permits() as u32);
+        let all = all.await.unwrap();
+        let many: Vec<_> = (0..MAX_WAITING)
+            .map(|_| {
+                let passwords = Arc::clone(&passwords);
+                tokio::spawn(async move { passwords.hash("x".into()).await })
+            })
+            .collect();
+        while passwords.waiting.load(Ordering::Relaxed) < MAX_WAITING {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(passwords.hash("x".into()).await, Err(PasswordError::TooMany));
+        // Those who give up make room.
+        many.iter().for_each(tokio::task::JoinHandle::abort);
+        drop(all);
+        for gone in many {
+            let _ = gone.await;
+        }
+        assert_eq!(passwords.waiting.load(Ordering::Relaxed), 0);
+        assert!(passwords.hash("x".into()).await.is_ok());
+    }
+}

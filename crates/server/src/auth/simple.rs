@@ -1,0 +1,143 @@
+//! Simple tokens: random words that this server remembers.
+//!
+//! A token lives for a while after its last use, and dies with what it proves: when its user goes or gets another
+//! password, or when authentication is turned off. That is not told to this table; it is asked of the users, so no
+//! change of them can be missed. A restart forgets all tokens.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::RwLock;
+use vetch_node::store::auth::{Auth, Caller};
+
+/// Tokens remembered at once; one more is refused.
+const MAX_TOKENS: usize = 100_000;
+/// How often dead tokens are looked for, at most.
+const SWEEP_EVERY: Duration = Duration::from_secs(1);
+const WORD_LEN: usize = 16;
+const LETTERS: &[u8; 52] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+
+pub(super) struct SimpleTokens {
+    ttl: Duration,
+    began: Instant,
+    table: RwLock<Table>,
+}
+
+struct Table {
+    tokens: HashMap<String, Token>,
+    swept: Instant,
+}
+
+struct Token {
+    user: Arc<str>,
+    /// The auth revision at which the password was right.
+    proved: u64,
+    /// Milliseconds after the table's beginning.
+    ends: AtomicU64,
+}
+
+impl SimpleTokens {
+    pub(super) fn new(ttl: Duration) -> SimpleTokens {
+        let now = Instant::now();
+        let table = Table { tokens: HashMap::new(), swept: now };
+        SimpleTokens { ttl, began: now, table: RwLock::new(table) }
+    }
+
+    /// A new token; None if there are too many already. `index` only makes it look like etcd's.
+    pub(super) fn assign(&self, auth: &Auth, user: &str, proved: u64, index: u64) -> Option<String> {
+        let now = Instant::now();
+        let mut table = self.table.write();
+        if now - table.swept >= SWEEP_EVERY {
+            table.swept = now;
+            let millis = self.millis(now);
+            table.tokens.retain(|_, token| token.is_alive(auth, millis));
+        }
+        if table.tokens.len() >= MAX_TOKENS {
+            return None;
+        }
+        let name = format!("{}.{index}", word());
+        let ends = AtomicU64::new(self.millis(now + self.ttl));
+        table.tokens.insert(name.clone(), Token { user: user.into(), proved, ends });
+        Some(name)
+    }
+
+    /// Whom a token stands for. Using it keeps it alive.
+    pub(super) fn find(&self, auth: &Auth, token: &str) -> Option<Caller> {
+        let now = Instant::now();
+        let table = self.table.read();
+        let token = table.tokens.get(token).filter(|token| token.is_alive(auth, self.millis(now)))?;
+        token.ends.fetch_max(self.millis(now + self.ttl), Ordering::Relaxed);
+        Some(Caller::User { name: Arc::clone(&token.user), revision: auth.revision() })
+    }
+
+    fn millis(&self, at: Instant) -> u64 {
+        u64::try_from((at - self.began).as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+impl Token {
+    fn is_alive(&self, auth: &Auth, now: u64) -> bool {
+        now < self.ends.load(Ordering::Relaxed) && auth.still_holds(&self.user, self.proved)
+    }
+}
+
+/// Letters that nobody can guess, each as likely as any other.
+fn word() -> String {
+    let mut word = String::with_capacity(WORD_LEN);
+    while word.len() < WORD_LEN {
+        let mut bytes = [0; 2 * WORD_LEN];
+        getrandom::fill(&mut bytes).expect("the system has randomness");
+        // The highest bytes would favour the first letters.
+        let fair = bytes.iter().filter(|&&byte| usize::from(byte) < 256 / LETTERS.len() * LETTERS.len());
+        let letters = fair.map(|&byte| char::from(LETTERS[usize::from(byte) % LETTERS.len()]));
+        word.extend(letters.take(WORD_LEN - word.len()));
+    }
+    word
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vetch_node::store::auth::{AuthState, User};
+
+    fn users(names: &[&str]) -> Auth {
+        let users = names.iter().map(|name| ((*name).to_owned(), User::default())).collect();
+        Auth::from(AuthState { enabled: true, revision: 7, users, ..AuthState::default() })
+    }
+
+    #[test]
+    fn tokens_look_like_etcds() {
+        let tokens = SimpleTokens::new(Duration::from_secs(300));
+        let auth = users(&["a"]);
+        let token = tokens.assign(&auth, "a", 7, 42).unwrap();
+        let (word, index) = token.split_once('.').unwrap();
+        assert_eq!((word.len(), index), (16, "42"));
+        assert!(word.bytes().all(|letter| letter.is_ascii_alphabetic()));
+        assert_ne!(tokens.assign(&auth, "a", 7, 42).unwrap(), token);
+    }
+
+    #[test]
+    fn a_token_stands_for_its_user_as_long_as_there_is_one() {
+        let tokens = SimpleTokens::new(Duration::from_secs(300));
+        let auth = users(&["a", "b"]);
+        let token = tokens.assign(&auth, "a", 7, 1).unwrap();
+        assert_eq!(tokens.find(&auth, &token), Some(Caller::user("a", 7)));
+        assert_eq!(tokens.find(&auth, "nonsense"), None);
+        assert_eq!(tokens.find(&users(&["b"]), &token), None);
+    }
+
+    #[test]
+    fn a_token_lives_a_while_after_its_last_use() {
+        let tokens = SimpleTokens::new(Duration::from_millis(400));
+        let auth = users(&["a"]);
+        let token = tokens.assign(&auth, "a", 7, 1).unwrap();
+        for _ in 0..4 {
+            std::thread::sleep(Duration::from_millis(150));
+            assert!(tokens.find(&auth, &token).is_some());
+        }
+        std::thread::sleep(Duration::from_millis(450));
+        assert_eq!(tokens.find(&auth, &token), None);
+    }
+}
