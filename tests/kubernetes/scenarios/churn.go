@@ -23,14 +23,16 @@ type churn struct {
 	err       error
 }
 
-// startChurn puts some writers on each API server.
-func startChurn(ctx context.Context, w *world, namespace string, each int) *churn {
+// startChurn puts some writers on each API server, which rest after each change as long as is said.
+func startChurn(ctx context.Context, w *world, namespace string, each int, rest time.Duration) *churn {
 	c := &churn{w: w, namespace: namespace, stop: make(chan struct{})}
 	for server, client := range w.clients {
 		for n := range each {
 			name := fmt.Sprintf("writer-%d-%d", server, n)
 			random := rand.New(rand.NewPCG(w.random.Uint64(), w.random.Uint64()))
-			c.writers = append(c.writers, newWriter(name, client.CoreV1().ConfigMaps(namespace), random, 20))
+			u := newWriter(name, client.CoreV1().ConfigMaps(namespace), random, 20)
+			u.rest = rest
+			c.writers = append(c.writers, u)
 		}
 	}
 	for _, u := range c.writers {

@@ -36,7 +36,7 @@ func storeCrash(ctx context.Context, w *world) error {
 	if w.fast {
 		kills = 3
 	}
-	c := startChurn(ctx, w, name, 4)
+	c := startChurn(ctx, w, name, 4, 0)
 	err = func() error {
 		for range kills {
 			if err := c.progress(ctx, 10+w.random.IntN(40), time.Minute); err != nil {
@@ -76,7 +76,7 @@ func serverRestart(ctx context.Context, w *world) error {
 	if err != nil {
 		return err
 	}
-	c := startChurn(ctx, w, name, 3)
+	c := startChurn(ctx, w, name, 3, 0)
 	server := w.APIServers[1]
 	err = func() error {
 		ends := []func(){server.Kill}
@@ -114,7 +114,8 @@ func kubectlWatch(ctx context.Context, w *world) error {
 	if err != nil {
 		return err
 	}
-	c := startChurn(ctx, w, name, 2)
+	// An API server drops watchers that are too slow, and kubectl does not come back then.
+	c := startChurn(ctx, w, name, 2, 20*time.Millisecond)
 	err = func() error {
 		for range 2 {
 			if err := c.progress(ctx, 30, time.Minute); err != nil {

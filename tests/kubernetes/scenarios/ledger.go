@@ -35,6 +35,7 @@ type writer struct {
 	client corev1.ConfigMapInterface
 	random *rand.Rand
 	keys   int
+	rest   time.Duration
 
 	count   int
 	unknown int
@@ -71,10 +72,11 @@ func (u *writer) run(ctx context.Context, stop <-chan struct{}) error {
 			return fmt.Errorf("%s: %w", u.name, err)
 		}
 		u.longest = max(u.longest, time.Since(last))
-		last = time.Now()
 		u.mu.Lock()
 		u.count++
 		u.mu.Unlock()
+		time.Sleep(u.rest)
+		last = time.Now()
 	}
 }
 
