@@ -201,7 +201,7 @@ stacked() {
   secured member list >members
   stop "$started"
   if [[ $kind == vetch ]]; then
-    must "stacked: the directory of etcd is refused" refused "" "${pod[@]}"
+    must "stacked: the directory of etcd is refused" refused "holds the data of an etcd" "${pod[@]}"
     need "stacked: the page's way from etcd to Vetch" bash -euo pipefail -c "$(block 'from etcd to Vetch')"
   fi
   start stacked "${pod[@]}"
