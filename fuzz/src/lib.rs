@@ -13,6 +13,7 @@
 use libfuzzer_sys as _;
 
 mod alloc;
+pub mod bolt;
 pub mod checkpoint;
 pub mod entry;
 mod grpc;
@@ -32,7 +33,7 @@ mod tests;
 /// A target and its name.
 pub type Target = (&'static str, fn(&[u8]));
 
-pub const TARGETS: [Target; 8] = [
+pub const TARGETS: [Target; 9] = [
     ("entry", entry::run),
     ("recovery", recovery::run),
     ("checkpoint", checkpoint::run),
@@ -41,4 +42,5 @@ pub const TARGETS: [Target; 8] = [
     ("wire", wire::run),
     ("json", json::run),
     ("model", model::run),
+    ("bolt", bolt::run),
 ];

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use prost::Message;
 use vetch_api::pb;
+use vetch_bolt::{PAGE_SIZE, Writer};
 use vetch_fuzz::image::{self, Flags};
 use vetch_fuzz::{checkpoint, identity, recovery, replay};
 use vetch_journal::{Draft, Journal, Kind, LocalJournal, MemDisk, PartId, PayloadRef, Recovery, Tip};
@@ -22,6 +23,7 @@ fn main() {
     write(&dir, "replay", payloads());
     write(&dir, "wire", messages());
     write(&dir, "json", bodies());
+    write(&dir, "bolt", databases());
     write(&dir, "model", vec![(0..=255).collect(), (0..200).map(|n: u8| n.wrapping_mul(37)).collect()]);
 }
 
@@ -31,6 +33,33 @@ fn write(dir: &Path, target: &str, seeds: Vec<Vec<u8>>) {
     for (n, seed) in seeds.iter().enumerate() {
         std::fs::write(dir.join(format!("seed-{n:02}")), seed).expect("the corpus can be written");
     }
+}
+
+/// Files with an inline bucket, one of a page, one of several levels, and one with overflow pages.
+fn databases() -> Vec<Vec<u8>> {
+    let shapes: [&[(&[u8], u32, usize)]; 4] = [
+        &[(b"inline", 3, 4)],
+        &[(b"empty", 0, 0), (b"page", 50, 8)],
+        &[(b"levels", 3, 2100), (b"meta", 1, 1)],
+        &[(b"overflow", 2, 5000)],
+    ];
+    let mut seeds = Vec::new();
+    for shape in shapes {
+        let mut writer = Writer::new(Vec::new());
+        for (name, keys, value) in shape {
+            writer.bucket(name).expect("memory");
+            (0..*keys).for_each(|n| writer.put(&n.to_be_bytes(), &vec![0; *value]).expect("memory"));
+        }
+        let (body, layout) = writer.finish().expect("memory");
+        let file = [layout.front(), body].concat();
+        // Pages end in zeros, which the target adds by itself.
+        let content =
+            |page: &[u8]| page[..page.iter().rposition(|&b| b != 0).map_or(0, |at| at + 1)].to_vec();
+        let pages: Vec<(u8, Vec<u8>)> = (0..).zip(file.chunks(PAGE_SIZE).map(content)).collect();
+        seeds.push(image::build(Flags(0), &pages));
+        seeds.push(image::build(Flags(1), &pages));
+    }
+    seeds
 }
 
 fn draft(kind: Kind, payloads: &[&[u8]]) -> Draft {
