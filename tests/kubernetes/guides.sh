@@ -82,10 +82,11 @@ refused() { # text, command...: it fails, and says this
 lacks() { # text, file
   ! grep -F -- "$1" "$2"
 }
+# What it says is what the last try said.
 within() { # seconds, command...
-  local end=$((SECONDS + $1))
+  local end=$((SECONDS + $1)) said
   shift
-  until "$@"; do ((SECONDS < end)) || return 1; sleep 0.1; done
+  until said=$("$@" 2>&1); do ((SECONDS < end)) || { echo "$said"; return 1; }; sleep 0.2; done
 }
 
 # The block of the page whose first line is a comment with this name.
@@ -108,11 +109,12 @@ stop() {
 answers() { [[ $(curl -s -o /dev/null -w '%{http_code}' "$@") == 200 ]]; }
 
 pki=/etc/kubernetes/pki
+# A machine that is busy with other things is no failure, so there is time.
 secured() {
-  etcdctl --endpoints https://127.0.0.1:2379 --cacert $pki/etcd/ca.crt \
+  etcdctl --command-timeout 60s --dial-timeout 20s --endpoints https://127.0.0.1:2379 --cacert $pki/etcd/ca.crt \
     --cert $pki/etcd/healthcheck-client.crt --key $pki/etcd/healthcheck-client.key "$@"
 }
-plain() { etcdctl --endpoints http://127.0.0.1:2379 "$@"; }
+plain() { etcdctl --command-timeout 60s --dial-timeout 20s --endpoints http://127.0.0.1:2379 "$@"; }
 
 # ---- the guides
 
@@ -145,7 +147,7 @@ external() {
   read -ra unit <<<"$(sed -n '/^ExecStart=/,/[^\\]$/p' vetch.service | sed 's/^ExecStart=//; s/\\$//' | tr '\n' ' ')"
   start external "${unit[0]##*/}" "${unit[@]:1}"
   store=$started
-  need "external: the unit's command is ready" within 20 answers http://127.0.0.1:2381/readyz
+  need "external: the unit's command is ready" within 60 answers http://127.0.0.1:2381/readyz
   kubeadm init phase preflight --dry-run --config external.yaml >preflight.log 2>&1 || true
   must "external: kubeadm's check is content" lacks ExternalEtcdVersion preflight.log
   must "external: kubeadm's check was made" grep -q 'pre-flight checks' preflight.log
@@ -164,7 +166,7 @@ kube_apiserver() {
   mapfile -t api < <(command_of kube-apiserver)
   export KUBECONFIG=/etc/kubernetes/super-admin.conf
   start kube-apiserver "${api[@]}"
-  need "external: kubeadm's kube-apiserver is ready" within 120 says ok kubectl get --raw /readyz
+  need "external: kubeadm's kube-apiserver is ready" within 300 says ok kubectl get --raw /readyz
   must "external: it writes" kubectl create namespace trial
   must "external: it reads" kubectl get namespace trial
   stop "$started"
@@ -195,7 +197,7 @@ stacked() {
   kubeadm init phase etcd local --config stacked.yaml >>kubeadm.log
   mapfile -t pod < <(command_of etcd)
   start etcd "$GUIDES_PEERS/etcd" "${pod[@]:1}"
-  need "stacked: etcd is ready" within 20 answers http://127.0.0.1:2381/readyz
+  need "stacked: etcd is ready" within 60 answers http://127.0.0.1:2381/readyz
   must "stacked: etcd takes a write" secured put greeting hello
   revision=$(secured endpoint status -w json | grep -o '"revision":[0-9]*')
   secured member list >members
@@ -205,7 +207,7 @@ stacked() {
     need "stacked: the page's way from etcd to Vetch" bash -euo pipefail -c "$(block 'from etcd to Vetch')"
   fi
   start stacked "${pod[@]}"
-  need "stacked: the manifest's command is ready" within 20 answers http://127.0.0.1:2381/readyz
+  need "stacked: the manifest's command is ready" within 60 answers http://127.0.0.1:2381/readyz
   must "stacked: the probe for life" answers http://127.0.0.1:2381/livez
   must "stacked: the data is there" says hello secured get greeting
   must "stacked: so is the revision" says "$revision" secured endpoint status -w json
@@ -216,7 +218,7 @@ stacked() {
   stop "$started"
   must "stacked: the page's way from Vetch to etcd" bash -euo pipefail -c "$(block 'from Vetch to etcd')"
   start etcd-again "$GUIDES_PEERS/etcd" "${pod[@]:1}"
-  need "stacked: etcd is ready with it" within 20 answers http://127.0.0.1:2381/readyz
+  need "stacked: etcd is ready with it" within 60 answers http://127.0.0.1:2381/readyz
   must "stacked: the data of the backup is there" says hello secured get greeting
   stop "$started"
 }
@@ -230,7 +232,7 @@ member_add() {
 without_tls() {
   start plain vetch --data-dir "$work/plain" --listen-client-urls http://127.0.0.1:2379 \
     --advertise-client-urls http://127.0.0.1:2379
-  need "k3s, plain: ready" within 20 answers http://127.0.0.1:2379/readyz
+  need "k3s, plain: ready" within 60 answers http://127.0.0.1:2379/readyz
   k3s plain
   stop "$started"
 }
