@@ -11,7 +11,7 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 
-binaries=$("$here/build.sh")
+binaries=$("$here/build.sh" kube-apiserver kube-controller-manager kube-scheduler kwok)
 etcd=$("$root/scripts/peers.sh")/etcd
 vetch=${VETCH_BIN:-${CARGO_TARGET_DIR:-$root/target}/release/vetch}
 if [[ ! -x $vetch && -z ${VETCH_BIN:-} ]]; then
