@@ -12,13 +12,13 @@ import (
 
 // machine says on what a run took place.
 func machine(dir string) string {
-	var fsType string
-	if out, err := exec.Command("stat", "-f", "-c", "%T", dir).Output(); err == nil {
-		fsType = strings.TrimSpace(string(out))
+	fileSystem := "an unknown file system"
+	if out, err := exec.Command("df", "--output=fstype", dir).Output(); err == nil {
+		fileSystem = strings.TrimSpace(strings.TrimPrefix(string(out), "Type"))
 	}
 	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
 	return fmt.Sprintf("%d processors (%s), %d GiB of memory, Linux %s, data on %s", runtime.NumCPU(),
-		field("/proc/cpuinfo", "model name"), memory(), strings.TrimSpace(string(kernel)), fsType)
+		field("/proc/cpuinfo", "model name"), memory(), strings.TrimSpace(string(kernel)), fileSystem)
 }
 
 // field is the first value of a name in a file of the kernel's.
