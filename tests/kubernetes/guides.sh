@@ -19,8 +19,8 @@ outside() {
   binaries=$("$here/build.sh" kube-apiserver kubectl kubeadm)
   server=$peers/etcd
   [[ $kind == etcd ]] || server=${VETCH_BIN:-${CARGO_TARGET_DIR:-$root/target}/fast/vetch}
-  [[ -x $server ]] || { echo "guides: $server does not exist; build it (cargo build --profile fast) or set VETCH_BIN" >&2; exit 1; }
-  command -v ip >/dev/null || { apt-get update -qq && apt-get install -qq -y iproute2 >/dev/null; }
+  [[ -x $server ]] || { echo "guides: no $server: build it (cargo build --profile fast) or set VETCH_BIN" >&2; exit 1; }
+  type ip curl >/dev/null 2>&1 || { apt-get update -qq && apt-get install -qq -y iproute2 curl >/dev/null; }
   work=$(mktemp -d)
   mkdir "$work/bin"
   # A manifest says `etcd`, and means whatever is in the image.
