@@ -301,7 +301,8 @@ fn parse(wire: &[u8]) -> Result<Fields<'_>, BadRecord> {
     if fields.key.is_empty() {
         return Err(BadRecord("no key"));
     }
-    if fields.mod_revision <= 0 || fields.version < 0 {
+    // Every change of a key takes a revision of its own.
+    if fields.mod_revision <= 0 || fields.version < 0 || fields.version > fields.mod_revision {
         return Err(BadRecord("impossible revision or version"));
     }
     Ok(fields)

@@ -128,17 +128,42 @@ fn with_both_manifests_bad_the_directory_is_refused() {
     assert!(matches!(&error, LoadError::Damaged(found) if found.file.ends_with("0000000000000002.manifest")));
 }
 
+/// The content with a checksum that is right.
+fn sealed(mut content: Vec<u8>) -> Vec<u8> {
+    content.truncate(content.len() - 4);
+    let crc = crc32c::crc32c(&content);
+    content.extend_from_slice(&crc.to_le_bytes());
+    content
+}
+
+#[test]
+fn absurd_numbers_behind_a_good_checksum_are_damage() {
+    let world = world_with_two_checkpoints();
+    let newest = paths(&world.disk, ".manifest")[1].clone();
+    let content = world.disk.content(&newest).unwrap();
+    let (epoch, seq, next_rev, revision, compact, next_id) = (24, 32, 72, 80, 88, 96);
+    let single = [epoch, seq, next_rev, revision, compact, next_id];
+    let mut lies: Vec<Vec<(usize, i64)>> =
+        single.iter().flat_map(|&at| [vec![(at, i64::MAX)], vec![(at, i64::MIN)]]).collect();
+    lies.push(vec![(revision, i64::MAX), (next_rev, i64::MIN)]);
+    lies.push(vec![(revision, i64::MAX - 1), (next_rev, i64::MAX)]);
+    for lie in lies {
+        let mut absurd = content.clone();
+        for &(at, number) in &lie {
+            absurd[at..at + 8].copy_from_slice(&number.to_le_bytes());
+        }
+        let disk = world.disk.process_exit();
+        disk.overwrite(&newest, &sealed(absurd));
+        let loaded = open(&disk, TINY).unwrap_or_else(|error| panic!("{lie:?}: {error}"));
+        assert_eq!(loaded.report.number, Some(1), "{lie:?}");
+    }
+}
+
 #[test]
 fn what_a_newer_version_wrote_is_refused_and_not_passed_over() {
     let world = world_with_two_checkpoints();
     let newest = paths(&world.disk, ".manifest")[1].clone();
     let content = world.disk.content(&newest).unwrap();
-    let sealed = |mut content: Vec<u8>| {
-        content.truncate(content.len() - 4);
-        let crc = crc32c::crc32c(&content);
-        content.extend_from_slice(&crc.to_le_bytes());
-        content
-    };
     let mut newer = content.clone();
     newer[8] = 2;
     world.disk.overwrite(&newest, &sealed(newer));
