@@ -93,7 +93,9 @@ fn check_state(
     for (index, watched) in history.watches.iter().enumerate() {
         let name = name(index, history);
         violations.extend(watch::check_content(&name, watched, model));
-        violations.extend(watch::prev_kv(&name, watched, model, |at| compactions.possible_by(at)));
+        let certain = compactions.certain_by(watched.called);
+        let forgotten = watch::Forgotten { possible_by: &|at| compactions.possible_by(at), certain };
+        violations.extend(watch::prev_kv(&name, watched, model, &forgotten));
         violations.extend(watch::dropped(&name, watched));
         violations.extend(watch::compacted(&name, watched, |at| compactions.is_possible(at)));
     }

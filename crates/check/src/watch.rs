@@ -10,7 +10,7 @@ use vetch_model::{Event, Watch};
 
 use crate::history::{WatchMessage, Watched};
 
-pub(crate) use content::{check_content, compacted, dropped, prev_kv};
+pub(crate) use content::{Forgotten, check_content, compacted, dropped, prev_kv};
 pub(crate) use stream::check_stream;
 
 /// Whether the watcher asked for such an event.

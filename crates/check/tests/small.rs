@@ -146,6 +146,36 @@ fn what_a_watcher_saw_was_there_from_then_on() {
 }
 
 #[test]
+fn what_the_compacted_revision_replaced_is_not_told_to_those_who_come_after() {
+    let request = Watch {
+        keys: Keys::all(),
+        start_revision: 3,
+        progress_notify: false,
+        no_put: false,
+        no_delete: false,
+        prev_kv: true,
+        fragment: false,
+    };
+    let compacted = Operation::answered(1, (50, 60), Request::Compact { revision: 3 }, 3, Answer::Compact);
+    let operations = [wrote((10, 20), put("a", "x"), 2), wrote((30, 40), put("a", "y"), 3), compacted];
+    let told = |called: u64, prev_kv: Option<KeyValue>| {
+        let mut seen = history(&operations);
+        let event = Event { deleted: false, kv: kv("a", "y", 2, 3, 2, 0), prev_kv };
+        let mut watch = Watched { called, ..Watched::new(7, request.clone()) };
+        watch.messages = vec![
+            WatchMessage::Created { revision: 3, at: called + 1 },
+            WatchMessage::Events { revision: 3, events: vec![event], at: 90 },
+        ];
+        seen.watches.push(watch);
+        check(&seen).map_err(|violations| violations[0].kind).map(|_| ())
+    };
+    let before = || Some(kv("a", "x", 2, 2, 1, 0));
+    assert_eq!([told(55, before()), told(55, None)], [Ok(()), Ok(())], "it came with the compaction");
+    assert_eq!([told(65, before()), told(65, None)], [Err(Kind::WatchPrevKv), Ok(())]);
+    assert_eq!(told(55, Some(kv("a", "z", 2, 2, 1, 0))), Err(Kind::WatchPrevKv));
+}
+
+#[test]
 fn a_lease_ends_with_all_its_keys_and_not_before_its_time() {
     let begin = [
         granted((10, 20), 7, 5, 1),

@@ -131,6 +131,30 @@ fn watchers_see_what_was_there_before_the_revision() {
 }
 
 #[test]
+fn what_the_compacted_revision_replaced_is_not_known_to_new_watchers() {
+    let mut model = Model::new();
+    done(&mut model, Request::Put(put("a", "1")));
+    done(&mut model, Request::Put(put("a", "2")));
+    done(&mut model, Request::Delete(delete("a", "")));
+    let watch = Watch {
+        keys: Keys::all(),
+        start_revision: 3,
+        progress_notify: false,
+        no_put: false,
+        no_delete: false,
+        prev_kv: true,
+        fragment: false,
+    };
+    let known = |events: Vec<Event>| events.iter().map(|event| event.prev_kv.is_some()).collect::<Vec<_>>();
+    assert_eq!(known(model.recalled(&watch, 2, 4)), [false, true, true]);
+    done(&mut model, Request::Compact { revision: 3 });
+    assert_eq!(known(model.watched(&watch, 3, 4)), [true, true]);
+    assert_eq!(known(model.recalled(&watch, 3, 4)), [false, true]);
+    done(&mut model, Request::Compact { revision: 4 });
+    assert_eq!(known(model.recalled(&watch, 4, 4)), [false]);
+}
+
+#[test]
 fn the_past_answers_as_it_did_then() {
     let mut model = Model::new();
     let create = Request::Txn(Txn {

@@ -211,7 +211,6 @@ fn connect(
         failed: false,
         capture: Capturing::No,
         patience: Duration::ZERO,
-        lightened: -1,
     };
     let journal = JournalLoop {
         shared: Arc::clone(&shared),

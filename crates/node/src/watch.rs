@@ -27,6 +27,10 @@ impl LogEvent for NodeEvent {
     fn size(&self) -> usize {
         self.0.kv.wire().len() + self.0.prev.as_ref().map_or(0, |prev| prev.wire().len())
     }
+
+    fn without_previous(&self) -> NodeEvent {
+        NodeEvent(Event { kv: self.0.kv.clone(), prev: None })
+    }
 }
 
 /// The node has stopped, and with it every watch.

@@ -65,21 +65,21 @@ impl Chain {
         self.at(at).filter(|record| !record.is_tombstone())
     }
 
-    /// Drops what is superseded at `floor`: every version before the newest one at or below it, and that one
-    /// too if it is a tombstone. The dropped versions are handed to `freed`.
-    pub(crate) fn compact(&mut self, floor: i64, freed: impl FnMut(Record)) {
+    /// Drops what a compaction at `at` makes unreachable: every version before `at` that is not current there. All
+    /// changes of `at` itself stay. The dropped versions are handed to `freed`.
+    pub(crate) fn compact(&mut self, at: i64, freed: impl FnMut(Record)) {
         let versions = self.versions();
-        let upto = versions.partition_point(|version| version.mod_revision() <= floor);
-        let Some(newest) = upto.checked_sub(1) else { return };
-        let drop_count = if versions[newest].is_tombstone() { upto } else { newest };
-        self.drop_first(drop_count, freed);
+        let before = versions.partition_point(|version| version.mod_revision() < at);
+        let Some(newest) = before.checked_sub(1) else { return };
+        let is_replaced = versions.get(before).is_some_and(|version| version.mod_revision() == at);
+        let is_gone = is_replaced || versions[newest].is_tombstone();
+        self.drop_first(if is_gone { before } else { newest }, freed);
     }
 
-    /// Drops what revision `at` replaced, and keeps every change of `at` itself, which must be one of this key.
-    pub(crate) fn shed(&mut self, at: i64, freed: impl FnMut(Record)) {
-        let before = self.versions().partition_point(|version| version.mod_revision() < at);
-        assert!(self.versions().get(before).is_some_and(|version| version.mod_revision() == at));
-        self.drop_first(before, freed);
+    /// Whether a compaction beyond `at` would drop a change of `at`, and a compaction there did not.
+    pub(crate) fn lingers_at(&self, at: i64) -> bool {
+        let changes = self.versions().iter().take_while(|version| version.mod_revision() == at);
+        changes.clone().count() > 1 || changes.last().is_some_and(Record::is_tombstone)
     }
 
     fn drop_first(&mut self, drop_count: usize, mut freed: impl FnMut(Record)) {
@@ -179,8 +179,8 @@ mod tests {
     use super::*;
     use crate::record::Fields;
 
-    fn put(key: &str, revision: i64) -> Record {
-        Record::new(Fields {
+    fn fields(key: &str, revision: i64) -> Fields<'_> {
+        Fields {
             key: key.as_bytes(),
             value: b"v",
             create_revision: revision,
@@ -188,7 +188,11 @@ mod tests {
             version: 1,
             lease: 0,
             sub: 0,
-        })
+        }
+    }
+
+    fn put(key: &str, revision: i64) -> Record {
+        Record::new(fields(key, revision))
     }
 
     #[test]
@@ -205,19 +209,40 @@ mod tests {
     }
 
     #[test]
-    fn compaction_keeps_the_newest_at_the_floor_unless_it_is_a_tombstone() {
+    fn compaction_keeps_what_is_current_and_every_change_of_its_own_revision() {
         let build = || {
             let mut chain = Chain::One(put("k", 2));
             chain.push(put("k", 5));
             chain.push(Record::tombstone(b"k", 8, 0, 2));
             chain
         };
-        for (floor, left) in [(1, 3), (2, 3), (4, 3), (5, 2), (7, 2), (8, 0)] {
+        for (at, left, lingers) in [
+            (1, 3, false),
+            (2, 3, false),
+            (4, 3, false),
+            (5, 2, false),
+            (7, 2, false),
+            (8, 1, true),
+            (9, 0, false),
+        ] {
             let mut chain = build();
             let mut freed = 0;
-            chain.compact(floor, |_| freed += 1);
-            assert_eq!((chain.versions().len(), freed), (left, 3 - left), "floor={floor}");
+            chain.compact(at, |_| freed += 1);
+            assert_eq!((chain.versions().len(), freed), (left, 3 - left), "at={at}");
+            assert_eq!(chain.lingers_at(at), lingers, "at={at}");
         }
+    }
+
+    #[test]
+    fn a_revision_that_changed_a_key_twice_is_kept_whole() {
+        let mut chain = Chain::One(put("k", 2));
+        chain.push(Record::tombstone(b"k", 5, 0, 2));
+        chain.push(Record::new(Fields { sub: 1, ..fields("k", 5) }));
+        chain.compact(5, drop);
+        assert_eq!((chain.versions().len(), chain.lingers_at(5)), (2, true));
+        chain.compact(6, drop);
+        assert_eq!((chain.versions().len(), chain.lingers_at(6)), (1, false));
+        assert!(chain.live_at(6).is_some_and(|version| version.sub() == 1));
     }
 
     #[test]

@@ -34,7 +34,7 @@ mod tree;
 pub mod validate;
 
 pub use command::BadCommand;
-pub use compaction::{Freed, PREVIOUS_KEPT};
+pub use compaction::Freed;
 pub use error::StoreError;
 pub use evaluate::{Evaluated, ReadTxn};
 pub use record::Record;

@@ -76,7 +76,7 @@ impl Loader {
         let Some(first) = versions.next() else { return };
         let mut chain = Chain::One(first);
         versions.for_each(|record| chain.push(record));
-        chain.compact(self.mark.compact_revision - 1, drop);
+        chain.compact(self.mark.compact_revision, drop);
         let Some(first) = chain.versions().first() else { return };
         self.bytes += chain.versions().iter().map(|record| record.footprint() as u64).sum::<u64>();
         let slot = self.keys.insert(first.clone());

@@ -44,6 +44,9 @@ pub struct Stats {
     pub leases: u64,
 }
 
+/// Slots that were changed, in the order of the revisions that changed them.
+pub(crate) type Queue = VecDeque<(i64, Slot)>;
+
 pub struct Store {
     pub(crate) keys: Keys,
     pub(crate) tree: Tree,
@@ -54,9 +57,9 @@ pub struct Store {
     pub(crate) head: Mark,
     pub(crate) visible: Mark,
     /// Which slots have something to free once compaction passes a revision, in revision order.
-    pub(crate) superseded: VecDeque<(i64, Slot)>,
-    /// The same for a compacted revision whose replaced values are gone already and whose tombstones are not.
-    pub(crate) shed: VecDeque<(i64, Slot)>,
+    pub(crate) superseded: Queue,
+    /// The same for changes of a compacted revision itself, which go with the next compaction.
+    pub(crate) lingering: Queue,
     pub(crate) bytes: u64,
 }
 
@@ -72,7 +75,7 @@ impl Default for Store {
             head: Mark::START,
             visible: Mark::START,
             superseded: VecDeque::new(),
-            shed: VecDeque::new(),
+            lingering: VecDeque::new(),
             bytes: 0,
         }
     }

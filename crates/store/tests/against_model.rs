@@ -277,8 +277,7 @@ fn loaded(pair: &Pair) -> Store {
         loader.push(record).expect("in order");
     }
     let (store, history) = loader.finish(&pair.store.unversioned()).expect("consistent");
-    let retained = pair.spec.model.changes(pair.store.head().compact_revision, i64::MAX);
-    assert_eq!(translate::events(&history), retained);
+    assert_eq!(translate::events(&history), pair.spec.recalled());
     store
 }
 

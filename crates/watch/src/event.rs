@@ -14,6 +14,9 @@ pub trait LogEvent: Clone + Send + Sync + 'static {
     fn is_delete(&self) -> bool;
     /// Bytes this event adds to a response; used for budgets and ring bounds only.
     fn size(&self) -> usize;
+    /// The event without what lay before it, as it is known once the revision before is compacted.
+    #[must_use]
+    fn without_previous(&self) -> Self;
 }
 
 /// All events of one revision, in the order in which they happened.
@@ -52,6 +55,11 @@ impl<E: LogEvent> Events<E> {
     /// Sum of the sizes of the events.
     pub fn size(&self) -> usize {
         self.as_slice().iter().map(LogEvent::size).sum()
+    }
+
+    /// The events without what lay before them.
+    pub fn without_previous(&self) -> Events<E> {
+        self.as_slice().iter().map(E::without_previous).collect::<Vec<E>>().into()
     }
 
     /// The events that satisfy `keep`. Shares the slice when all of them do.

@@ -31,6 +31,7 @@
 //! | compaction | write | write | `log.compact` and `hub.compact`, both instant |
 //! | compaction, in steps | write | | `log.trim_step(n, hub.published())`; drop the result unlocked |
 //! | compaction, in steps | | write | `hub.sweep_step` |
+//! | compaction, at last | read, write | | `log.heavy_floor(hub.published())`; made lighter unlocked; `log.lighten` |
 //!
 //! Appending before answering the writer is what makes "now" of a new watcher (`log.last`) include every
 //! write its client has seen acknowledged. `hub.published` trails `log.last` by the time matching takes.

@@ -5,9 +5,10 @@
 //! caller can drop outside its lock. The log grows by whole chunks, so an append never copies what is
 //! already there, whatever the length of the log.
 //!
-//! `floor` is the compact revision: revisions at or above it may be read. Revisions below the floor may
-//! still be in memory until they are trimmed; only the hub reads those, when a compaction overtakes its
-//! matching.
+//! `floor` is the compact revision: revisions at or above it may be read. Whoever reads the floor itself is
+//! shown its events without what lay before them, from the moment of the compaction on; and so it is after a
+//! restart. Revisions below the floor, and what the floor's events replaced, may still be in memory until they
+//! are trimmed; only the hub reads those, when a compaction overtakes its matching.
 //!
 //! Not here: who wants the events (`hub`), and which of them a client has seen (`watcher`).
 
@@ -38,6 +39,8 @@ pub struct EventLog<E> {
     floor: i64,
     /// Newest revision.
     last: i64,
+    /// The floor's events still hold what they replaced.
+    heavy: bool,
 }
 
 /// Bounds on the work and the result of one scan. A result always has room for one whole revision.
@@ -88,7 +91,7 @@ impl<E: LogEvent> EventLog<E> {
     /// A log without retained events: compacted at `floor` (0 if never), newest revision `last`.
     pub fn new(floor: i64, last: i64) -> Self {
         assert!(floor <= last, "compacted at {floor}, beyond the newest revision {last}");
-        EventLog { chunks: VecDeque::new(), base: last + 1, floor, last }
+        EventLog { chunks: VecDeque::new(), base: last + 1, floor, last, heavy: true }
     }
 
     /// Fills a log after recovery from revisions in ascending order. Revisions that are missing hold no
@@ -125,29 +128,13 @@ impl<E: LogEvent> EventLog<E> {
     /// Moves the floor to `revision`. Takes no time; memory is given back by [`EventLog::trim_step`].
     pub fn compact(&mut self, revision: i64) {
         assert!(revision <= self.last, "compaction at {revision} is above {}", self.last);
+        self.heavy |= revision > self.floor;
         self.floor = self.floor.max(revision);
     }
 
-    /// What is kept of a revision, if anything is.
-    pub fn revision(&self, rev: i64) -> Option<&Events<E>> {
-        let at = usize::try_from(rev - self.base).ok()?;
-        self.chunks.get(at / CHUNK)?.get(at % CHUNK)
-    }
-
-    /// Replaces what is kept of a revision, so that its events can be made lighter; their number, keys and
-    /// kinds stay. A revision that is no longer in memory, or not yet, is left alone.
-    pub fn lighten(&mut self, rev: i64, lighter: impl FnOnce(&Events<E>) -> Events<E>) {
-        let Ok(at) = usize::try_from(rev - self.base) else { return };
-        let Some(slot) = self.chunks.get_mut(at / CHUNK).and_then(|chunk| chunk.get_mut(at % CHUNK)) else {
-            return;
-        };
-        let events = lighter(slot);
-        assert!(events.len() == slot.len(), "a lighter revision tells of the same changes");
-        *slot = events;
-    }
-
-    /// Takes about `max` revisions (at least one chunk) below the floor out of the log. Revisions above
-    /// `matched`, the hub's published revision, stay: the hub has not seen them yet.
+    /// Takes about `max` revisions (at least one chunk) below the floor out of the log, and at the end those of
+    /// a chunk that is needed in part. Revisions above `matched`, the hub's published revision, stay: the hub has
+    /// not seen them yet.
     pub fn trim_step(&mut self, max: usize, matched: i64) -> Trimmed<E> {
         let keep_from = self.floor.min(matched + 1);
         let mut chunks = Vec::new();
@@ -158,7 +145,31 @@ impl<E: LogEvent> EventLog<E> {
             chunks.extend(self.chunks.pop_front());
             self.base += CHUNK as i64;
         }
-        Trimmed { chunks, done: !self.front_is_below(keep_from) }
+        let done = !self.front_is_below(keep_from);
+        if done && let Some(front) = self.chunks.front_mut() {
+            let below = usize::try_from(keep_from - self.base).unwrap_or(0).min(front.len());
+            chunks
+                .push(front[..below].iter_mut().map(|slot| std::mem::replace(slot, Events::None)).collect());
+        }
+        Trimmed { chunks, done }
+    }
+
+    /// The floor and its events, if they still hold what they replaced and the hub has seen them: to be made lighter
+    /// away from the lock and given to [`EventLog::lighten`].
+    pub fn heavy_floor(&self, matched: i64) -> Option<Revision<E>> {
+        let rev = self.floor;
+        (self.heavy && matched >= rev && rev >= self.base)
+            .then(|| Revision { rev, events: self.slot(rev).clone() })
+    }
+
+    /// Puts a lighter revision in the place of one that was heavy. Drop what is returned after releasing the lock.
+    pub fn lighten(&mut self, lighter: Revision<E>) -> Events<E> {
+        if lighter.rev < self.floor {
+            return lighter.events;
+        }
+        self.heavy = false;
+        let at = usize::try_from(lighter.rev - self.base).expect("the floor stays in memory");
+        std::mem::replace(&mut self.chunks[at / CHUNK][at % CHUNK], lighter.events)
     }
 
     /// Compact revision: the lowest revision a watcher may start at.
@@ -195,7 +206,10 @@ impl<E: LogEvent> EventLog<E> {
             }
             let all = self.slot(rev);
             scan.examined += all.len().max(1);
-            let events = all.select(|event| range.contains(event.key()) && filters.admit(event));
+            let mut events = all.select(|event| range.contains(event.key()) && filters.admit(event));
+            if rev == self.floor {
+                events = events.without_previous();
+            }
             if !events.is_empty() && !scan.take(rev, events, budget) {
                 return scan;
             }

@@ -2,7 +2,8 @@
 //!
 //! Checked on every response: created first; events ordered, unique, whole revisions, exactly those the
 //! watcher asked for; nothing after a cancel; live or catch-up shape; no progress ahead of events, below a
-//! start revision or backwards. Checked on wakes: a stream that was not woken has nothing to say. Checked
+//! start revision or backwards; what lay before an event missing only at the floor, and there always for a
+//! watcher that begins there. Checked on wakes: a stream that was not woken has nothing to say. Checked
 //! on cancels by compaction: the watcher really was behind. Checked at rest: everything was delivered,
 //! every owed cancel and every answer to a progress request arrived.
 
@@ -12,7 +13,7 @@ use proptest::prelude::*;
 use vetch_model::{Delete, Keys, Op, Put, Request, Txn, Watch};
 
 use crate::testing::{Ev, World};
-use crate::{Budget, Create, Filters, NO_WATCH, Response, Stream};
+use crate::{Budget, Create, Filters, NO_WATCH, Response, Revision, Stream};
 
 const KEYS: [&str; 6] = ["a", "a1", "a2", "b", "b1", "c"];
 
@@ -108,6 +109,8 @@ struct Expect {
     progress_from: i64,
     /// Started below the floor: must be cancelled, must get nothing.
     doomed: bool,
+    /// The floor when it was created.
+    born: i64,
     created: bool,
     delivered: Vec<Ev>,
     /// Revision up to which everything was handed out when its stream last came to rest.
@@ -123,7 +126,7 @@ impl Expect {
 }
 
 fn shown(event: &vetch_model::Event) -> Ev {
-    Ev { key: event.kv.key.clone(), rev: event.kv.mod_revision, delete: event.deleted }
+    Ev { key: event.kv.key.clone(), rev: event.kv.mod_revision, delete: event.deleted, previous: true }
 }
 
 /// An empty key means the smallest one.
@@ -188,7 +191,13 @@ impl Model {
                     self.world.compact(floor);
                 }
             }
-            Step::Trim => drop(self.world.log.trim_step(4, self.world.hub.published())),
+            Step::Trim => {
+                let matched = self.world.hub.published();
+                drop(self.world.log.trim_step(4, matched));
+                if let Some(Revision { rev, events }) = self.world.log.heavy_floor(matched) {
+                    drop(self.world.log.lighten(Revision { rev, events: events.without_previous() }));
+                }
+            }
             Step::Sweep => drop(self.world.hub.sweep_step(1)),
             Step::Create { stream, start, id, range, filter, notify } => {
                 let (key, range_end) = range_of(*range);
@@ -267,6 +276,7 @@ impl Model {
             start,
             progress_from: request.start_revision.max(now),
             doomed: start < self.world.log.floor(),
+            born: self.world.log.floor(),
             created: false,
             delivered: Vec::new(),
             synced_to: (start > self.world.hub.published()).then_some(self.world.hub.published()),
@@ -392,7 +402,7 @@ impl Model {
     }
 
     fn check_events(&mut self, at: usize, response: &Response<Ev>) {
-        let published = self.world.hub.published();
+        let (published, floor) = (self.world.hub.published(), self.world.log.floor());
         let side = &mut self.sides[at];
         let expect = side.live.get_mut(&response.watch_id).expect("events of a watcher that is gone");
         assert!(expect.created && !expect.doomed, "events before creation or below the floor");
@@ -404,7 +414,12 @@ impl Model {
         for revision in &response.revisions {
             let before = expect.delivered.last().map_or(expect.start - 1, |event| event.rev);
             assert!(revision.rev > before, "revision {} after {before}", revision.rev);
-            expect.delivered.extend(revision.events.as_slice().iter().cloned());
+            for event in revision.events.as_slice() {
+                let may_lack = event.rev == floor;
+                let must_lack = event.rev == expect.born;
+                assert!(if event.previous { !must_lack } else { may_lack }, "{event:?} at floor {floor}");
+                expect.delivered.push(Ev { previous: true, ..event.clone() });
+            }
         }
         // Nothing missing, nothing doubled, nothing foreign, no revision cut in two.
         assert_eq!(expect.delivered, expect.wanted(&self.history, last));

@@ -120,6 +120,7 @@ impl<E: LogEvent> Stream<E> {
         let group = hub.join(&range, self.id, &self.inbox);
         let slot = self.add(id, group, request, now);
         let watcher = self.watchers[slot].as_mut().expect("the watcher was just added");
+        watcher.born = log.floor();
         watcher.doomed = request.start_revision > 0 && request.start_revision < log.floor();
         if watcher.doomed || watcher.next <= hub.published() {
             self.enqueue(slot);
@@ -234,6 +235,7 @@ impl<E: LogEvent> Stream<E> {
             next,
             progress_from,
             doomed: false,
+            born: 0,
             filters: request.filters,
             prev_kv: request.prev_kv,
             fragment: request.fragment,

@@ -8,6 +8,8 @@ pub(crate) struct Ev {
     pub(crate) key: Vec<u8>,
     pub(crate) rev: i64,
     pub(crate) delete: bool,
+    /// Knows what lay before it.
+    pub(crate) previous: bool,
 }
 
 impl LogEvent for Ev {
@@ -20,10 +22,13 @@ impl LogEvent for Ev {
     fn size(&self) -> usize {
         10 + self.key.len()
     }
+    fn without_previous(&self) -> Ev {
+        Ev { previous: false, ..self.clone() }
+    }
 }
 
 pub(crate) fn put(key: &str, rev: i64) -> Ev {
-    Ev { key: key.into(), rev, delete: false }
+    Ev { key: key.into(), rev, delete: false, previous: true }
 }
 
 pub(crate) fn del(key: &str, rev: i64) -> Ev {
@@ -112,6 +117,7 @@ fn show_one(response: &Response<Ev>) -> String {
         for event in revision.events.as_slice() {
             assert_eq!(event.rev, revision.rev, "an event travels with its own revision");
             line += if event.delete { "-" } else { "+" };
+            line += if event.previous { "" } else { "?" };
             line += std::str::from_utf8(&event.key).unwrap();
         }
     }

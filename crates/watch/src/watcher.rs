@@ -8,7 +8,9 @@
 //!
 //! A watcher is cancelled when its cursor is below both the ring and the compaction floor. While the ring
 //! still holds what it needs it is served, even below the floor: compaction up to the newest revision does
-//! not cancel watchers that are only a moment behind.
+//! not cancel watchers that are only a moment behind. A watcher that *begins* at the floor reads it from the
+//! log even if the ring has it: only who was there before the compaction is told what the floor's events
+//! replaced.
 
 use vetch_bugs::Bug;
 
@@ -32,6 +34,8 @@ pub(crate) struct Watcher {
     /// Started below the compaction floor. Such a watcher is cancelled even if the ring of its group still
     /// remembers what compaction removed.
     pub(crate) doomed: bool,
+    /// The compaction floor when the watcher was created.
+    pub(crate) born: i64,
     pub(crate) filters: Filters,
     pub(crate) prev_kv: bool,
     pub(crate) fragment: bool,
@@ -71,7 +75,7 @@ impl Watcher {
         if self.next > hub.published() {
             return (Poll::Idle, 0);
         }
-        if self.next >= hub.group(self.group).ring.start() {
+        if self.next >= hub.group(self.group).ring.start() && self.next > self.born {
             return (self.poll_ring(hub), 1);
         }
         if self.next < log.floor() {

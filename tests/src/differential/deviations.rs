@@ -25,20 +25,24 @@ pub(super) fn hash_is_of_the_past(requested: i64, compacted: i64) -> bool {
     requested < 0 || requested == compacted
 }
 
-/// Events at the compacted revision itself, which a watcher may still ask for. etcd has dropped what lay before each
-/// key's last change: predecessors, and changes that the same revision overwrote. Vetch still has both. What remains
-/// for comparison is the last change of each key.
+/// A key that one revision changed twice, and that was compacted there: etcd drops the first of the changes some time after
+/// the compaction, Vetch tells whole revisions. What remains for comparison is the last change of each key.
 pub(super) fn only_last_changes(events: &mut Vec<Event>, compacted: i64) {
     let name = |event: &Event| event.kv.as_ref().map(|kv| (kv.key.clone(), kv.mod_revision));
     let names: Vec<_> = events.iter().map(name).collect();
     let mut index = 0;
-    events.retain_mut(|event| {
+    events.retain(|_| {
         let own = &names[index];
         index += 1;
-        if own.as_ref().is_none_or(|(_, revision)| *revision > compacted) {
-            return true;
-        }
-        event.prev_kv = None;
-        !names[index..].contains(own)
+        own.as_ref().is_none_or(|(_, revision)| *revision > compacted) || !names[index..].contains(own)
     });
+}
+
+/// What the events of a watcher replaced that a compaction came upon. etcd looks it up when it sends an event, so that of
+/// an event at or below the compaction is told or not as the two meet. A watcher that began at the compaction, `born`,
+/// is not in doubt: it must not be told.
+pub(super) fn forget_the_overtaken(events: &mut [Event], born: i64, compacted: i64) {
+    let revision = |event: &Event| event.kv.as_ref().map_or(0, |kv| kv.mod_revision);
+    let overtaken = events.iter_mut().filter(|event| revision(event) <= compacted && revision(event) != born);
+    overtaken.for_each(|event| event.prev_kv = None);
 }

@@ -73,7 +73,7 @@ impl Side {
             | Request::KeepAlive(_)
             | Request::TimeToLive(_)
             | Request::Leases => self.lease(request).await,
-            Request::WatchCreate(stream, create) => self.watch_create(stream, create).await,
+            Request::WatchCreate(stream, create) => self.watch_create(stream, create, world.compacted).await,
             Request::WatchCancel(stream, id) => {
                 self.streams[stream].cancel(id, world.watchers[stream].contains(&id)).await?;
                 Ok(Answer::default())
@@ -220,8 +220,13 @@ impl Side {
             .ok_or_else(|| Status::unknown("the keep-alive stream ended without an answer"))
     }
 
-    async fn watch_create(&mut self, stream: usize, create: pb::WatchCreateRequest) -> Result<Answer> {
-        let mut response = self.streams[stream].create(create).await?;
+    async fn watch_create(
+        &mut self,
+        stream: usize,
+        create: pb::WatchCreateRequest,
+        compacted: i64,
+    ) -> Result<Answer> {
+        let mut response = self.streams[stream].create(create, compacted).await?;
         let revision = response.header.as_ref().map_or(0, |header| header.revision);
         mask::header(&mut response.header);
         let watcher = (!response.canceled).then_some(response.watch_id);
@@ -299,7 +304,7 @@ impl Side {
             prev_kv: true,
             ..Default::default()
         };
-        let created = self.watch_create(SETTLED, all.clone()).await?;
+        let created = self.watch_create(SETTLED, all.clone(), 0).await?;
         let id = created.watcher.context("the first watcher was refused")?;
         self.spec.watcher_created(SETTLED, id, &all);
         Ok(id)

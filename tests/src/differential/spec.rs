@@ -207,7 +207,8 @@ impl Specification {
             if said.iter().any(|line| line.starts_with("canceled")) {
                 continue;
             }
-            let events = self.model.watched(watch, *from, now.revision);
+            // A watcher that was there before the compaction may know more of it; see `forget_the_overtaken`.
+            let events = self.model.recalled(watch, *from, now.revision);
             let mut events: Vec<_> = events.iter().map(answer::event).collect();
             only_last_changes(&mut events, now.compacted);
             for kv in events.iter_mut().flat_map(|event| event.kv.iter_mut().chain(&mut event.prev_kv)) {

@@ -15,7 +15,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use vetch_api::pb;
 use vetch_api::pb::watch_request::RequestUnion;
 
-use super::deviations::only_last_changes;
+use super::deviations::{forget_the_overtaken, only_last_changes};
 use super::mask;
 use crate::client::Client;
 
@@ -33,8 +33,11 @@ struct Received {
 #[derive(Default)]
 struct Inbox {
     created: Vec<pb::WatchResponse>,
+    /// What had been compacted when the watcher being created was asked for, and when each of the others was.
+    compacted: i64,
+    born: BTreeMap<i64, i64>,
     /// Everything but creations and progress, in order of arrival.
-    rest: Vec<pb::WatchResponse>,
+    rest: Vec<Sent>,
     /// The newest revision a progress answer vouched for.
     progress: i64,
     /// Watchers that were told they are canceled.
@@ -42,6 +45,13 @@ struct Inbox {
     /// Those of them that compaction overtook and whose cancellation has not been acknowledged by us yet.
     overtaken: Vec<i64>,
     end: Option<String>,
+}
+
+/// A response, and what had been compacted when its watcher was created.
+#[derive(Clone)]
+struct Sent {
+    response: pb::WatchResponse,
+    born: i64,
 }
 
 impl Stream {
@@ -74,9 +84,16 @@ impl Stream {
         self.requests.send(request).await.context("the watch stream is closed")
     }
 
-    /// Sends the creation and waits for its answer.
-    pub(super) async fn create(&self, request: pb::WatchCreateRequest) -> Result<pb::WatchResponse> {
-        let before = self.received.with(|inbox| inbox.created.len());
+    /// Sends the creation and waits for its answer. `compacted` is the last compaction before.
+    pub(super) async fn create(
+        &self,
+        request: pb::WatchCreateRequest,
+        compacted: i64,
+    ) -> Result<pb::WatchResponse> {
+        let before = self.received.with(|inbox| {
+            inbox.compacted = compacted;
+            inbox.created.len()
+        });
         self.send(RequestUnion::CreateRequest(request)).await?;
         self.received.wait("a watcher's creation", |inbox| inbox.created.get(before).cloned()).await
     }
@@ -86,7 +103,8 @@ impl Stream {
         self.send(RequestUnion::CancelRequest(pb::WatchCancelRequest { watch_id })).await?;
         if exists {
             let canceled = |inbox: &mut Inbox| {
-                inbox.rest.iter().rev().find(|r| r.canceled && r.watch_id == watch_id).cloned()
+                let sent = || inbox.rest.iter().map(|sent| &sent.response).rev();
+                sent().find(|r| r.canceled && r.watch_id == watch_id).cloned()
             };
             self.received.wait("a watcher's cancellation", canceled).await?;
         }
@@ -122,14 +140,14 @@ impl Stream {
 
     /// Takes what has come so far: per watcher its events and its end.
     pub(super) fn take(&self, leases: &dyn Fn(i64) -> i64, compacted: i64) -> BTreeMap<i64, Vec<String>> {
-        let responses = self.received.with(|inbox| std::mem::take(&mut inbox.rest));
-        lines(&responses, leases, compacted)
+        let sent = self.received.with(|inbox| std::mem::take(&mut inbox.rest));
+        lines(&sent, leases, compacted)
     }
 
     /// The same without taking it away.
     pub(super) fn look(&self, leases: &dyn Fn(i64) -> i64, compacted: i64) -> BTreeMap<i64, Vec<String>> {
-        let responses = self.received.with(|inbox| inbox.rest.clone());
-        lines(&responses, leases, compacted)
+        let sent = self.received.with(|inbox| inbox.rest.clone());
+        lines(&sent, leases, compacted)
     }
 }
 
@@ -159,6 +177,7 @@ impl Inbox {
         match message {
             Ok(Some(response)) if response.created => {
                 self.ended.remove(&response.watch_id);
+                self.born.insert(response.watch_id, self.compacted);
                 self.created.push(response);
             }
             // Whether letting go of an ended watcher is answered once more is nobody's business.
@@ -176,7 +195,8 @@ impl Inbox {
                 if response.compact_revision != 0 {
                     self.overtaken.push(response.watch_id);
                 }
-                self.rest.push(response);
+                let born = self.born.get(&response.watch_id).copied().unwrap_or(0);
+                self.rest.push(Sent { response, born });
             }
             Ok(None) => self.end = Some("end of stream".into()),
             Err(status) => self.end = Some(format!("{:?} {:?}", status.code(), status.message())),
@@ -184,14 +204,10 @@ impl Inbox {
     }
 }
 
-fn lines(
-    responses: &[pb::WatchResponse],
-    leases: &dyn Fn(i64) -> i64,
-    compacted: i64,
-) -> BTreeMap<i64, Vec<String>> {
+fn lines(sent: &[Sent], leases: &dyn Fn(i64) -> i64, compacted: i64) -> BTreeMap<i64, Vec<String>> {
     let mut watchers: BTreeMap<i64, Vec<String>> = BTreeMap::new();
     let mut last: BTreeMap<i64, (i64, bool)> = BTreeMap::new();
-    for response in responses {
+    for Sent { response, born } in sent {
         let lines = watchers.entry(response.watch_id).or_default();
         if response.canceled {
             lines.push(format!(
@@ -203,6 +219,7 @@ fn lines(
         }
         let mut events = response.events.clone();
         only_last_changes(&mut events, compacted);
+        forget_the_overtaken(&mut events, *born, compacted);
         for (index, event) in events.iter().enumerate() {
             let revision = event.kv.as_ref().map_or(0, |kv| kv.mod_revision);
             let before = last.insert(response.watch_id, (revision, response.fragment));

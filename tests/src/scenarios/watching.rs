@@ -235,9 +235,8 @@ pub(super) fn overtaken(client: Client, script: &mut Script) -> BoxFuture<'_, Re
             script.note(describe(&watch.next().await?.context("the stream ended")?));
             script.note(describe(&watch.next().await?.context("the stream ended")?));
         }
-        // The delete is exactly at the compacted revision and can still be watched. Its predecessor cannot in etcd, and
-        // can in Vetch, so it is not asked for.
-        let create = pb::WatchCreateRequest { start_revision: 12, ..Watch::everything() };
+        // The delete is exactly at the compacted revision and can still be watched, but what it deleted is gone.
+        let create = pb::WatchCreateRequest { start_revision: 12, prev_kv: true, ..Watch::everything() };
         let mut watch = Watch::open(&client, create).await?;
         put(&client, "a", "new", 0).await?;
         let mut events = 0;

@@ -88,21 +88,27 @@ fn create_flag(watch: &Watched, model: &Model) -> Result<(), String> {
     }
 }
 
-/// Previous values are told exactly if they were asked for and there was one, and are right.
-///
-/// `compacted` says of a time the highest revision that may have been compacted by then: at and below it a previous
-/// value may be gone.
+/// What compactions have to say about previous values.
+pub(crate) struct Forgotten<'a> {
+    /// The highest revision that may have been compacted by a time: at and below it a previous value may be gone.
+    pub(crate) possible_by: &'a dyn Fn(u64) -> i64,
+    /// The one that had certainly been compacted when the watcher was asked for: there it must be gone.
+    pub(crate) certain: i64,
+}
+
+/// Previous values are told exactly if they were asked for and there was one that is still known, and are right.
 pub(crate) fn prev_kv(
     name: &str,
     watch: &Watched,
     model: &Model,
-    compacted: impl Fn(u64) -> i64,
+    forgotten: &Forgotten<'_>,
 ) -> Option<Violation> {
     for (number, at, event) in numbered(watch) {
         let revision = event.kv.mod_revision;
         let before = model.get(&event.kv.key, revision - 1);
-        let expected = before.filter(|_| watch.request.prev_kv);
-        let excused = event.prev_kv.is_none() && revision <= compacted(at);
+        let is_known = watch.request.prev_kv && revision > forgotten.certain;
+        let expected = before.filter(|_| is_known);
+        let excused = event.prev_kv.is_none() && revision <= (forgotten.possible_by)(at);
         if event.prev_kv.as_ref() != expected && !excused {
             let told = &event.prev_kv;
             let text =

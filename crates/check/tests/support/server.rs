@@ -56,15 +56,18 @@ pub(crate) struct Watcher {
     pub(crate) watched: Watched,
     pub(crate) next: i64,
     pub(crate) open: bool,
+    /// What was compacted when it began.
+    pub(crate) born: i64,
 }
 
 impl Watcher {
     pub(crate) fn create(mut watched: Watched, server: &Server, at: u64) -> Watcher {
         let revision = server.model.revision();
+        watched.called = at;
         watched.messages.push(WatchMessage::Created { revision, at });
         let start = watched.request.start_revision;
         let next = if start > 0 { start } else { revision + 1 };
-        Watcher { watched, next, open: true }
+        Watcher { watched, next, open: true, born: server.model.compact_revision() }
     }
 
     /// Tells some of what is new, or progress, or that compaction came first.
@@ -82,9 +85,10 @@ impl Watcher {
             let last = (self.next + rng.below(4) as i64).min(revision);
             let mut events = server.model.watched(&self.watched.request, self.next, last);
             self.next = last + 1;
-            // A previous value may be gone from the compaction on, downwards.
+            // A previous value may be gone from the compaction on, downwards, and is gone for who came after it.
             for event in &mut events {
-                if event.kv.mod_revision <= server.model.compact_revision() && rng.one_in(2) {
+                let revision = event.kv.mod_revision;
+                if revision <= self.born || (revision <= server.model.compact_revision() && rng.one_in(2)) {
                     event.prev_kv = None;
                 }
             }

@@ -1,19 +1,18 @@
 //! Graves: when a tombstone may be forgotten.
 //!
-//! Loading a checkpoint gives each key the versions that compaction at the checkpoint's mark C leaves: with
-//! F = C - 1, everything above F, and the newest version at or below F unless that one is a tombstone. So a put
-//! that nobody may read any more is harmless in a file as long as something newer at or below F stands in some
-//! file too. For a put whose life was ended by a tombstone, that something is the tombstone: forget it while
-//! the put is still there, and the key rises from the dead.
+//! Loading a checkpoint gives each key the versions that compaction at the checkpoint's mark C leaves: all changes at C
+//! and above, and the version before C that is current there, if there is one. So a put that nobody may read any
+//! more is harmless in a file as long as something newer, before or at C, stands in some file too. For a put whose life
+//! was ended by a tombstone, that something is the tombstone: forget it while the put is still there, and the key rises
+//! from the dead.
 //!
 //! **Invariant.** For every put in the files of a checkpoint whose life ended at a tombstone t: t is in the files
 //! too.
 //!
-//! From it follows that nothing is resurrected. Take the newest record at or below F that the files hold of a key, and
-//! say it is a put p. If p's life ended at or below F, its tombstone would be in the files and newer: contradiction.
-//! So that life was alive at F, its newest put at or below F is retained by the store, and what is
-//! retained is always written: p is that put. (Unless that put was given back early because C itself replaced many
-//! versions; then the record at C is in the files and hides p from every reader.)
+//! From it follows that nothing is resurrected. Take the newest record at or below C that the files hold of a key, and
+//! say it is a put p. If p's life ended at or below C, its tombstone would be in the files and newer: contradiction.
+//! So that life was alive at C, its newest put at or below C is retained by the store, and what is
+//! retained is always written: p is that put.
 //!
 //! Note that each tombstone answers for its own life only. A later life of the same key may be forgotten with its own
 //! tombstone while an earlier put still lies in some file; that put's own tombstone is then still there.
@@ -22,7 +21,7 @@
 //! t's life either, and a file being filtered now loses them all. Another file that overlaps the revisions of the
 //! life may still hold one, unless it was filtered after compaction had passed t everywhere: that is what
 //! `clean_at > t.mod_revision` says, since `clean_at` = S promises that when the file was filtered, everything that was
-//! superseded at or below S - 1 had been given back. A tombstone that the store no longer has is dropped if
+//! superseded below S had been given back. A tombstone that the store no longer has is dropped if
 //! every file that overlaps [create_revision, mod_revision] is being rewritten in this run or is clean in this sense, and
 //! kept otherwise. A run is published as a whole or not at all, so "in this run" is enough.
 //!

@@ -233,8 +233,7 @@ fn load_state(
         tally.flush(&mut push)
     })?;
     progress(total, total);
-    let (store, mut history) = loader.finish(&manifest.unversioned).map_err(contradiction)?;
-    tally.correct_history(&mut history);
+    let (store, history) = loader.finish(&manifest.unversioned).map_err(contradiction)?;
     Ok(State { store, history, files: tally.files, records: tally.records, bytes: tally.bytes })
 }
 

@@ -3,8 +3,7 @@
 //! The loader drops what compaction made unreachable; this does the same one step earlier, where it is still
 //! known which file a record came from, so that the first run after a restart knows what is worth rewriting.
 
-use vetch_store::request::Event;
-use vetch_store::{PREVIOUS_KEPT, Record};
+use vetch_store::Record;
 
 use super::graves::{Graves, Pins};
 use super::manifest::{DataFile, Manifest};
@@ -14,13 +13,11 @@ pub(super) struct Tally {
     pub(super) files: Vec<DataFile>,
     pub(super) records: u64,
     pub(super) bytes: u64,
-    /// Versions up to here are reachable only if they are the newest of their key.
-    floor: i64,
-    /// Versions replaced by the very revision that was compacted at.
-    replaced_at_compaction: usize,
+    /// The compaction: before it, a version is reachable only if it is current there.
+    compacted: i64,
     /// For each file, what its tombstones have to guard against in the others.
     graves: Vec<Graves>,
-    /// The newest version at or below the floor of the key being read, so far.
+    /// The newest version before the compaction of the key being read, so far.
     held: Option<(Record, usize)>,
 }
 
@@ -33,8 +30,7 @@ impl Tally {
             files,
             records: 0,
             bytes: 0,
-            floor: manifest.mark.compact_revision - 1,
-            replaced_at_compaction: 0,
+            compacted: manifest.mark.compact_revision,
             held: None,
         }
     }
@@ -48,10 +44,8 @@ impl Tally {
     ) -> Result<(), E> {
         self.records += 1;
         self.bytes += record.saved_len() as u64;
-        if record.mod_revision() > self.floor {
-            self.flush(push)?;
-            let replaces = record.version() != 1;
-            self.replaced_at_compaction += usize::from(replaces && record.mod_revision() == self.floor + 1);
+        if record.mod_revision() >= self.compacted {
+            self.settle(&record, push)?;
             self.files[file].live += record.saved_len() as u64;
             return push(record);
         }
@@ -66,17 +60,19 @@ impl Tally {
         Ok(())
     }
 
-    /// If the compacted revision replaced many versions, the store gave them back early. What the files still hold
-    /// below it may then be older than what was really replaced, so those events have no previous version.
-    pub(super) fn correct_history(&self, history: &mut [Event]) {
-        if self.replaced_at_compaction <= PREVIOUS_KEPT {
-            return;
+    /// Decides about the version that was held when the next one, not older than the compaction, is known.
+    fn settle<E>(&mut self, next: &Record, push: &mut impl FnMut(Record) -> Result<(), E>) -> Result<(), E> {
+        let replaces = |held: &Record| held.key() == next.key() && next.mod_revision() == self.compacted;
+        match self.held.take_if(|(held, _)| replaces(held)) {
+            Some((held, file)) => {
+                self.bury(&held, file);
+                Ok(())
+            }
+            None => self.flush(push),
         }
-        let at_compaction = history.iter_mut().take_while(|event| event.kv.mod_revision() == self.floor + 1);
-        at_compaction.for_each(|event| event.prev = None);
     }
 
-    /// No newer version at or below the floor comes for the key that was held.
+    /// The version that was held is current at the compaction.
     pub(super) fn flush<E>(&mut self, push: &mut impl FnMut(Record) -> Result<(), E>) -> Result<(), E> {
         let Some((record, file)) = self.held.take() else { return Ok(()) };
         if record.is_tombstone() {

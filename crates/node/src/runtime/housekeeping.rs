@@ -12,13 +12,12 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender};
 use parking_lot::RwLockWriteGuard;
 use vetch_bugs::Bug;
 use vetch_journal::{Maintenance, Position};
-use vetch_store::request::Event;
-use vetch_store::{Freed, PREVIOUS_KEPT, Record};
+use vetch_store::{Freed, Record};
+use vetch_watch::Revision;
 
 use crate::checkpoint::{Capture, Checkpointer};
 use crate::runtime::Step;
 use crate::shared::{Ask, Shared};
-use crate::watch::NodeEvent;
 
 const IDLE: Duration = Duration::from_millis(500);
 /// How often a capture that is waited for is looked after.
@@ -40,8 +39,6 @@ pub struct Housekeeping {
     pub(crate) capture: Capturing,
     /// How long a place in the sequencer's queue is waited for. A queue that is full now may be full for ever after.
     pub(crate) patience: Duration,
-    /// The compaction whose events have been made lighter.
-    pub(crate) lightened: i64,
 }
 
 /// How far the next checkpoint has come before it can be written.
@@ -138,7 +135,7 @@ impl Housekeeping {
             }
         }
         self.trim_events();
-        self.lighten_events(mark.compact_revision);
+        self.lighten_events();
         if versions > 0 {
             self.shared.metrics.compaction.observe(began.elapsed());
             self.shared.metrics.compacted_versions.add(versions);
@@ -150,26 +147,14 @@ impl Housekeeping {
         });
     }
 
-    /// Events at the compaction whose previous versions the store gave back must not keep them alive either.
-    fn lighten_events(&mut self, compacted: i64) {
-        // Watchers that follow live events are shown the previous version first.
-        if self.lightened == compacted || self.shared.hub.read().published() < compacted {
-            return;
-        }
-        self.lightened = compacted;
-        let Some(events) = self.shared.log.read().revision(compacted).cloned() else { return };
-        if events.len() <= PREVIOUS_KEPT {
-            return;
-        }
-        let mut lighter = Vec::with_capacity(events.len());
-        for chunk in events.as_slice().chunks(self.shared.config.tuning.lookups) {
-            let store = self.shared.store.read();
-            lighter.extend(chunk.iter().map(|event| {
-                let prev = event.0.prev.clone().filter(|prev| store.retains(prev));
-                NodeEvent(Event { kv: event.0.kv.clone(), prev })
-            }));
-        }
-        self.shared.log.write().lighten(compacted, |_| lighter.into());
+    /// Events at the compaction must not keep alive what they replaced, once all who follow have been shown it.
+    fn lighten_events(&self) {
+        let matched = self.shared.hub.read().published();
+        let heavy = self.shared.log.read().heavy_floor(matched);
+        let Some(Revision { rev, events }) = heavy else { return };
+        let lighter = Revision { rev, events: events.without_previous() };
+        let replaced = self.shared.log.write().lighten(lighter);
+        drop(replaced);
     }
 
     fn trim_events(&self) {

@@ -202,3 +202,39 @@ fn a_live_watcher_is_shown_previous_values_before_compaction_takes_them() {
         responses.iter().flat_map(|response| response.events()).filter(|event| event.0.prev.is_some());
     assert_eq!((told(&responses).len(), previous.count()), (30, 30));
 }
+
+/// Whoever begins at the compaction is told the changes there without what they replaced: at once, when memory has been given
+/// back, and after a restart, with the compaction in the journal or in a checkpoint. Later changes have all of it.
+#[test]
+fn events_at_the_compaction_look_the_same_before_and_after_a_restart() {
+    let mut lab = Lab::with(|config| config.checkpoint_bytes = 1 << 20);
+    lab.put("a", "1");
+    lab.put("b", "1");
+    let all = DeleteRangeRequest { range: KeyRange::new("b", ""), prev_kv: false };
+    lab.txn(vec![RequestOp::Put(put("a", "2")), RequestOp::DeleteRange(all)]).unwrap();
+    lab.put("a", "3");
+    lab.delete("a");
+    let seen = |lab: &mut Lab| {
+        let mut session = lab.watch(&Create { prev_kv: true, ..everything(4) });
+        let responses = lab.drain_settled(&mut session);
+        let previous = responses.iter().flat_map(|response| response.events());
+        (told(&responses), previous.map(|event| event.0.prev.is_some()).collect::<Vec<_>>())
+    };
+    let (events, all_known) = seen(&mut lab);
+    assert_eq!(all_known, [true; 4]);
+    let compacting = lab.node.clone();
+    lab.wait(async move { compacting.compact(4, false).await }).unwrap();
+    let expected = (events, vec![false, false, true, true]);
+    assert_eq!(seen(&mut lab), expected);
+    lab.settle();
+    assert_eq!(seen(&mut lab), expected);
+    let mut lab = lab.kill();
+    assert_eq!(seen(&mut lab), expected);
+    // Enough for a checkpoint, and for a restart that finds the compaction there.
+    lab.put("other", &"v".repeat(2 << 20));
+    lab.settle();
+    assert!(lab.node.metrics().checkpoint_bytes.get() > 0, "a checkpoint was written");
+    let mut lab = lab.kill();
+    let (events, known) = seen(&mut lab);
+    assert_eq!((&events[..4], &known[..4]), (&expected.0[..], &expected.1[..]));
+}

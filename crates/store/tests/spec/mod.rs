@@ -114,17 +114,32 @@ impl Spec {
         }
     }
 
-    /// Whether compaction at `compacted` has to keep a version: it is younger, or of that revision, or the
-    /// newest and living one before it.
+    /// Whether compaction at `compacted` has to keep a version: it is younger, or of that revision, or living and still
+    /// the newest there.
     pub(crate) fn keeps(&self, version: &Record, compacted: i64) -> bool {
         if version.mod_revision() >= compacted {
             return true;
         }
-        let newest_before = self
+        let newest = self
             .versions
             .iter()
-            .rfind(|other| other.key() == version.key() && other.mod_revision() < compacted);
-        !version.is_tombstone() && newest_before == Some(version)
+            .rfind(|other| other.key() == version.key() && other.mod_revision() <= compacted);
+        !version.is_tombstone() && newest == Some(version)
+    }
+
+    /// What a watcher that begins at the compaction is shown.
+    pub(crate) fn recalled(&self) -> Vec<vetch_model::Event> {
+        let start_revision = self.model.compact_revision().max(1);
+        let watch = vetch_model::Watch {
+            keys: vetch_model::Keys::all(),
+            start_revision,
+            progress_notify: false,
+            no_put: false,
+            no_delete: false,
+            prev_kv: true,
+            fragment: false,
+        };
+        self.model.recalled(&watch, start_revision, i64::MAX)
     }
 
     /// What a transaction that only reads must answer at what is visible.
