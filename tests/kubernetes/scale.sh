@@ -5,7 +5,7 @@
 #
 # --help lists all options. Each run of a store leaves a JSON file in DIR, and table.md is made of all that lie there.
 # The vetch is VETCH_BIN, or target/release/vetch, which is built if it is not there. On two processors the full size
-# takes about ten minutes for each store and 8 GiB of memory; nothing else should run meanwhile.
+# takes about 14 minutes for each store and 8 GiB of memory; nothing else should run meanwhile.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
