@@ -164,3 +164,40 @@ async fn metrics_tell_what_happened() {
     families.dedup();
     assert_eq!(families.len(), count, "every family once");
 }
+
+/// The token goes where every HTTP client puts one, and a refusal has HTTP's status for its reason.
+#[tokio::test]
+async fn the_gateway_passes_credentials_on() {
+    let server = Harness::start().await;
+    for (path, body) in [
+        ("/v3/auth/user/add", r#"{"name":"root","password":"pw"}"#),
+        ("/v3/auth/user/add", r#"{"name":"nobody","password":"pw"}"#),
+        ("/v3/auth/user/grant", r#"{"user":"root","role":"root"}"#),
+        ("/v3/auth/enable", "{}"),
+    ] {
+        assert_eq!(server.post(path, body).await.status, 200, "{path}");
+    }
+    let range = r#"{"key":"YQ=="}"#;
+    let nobody = server.post("/v3/kv/range", range).await;
+    let expected = json!({"code": 3, "message": "etcdserver: user name is empty"});
+    assert_eq!((nobody.status, parsed(&nobody)), (400, expected));
+    let wrong = server.post("/v3/auth/authenticate", r#"{"name":"root","password":"no"}"#).await;
+    assert_eq!(wrong.status, 400);
+    let mut tokens = Vec::new();
+    for user in ["root", "nobody"] {
+        let login = format!(r#"{{"name":"{user}","password":"pw"}}"#);
+        let answer = parsed(&server.post("/v3/auth/authenticate", &login).await);
+        tokens.push(answer["token"].as_str().unwrap().to_owned());
+    }
+    for (header, status) in [
+        (format!("Authorization: {}\r\n", tokens[0]), 200),
+        (format!("Authorization: Bearer {}\r\n", tokens[0]), 200),
+        (format!("Grpc-Metadata-Token: {}\r\n", tokens[0]), 200),
+        (format!("Authorization: {}\r\n", tokens[1]), 403),
+        ("Authorization: nonsense\r\n".to_owned(), 401),
+    ] {
+        let answer = server.send("POST", "/v3/kv/range", &header, range).await;
+        assert_eq!(answer.status, status, "{answer:?}");
+    }
+    server.stop().await;
+}

@@ -34,7 +34,7 @@ fn a_member_id_with_a_clear_top_bit_saves_a_byte() {
     assert_eq!(replicated_len(&put(0), 0x7fff) + 1, replicated_len(&put(0), 0xffff));
 }
 
-/// Observed with the same member and the user `root` at auth revision 6: eight bytes less.
+/// The name and the auth revision travel in the wrapper's header: eight bytes for `root` at revision 6.
 #[test]
 fn the_user_counts_as_well() {
     let caller = Caller::user("root", 6);

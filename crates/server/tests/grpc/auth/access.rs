@@ -101,7 +101,7 @@ async fn a_watch_is_judged_when_it_is_created() {
     assert!(!watched(&world, Some(&reader), create("r/", "r0")).await.canceled);
     for (token, key, end, reason) in [
         (Some(reader.as_str()), "r/", "r1", "PermissionDenied desc = etcdserver: permission denied"),
-        (Some(&reader), "", "", "PermissionDenied desc = etcdserver: permission denied"),
+        (Some(reader.as_str()), "", "", "PermissionDenied desc = etcdserver: permission denied"),
         (Some("bad"), "r/", "r0", "Unauthenticated desc = etcdserver: invalid auth token"),
         (None, "r/", "r0", "InvalidArgument desc = etcdserver: user name is empty"),
     ] {

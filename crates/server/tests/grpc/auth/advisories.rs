@@ -20,57 +20,54 @@ async fn nothing_is_served_to_nobody() {
     let mut cluster = ClusterClient::new(world.rpc.clone());
     let (mut kv, mut auth) = (world.kv(), world.auth());
     macro_rules! user {
-        ($call:expr) => {
-            assert_eq!(refused!($call(tonic::Request::new(Default::default()))), NO_USER);
-            assert_eq!(refused!($call(by("bad", Default::default()))), BAD_TOKEN);
-            assert!($call(by(&reader, Default::default())).await.is_ok());
+        ($client:ident.$method:ident, $request:expr) => {
+            assert_eq!(refused!($client.$method($request)), NO_USER);
+            assert_eq!(refused!($client.$method(by("bad", $request))), BAD_TOKEN);
+            assert!($client.$method(by(&reader, $request)).await.is_ok());
         };
     }
     macro_rules! root {
-        ($call:expr) => {
-            root!($call, Default::default())
-        };
-        ($call:expr, $request:expr) => {
-            assert_eq!(refused!($call(tonic::Request::new($request))), NO_USER);
-            assert_eq!(refused!($call(by("bad", $request))), BAD_TOKEN);
-            assert_eq!(refused!($call(by(&reader, $request))), DENIED);
+        ($client:ident.$method:ident, $request:expr) => {
+            assert_eq!(refused!($client.$method($request)), NO_USER);
+            assert_eq!(refused!($client.$method(by("bad", $request))), BAD_TOKEN);
+            assert_eq!(refused!($client.$method(by(&reader, $request))), DENIED);
         };
     }
-    user!(|r: tonic::Request<pb::StatusRequest>| maintenance.status(r));
-    user!(|r: tonic::Request<pb::AlarmRequest>| maintenance.alarm(r));
-    user!(|r: tonic::Request<pb::MemberListRequest>| cluster.member_list(r));
-    root!(|r: tonic::Request<pb::DefragmentRequest>| maintenance.defragment(r));
-    root!(|r: tonic::Request<pb::HashRequest>| maintenance.hash(r));
-    root!(|r: tonic::Request<pb::HashKvRequest>| maintenance.hash_kv(r));
-    root!(|r: tonic::Request<pb::SnapshotRequest>| maintenance.snapshot(r));
-    root!(|r: tonic::Request<pb::MoveLeaderRequest>| maintenance.move_leader(r));
-    root!(|r: tonic::Request<pb::DowngradeRequest>| maintenance.downgrade(r));
+    user!(maintenance.status, pb::StatusRequest::default());
+    user!(maintenance.alarm, pb::AlarmRequest::default());
+    user!(cluster.member_list, pb::MemberListRequest::default());
+    root!(maintenance.defragment, pb::DefragmentRequest::default());
+    root!(maintenance.hash, pb::HashRequest::default());
+    root!(maintenance.hash_kv, pb::HashKvRequest::default());
+    root!(maintenance.snapshot, pb::SnapshotRequest::default());
+    root!(maintenance.move_leader, pb::MoveLeaderRequest::default());
+    root!(maintenance.downgrade, pb::DowngradeRequest::default());
     for action in [1, 2] {
         let alarm = || pb::AlarmRequest { action, member_id: 1, alarm: 1 };
-        root!(|r: tonic::Request<pb::AlarmRequest>| maintenance.alarm(r), alarm());
+        root!(maintenance.alarm, alarm());
     }
-    root!(|r: tonic::Request<pb::CompactionRequest>| kv.compact(r));
+    root!(kv.compact, pb::CompactionRequest::default());
     let urls = || vec!["http://127.0.0.1:1".to_owned()];
     let add = || pb::MemberAddRequest { peer_ur_ls: urls(), is_learner: false };
-    root!(|r: tonic::Request<pb::MemberAddRequest>| cluster.member_add(r), add());
-    root!(|r: tonic::Request<pb::MemberRemoveRequest>| cluster.member_remove(r));
-    root!(|r: tonic::Request<pb::MemberUpdateRequest>| cluster.member_update(r));
-    root!(|r: tonic::Request<pb::MemberPromoteRequest>| cluster.member_promote(r));
-    root!(|r: tonic::Request<pb::AuthEnableRequest>| auth.auth_enable(r));
-    root!(|r: tonic::Request<pb::AuthDisableRequest>| auth.auth_disable(r));
-    root!(|r: tonic::Request<pb::AuthUserAddRequest>| auth.user_add(r));
-    root!(|r: tonic::Request<pb::AuthUserListRequest>| auth.user_list(r));
-    root!(|r: tonic::Request<pb::AuthUserGetRequest>| auth.user_get(r));
-    root!(|r: tonic::Request<pb::AuthUserDeleteRequest>| auth.user_delete(r));
-    root!(|r: tonic::Request<pb::AuthUserChangePasswordRequest>| auth.user_change_password(r));
-    root!(|r: tonic::Request<pb::AuthUserGrantRoleRequest>| auth.user_grant_role(r));
-    root!(|r: tonic::Request<pb::AuthUserRevokeRoleRequest>| auth.user_revoke_role(r));
-    root!(|r: tonic::Request<pb::AuthRoleAddRequest>| auth.role_add(r));
-    root!(|r: tonic::Request<pb::AuthRoleListRequest>| auth.role_list(r));
-    root!(|r: tonic::Request<pb::AuthRoleGetRequest>| auth.role_get(r));
-    root!(|r: tonic::Request<pb::AuthRoleDeleteRequest>| auth.role_delete(r));
-    root!(|r: tonic::Request<pb::AuthRoleGrantPermissionRequest>| auth.role_grant_permission(r));
-    root!(|r: tonic::Request<pb::AuthRoleRevokePermissionRequest>| auth.role_revoke_permission(r));
+    root!(cluster.member_add, add());
+    root!(cluster.member_remove, pb::MemberRemoveRequest::default());
+    root!(cluster.member_update, pb::MemberUpdateRequest::default());
+    root!(cluster.member_promote, pb::MemberPromoteRequest::default());
+    root!(auth.auth_enable, pb::AuthEnableRequest::default());
+    root!(auth.auth_disable, pb::AuthDisableRequest::default());
+    root!(auth.user_add, pb::AuthUserAddRequest::default());
+    root!(auth.user_list, pb::AuthUserListRequest::default());
+    root!(auth.user_get, pb::AuthUserGetRequest::default());
+    root!(auth.user_delete, pb::AuthUserDeleteRequest::default());
+    root!(auth.user_change_password, pb::AuthUserChangePasswordRequest::default());
+    root!(auth.user_grant_role, pb::AuthUserGrantRoleRequest::default());
+    root!(auth.user_revoke_role, pb::AuthUserRevokeRoleRequest::default());
+    root!(auth.role_add, pb::AuthRoleAddRequest::default());
+    root!(auth.role_list, pb::AuthRoleListRequest::default());
+    root!(auth.role_get, pb::AuthRoleGetRequest::default());
+    root!(auth.role_delete, pb::AuthRoleDeleteRequest::default());
+    root!(auth.role_grant_permission, pb::AuthRoleGrantPermissionRequest::default());
+    root!(auth.role_revoke_permission, pb::AuthRoleRevokePermissionRequest::default());
     // These two are for everybody, though a bad token is still a bad token.
     auth.auth_status(pb::AuthStatusRequest {}).await.unwrap();
     assert_eq!(refused!(auth.auth_status(by("bad", pb::AuthStatusRequest {}))), BAD_TOKEN);
