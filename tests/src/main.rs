@@ -7,6 +7,7 @@
 
 #![allow(clippy::print_stdout, reason = "a test program talks on its standard output")]
 
+mod auth;
 mod chance;
 mod churn;
 mod client;
@@ -35,6 +36,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Trial {
+    Auth(auth::Auth),
     Churn(churn::Churn),
     Differential(differential::Differential),
     Etcdctl(etcdctl::Etcdctl),
@@ -49,6 +51,7 @@ enum Trial {
 #[tokio::main]
 async fn main() -> Result<()> {
     match Arguments::parse().trial {
+        Trial::Auth(trial) => trial.run().await,
         Trial::Churn(trial) => trial.run().await,
         Trial::Differential(trial) => trial.run().await,
         Trial::Etcdctl(trial) => trial.run(),
