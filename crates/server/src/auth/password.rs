@@ -41,7 +41,7 @@ impl Passwords {
     pub(super) async fn hash(&self, password: String) -> Result<Bytes, PasswordError> {
         let cost = self.cost;
         let hash = move || {
-            let parts = bcrypt::non_truncating_hash_with_result(password, cost).ok()?;
+            let parts = bcrypt::hash_with_result(password, cost).ok()?;
             Some(Bytes::from(parts.format_for_version(Version::TwoA)))
         };
         self.in_turn(hash).await?.ok_or(PasswordError::Failed)

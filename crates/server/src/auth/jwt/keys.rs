@@ -1,6 +1,8 @@
 //! Keys for signing and verifying, from the files that etcd takes.
 
-use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair};
+use aws_lc_rs::signature::{
+    ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair,
+};
 use jsonwebtoken::jwk::Jwk;
 use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey, EncodingKey, Header, Validation};
 use rustls::pki_types::PrivateKeyDer;
@@ -51,7 +53,10 @@ fn private_key(algorithm: Algorithm, file: &KeyFile) -> Result<EncodingKey, JwtE
     let bad = || file.bad(family_name(family));
     match family {
         AlgorithmFamily::Rsa => EncodingKey::from_rsa_pem(&file.content).map_err(|_| bad()),
-        AlgorithmFamily::Ed => EncodingKey::from_ed_pem(&file.content).map_err(|_| bad()),
+        AlgorithmFamily::Ed => match PrivateKeyDer::from_pem_slice(&file.content) {
+            Ok(PrivateKeyDer::Pkcs8(key)) => Ok(EncodingKey::from_ed_der(key.secret_pkcs8_der())),
+            _ => Err(bad()),
+        },
         AlgorithmFamily::Ec => match PrivateKeyDer::from_pem_slice(&file.content) {
             // OpenSSL's older form, which `openssl ecparam -genkey` writes.
             Ok(PrivateKeyDer::Sec1(key)) => {
@@ -75,6 +80,10 @@ fn modern(algorithm: Algorithm, sec1: &[u8]) -> Option<Vec<u8>> {
 }
 
 fn own_public_key(algorithm: Algorithm, signing: &EncodingKey) -> Option<DecodingKey> {
+    if algorithm == Algorithm::EdDSA {
+        let pair = Ed25519KeyPair::from_pkcs8(signing.as_bytes()).ok()?;
+        return Some(DecodingKey::from_ed_der(pair.public_key().as_ref()));
+    }
     let jwk = Jwk::from_encoding_key(signing, algorithm).ok()?;
     DecodingKey::from_jwk(&jwk).ok()
 }
