@@ -124,7 +124,7 @@ fn check_tail(file: &SnapshotFile, tail: &Tail, index: u64) -> Result<(), Snapsh
     // With one voter, whatever is in the log is decided; else only what the log says is.
     let is_alone = import::voters(file)? <= 1;
     let missing = tail.entries.values().filter(|entry| is_alone || entry.index <= tail.commit);
-    let missing = missing.filter(|entry| entry.kind == 0 && !entry.data.is_empty()).count();
+    let missing = missing.filter(|entry| entry.changes_state()).count();
     if missing == 0 {
         return Ok(());
     }

@@ -36,17 +36,68 @@ const STATE: i64 = 3;
 const CRC: i64 = 4;
 const SNAPSHOT: i64 = 5;
 
+/// Entries of another kind change who is a member.
+const REQUEST: i32 = 0;
+
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Entry {
-    /// 0: a request; others change who is a member.
     #[prost(int32, tag = "1")]
-    pub(crate) kind: i32,
-    #[prost(uint64, tag = "2")]
-    pub(crate) term: u64,
+    kind: i32,
     #[prost(uint64, tag = "3")]
     pub(crate) index: u64,
     #[prost(bytes = "vec", tag = "4")]
-    pub(crate) data: Vec<u8>,
+    data: Vec<u8>,
+}
+
+/// The requests that change what Vetch takes over. A message in place of each, and whichever else there is, is skipped.
+#[derive(Clone, PartialEq, Message)]
+struct Request {
+    #[prost(bytes = "vec", optional, tag = "4")]
+    put: Option<Vec<u8>>,
+    #[prost(bytes = "vec", optional, tag = "5")]
+    delete_range: Option<Vec<u8>>,
+    #[prost(bytes = "vec", optional, tag = "6")]
+    txn: Option<Vec<u8>>,
+    #[prost(bytes = "vec", optional, tag = "7")]
+    compaction: Option<Vec<u8>>,
+    #[prost(bytes = "vec", optional, tag = "8")]
+    lease_grant: Option<Vec<u8>>,
+    #[prost(bytes = "vec", optional, tag = "9")]
+    lease_revoke: Option<Vec<u8>>,
+    #[prost(bytes = "vec", optional, tag = "10")]
+    alarm: Option<Vec<u8>>,
+    #[prost(bytes = "vec", optional, tag = "11")]
+    lease_checkpoint: Option<Vec<u8>>,
+    #[prost(bytes = "vec", optional, tag = "1000")]
+    auth_enable: Option<Vec<u8>>,
+    #[prost(bytes = "vec", optional, tag = "1011")]
+    auth_disable: Option<Vec<u8>>,
+    #[prost(bytes = "vec", optional, tag = "1100")]
+    user_add: Option<Vec<u8>>,
+    #[prost(bytes = "vec", optional, tag = "1101")]
+    user_delete: Option<Vec<u8>>,
+    #[prost(bytes = "vec", optional, tag = "1103")]
+    user_change_password: Option<Vec<u8>>,
+    #[prost(bytes = "vec", optional, tag = "1104")]
+    user_grant_role: Option<Vec<u8>>,
+    #[prost(bytes = "vec", optional, tag = "1105")]
+    user_revoke_role: Option<Vec<u8>>,
+    #[prost(bytes = "vec", optional, tag = "1200")]
+    role_add: Option<Vec<u8>>,
+    #[prost(bytes = "vec", optional, tag = "1201")]
+    role_delete: Option<Vec<u8>>,
+    #[prost(bytes = "vec", optional, tag = "1203")]
+    role_grant_permission: Option<Vec<u8>>,
+    #[prost(bytes = "vec", optional, tag = "1204")]
+    role_revoke_permission: Option<Vec<u8>>,
+}
+
+impl Entry {
+    /// Whether it asks for something that a database without it lacks. What cannot be read counts as such.
+    pub(crate) fn changes_state(&self) -> bool {
+        self.kind == REQUEST
+            && Request::decode(&self.data[..]).map_or(true, |found| found != Request::default())
+    }
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -191,4 +242,83 @@ fn has_zero_sector(bytes: &[u8], offset: usize) -> bool {
     let first = (SECTOR - offset % SECTOR).min(bytes.len());
     let (head, rest) = bytes.split_at(first);
     std::iter::once(head).chain(rest.chunks(SECTOR)).any(|part| part.iter().all(|&byte| byte == 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A log file under construction.
+    #[derive(Default)]
+    struct File {
+        bytes: Vec<u8>,
+        crc: u32,
+    }
+
+    impl File {
+        fn record(mut self, kind: i64, data: Vec<u8>) -> File {
+            self.crc = crc32c::crc32c_append(self.crc, &data);
+            let body = Record { kind, crc: self.crc, data }.encode_to_vec();
+            let padding = (8 - body.len() % 8) % 8;
+            let mark = if padding > 0 { (0x80 | padding as u64) << 56 } else { 0 };
+            self.bytes.extend_from_slice(&(mark | body.len() as u64).to_le_bytes());
+            self.bytes.extend_from_slice(&body);
+            self.bytes.resize(self.bytes.len() + padding, 0);
+            self
+        }
+
+        fn entry(self, index: u64, data: &[u8]) -> File {
+            self.record(ENTRY, Entry { kind: 0, index, data: data.to_vec() }.encode_to_vec())
+        }
+
+        fn padded(mut self) -> Vec<u8> {
+            self.bytes.resize(self.bytes.len() + 4096, 0);
+            self.bytes
+        }
+    }
+
+    fn sample() -> File {
+        let metadata = Metadata { node_id: 7, cluster_id: 9 }.encode_to_vec();
+        let state = HardState { commit: 5 }.encode_to_vec();
+        File::default().record(METADATA, metadata).entry(4, b"").entry(5, &[0x22, 0]).record(STATE, state)
+    }
+
+    fn read(bytes: &[u8], index: u64, is_last: bool) -> Result<Tail, (usize, String)> {
+        let mut tail = Tail::default();
+        tail.take_file(bytes, index, is_last).map(|()| tail)
+    }
+
+    #[test]
+    fn entries_behind_the_index_are_found() {
+        let tail = read(&sample().padded(), 4, true).unwrap();
+        assert_eq!((tail.entries.keys().copied().collect::<Vec<_>>(), tail.commit), (vec![5], 5));
+        assert_eq!(tail.metadata, Some(Metadata { node_id: 7, cluster_id: 9 }));
+        assert!(tail.entries[&5].changes_state(), "a put");
+        assert!(!Entry { kind: 0, index: 6, data: Vec::new() }.changes_state());
+        let cluster_version = vec![0xa2, 0x51, 0];
+        assert!(!Entry { kind: 0, index: 6, data: cluster_version }.changes_state());
+    }
+
+    #[test]
+    fn a_later_leader_replaces_what_it_disagrees_with() {
+        let tail = read(&sample().entry(6, b"x").entry(5, b"y").padded(), 3, true).unwrap();
+        assert_eq!(tail.entries.keys().copied().collect::<Vec<_>>(), [4, 5]);
+        assert_eq!((tail.entries[&5].data.as_slice(), tail.bytes), (&b"y"[..], 1));
+    }
+
+    #[test]
+    fn a_torn_end_is_no_part_of_the_log_and_damage_is_refused() {
+        let whole = sample().bytes.len();
+        let good = sample().entry(6, &[7; 2000]).bytes;
+        let cut = &good[..good.len() - 100];
+        assert_eq!(read(cut, 4, true).unwrap().entries.len(), 1);
+        assert!(read(cut, 4, false).is_err(), "another file follows");
+        let mut torn = good.clone();
+        torn[whole + 1000..].fill(0);
+        assert_eq!(read(&torn, 4, true).unwrap().entries.len(), 1);
+        let mut flipped = good.clone();
+        flipped[whole + 1000] ^= 1;
+        assert_eq!(read(&flipped, 4, true).unwrap_err(), (whole, "checksum does not match".into()));
+        assert_eq!(read(&good, 4, true).unwrap().entries.len(), 2);
+    }
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use vetch_bolt::Db;
 use vetch_node::Node;
 use vetch_node::config::{Identity, NodeConfig};
-use vetch_node::store::request::{KeyRange, RangeRequest};
+use vetch_node::store::request::{KeyRange, PutRequest, RangeRequest};
 use vetch_snapshot::restore::{BUMP, Options, Restored, restore};
 use vetch_snapshot::status::status;
 use vetch_snapshot::{Export, Member, SnapshotError};
@@ -124,7 +124,14 @@ async fn by_default_the_revision_is_moved_ahead() {
     let found = found.unwrap();
     let seen: Vec<(&[u8], i64)> = found.kvs.iter().map(|kv| (kv.key(), kv.mod_revision())).collect();
     assert_eq!(seen, [(&b"a"[..], 7), (b"e", 9), (b"leased", 8)]);
-    let put = vetch_node::store::request::PutRequest::new("a", "next");
+    let put = PutRequest {
+        key: "a".into(),
+        value: "next".into(),
+        lease: 0,
+        prev_kv: false,
+        ignore_value: false,
+        ignore_lease: false,
+    };
     assert_eq!(node.put(put).await.unwrap().revision, revision + 1);
     node.shutdown().await;
 }

@@ -33,14 +33,8 @@ pub(crate) fn table(header: &[&str], row: &[String]) -> String {
     let line = |cells: Vec<String>| format!("│ {} │", cells.join(" │ "));
     let centred = header.iter().zip(&widths).map(|(name, width)| format!("{name:^width$}")).collect();
     let flush_right = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:>width$}")).collect();
-    [
-        rule('┌', "┬", '┐'),
-        line(centred),
-        rule('├', "┼", '┤'),
-        line(flush_right),
-        rule('└', "┴", '┘'),
-    ]
-    .join("\n")
+    [rule('┌', "┬", '┐'), line(centred), rule('├', "┼", '┤'), line(flush_right), rule('└', "┴", '┘')]
+        .join("\n")
 }
 
 /// A size for people, in powers of ten.
@@ -73,7 +67,8 @@ mod tests {
 
     #[test]
     fn sizes_are_rounded_as_etcdutl_does() {
-        let cases = [(5, "5 B"), (999, "999 B"), (1000, "1.0 kB"), (20480, "20 kB"), (1_370_000_000, "1.4 GB")];
+        let cases =
+            [(5, "5 B"), (999, "999 B"), (1000, "1.0 kB"), (20480, "20 kB"), (1_370_000_000, "1.4 GB")];
         for (bytes, shown) in cases {
             assert_eq!(size(bytes), shown);
         }

@@ -17,7 +17,7 @@ pub(super) struct RestoreCommand {
     /// The data directory to make; '${name}.vetch' if not given. Must not exist, or be empty.
     #[arg(long)]
     data_dir: Option<PathBuf>,
-    /// Only the default is possible: the journal lives in the data directory.
+    /// Only the default is possible: the journal is made in the data directory, from where it can be moved.
     #[arg(long)]
     wal_dir: Option<PathBuf>,
     /// Name of the member.
@@ -58,7 +58,9 @@ impl RestoreCommand {
     pub(super) fn run(&self) -> Result<(), Failure> {
         let data_dir = self.data_dir.clone().unwrap_or_else(|| format!("{}.vetch", self.name).into());
         if self.wal_dir.as_ref().is_some_and(|dir| *dir != data_dir.join("member").join("wal")) {
-            return Err(Failure::bad_arguments("--wal-dir: the journal of Vetch lives in its data directory"));
+            let text = "--wal-dir: the journal is made in the data directory; restore without this flag, move \
+                        member/journal to where it should be and put a link in its place";
+            return Err(Failure::bad_arguments(text));
         }
         let options = Options {
             source: self.source.clone(),

@@ -87,7 +87,9 @@ impl Save {
 
     async fn connect(&self) -> Result<Channel, Failure> {
         if self.endpoints.contains(',') {
-            return Err(Failure::bad_arguments("snapshot must be requested to one selected node, not multiple"));
+            return Err(Failure::bad_arguments(
+                "snapshot must be requested to one selected node, not multiple",
+            ));
         }
         let is_tls = self.cacert.is_some() || self.endpoints.starts_with("https://");
         let scheme = if is_tls { "https://" } else { "http://" };
@@ -105,7 +107,8 @@ impl Save {
             endpoint = endpoint.tls_config(tls)?;
         }
         endpoint.connect().await.map_err(|error| {
-            let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
+            let cause =
+                std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
             Failure { code: 1, text: format!("cannot connect to {}: {error}{cause}", self.endpoints) }
         })
     }
@@ -116,7 +119,9 @@ impl Save {
             (Some(password), _) => (user.clone(), password.clone()),
             (None, Some((name, password))) => (name.to_owned(), password.to_owned()),
             (None, None) => {
-                return Err(Failure::bad_arguments("--user without a password: use user:password or --password"));
+                return Err(Failure::bad_arguments(
+                    "--user without a password: use user:password or --password",
+                ));
             }
         };
         let request = AuthenticateRequest { name, password };
