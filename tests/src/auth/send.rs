@@ -35,13 +35,6 @@ impl Side {
         Ok(Side { client, auth, tokens: HashMap::new() })
     }
 
-    /// To the same server in its next life. Tokens are kept, to see that they are worth nothing.
-    pub(super) async fn reconnect(&mut self, endpoint: &str) -> Result<()> {
-        let tokens = std::mem::take(&mut self.tokens);
-        *self = Side { tokens, ..Side::connect(endpoint).await? };
-        Ok(())
-    }
-
     pub(super) async fn send(&mut self, request: &Request) -> String {
         let sent = tokio::time::timeout(PATIENCE, self.outcome(request)).await;
         match sent.unwrap_or_else(|_| Err(Status::deadline_exceeded("no answer"))) {
