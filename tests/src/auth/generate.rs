@@ -79,7 +79,7 @@ impl Generator {
             0 => "",
             1 => "?",
             n if n < 14 && is_management => "root",
-            _ => *chance.pick(&USERS),
+            _ => chance.pick(&USERS),
         }
     }
 
@@ -143,8 +143,8 @@ impl Generator {
             18 => Ask::TimeToLive { id: self.lease(chance), keys: chance.percent(70) },
             _ => match chance.below(4) {
                 0 => Ask::Revoke(self.lease(chance)),
-                1 => Ask::Lock(*chance.pick(&["a/1", "c"])),
-                2 => Ask::Leader(*chance.pick(&["a/1", "c"])),
+                1 => Ask::Lock(chance.pick(&["a/1", "c"])),
+                2 => Ask::Leader(chance.pick(&["a/1", "c"])),
                 _ => Ask::Leases,
             },
         }
