@@ -79,7 +79,7 @@ impl Generator {
             0 => "",
             1 => "?",
             n if n < 14 && is_management => "root",
-            _ => chance.pick(&USERS),
+            _ => USERS[chance.below(USERS.len())],
         }
     }
 
@@ -143,8 +143,8 @@ impl Generator {
             18 => Ask::TimeToLive { id: self.lease(chance), keys: chance.percent(70) },
             _ => match chance.below(4) {
                 0 => Ask::Revoke(self.lease(chance)),
-                1 => Ask::Lock(chance.pick(&["a/1", "c"])),
-                2 => Ask::Leader(chance.pick(&["a/1", "c"])),
+                1 => Ask::Lock(name(chance)),
+                2 => Ask::Leader(name(chance)),
                 _ => Ask::Leases,
             },
         }
@@ -185,6 +185,11 @@ impl Generator {
         };
         (0..count).map(op).collect()
     }
+}
+
+/// Of a lock or an election.
+fn name(chance: &mut Chance) -> &'static str {
+    if chance.percent(50) { "a/1" } else { "c" }
 }
 
 fn user_add(name: &str, password: &str, no_password: bool) -> pb::AuthUserAddRequest {
