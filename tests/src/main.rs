@@ -23,6 +23,7 @@ mod powercut;
 mod record;
 mod scenarios;
 mod server;
+mod snapshot;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -46,6 +47,7 @@ enum Trial {
     Million(million::Million),
     Powercut(powercut::PowerCut),
     Scenarios(scenarios::Scenarios),
+    Snapshot(snapshot::Snapshot),
 }
 
 #[tokio::main]
@@ -61,5 +63,6 @@ async fn main() -> Result<()> {
         Trial::Million(trial) => trial.run().await,
         Trial::Powercut(trial) => trial.run().await,
         Trial::Scenarios(trial) => trial.run().await,
+        Trial::Snapshot(trial) => trial.run().await,
     }
 }

@@ -58,7 +58,7 @@ impl Million {
         let mut server = Server::start_with(kind, Options { flags, data_dir: None })?;
         let mut rows = Vec::new();
         let begun = Instant::now();
-        self.load(&server).await?;
+        load(&server, self.keys, self.value_bytes, self.writers).await?;
         let loading = begun.elapsed().as_secs_f64();
         rows.push(("load", format!("{loading:.1} s")));
         rows.push(("load rate", format!("{:.0} /s", self.keys as f64 / loading)));
@@ -87,38 +87,6 @@ impl Million {
         Ok(Figures { rows })
     }
 
-    async fn load(&self, server: &Server) -> Result<()> {
-        let next = Arc::new(AtomicUsize::new(0));
-        let mut writers = tokio::task::JoinSet::new();
-        let mut clients = Vec::new();
-        for _ in 0..8 {
-            clients.push(Client::connect(&server.endpoint()).await?);
-        }
-        let (keys, value_bytes) = (self.keys, self.value_bytes);
-        for writer in 0..self.writers {
-            let mut kv = clients[writer % clients.len()].kv.clone();
-            let next = next.clone();
-            writers.spawn(async move {
-                loop {
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    if index >= keys {
-                        return Ok::<(), tonic::Status>(());
-                    }
-                    let key = format!("/registry/pods/namespace-{:03}/pod-{index:07}", index % 500);
-                    let mut value = vec![b'v'; value_bytes];
-                    value[..8.min(value_bytes)]
-                        .copy_from_slice(&(index as u64).to_be_bytes()[..8.min(value_bytes)]);
-                    kv.put(pb::PutRequest { key: key.into(), value: value.into(), ..Default::default() })
-                        .await?;
-                }
-            });
-        }
-        while let Some(result) = writers.join_next().await {
-            result??;
-        }
-        Ok(())
-    }
-
     /// Lists everything by stream; answers the time to the first message and to the last.
     async fn list(&self, client: &Client) -> Result<(f64, f64)> {
         let begun = Instant::now();
@@ -136,6 +104,37 @@ impl Million {
         ensure!(count == self.keys as i64, "the count is {count}");
         Ok((first.unwrap_or_default(), begun.elapsed().as_secs_f64()))
     }
+}
+
+/// Puts `keys` keys of `value_bytes` bytes by so many writers at once.
+pub(crate) async fn load(server: &Server, keys: usize, value_bytes: usize, writers: usize) -> Result<()> {
+    let next = Arc::new(AtomicUsize::new(0));
+    let mut tasks = tokio::task::JoinSet::new();
+    let mut clients = Vec::new();
+    for _ in 0..8 {
+        clients.push(Client::connect(&server.endpoint()).await?);
+    }
+    for writer in 0..writers {
+        let mut kv = clients[writer % clients.len()].kv.clone();
+        let next = next.clone();
+        tasks.spawn(async move {
+            loop {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                if index >= keys {
+                    return Ok::<(), tonic::Status>(());
+                }
+                let key = format!("/registry/pods/namespace-{:03}/pod-{index:07}", index % 500);
+                let mut value = vec![b'v'; value_bytes];
+                value[..8.min(value_bytes)]
+                    .copy_from_slice(&(index as u64).to_be_bytes()[..8.min(value_bytes)]);
+                kv.put(pb::PutRequest { key: key.into(), value: value.into(), ..Default::default() }).await?;
+            }
+        });
+    }
+    while let Some(result) = tasks.join_next().await {
+        result??;
+    }
+    Ok(())
 }
 
 fn mib(bytes: u64) -> String {

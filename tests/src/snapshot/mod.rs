@@ -1,0 +1,36 @@
+//! The snapshot trial: etcd's data goes into Vetch and comes out again, by snapshots and by data directories.
+//!
+//! What is compared on both sides is everything a client can ask for: the keys at every revision that can still be read,
+//! all events since the compaction with their previous values, HashKV at each of these revisions, leases with their keys,
+//! users and roles. The tools on the way are etcd's own wherever there are any.
+
+mod content;
+mod image;
+mod large;
+mod tools;
+mod ways;
+
+use anyhow::Result;
+use clap::Args;
+
+/// Take etcd's data into Vetch and out again, and compare everything.
+#[derive(Args, Debug)]
+pub(crate) struct Snapshot {
+    /// Only the figures of a large store: how long, how much memory, how slow writers get.
+    #[arg(long)]
+    large: bool,
+    /// Keys of the large store.
+    #[arg(long, default_value_t = 1_000_000)]
+    keys: usize,
+    #[arg(long, default_value_t = 1_024)]
+    value_bytes: usize,
+}
+
+impl Snapshot {
+    pub(crate) async fn run(&self) -> Result<()> {
+        if self.large {
+            return large::run(self.keys, self.value_bytes).await;
+        }
+        ways::run().await
+    }
+}
