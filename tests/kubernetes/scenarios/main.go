@@ -182,7 +182,7 @@ func start(ctx context.Context, a arguments) (*cluster.Cluster, error) {
 		c.Stop()
 		return nil, err
 	}
-	if err := c.AwaitNodes(ctx, nodes, time.Minute); err != nil {
+	if err := c.AwaitNodes(ctx, nodes, 3*time.Minute); err != nil {
 		c.Stop()
 		return nil, err
 	}

@@ -17,6 +17,9 @@ var alarming = regexp.MustCompile(`^panic:|^fatal error:|^F\d{4} |Observed a pan
 // What no store may say, in etcd's format of logs or outside of it.
 var troubled = regexp.MustCompile(`"level":"(error|dpanic|panic|fatal)"|^panic:|^fatal error:|panicked at`)
 
+// What a controller says when it ends because it could not renew its lease for ten seconds, as it should.
+var resigned = regexp.MustCompile(`(?i)leaderelection lost`)
+
 // What etcd calls an error when it is asked to end.
 var harmless = regexp.MustCompile(`(?i)"error":"[^"]*(server closed|closed network connection)`)
 
@@ -24,7 +27,15 @@ var harmless = regexp.MustCompile(`(?i)"error":"[^"]*(server closed|closed netwo
 func verdict(c *cluster.Cluster) []string {
 	var wrong []string
 	for _, process := range c.Processes() {
-		wrong = append(wrong, process.Deaths()...)
+		deaths := process.Deaths()
+		lost, err := matching(process.Log, resigned)
+		if err != nil && !os.IsNotExist(err) {
+			wrong = append(wrong, err.Error())
+		}
+		if len(lost) > 0 {
+			say("%s lost its lease %d times and was started again; the machine is busy", process.Name, len(lost))
+		}
+		wrong = append(wrong, deaths[min(len(lost), len(deaths)):]...)
 	}
 	logs, err := filepath.Glob(filepath.Join(c.Logs(), "*.log"))
 	if err != nil {
