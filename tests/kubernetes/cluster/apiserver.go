@@ -68,7 +68,7 @@ func (a *APIServer) Start(ctx context.Context) error {
 	if err := a.Process.Start(); err != nil {
 		return err
 	}
-	return a.AwaitReady(ctx, 2*time.Minute)
+	return a.AwaitReady(ctx, 5*time.Minute)
 }
 
 // AwaitReady waits until the API server says that it is ready.

@@ -70,7 +70,7 @@ func (c *Controller) Start(ctx context.Context) error {
 	if err := c.Process.Start(); err != nil {
 		return err
 	}
-	return c.AwaitHealthy(ctx, time.Minute)
+	return c.AwaitHealthy(ctx, 3*time.Minute)
 }
 
 // AwaitHealthy waits until the controller says that it is well.
