@@ -5,6 +5,9 @@
 //! of the prepared ones is kept for requests that free space. In both cases deletes, revokes and compactions go
 //! on, and the alarm is lowered again without anybody's help once there is room.
 //!
+//! What is kept only for watchers that begin at the compacted revision does not count. Otherwise a small quota could be
+//! filled by what a last delete left behind, with no way to write the revision whose compaction would free it.
+//!
 //! Because segments are prepared ahead, a request that is admitted finds room in the journal. The exception is a burst
 //! that outruns the preparation just as the disk fills up: its append writes nothing and waits for space.
 
@@ -28,6 +31,10 @@ const KEY_BY_KEY_COST: u64 = 20 << 10;
 /// Share of the quota, in percent, below which a raised alarm is lowered again.
 const LOW_WATER_PERCENT: u64 = 90;
 
+/// Shares of the quota, in percent, at which people are warned, and below which they will be warned again.
+const WARNING_PERCENT: u64 = 80;
+const CALM_PERCENT: u64 = 75;
+
 pub(crate) struct Admission {
     member: u64,
     /// None: unlimited.
@@ -38,12 +45,23 @@ pub(crate) struct Admission {
     room: u64,
     /// Whether this node raised the alarm itself; one set by an operator is the operator's to lower.
     raised: bool,
+    /// Whether the quota was last seen to be nearly reached.
+    warned: bool,
+    /// What is kept for watchers, by the compacted revision at which it was counted.
+    kept: Option<(i64, u64)>,
+}
+
+/// The quota is nearly reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NearQuota {
+    pub(crate) bytes: u64,
+    pub(crate) quota: u64,
 }
 
 impl Admission {
     /// `raised`: an alarm found at start is taken for one of our own.
     pub(crate) fn new(member: u64, quota: Option<u64>, raised: bool) -> Admission {
-        Admission { member, quota, disk_full: false, room: u64::MAX, raised }
+        Admission { member, quota, disk_full: false, room: u64::MAX, raised, warned: false, kept: None }
     }
 
     pub(crate) fn set_disk(&mut self, full: bool, room: u64) {
@@ -57,7 +75,10 @@ impl Admission {
         if !needs_space(request) || store.alarms().any(|raised| raised.kind == AlarmKind::NoSpace) {
             return None;
         }
-        let over_quota = self.quota.is_some_and(|quota| store.stats().bytes + cost(request) > quota);
+        let room = self.quota.map(|quota| quota.checked_sub(cost(request)));
+        // A request that is larger than the quota has no room even in an empty store.
+        let over_quota =
+            room.is_some_and(|room| room.is_none_or(|room| self.counted(store, room + 1) > room));
         if !over_quota && !self.disk_full {
             return None;
         }
@@ -84,17 +105,57 @@ impl Admission {
     /// The alarm that may be lowered now.
     pub(crate) fn alarm_to_lower(&mut self, store: &Store) -> Option<Alarm> {
         let alarm = self.no_space();
-        let below = |quota: u64| store.stats().bytes < quota / 100 * LOW_WATER_PERCENT;
-        if !self.raised || self.disk_full || !self.quota.is_none_or(below) {
+        if !self.raised || self.disk_full {
+            return None;
+        }
+        let mark = self.quota.map_or(u64::MAX, |quota| share(quota, LOW_WATER_PERCENT));
+        if self.counted(store, mark) >= mark {
             return None;
         }
         self.raised = false;
         store.alarms().any(|raised| raised == alarm).then_some(alarm)
     }
 
+    /// Says once that the quota is nearly reached, and again when it was not in between.
+    pub(crate) fn warning(&mut self, store: &Store) -> Option<NearQuota> {
+        let quota = self.quota?;
+        let percent = if self.warned { CALM_PERCENT } else { WARNING_PERCENT };
+        let mark = share(quota, percent);
+        let bytes = self.counted(store, mark);
+        let near = bytes >= mark;
+        let is_new = near && !self.warned;
+        self.warned = near;
+        is_new.then_some(NearQuota { bytes, quota })
+    }
+
+    /// As the last [`Admission::warning`] found it.
+    pub(crate) fn is_near_quota(&self) -> bool {
+        self.warned
+    }
+
+    /// The bytes that count. What is kept for watchers is only looked up where it matters, from `mark` on, and once per
+    /// compaction: in between it does not change.
+    fn counted(&mut self, store: &Store, mark: u64) -> u64 {
+        let bytes = store.stats().bytes;
+        if bytes < mark || store.has_garbage() {
+            return bytes;
+        }
+        let compacted = store.visible().compact_revision;
+        let kept = match self.kept {
+            Some((at, kept)) if at == compacted => kept,
+            _ => store.kept_for_watchers(),
+        };
+        self.kept = Some((compacted, kept));
+        bytes.saturating_sub(kept)
+    }
+
     fn no_space(&self) -> Alarm {
         Alarm { member: self.member, kind: AlarmKind::NoSpace }
     }
+}
+
+fn share(quota: u64, percent: u64) -> u64 {
+    quota - quota / 100 * (100 - percent)
 }
 
 /// Requests that no alarm stops; a full disk does.

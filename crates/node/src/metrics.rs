@@ -99,6 +99,8 @@ pub struct NodeMetrics {
     pub proposals_committed: Counter,
     pub proposals_failed: Counter,
     pub proposals_pending: Gauge,
+    /// 1 while the quota is nearly reached.
+    pub near_quota: Gauge,
     pub ranges: Counter,
     pub puts: Counter,
     pub deletes: Counter,
@@ -128,6 +130,7 @@ impl Default for NodeMetrics {
             proposals_committed: Counter::default(),
             proposals_failed: Counter::default(),
             proposals_pending: Gauge::default(),
+            near_quota: Gauge::default(),
             ranges: Counter::default(),
             puts: Counter::default(),
             deletes: Counter::default(),

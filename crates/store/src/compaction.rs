@@ -53,6 +53,25 @@ impl Store {
         due(&self.lingering, compacted - 1) || due(&self.superseded, compacted)
     }
 
+    /// Bytes that only watchers which begin right at the compacted revision could ask for: what that revision changed and
+    /// changed again, and its tombstones. They cannot be freed before there is a later revision to compact at.
+    pub fn kept_for_watchers(&self) -> u64 {
+        let compacted = self.visible.compact_revision;
+        let here = self.lingering.iter().filter(|(revision, _)| *revision == compacted);
+        let mut slots: Vec<Slot> = here.map(|&(_, slot)| slot).collect();
+        slots.sort_unstable();
+        slots.dedup();
+        slots.into_iter().map(|slot| self.kept_of(slot, compacted)).sum()
+    }
+
+    fn kept_of(&self, slot: Slot, compacted: i64) -> u64 {
+        let versions = self.keys.chain(slot).versions();
+        let upto = versions.partition_point(|version| version.mod_revision() <= compacted);
+        let is_current = |index: usize| index + 1 == upto && !versions[index].is_tombstone();
+        let kept = (0..upto).filter(|&index| !is_current(index));
+        kept.map(|index| versions[index].footprint() as u64).sum()
+    }
+
     fn compact_slot(&mut self, slot: Slot, compacted: i64, freed: &mut Vec<Record>) {
         let mut last = None;
         let bytes = &mut self.bytes;

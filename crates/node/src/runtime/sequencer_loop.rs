@@ -150,6 +150,7 @@ impl SequencerLoop {
         if !round.is_empty() {
             self.ready.batches.push_back(self.sequencer.seal(round, store));
         }
+        self.look_at_quota(store);
         // Still under the store's lock, so whoever reads head there knows which entry to wait for.
         self.shared.submitted.store(self.sequencer.tip().seq, Ordering::Release);
         let fresh = self.sequencer.fresh_bytes();
@@ -157,6 +158,18 @@ impl SequencerLoop {
         if fresh >= self.shared.checkpoint_stride.load(Ordering::Relaxed) {
             self.shared.chores.ring();
         }
+    }
+
+    /// Warns while there is still time to do something.
+    fn look_at_quota(&mut self, store: &Store) {
+        if let Some(near) = self.admission.warning(store) {
+            tracing::warn!(
+                bytes = near.bytes,
+                quota_bytes = near.quota,
+                "the quota is nearly reached; compact, delete what is not needed, or raise --quota-backend-bytes"
+            );
+        }
+        self.shared.metrics.near_quota.set(self.admission.is_near_quota().into());
     }
 
     fn capture(&mut self, store: &Store) -> Capture {

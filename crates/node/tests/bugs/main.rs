@@ -9,4 +9,5 @@ mod crashes;
 mod lab;
 mod leases;
 mod reads;
+mod snapshots;
 mod watches;

@@ -18,6 +18,11 @@ pub(super) fn write(page: &mut Text, node: &Node) {
         "Writes that wait to be ordered or to become durable.",
         metrics.proposals_pending.get() as f64,
     );
+    page.gauge(
+        "vetch_quota_warning",
+        "1 while the quota is nearly reached: at four fifths of it and above.",
+        metrics.near_quota.get() as f64,
+    );
 }
 
 fn identity(page: &mut Text, node: &Node) {
