@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::detect::{Protocol, Rewound, detect};
 use super::listen::Stream;
-use crate::tls::{HandshakeError, PeerIdentity, Reason, Tls};
+use crate::tls::{HandshakeError, PeerIdentity, Reason, Tls, linger};
 
 /// How a listener protects its connections.
 #[derive(Debug, Clone)]
@@ -93,7 +93,7 @@ async fn handshake(mut stream: Stream, tls: &Arc<Tls>, or_plain: bool) -> Result
     }
     // The client is about to be told off; whether it still listens makes no difference.
     let _ = stream.write_all(SPEAK_TLS).await;
-    let _ = stream.shutdown().await;
+    linger(stream).await;
     Err(refused(Reason::NotTls, "client sent an HTTP request to an HTTPS server"))
 }
 

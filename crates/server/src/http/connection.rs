@@ -35,6 +35,9 @@ const STREAM_WINDOW: u32 = 4 << 20;
 const CONNECTION_WINDOW: u32 = 16 << 20;
 /// What we buffer for a client on one stream before waiting for it.
 const SEND_BUFFER: usize = 256 << 10;
+/// Streams of one connection if nobody chose a number, so that one client cannot take all of what there is for all.
+/// Clients that want more wait for one to end: they are told the number.
+const MOST_STREAMS: u32 = 64 << 10;
 /// Streams a client may reset before we saw them. Cancelling many watches at once is ordinary.
 const PENDING_RESETS: usize = 1024;
 
@@ -132,6 +135,10 @@ async fn http2(io: Io, context: Arc<Context>, displaced: Displaced) {
 }
 
 fn http2_builder(settings: &Settings) -> http2::Builder<TokioExecutor> {
+    let streams = match settings.max_concurrent_streams {
+        u32::MAX => MOST_STREAMS,
+        chosen => chosen,
+    };
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
@@ -139,7 +146,7 @@ fn http2_builder(settings: &Settings) -> http2::Builder<TokioExecutor> {
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_send_buf_size(SEND_BUFFER)
         .max_header_list_size(HTTP2_HEADERS)
-        .max_concurrent_streams(settings.max_concurrent_streams)
+        .max_concurrent_streams(streams)
         .max_pending_accept_reset_streams(PENDING_RESETS)
         .keep_alive_interval(settings.keepalive_interval)
         .keep_alive_timeout(settings.keepalive_timeout);

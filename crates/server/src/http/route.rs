@@ -4,6 +4,7 @@ use http::header::{CONTENT_TYPE, HeaderValue, LOCATION};
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use tonic::body::Body;
+use vetch_api::EtcdError;
 
 use super::access::add_cors;
 use super::answer;
@@ -12,11 +13,17 @@ use super::endpoint::{debug, health, metrics, peer, version};
 use super::gateway;
 use super::{Serves, Shared};
 
+/// Calls in progress, over all connections. Each holds some five kilobytes, whether anything comes of it or not.
+const MOST_CALLS: u64 = 128 << 10;
+
 /// A request on an HTTP/2 connection: gRPC by its content type, else whatever the listener offers.
 pub(super) async fn any(request: Request<Incoming>, context: &Context) -> Response<Body> {
     let shared = &context.shared;
     let has_grpc = matches!(context.serves, Serves::GrpcAndHttp | Serves::Grpc);
     if has_grpc && is_grpc(&request) {
+        if shared.metrics.grpc.open() >= MOST_CALLS {
+            return tonic::Status::from(EtcdError::RequestTooManyRequests).into_http();
+        }
         let request = request.map(Body::new);
         return shared.metrics.grpc.observed(request, |request| shared.grpc.answer(request)).await;
     }

@@ -50,14 +50,16 @@ pub struct GrpcMetrics {
     extensive: bool,
     methods: Vec<Arc<Counters>>,
     by_path: HashMap<&'static str, usize>,
-    bytes: Arc<Bytes>,
+    traffic: Arc<Traffic>,
     clients: RwLock<Vec<Client>>,
 }
 
 #[derive(Debug, Default)]
-struct Bytes {
+struct Traffic {
     received: AtomicU64,
     sent: AtomicU64,
+    /// Calls in progress, streams included.
+    open: AtomicU64,
 }
 
 /// Requests of clients that named one version.
@@ -127,11 +129,18 @@ impl Counters {
 #[derive(Debug)]
 struct Call {
     counters: Arc<Counters>,
+    traffic: Arc<Traffic>,
     started: Instant,
     done: bool,
 }
 
 impl Call {
+    fn begin(counters: Arc<Counters>, traffic: Arc<Traffic>) -> Call {
+        counters.started.fetch_add(1, Relaxed);
+        traffic.open.fetch_add(1, Relaxed);
+        Call { counters, traffic, started: Instant::now(), done: false }
+    }
+
     fn finish(&mut self, code: Code) {
         if !self.done {
             self.done = true;
@@ -143,6 +152,7 @@ impl Call {
 impl Drop for Call {
     fn drop(&mut self) {
         self.finish(Code::Cancelled);
+        self.traffic.open.fetch_sub(1, Relaxed);
     }
 }
 
@@ -154,9 +164,14 @@ impl GrpcMetrics {
             extensive,
             methods: methods.into_iter().map(|m| Arc::new(Counters::new(m, extensive, slow))).collect(),
             by_path,
-            bytes: Arc::default(),
+            traffic: Arc::default(),
             clients: RwLock::default(),
         }
+    }
+
+    /// Calls in progress now, streams included.
+    pub(crate) fn open(&self) -> u64 {
+        self.traffic.open.load(Relaxed)
     }
 
     /// Has `services` answer and counts what passes.
@@ -169,19 +184,17 @@ impl GrpcMetrics {
             return services(request).await;
         };
         let counters = &self.methods[*index];
-        counters.started.fetch_add(1, Relaxed);
         self.count_client(&request, counters.method.kind);
-        let mut call = Call { counters: counters.clone(), started: Instant::now(), done: false };
+        let mut call = Call::begin(counters.clone(), self.traffic.clone());
         let request =
-            request.map(|body| Body::new(Incoming::new(body, counters.clone(), self.bytes.clone())));
+            request.map(|body| Body::new(Incoming::new(body, counters.clone(), self.traffic.clone())));
         let response = services(request).await;
         // An answer without messages carries its status among the headers.
         if let Some(status) = Status::from_header_map(response.headers()) {
             call.finish(status.code());
             return response;
         }
-        let bytes = self.bytes.clone();
-        response.map(|body| Body::new(Outgoing::new(body, call, bytes)))
+        response.map(|body| Body::new(Outgoing::new(body, call)))
     }
 
     fn count_client<B>(&self, request: &Request<B>, kind: Kind) {
@@ -218,7 +231,7 @@ impl GrpcMetrics {
         }
         self.write_durations(page);
         self.write_clients(page);
-        let (received, sent) = (self.bytes.received.load(Relaxed), self.bytes.sent.load(Relaxed));
+        let (received, sent) = (self.traffic.received.load(Relaxed), self.traffic.sent.load(Relaxed));
         page.counter(
             "etcd_network_client_grpc_received_bytes_total",
             "Bytes of messages from clients.",

@@ -2,11 +2,12 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustls::pki_types::UnixTime;
 use rustls::server::Acceptor;
 use rustls::{Error, HandshakeKind};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
 
@@ -41,15 +42,37 @@ impl Tls {
         let start = start.map_err(|error| failure(String::new(), &error))?;
         let server_name = start.client_hello().server_name().unwrap_or_default().to_string();
         let generation = self.current().await;
-        let stream = start.into_stream(generation.config.clone()).await;
-        let stream = stream.map_err(|error| failure(server_name.clone(), &error))?;
-        let peer = admit(&generation, &stream).map_err(|error| HandshakeError {
-            reason: Reason::Certificate,
-            server_name,
-            text: error.to_string(),
-        })?;
-        Ok(Secured { stream, peer })
+        let stream = match start.into_stream(generation.config.clone()).into_fallible().await {
+            Ok(stream) => stream,
+            Err((error, io)) => {
+                linger(io).await;
+                return Err(failure(server_name, &error));
+            }
+        };
+        match admit(&generation, &stream) {
+            Ok(peer) => Ok(Secured { stream, peer }),
+            Err(error) => {
+                linger(stream).await;
+                Err(HandshakeError { reason: Reason::Certificate, server_name, text: error.to_string() })
+            }
+        }
     }
+}
+
+/// Says goodbye and listens on for a moment. A client that is still sending would otherwise be told that the
+/// connection was reset, and never read why it was refused.
+pub(crate) async fn linger<IO>(mut io: IO)
+where
+    IO: AsyncRead + AsyncWrite + Unpin,
+{
+    const MOMENT: Duration = Duration::from_millis(500);
+    const BYTES: u64 = 64 << 10;
+    let leaving = async {
+        io.shutdown().await?;
+        tokio::io::copy(&mut io.take(BYTES), &mut tokio::io::sink()).await
+    };
+    // Whatever goes wrong now, the connection is given up anyway.
+    let _ = tokio::time::timeout(MOMENT, leaving).await;
 }
 
 /// Who the client is. Whoever resumes an earlier session has shown a certificate then, not now: it is checked again,

@@ -23,5 +23,5 @@ pub mod settings;
 pub use endpoint::Tls;
 pub use error::TlsError;
 pub(crate) use failures::Reason;
-pub(crate) use handshake::HandshakeError;
+pub(crate) use handshake::{HandshakeError, linger};
 pub use peer::PeerIdentity;

@@ -18,7 +18,7 @@ use vetch_server::metrics::ServerMetrics;
 pub(crate) struct Harness {
     node: Node,
     server: Server,
-    address: String,
+    pub(crate) address: String,
     _dir: tempfile::TempDir,
 }
 
@@ -37,6 +37,10 @@ impl Answer {
 
 impl Harness {
     pub(crate) async fn start() -> Harness {
+        Harness::start_with(Security::Plain).await
+    }
+
+    pub(crate) async fn start_with(security: Security) -> Harness {
         let dir = tempfile::tempdir().unwrap();
         let mut config = NodeConfig::new(dir.path().into(), Identity { cluster_id: 1, member_id: 2 });
         config.unsafe_no_fsync = true;
@@ -50,7 +54,7 @@ impl Harness {
             metrics: Arc::new(ServerMetrics::new(false, Duration::MAX)),
             settings: Settings::default(),
         };
-        let offer = Offer { serves: Serves::GrpcAndHttp, security: Security::Plain };
+        let offer = Offer { serves: Serves::GrpcAndHttp, security };
         let server = Server::start(Arc::new(shared), vec![(listener, offer)]);
         Harness { node, server, address, _dir: dir }
     }

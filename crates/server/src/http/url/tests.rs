@@ -13,7 +13,9 @@ fn what_flags_hold_is_accepted() {
     assert_eq!(parsed("unix:///run/vetch.sock").address(), "/run/vetch.sock");
     assert_eq!(parsed("unix://vetch:2379").address(), "vetch:2379");
     assert_eq!(parsed("https://[::1]:2379").host(), Some("::1"));
-    for (text, secure) in [("https://a:1", true), ("unixs://a", true), ("http://a:1", false), ("unix:a", false)] {
+    for (text, secure) in
+        [("https://a:1", true), ("unixs://a", true), ("http://a:1", false), ("unix:a", false)]
+    {
         assert_eq!(parsed(text).is_secure(), secure, "{text}");
     }
 }

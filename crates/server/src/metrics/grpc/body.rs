@@ -9,7 +9,7 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use tonic::body::Body;
 use tonic::{Code, Status};
 
-use super::{Bytes, Call, Counters};
+use super::{Call, Counters, Traffic};
 
 /// Finds message boundaries in a gRPC body: each message is a flag byte, four bytes of length, and that many bytes.
 #[derive(Debug, Default)]
@@ -53,12 +53,12 @@ pub(super) struct Incoming {
     body: Body,
     scanner: Scanner,
     counters: Arc<Counters>,
-    bytes: Arc<Bytes>,
+    traffic: Arc<Traffic>,
 }
 
 impl Incoming {
-    pub(super) fn new(body: Body, counters: Arc<Counters>, bytes: Arc<Bytes>) -> Incoming {
-        Incoming { body, scanner: Scanner::default(), counters, bytes }
+    pub(super) fn new(body: Body, counters: Arc<Counters>, traffic: Arc<Traffic>) -> Incoming {
+        Incoming { body, scanner: Scanner::default(), counters, traffic }
     }
 }
 
@@ -71,7 +71,7 @@ impl HttpBody for Incoming {
         if let Some(data) = frame.as_ref().and_then(|f| f.as_ref().ok()?.data_ref()) {
             let (messages, bytes) = self.scanner.scan(data);
             self.counters.received.fetch_add(messages, Relaxed);
-            self.bytes.received.fetch_add(bytes, Relaxed);
+            self.traffic.received.fetch_add(bytes, Relaxed);
         }
         Poll::Ready(frame)
     }
@@ -91,12 +91,11 @@ pub(super) struct Outgoing {
     body: Body,
     scanner: Scanner,
     call: Call,
-    bytes: Arc<Bytes>,
 }
 
 impl Outgoing {
-    pub(super) fn new(body: Body, call: Call, bytes: Arc<Bytes>) -> Outgoing {
-        Outgoing { body, scanner: Scanner::default(), call, bytes }
+    pub(super) fn new(body: Body, call: Call) -> Outgoing {
+        Outgoing { body, scanner: Scanner::default(), call }
     }
 }
 
@@ -113,7 +112,7 @@ impl HttpBody for Outgoing {
                 if let Some(data) = frame.data_ref() {
                     let (messages, bytes) = self.scanner.scan(data);
                     self.call.counters.sent.fetch_add(messages, Relaxed);
-                    self.bytes.sent.fetch_add(bytes, Relaxed);
+                    self.call.traffic.sent.fetch_add(bytes, Relaxed);
                 } else if let Some(status) = frame.trailers_ref().and_then(Status::from_header_map) {
                     self.call.finish(status.code());
                 }

@@ -38,7 +38,10 @@ async fn a_refused_call_is_counted_by_its_code() {
 async fn a_call_given_up_is_cancelled() {
     let metrics = GrpcMetrics::new(false, Duration::MAX);
     let counters = metrics.methods[0].clone();
-    drop(Call { counters: counters.clone(), started: Instant::now(), done: false });
+    let call = Call::begin(counters.clone(), metrics.traffic.clone());
+    assert_eq!(metrics.open(), 1);
+    drop(call);
+    assert_eq!(metrics.open(), 0);
     let cancelled = CODES.iter().position(|c| *c == Code::Cancelled).unwrap();
     assert_eq!(counters.handled[cancelled].load(Relaxed), 1);
 }
