@@ -11,6 +11,7 @@ mod auth;
 mod chance;
 mod churn;
 mod client;
+mod deployments;
 mod differential;
 mod etcdctl;
 mod faults;
@@ -19,11 +20,13 @@ mod ground;
 mod judge;
 mod million;
 mod mount;
+mod options;
 mod powercut;
 mod record;
 mod scenarios;
 mod server;
 mod snapshot;
+mod tls;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -39,14 +42,17 @@ struct Arguments {
 enum Trial {
     Auth(auth::Auth),
     Churn(churn::Churn),
+    Deployments(deployments::Deployments),
     Differential(differential::Differential),
     Etcdctl(etcdctl::Etcdctl),
     Faults(faults::Faults),
     Gateway(gateway::Gateway),
     Judge(judge::Judge),
     Million(million::Million),
+    Options(options::Options),
     Powercut(powercut::PowerCut),
     Scenarios(scenarios::Scenarios),
+    Tls(tls::TlsTrial),
     Snapshot(snapshot::Snapshot),
 }
 
@@ -55,14 +61,17 @@ async fn main() -> Result<()> {
     match Arguments::parse().trial {
         Trial::Auth(trial) => trial.run().await,
         Trial::Churn(trial) => trial.run().await,
+        Trial::Deployments(trial) => trial.run().await,
         Trial::Differential(trial) => trial.run().await,
         Trial::Etcdctl(trial) => trial.run(),
         Trial::Faults(trial) => trial.run().await,
         Trial::Gateway(trial) => trial.run().await,
         Trial::Judge(trial) => trial.run(),
         Trial::Million(trial) => trial.run().await,
+        Trial::Options(trial) => trial.run(),
         Trial::Powercut(trial) => trial.run().await,
         Trial::Scenarios(trial) => trial.run().await,
+        Trial::Tls(trial) => trial.run(),
         Trial::Snapshot(trial) => trial.run().await,
     }
 }

@@ -18,7 +18,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 /// What both servers write to their log once clients may come.
-const READY: &str = "ready to serve client requests";
+pub(crate) const READY: &str = "ready to serve client requests";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -87,6 +87,7 @@ pub(crate) struct Options {
 
 pub(crate) struct Server {
     pub(crate) kind: Kind,
+    scheme: &'static str,
     pub(crate) port: u16,
     pub(crate) data_dir: PathBuf,
     flags: Vec<String>,
@@ -103,13 +104,28 @@ impl Server {
         Server::start_with(kind, Options::default())
     }
 
+    /// On a TLS port. The flags say with what certificates.
+    pub(crate) fn start_secure(kind: Kind, flags: Vec<String>) -> Result<Server> {
+        Server::start_secure_on(kind, flags, free_port()?)
+    }
+
+    /// On a given one, because the flags name it.
+    pub(crate) fn start_secure_on(kind: Kind, flags: Vec<String>, port: u16) -> Result<Server> {
+        Server::launch(kind, Options { flags, data_dir: None }, "https", port)
+    }
+
     pub(crate) fn start_with(kind: Kind, options: Options) -> Result<Server> {
+        Server::launch(kind, options, "http", free_port()?)
+    }
+
+    fn launch(kind: Kind, options: Options, scheme: &'static str, port: u16) -> Result<Server> {
         let scratch = tempfile::Builder::new().prefix("vetch-trial-").tempdir()?;
         let data_dir = options.data_dir.unwrap_or_else(|| scratch.path().join("data"));
         let log = scratch.path().join("log");
         let mut server = Server {
             kind,
-            port: free_port()?,
+            scheme,
+            port,
             peer_port: free_port()?,
             data_dir,
             flags: options.flags,
@@ -205,7 +221,7 @@ impl Server {
     }
 
     pub(crate) fn endpoint(&self) -> String {
-        format!("http://127.0.0.1:{}", self.port)
+        format!("{}://127.0.0.1:{}", self.scheme, self.port)
     }
 
     pub(crate) fn pid(&self) -> Result<u32> {
@@ -313,7 +329,7 @@ impl Drop for Server {
 
 /// A port nobody listens on, below the range the kernel hands out to clients, so that an outgoing connection cannot
 /// take it between this look and the server's start.
-fn free_port() -> Result<u16> {
+pub(crate) fn free_port() -> Result<u16> {
     const FIRST: u16 = 13_000;
     const COUNT: u16 = 1_000;
     static NEXT: AtomicU16 = AtomicU16::new(0);

@@ -1,111 +1,95 @@
 //! The log: one JSON object per line with the keys etcd's log has (`level`, `ts`, `caller`, `msg`), or tab-separated
 //! text for people.
+//!
+//! Where lines go is in [`output`], how a file is kept from growing for ever in [`rotate`].
+
+mod journald;
+mod output;
+mod rotate;
 
 use std::fmt;
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
-use std::path::Path;
-use std::sync::Arc;
+use std::io;
 
-use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
-use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
+
+use output::Outputs;
+use rotate::Rotation;
 
 /// How and where to log.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Choice<'a> {
+    pub(crate) logger: &'a str,
     pub(crate) level: &'a str,
-    pub(crate) console: bool,
+    pub(crate) format: &'a str,
     pub(crate) outputs: &'a [String],
+    /// How to rotate the one file among the outputs, as JSON.
+    pub(crate) rotation: Option<&'a str>,
 }
 
 /// Before the flags are understood, and after they were not.
-pub(crate) const DEFAULT: Choice<'static> = Choice { level: "info", console: false, outputs: &[] };
+pub(crate) const DEFAULT: Choice<'static> =
+    Choice { logger: "zap", level: "info", format: "json", outputs: &[], rotation: None };
+
+/// Why nothing can be logged as the flags say, in etcd's words.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LogError {
+    #[error("--logger=capnslog is removed in v3.5")]
+    Capnslog,
+    #[error("unknown logger option {0:?}")]
+    Logger(String),
+    #[error("unknown log format: {0}, supported values json, console")]
+    Format(String),
+    #[error("multi logoutput for \"default\" is not supported yet")]
+    DefaultAmongOthers,
+    #[error("running with systemd/journal but other '--log-outputs' values are configured as well")]
+    JournalAmongOthers,
+    #[error("--log-outputs requires a single file path when --log-rotate-config-json is defined")]
+    NoFileToRotate,
+    #[error("improperly formatted log rotation config: {0}")]
+    RotationSyntax(serde_json::Error),
+    #[error("invalid log rotation config: {0}")]
+    Rotation(String),
+    #[error("open sink {path:?}: {error}")]
+    Open { path: String, error: io::Error },
+    #[error("cannot reach systemd's journal: {0}")]
+    Journal(io::Error),
+}
 
 /// Sends everything logged from now on to where the flags say.
-pub(crate) fn start(choice: Choice<'_>) -> io::Result<()> {
-    let level = match choice.level {
+pub(crate) fn start(choice: Choice<'_>) -> Result<(), LogError> {
+    match choice.logger {
+        "zap" => {}
+        "capnslog" => return Err(LogError::Capnslog),
+        other => return Err(LogError::Logger(other.to_string())),
+    }
+    let rotation = choice.rotation.map(|json| Rotation::read(json, choice.outputs)).transpose()?;
+    let console = match choice.format {
+        "json" | "" => false,
+        "console" => true,
+        other => return Err(LogError::Format(other.to_string())),
+    };
+    let level = match choice.level.to_ascii_lowercase().as_str() {
         "debug" => LevelFilter::DEBUG,
         "warn" => LevelFilter::WARN,
         "error" | "dpanic" | "panic" | "fatal" => LevelFilter::ERROR,
         _ => LevelFilter::INFO,
     };
-    let outputs = Outputs::open(choice.outputs)?;
+    let outputs = Outputs::open(choice.outputs, rotation)?;
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(level)
         .with_writer(outputs)
-        .event_format(Line { console: choice.console })
+        .event_format(Line { console })
         .finish();
     // It can only fail if there is a subscriber already, and then that one goes on logging.
     let _ = tracing::subscriber::set_global_default(subscriber);
     Ok(())
-}
-
-/// Where lines go. Cloning shares the files.
-#[derive(Debug, Clone)]
-struct Outputs(Arc<Mutex<Vec<Output>>>);
-
-#[derive(Debug)]
-enum Output {
-    Stderr,
-    Stdout,
-    File(File),
-}
-
-impl Outputs {
-    fn open(names: &[String]) -> io::Result<Outputs> {
-        let mut outputs = Vec::new();
-        for name in names {
-            outputs.push(match name.as_str() {
-                "default" | "stderr" => Output::Stderr,
-                "stdout" => Output::Stdout,
-                "systemd/journal" => {
-                    return Err(io::Error::other("log output systemd/journal is not available; use stderr"));
-                }
-                path => Output::File(open(Path::new(path))?),
-            });
-        }
-        if outputs.is_empty() {
-            outputs.push(Output::Stderr);
-        }
-        Ok(Outputs(Arc::new(Mutex::new(outputs))))
-    }
-}
-
-fn open(path: &Path) -> io::Result<File> {
-    let opened = OpenOptions::new().create(true).append(true).open(path);
-    opened.map_err(|e| io::Error::new(e.kind(), format!("cannot open log output {}: {e}", path.display())))
-}
-
-impl MakeWriter<'_> for Outputs {
-    type Writer = Outputs;
-
-    fn make_writer(&self) -> Outputs {
-        self.clone()
-    }
-}
-
-impl Write for Outputs {
-    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        for output in self.0.lock().iter_mut() {
-            match output {
-                Output::Stderr => io::stderr().write_all(line)?,
-                Output::Stdout => io::stdout().write_all(line)?,
-                Output::File(file) => file.write_all(line)?,
-            }
-        }
-        Ok(line.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 /// The form of a line.
@@ -200,7 +184,7 @@ mod tests {
 
     fn logged(console: bool) -> String {
         let path = std::env::temp_dir().join(format!("vetch-log-test-{}-{console}", std::process::id()));
-        let outputs = Outputs::open(&[path.display().to_string()]).unwrap();
+        let outputs = Outputs::open(&[path.display().to_string()], None).unwrap();
         let format = Line { console };
         let subscriber = tracing_subscriber::fmt().with_writer(outputs).event_format(format).finish();
         tracing::subscriber::with_default(subscriber, || {
@@ -226,5 +210,19 @@ mod tests {
     fn people_get_text() {
         let line = logged(true);
         assert!(line.contains("\twarn\tsaid so\t{"), "{line}");
+    }
+
+    #[test]
+    fn what_cannot_be_logged_to_is_refused() {
+        let refusal = |choice: Choice<'_>| start(choice).unwrap_err().to_string();
+        let outputs = |names: &[&str]| names.iter().map(|name| name.to_string()).collect::<Vec<String>>();
+        assert!(refusal(Choice { logger: "capnslog", ..DEFAULT }).contains("removed in v3.5"));
+        assert!(refusal(Choice { logger: "x", ..DEFAULT }).contains("unknown logger option \"x\""));
+        assert!(refusal(Choice { format: "x", ..DEFAULT }).contains("unknown log format: x"));
+        let two = outputs(&["default", "stderr"]);
+        assert!(refusal(Choice { outputs: &two, ..DEFAULT }).contains("multi logoutput"));
+        let nowhere = outputs(&["/nonexistent/x"]);
+        assert!(refusal(Choice { outputs: &nowhere, ..DEFAULT }).contains("open sink \"/nonexistent/x\""));
+        assert!(refusal(Choice { rotation: Some("{}"), ..DEFAULT }).contains("requires a single file path"));
     }
 }

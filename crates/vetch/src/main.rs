@@ -12,6 +12,7 @@ mod notify;
 mod serve;
 mod settings;
 mod sockets;
+mod wal_dir;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -44,12 +45,14 @@ fn main() -> ExitCode {
 fn run(parsed: &Parsed) -> ExitCode {
     let outputs = parsed.list("log-outputs");
     let choice = logging::Choice {
+        logger: parsed.text("logger"),
         level: parsed.text("log-level"),
-        console: parsed.text("log-format") == "console",
+        format: parsed.text("log-format"),
         outputs: &outputs,
+        rotation: parsed.bool("enable-log-rotation").then(|| parsed.text("log-rotation-config-json")),
     };
     if let Err(error) = logging::start(choice) {
-        return fatal(&error);
+        return unusable(&error);
     }
     tell(parsed);
     let settings = match Settings::of(parsed) {

@@ -1,4 +1,4 @@
-//! Telling systemd that the server is ready, if it asked to be told.
+//! Telling systemd that the server is ready, or about to stop, if it asked to be told.
 
 use std::ffi::OsStr;
 use std::io;
@@ -6,15 +6,16 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Sends `READY=1` to the socket named by NOTIFY_SOCKET. Without the variable there is nobody to tell.
-pub(crate) fn ready(socket: Option<&OsStr>) -> io::Result<()> {
+/// Sends a message such as `READY=1` to the socket named by NOTIFY_SOCKET. Without the variable there is nobody to
+/// tell.
+pub(crate) fn tell(socket: Option<&OsStr>, what: &str) -> io::Result<()> {
     let Some(name) = socket.filter(|name| !name.is_empty()) else { return Ok(()) };
     let address = match name.as_bytes() {
         // An at sign stands for the zero byte that begins an abstract name.
         [b'@', rest @ ..] => SocketAddr::from_abstract_name(rest)?,
         _ => SocketAddr::from_pathname(name)?,
     };
-    UnixDatagram::unbound()?.send_to_addr(b"READY=1", &address)?;
+    UnixDatagram::unbound()?.send_to_addr(what.as_bytes(), &address)?;
     Ok(())
 }
 
@@ -27,7 +28,7 @@ mod tests {
         let name = format!("vetch-notify-test-{}", std::process::id());
         let address = SocketAddr::from_abstract_name(name.as_bytes()).unwrap();
         let manager = UnixDatagram::bind_addr(&address).unwrap();
-        ready(Some(OsStr::new(&format!("@{name}")))).unwrap();
+        tell(Some(OsStr::new(&format!("@{name}"))), "READY=1").unwrap();
         let mut heard = [0; 32];
         let n = manager.recv(&mut heard).unwrap();
         assert_eq!(&heard[..n], b"READY=1");
@@ -35,8 +36,8 @@ mod tests {
 
     #[test]
     fn nobody_to_tell_is_fine_and_a_wrong_address_is_not() {
-        assert!(ready(None).is_ok());
-        assert!(ready(Some(OsStr::new(""))).is_ok());
-        assert!(ready(Some(OsStr::new("/nonexistent/socket"))).is_err());
+        assert!(tell(None, "READY=1").is_ok());
+        assert!(tell(Some(OsStr::new("")), "READY=1").is_ok());
+        assert!(tell(Some(OsStr::new("/nonexistent/socket")), "READY=1").is_err());
     }
 }

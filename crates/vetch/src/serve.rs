@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rustix::mm::{MlockAllFlags, mlockall};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use vetch_node::Node;
 use vetch_node::config::NodeConfig;
@@ -19,6 +20,7 @@ use vetch_server::{grpc, version};
 
 use crate::settings::Settings;
 use crate::sockets::{self, SocketError};
+use crate::wal_dir::{self, WalDirError};
 use crate::{compactor, notify};
 
 /// How a server came to its end.
@@ -43,6 +45,12 @@ pub(crate) enum StartError {
     Unfinished(String),
     #[error(transparent)]
     Socket(#[from] SocketError),
+    #[error(transparent)]
+    WalDir(#[from] WalDirError),
+    #[error(
+        "cannot lock memory (--memory-mlock): {0}; raise the limit of locked memory, or leave the flag out"
+    )]
+    Lock(io::Error),
     #[error("cannot handle signals: {0}")]
     Signals(io::Error),
     #[error(transparent)]
@@ -58,6 +66,13 @@ const PATIENCE_WITH_STREAMS: Duration = Duration::from_secs(2);
 pub(crate) async fn serve(settings: Settings) -> Result<End, StartError> {
     let mut signals = Signals::listen().map_err(StartError::Signals)?;
     prepare(&settings.node.data_dir)?;
+    if let Some(wal_dir) = &settings.wal_dir {
+        wal_dir::place(&settings.node.data_dir, wal_dir)?;
+    }
+    if settings.lock_memory {
+        let all = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE;
+        mlockall(all).map_err(|error| StartError::Lock(error.into()))?;
+    }
     // Opened before the data is read, so that a port in use or a wrong certificate is found out at once.
     let listeners = sockets::bind(&settings).await?;
     let opening = open(settings.node.clone());
@@ -174,8 +189,12 @@ fn announce(settings: &Settings, node: &Node) {
         advertise_client_urls = settings.grpc.client_urls.join(","),
         "ready to serve client requests"
     );
-    if let Err(error) = notify::ready(std::env::var_os("NOTIFY_SOCKET").as_deref()) {
-        tracing::warn!(%error, "cannot tell systemd that the server is ready");
+    tell_systemd("READY=1");
+}
+
+fn tell_systemd(what: &str) {
+    if let Err(error) = notify::tell(std::env::var_os("NOTIFY_SOCKET").as_deref(), what) {
+        tracing::warn!(%error, what, "cannot tell systemd");
     }
 }
 
@@ -183,6 +202,7 @@ fn announce(settings: &Settings, node: &Node) {
 async fn finish(end: End, mut server: Server, node: Node) {
     if let End::Signal(signal) = end {
         tracing::info!(signal, "closing");
+        tell_systemd("STOPPING=1");
         server.drain(PATIENCE_WITH_REQUESTS).await;
     }
     node.shutdown().await;

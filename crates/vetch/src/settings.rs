@@ -29,6 +29,9 @@ pub(crate) struct Settings {
     /// For clients, and for metrics.
     pub(crate) client_tls: TlsSettings,
     pub(crate) peer_tls: TlsSettings,
+    /// Where the journal lives, if not with the rest of the data.
+    pub(crate) wal_dir: Option<PathBuf>,
+    pub(crate) lock_memory: bool,
     pub(crate) reuse_port: bool,
     pub(crate) extensive_metrics: bool,
     pub(crate) slow_request: Duration,
@@ -75,6 +78,8 @@ impl Settings {
             listeners,
             client_tls,
             peer_tls,
+            wal_dir: Some(flags.text("wal-dir")).filter(|text| !text.is_empty()).map(PathBuf::from),
+            lock_memory: flags.bool("memory-mlock"),
             reuse_port: flags.bool("socket-reuse-port"),
             extensive_metrics: flags.text("metrics") == "extensive",
             slow_request: flags.duration("warning-unary-request-duration"),
@@ -207,7 +212,6 @@ fn check_advertised(flags: &Parsed) -> Result<(), SettingsError> {
     Ok(())
 }
 
-/// There is one way to find other members; there are none, and so none of the others.
 fn check_bootstrap(flags: &Parsed) -> Result<(), SettingsError> {
     let state = flags.text("initial-cluster-state");
     if !["new", "existing"].contains(&state) {
@@ -215,17 +219,6 @@ fn check_bootstrap(flags: &Parsed) -> Result<(), SettingsError> {
     }
     if flags.text("discovery-fallback") == "proxy" {
         return Err(SettingsError::ProxyFallback);
-    }
-    let (token, endpoints) = (flags.text("discovery-token"), flags.list("discovery-endpoints"));
-    let discovers = !endpoints.is_empty() || !flags.text("discovery-srv").is_empty();
-    if discovers && flags.is_given("initial-cluster") {
-        return Err(SettingsError::TwoBootstraps);
-    }
-    if token.is_empty() != endpoints.is_empty() {
-        return Err(SettingsError::HalfDiscovery);
-    }
-    if discovers {
-        return Err(SettingsError::Discovery);
     }
     Ok(())
 }
@@ -287,7 +280,8 @@ fn check_choices(flags: &Parsed) -> Result<(), SettingsError> {
         return Err(SettingsError::HashCheckTime);
     }
     if !["basic", "extensive"].contains(&flags.text("metrics")) {
-        return Err(SettingsError::Metrics(flags.text("metrics").to_string()));
+        // etcd takes every other word for basic, and does not even say so.
+        tracing::warn!(metrics = flags.text("metrics"), "unknown kind of metrics, taken for basic");
     }
     if flags.duration("watch-progress-notify-interval") < Duration::from_millis(100) {
         return Err(SettingsError::ProgressInterval);

@@ -1,7 +1,7 @@
 //! A configuration file in place of flags and variables: YAML (or JSON), with the names etcd gives its settings.
 //!
 //! Most names are those of flags. TLS has two blocks of its own, sockets and discovery one each. Types are etcd's:
-//! durations are whole nanoseconds, lists are lists, and a text may be written as a bare number. A name nobody knows is
+//! durations are whole nanoseconds, lists are lists, and a bare number is no text. A name nobody knows is
 //! passed over with a warning, for etcd passes it over in silence and files are written for several of its versions.
 
 use std::fs;
@@ -183,12 +183,12 @@ fn set(flag: &'static Flag, key: &str, value: &Yaml, parsed: &mut Parsed) -> Res
         Kind::Int | Kind::Uint | Kind::Uint32 => (value.as_i64().map(|n| n.to_string()), "a whole number"),
         Kind::Duration => (value.as_i64().map(|n| format!("{n}ns")), "a whole number of nanoseconds"),
         Kind::Words => (words(value), "a list of texts"),
-        Kind::Text | Kind::Urls | Kind::Choice(_) | Kind::Gates => (text(value), "a text"),
+        Kind::Text | Kind::Urls | Kind::Origins | Kind::Choice(_) | Kind::Gates => (text(value), "a text"),
     };
     let wrong = || FileError::Type { key: key.to_string(), found: kind_of(value), wanted };
     // An empty text is what the setting has before it is set.
     let text = text.ok_or_else(wrong)?;
-    if text.is_empty() && matches!(flag.kind, Kind::Urls | Kind::Choice(_) | Kind::Words) {
+    if text.is_empty() && matches!(flag.kind, Kind::Urls | Kind::Origins | Kind::Choice(_) | Kind::Words) {
         return Ok(());
     }
     parsed.set(flag, text).map_err(|why| FileError::Value { key: key.to_string(), why })
@@ -196,9 +196,7 @@ fn set(flag: &'static Flag, key: &str, value: &Yaml, parsed: &mut Parsed) -> Res
 
 fn text(value: &Yaml) -> Option<String> {
     match value {
-        Yaml::String(text) | Yaml::Real(text) => Some(text.clone()),
-        Yaml::Integer(number) => Some(number.to_string()),
-        Yaml::Boolean(on) => Some(on.to_string()),
+        Yaml::String(text) => Some(text.clone()),
         _ => None,
     }
 }

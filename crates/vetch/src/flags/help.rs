@@ -14,10 +14,14 @@ Usage:
   vetch --version
     Show the version.
 
-  vetch --help
+  vetch -h | --help
     Show this text.
 
+  vetch snapshot
+    Save, show and restore snapshots; 'vetch snapshot --help' says how.
+
 Every flag can also be given as an environment variable: --max-txn-ops is ETCD_MAX_TXN_OPS.
+Names of earlier releases of etcd are accepted too.
 ";
 
 /// Usage, and every flag by group: first those that do something.

@@ -55,6 +55,8 @@ pub(crate) enum Kind {
     Words,
     /// URLs separated by commas. An empty value is the default.
     Urls,
+    /// The same, or a star for all. An empty value is the default.
+    Origins,
     /// One of these.
     Choice(&'static [&'static str]),
     /// Names of feature gates with true or false.

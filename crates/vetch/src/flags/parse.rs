@@ -29,6 +29,8 @@ pub(crate) enum UsageError {
     Value { name: String, value: String, why: String },
     #[error("{0:?} is not a valid flag")]
     NotAFlag(String),
+    #[error("etcd's subcommand {0} is not available here; run it with etcd's own binary")]
+    Subcommand(String),
     #[error("invalid value {value:?} for {variable}: {why}")]
     Variable { variable: String, value: String, why: String },
     #[error(
@@ -51,6 +53,7 @@ impl UsageError {
             | UsageError::Switch { .. }
             | UsageError::Value { .. } => 2,
             UsageError::NotAFlag(_)
+            | UsageError::Subcommand(_)
             | UsageError::Variable { .. }
             | UsageError::Conflict(_)
             | UsageError::Refused { .. }
@@ -63,6 +66,10 @@ pub(crate) fn parse(
     arguments: impl IntoIterator<Item = String>,
     environment: impl IntoIterator<Item = (String, String)>,
 ) -> Result<Command, UsageError> {
+    let arguments: Vec<String> = arguments.into_iter().collect();
+    if let Some(word) = arguments.first().filter(|word| ["gateway", "grpc-proxy"].contains(&word.as_str())) {
+        return Err(UsageError::Subcommand(word.clone()));
+    }
     let mut line = Line::default();
     if line.read(arguments)? {
         return Ok(Command::Help);

@@ -1,13 +1,18 @@
 //! Every flag of etcd 3.7.1, once, and the few of our own.
 
 use super::Class::{NoMeaning, Refused, Works};
-use super::Kind::{Bool, Choice, Duration, Gates, Int, Text, Uint, Uint32, Urls, Words};
+use super::Kind::{Bool, Choice, Duration, Gates, Int, Origins, Text, Uint, Uint32, Urls, Words};
 use super::{Class, Flag, Kind};
 
 const CALLS_NOBODY: &str = "This version runs a single member, which calls nobody.";
 const ONE: &str = "This version runs a single member, which has no peers.";
 const DISCOVERY: &str = "Discovery of other members is not available: this version runs a single member.";
 const NO_BBOLT: &str = "There is no bbolt file here.";
+
+const LEVELS: &[&str] = &[
+    "debug", "info", "warn", "error", "dpanic", "panic", "fatal", "DEBUG", "INFO", "WARN", "ERROR", "DPANIC",
+    "PANIC", "FATAL", "",
+];
 
 const fn flag(
     name: &'static str,
@@ -26,9 +31,8 @@ pub(super) const FLAGS: &[(&str, &[Flag])] = &[
         flag("name", "default", Text, Works, "The member's name for people."),
         flag("data-dir", "", Text, Works,
             "Where the data is kept; '${name}.vetch' if not given. Created with mode 0700."),
-        flag("wal-dir", "", Text,
-            Refused("The journal lives in the data directory; put that on the faster disk."),
-            "A directory of its own for the journal."),
+        flag("wal-dir", "", Text, Works,
+            "A directory for the journal alone. A new member's is put there for good; member/journal links to it."),
         flag("listen-client-urls", "http://localhost:2379", Urls, Works,
             "Where to serve gRPC and HTTP: http(s)://address:port or unix(s)://path, separated by commas."),
         flag("listen-client-http-urls", "", Urls, Works,
@@ -89,9 +93,8 @@ pub(super) const FLAGS: &[(&str, &[Flag])] = &[
         flag("bootstrap-defrag-threshold-megabytes", "0", Uint,
             NoMeaning("Nothing here needs to be defragmented."),
             "Defragment at start if that frees this much."),
-        flag("memory-mlock", "false", Bool,
-            Refused("Memory is not locked; disable swap on the machine instead."),
-            "Keep the database in memory."),
+        flag("memory-mlock", "false", Bool, Works,
+            "Never let memory be swapped out. Needs the right to lock as much as the store will grow to."),
     ]),
     ("Storage, not in etcd", &[
         flag("journal-segment-bytes", "16777216", Uint, Works,
@@ -154,7 +157,7 @@ pub(super) const FLAGS: &[(&str, &[Flag])] = &[
         flag("discovery-fallback", "exit", Choice(&["exit", "proxy"]),
             NoMeaning("Only used with discovery, which is not available."),
             "Part of discovery."),
-        flag("v2-deprecation", "write-only", Text, NoMeaning("There is no v2 store."),
+        flag("v2-deprecation", "write-only", Choice(&["write-only", "write-only-skip-check", "write-only-drop-data", "gone"]), NoMeaning("There is no v2 store."),
             "Stage of the removal of the v2 store."),
         flag("corrupt-check-time", "0s", Duration,
             NoMeaning("Compares members; there is one. Checksums guard what is on disk."),
@@ -166,7 +169,7 @@ pub(super) const FLAGS: &[(&str, &[Flag])] = &[
             "Time between two checks of a downgrade."),
     ]),
     ("Security", &[
-        flag("cors", "*", Text, Works, "Origins whose pages may read answers; empty or * for all."),
+        flag("cors", "*", Origins, Works, "Origins whose pages may read answers; empty or * for all."),
         flag("host-whitelist", "*", Text, Works, "Host names accepted in HTTP requests; empty or * for all."),
         flag("cert-file", "", Text, Works, "The server's certificate and those that vouch for it, PEM."),
         flag("key-file", "", Text, Works, "The key of the certificate, PEM."),
@@ -209,16 +212,14 @@ pub(super) const FLAGS: &[(&str, &[Flag])] = &[
     ]),
     ("Logs and metrics", &[
         flag("logger", "zap", Text, Works, "Only 'zap', the name of the format of the log."),
-        flag("log-level", "info", Text, Works, "debug, info, warn, error, panic or fatal."),
+        flag("log-level", "info", Choice(LEVELS), Works, "debug, info, warn, error, panic or fatal."),
         flag("log-format", "json", Text, Works, "json or console."),
         flag("log-outputs", "default", Words, Works,
-            "stderr (the default), stdout, or files, separated by commas."),
-        flag("enable-log-rotation", "false", Bool,
-            Refused("The log is not rotated; leave that to what collects it."),
-            "Rotate the log file."),
-        flag("log-rotation-config-json", "{\"maxsize\": 100, \"maxage\": 0, \"maxbackups\": 0, \"localtime\": false, \"compress\": false}", Text,
-            NoMeaning("Only used with log rotation, which is not available."),
-            "How to rotate."),
+            "stderr (the default), stdout, systemd/journal, or files, separated by commas."),
+        flag("enable-log-rotation", "false", Bool, Works,
+            "Set the log file aside when it is full. There must be one file among the log outputs."),
+        flag("log-rotation-config-json", "{\"maxsize\": 100, \"maxage\": 0, \"maxbackups\": 0, \"localtime\": false, \"compress\": false}", Text, Works,
+            "When a log file is full (megabytes), and how long (days) and how many of them are kept; 0 for all. Times in names are always UTC."),
         flag("metrics", "basic", Text, Works, "'extensive' adds histograms of the time each RPC takes."),
         flag("listen-metrics-urls", "", Urls, Works, "Where else to serve metrics and health."),
         flag("warning-unary-request-duration", "300ms", Duration, Works,

@@ -35,6 +35,7 @@ fn mistakes_are_told_as_go_tells_them() {
     assert_eq!(error(&["--name"], &[]), ("flag needs an argument: -name".into(), 2));
     assert_eq!(error(&["---name"], &[]), ("bad flag syntax: ---name".into(), 2));
     assert_eq!(error(&["foo"], &[]), ("\"foo\" is not a valid flag".into(), 1));
+    assert!(error(&["grpc-proxy", "start"], &[]).0.contains("subcommand grpc-proxy is not available"));
     let wrong = "invalid value \"x\" for flag -max-txn-ops: parse error";
     assert_eq!(error(&["--max-txn-ops=x"], &[]), (wrong.into(), 2));
 }
@@ -70,10 +71,10 @@ fn old_names_mean_the_new_ones() {
 
 #[test]
 fn what_cannot_be_ignored_is_refused_and_its_default_is_not() {
-    let (text, code) = error(&["--memory-mlock"], &[]);
-    assert!(text.contains("--memory-mlock is refused: Memory is not locked"), "{text}");
+    let (text, code) = error(&["--enable-distributed-tracing"], &[]);
+    assert!(text.contains("--enable-distributed-tracing is refused: Distributed tracing"), "{text}");
     assert_eq!(code, 1);
-    assert!(parsed(&["--memory-mlock=false"], &[]).is_ok());
+    assert!(parsed(&["--enable-distributed-tracing=false"], &[]).is_ok());
     let noted = parsed(&["--snapshot-count=10000"], &[]).unwrap().without_meaning;
     assert_eq!(noted[0].0, "snapshot-count");
 }

@@ -20,8 +20,9 @@ pub(super) fn check(kind: Kind, value: &str) -> Result<(), String> {
             Some(n) if kind == Kind::Uint => u64::try_from(n).map(drop).or_else(|_| range()),
             Some(n) => u32::try_from(n).map(drop).or_else(|_| range()),
         },
-        Kind::Urls if value.is_empty() => Ok(()),
-        Kind::Urls => Url::parse_list(value).map(drop).map_err(|error| error.to_string()),
+        Kind::Urls | Kind::Origins if value.is_empty() => Ok(()),
+        Kind::Origins if value == "*" => Ok(()),
+        Kind::Urls | Kind::Origins => Url::parse_list(value).map(drop).map_err(|error| error.to_string()),
         Kind::Choice(allowed) if !allowed.contains(&value) => {
             Err(format!("invalid value; it must be {}", allowed.join(" or ")))
         }

@@ -81,10 +81,14 @@ fn check_same(name: &str, ours: &[String], advertised: &[String]) -> Result<(), 
     Err(SettingsError::NotAdvertised(pairs(&unadvertised), advertised.join(",")))
 }
 
-/// URLs with the addresses their hosts have; a host that has none stays as it is.
+/// URLs with the addresses their hosts have. A host that has none stays as it is, and so does localhost, which is another
+/// place for everyone.
 fn resolved(urls: &[String]) -> Vec<String> {
     let one = |text: &String| {
         let Ok(url) = Url::parse(text) else { return text.clone() };
+        if url.host() == Some("localhost") {
+            return text.clone();
+        }
         let Ok(mut found) = url.address().to_socket_addrs() else { return text.clone() };
         match found.next() {
             Some(address) => format!("{}://{address}", if url.is_secure() { "https" } else { "http" }),

@@ -55,22 +55,10 @@ pub(crate) enum SettingsError {
     Join,
     #[error("v2 proxy is deprecated, and --discovery-fallback can't be configured as \"proxy\"")]
     ProxyFallback,
-    #[error(
-        "multiple discovery or bootstrap flags are set. Choose one of \"initial-cluster\", \"discovery-endpoints\" or \"discovery-srv\""
-    )]
-    TwoBootstraps,
-    #[error("both --discovery-token and --discovery-endpoints must be set")]
-    HalfDiscovery,
-    #[error(
-        "discovery of other members is not available, because this version runs a single member; leave out the --discovery flags"
-    )]
-    Discovery,
     #[error("{0}")]
     Gates(String),
     #[error("--compact-hash-check-time must be >0 (set to 0s)")]
     HashCheckTime,
-    #[error("unknown --metrics {0:?}; it must be basic or extensive")]
-    Metrics(String),
     #[error("unexpected TLS version {0:?} (must be one of: TLS1.2, TLS1.3)")]
     TlsVersion(String),
     #[error("min version ({min}) is greater than max version ({max})")]

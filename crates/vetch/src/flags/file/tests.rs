@@ -16,7 +16,7 @@ fn names_are_those_of_flags_and_types_are_etcds() {
     let parsed = parsed(
         "name: a\n\
          snapshot-count: 10000\n\
-         auto-compaction-retention: 8\n\
+         auto-compaction-retention: \"8\"\n\
          watch-progress-notify-interval: 5000000000\n\
          strict-reconfig-check: yes\n\
          log-outputs: [stderr, /tmp/x]\n\
@@ -72,6 +72,7 @@ fn mistakes_are_named() {
     assert!(refusal("name: [a]").contains("cannot unmarshal a list into name, which must be a text"));
     assert!(refusal("watch-progress-notify-interval: 10m").contains("nanoseconds"));
     assert!(refusal("heartbeat-interval: \"100\"").contains("a whole number"));
+    assert!(refusal("auto-compaction-retention: 8").contains("must be a text"));
     assert!(refusal("pre-vote: 1").contains("true or false"));
     assert!(refusal("log-outputs: stderr").contains("a list of texts"));
     assert!(refusal("peer-transport-security: x").contains("invalid peer-transport-security"));
