@@ -76,7 +76,10 @@ impl Sequencer {
     ) {
         if let Some(alarm) = admission.alarm_to_raise(store, request) {
             let bytes = store.stats().bytes;
-            tracing::error!(bytes, "no space: what grows the state is refused until there is space again (NOSPACE)");
+            tracing::error!(
+                bytes,
+                "no space: what grows the state is refused until there is space again (NOSPACE)"
+            );
             self.run(round, store, &WriteRequest::AlarmActivate(alarm))
                 .expect("raising an alarm is never refused");
         }
