@@ -15,7 +15,9 @@ fn seen(snapshot: &Snapshot) -> Vec<(String, i64)> {
 fn a_compaction_in_between_takes_nothing_out_of_a_snapshot() {
     let mut lab = Lab::with(|config| config.tuning.scan_keys = 1);
     for round in 0..3 {
-        ["a", "b", "c"].map(|key| lab.put(key, &format!("{round}")));
+        for key in ["a", "b", "c"] {
+            lab.put(key, &format!("{round}"));
+        }
     }
     let node = lab.node.clone();
     let mut collecting = Box::pin(async move { node.snapshot().await });

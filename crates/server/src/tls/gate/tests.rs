@@ -204,7 +204,7 @@ fn a_certificate_of_version_1_comes_in_if_a_trusted_authority_signed_it() {
     let authority = include_str!("testdata/version1-ca.pem");
     assert!(is_old(&leaf));
     assert_eq!(verdict(&gate(&[authority]), std::slice::from_ref(&leaf)), "in");
-    let other = super::tests::authority("version1 ca");
+    let other = authority("version1 ca");
     assert!(verdict(&gate(&[&other.pem()]), std::slice::from_ref(&leaf)).contains("UnknownIssuer"));
     let hosts = Names::Hosts(vec![ServerName::try_from("old").unwrap()]);
     let demanding = Gate { names: hosts, ..gate(&[authority]) };
