@@ -64,7 +64,7 @@ impl Drop for Hold {
 }
 
 impl Node {
-    /// The newest durable state. Takes about a second for each few million versions, and blocks nobody.
+    /// The newest durable state. Takes a look at every key, in turns, and blocks nobody.
     pub async fn snapshot(&self) -> Result<Snapshot, NodeError> {
         let (reply, answer) = oneshot::channel();
         if self.shared().asks.try_send(Ask::View { reply }).is_err() {
