@@ -306,7 +306,8 @@ def tls_nonsense(server):
 
 
 def tls_handshake_flood(server, seconds=4):
-    """Handshakes begun and left, on several connections at once."""
+    """Handshakes begun and left, on several connections at once, faster than the processors can answer them: a polite
+    client may be sent away, but has to get in when it comes again."""
     stop, counts = time.monotonic() + seconds, []
 
     def attack():
@@ -326,8 +327,10 @@ def tls_handshake_flood(server, seconds=4):
         thread.start()
     slowest = 0.0
     while any(thread.is_alive() for thread in threads):
-        slowest = max(slowest, server.polite(10))
+        slowest = max(slowest, server.persistent(10))
         time.sleep(0.1)
+    # What is still queued is worked off before the next attack.
+    server.persistent(10)
     lines = server.text().count("rejected connection on client endpoint")
     assert lines < 200, f"the log has {lines} lines about it"
     return f"{sum(counts)} handshakes; a polite client waited {slowest * 1000:.0f} ms at most; {lines} lines logged"

@@ -82,6 +82,18 @@ class Server:
         assert (answer.status, body) == (200, b'{"health":"true","reason":""}'), (answer.status, body)
         return time.monotonic() - begun
 
+    def persistent(self, limit=10.0):
+        """A client that comes again when it is sent away. Gives the seconds until it had its page."""
+        begun = time.monotonic()
+        while True:
+            try:
+                self.polite(limit)
+                return time.monotonic() - begun
+            except OSError:
+                if time.monotonic() - begun > limit:
+                    raise
+                time.sleep(0.05)
+
     def stop(self):
         """Asks it to end, which it must do by itself. True: it did."""
         if self.process.poll() is None:
