@@ -49,7 +49,7 @@ pub(super) const FLAGS: &[(&str, &[Flag])] = &[
             "Most compares, and most operations in each branch, of a transaction."),
         flag("max-request-bytes", "1572864", Uint, Works, "Largest request."),
         flag("max-concurrent-streams", "4294967295", Uint32, Works,
-            "Most streams a client may have open on one connection."),
+            "Most streams a client may have open on one connection; 65,536 if not given."),
         flag("grpc-keepalive-min-time", "5s", Duration,
             NoMeaning("A client that pings often is not punished."),
             "Shortest time between a client's pings."),
