@@ -201,12 +201,12 @@ fn names_that_are_demanded_must_be_there() {
 #[test]
 fn a_certificate_of_version_1_comes_in_if_a_trusted_authority_signed_it() {
     let leaf = CertificateDer::from_pem_slice(include_bytes!("testdata/version1.pem")).unwrap();
-    let authority = include_str!("testdata/version1-ca.pem");
+    let signer = include_str!("testdata/version1-ca.pem");
     assert!(is_old(&leaf));
-    assert_eq!(verdict(&gate(&[authority]), std::slice::from_ref(&leaf)), "in");
+    assert_eq!(verdict(&gate(&[signer]), std::slice::from_ref(&leaf)), "in");
     let other = authority("version1 ca");
     assert!(verdict(&gate(&[&other.pem()]), std::slice::from_ref(&leaf)).contains("UnknownIssuer"));
     let hosts = Names::Hosts(vec![ServerName::try_from("old").unwrap()]);
-    let demanding = Gate { names: hosts, ..gate(&[authority]) };
+    let demanding = Gate { names: hosts, ..gate(&[signer]) };
     assert!(verdict(&demanding, &[leaf]).contains("none of the allowed names"));
 }
