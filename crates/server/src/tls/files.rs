@@ -10,10 +10,13 @@ use std::sync::Arc;
 
 use super::error::TlsError;
 
+/// Makes something of the contents of some files, or says what is wrong with them.
+type Parse<T> = fn(&[(PathBuf, Vec<u8>)]) -> Result<T, TlsError>;
+
 /// A value read from one file or several.
 pub(super) struct Kept<T> {
     paths: Vec<PathBuf>,
-    parse: fn(&[(PathBuf, Vec<u8>)]) -> Result<T, TlsError>,
+    parse: Parse<T>,
     /// What was read last, whether it worked or not.
     seen: Contents,
     value: Arc<T>,
@@ -37,10 +40,7 @@ const LOOKS: usize = 3;
 
 impl<T> Kept<T> {
     /// Reads for the first time; now everything has to be right.
-    pub(super) fn open(
-        paths: Vec<PathBuf>,
-        parse: fn(&[(PathBuf, Vec<u8>)]) -> Result<T, TlsError>,
-    ) -> Result<Kept<T>, TlsError> {
+    pub(super) fn open(paths: Vec<PathBuf>, parse: Parse<T>) -> Result<Kept<T>, TlsError> {
         let (seen, value) = read(&paths, parse);
         Ok(Kept { value: Arc::new(value?), paths, parse, seen, works: true })
     }
@@ -80,10 +80,7 @@ impl<T> Kept<T> {
     }
 }
 
-fn read<T>(
-    paths: &[PathBuf],
-    parse: fn(&[(PathBuf, Vec<u8>)]) -> Result<T, TlsError>,
-) -> (Contents, Result<T, TlsError>) {
+fn read<T>(paths: &[PathBuf], parse: Parse<T>) -> (Contents, Result<T, TlsError>) {
     let (seen, failure) = contents(paths);
     if let Some(failure) = failure {
         return (seen, Err(failure));
