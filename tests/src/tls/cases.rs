@@ -20,8 +20,8 @@ pub(super) struct Outcome {
 pub(super) const DEVIATIONS: [&str; 4] = [
     "kubeadm: plain HTTP on the TLS port",
     "defaults: TLS 1.2 with CBC",
+    "only 1.2: TLS 1.2 with CBC",
     "flags: --client-cert-auth without --trusted-ca-file",
-    "flags: a suite with CBC",
 ];
 
 pub(super) struct Asked {

@@ -53,6 +53,15 @@ enum Objection {
     Unreadable(String),
 }
 
+/// What is wrong, for people: our own objections in their own words, which the library would show as it shows to
+/// programmers.
+pub(super) fn words(error: &Error) -> String {
+    match error {
+        Error::InvalidCertificate(CertificateError::Other(OtherError(objection))) => objection.to_string(),
+        error => error.to_string(),
+    }
+}
+
 impl Gate {
     /// Checks a whole chain, the client's own certificate first.
     pub(super) fn check(&self, chain: &[CertificateDer<'_>], now: UnixTime) -> Result<(), Error> {

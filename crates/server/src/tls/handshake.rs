@@ -13,6 +13,7 @@ use tokio_rustls::server::TlsStream;
 
 use super::endpoint::{Generation, Tls};
 use super::failures::Reason;
+use super::gate::words;
 use super::peer::PeerIdentity;
 
 /// A connection that is ready for use.
@@ -53,7 +54,7 @@ impl Tls {
             Ok(peer) => Ok(Secured { stream, peer }),
             Err(error) => {
                 linger(stream).await;
-                Err(HandshakeError { reason: Reason::Certificate, server_name, text: error.to_string() })
+                Err(HandshakeError { reason: Reason::Certificate, server_name, text: words(&error) })
             }
         }
     }
@@ -95,5 +96,5 @@ fn failure(server_name: String, error: &io::Error) -> HandshakeError {
         Some(_) => Reason::Protocol,
         None => Reason::Closed,
     };
-    HandshakeError { reason, server_name, text: error.to_string() }
+    HandshakeError { reason, server_name, text: tls.map_or_else(|| error.to_string(), words) }
 }

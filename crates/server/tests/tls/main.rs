@@ -195,7 +195,9 @@ async fn the_wrong_protocol_is_told_or_closed() {
 
     let plain = Harness::start().await;
     let error = connect(&plain, pki.caller(None)).await.unwrap_err();
-    assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{error}");
+    // Which of the two depends on how much of its greeting was still unread.
+    let is_closed = matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset);
+    assert!(is_closed, "{error}");
 }
 
 #[tokio::test]

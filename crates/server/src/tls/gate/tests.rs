@@ -52,7 +52,7 @@ fn gate(authorities: &[&str]) -> Gate {
 fn verdict(gate: &Gate, chain: &[CertificateDer<'_>]) -> String {
     match gate.check(chain, NOW) {
         Ok(()) => "in".to_string(),
-        Err(error) => error.to_string(),
+        Err(error) => words(&error),
     }
 }
 
