@@ -127,7 +127,9 @@ impl Pki {
         self.issue_by(&self.authority, name, wish)
     }
 
-    pub(super) fn issue_by(&self, authority: &Authority, name: &str, wish: Wish) -> Result<()> {
+    pub(super) fn issue_by(&self, authority: &Authority, name: &str, mut wish: Wish) -> Result<()> {
+        // Without it OpenSSL cannot tell two authorities of the same name apart.
+        wish.params.use_authority_key_identifier_extension = true;
         let key = wish.key.generate()?;
         let cert = wish.params.signed_by(&key, authority)?;
         self.write(&format!("{name}.key"), key.serialize_pem().as_bytes())?;
