@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use vetch_journal::seal::Keys;
 use vetch_journal::{
     Draft, Entry, Journal, JournalError, Kind, LocalConfig, LocalJournal, LocalReader, MemDisk, PartId, Read,
     Tip,
@@ -14,7 +15,7 @@ use crate::repair::{self, Chain};
 pub const DIR: &str = "/journal";
 
 pub fn config() -> LocalConfig {
-    LocalConfig { segment_len: 1024, spares: 0, unsafe_no_fsync: false, new_journal_id: Some(7) }
+    LocalConfig { segment_len: 1024, spares: 0, new_journal_id: Some(7), ..LocalConfig::default() }
 }
 
 /// The file of a number: segments by the first entry in them, and one spare.
@@ -65,7 +66,7 @@ fn recover(disk: &MemDisk) -> Result<(Vec<Entry>, LocalJournal), JournalError> {
 }
 
 fn read_offline(disk: &MemDisk) -> Result<Vec<Entry>, JournalError> {
-    let mut reader = LocalReader::open(Arc::new(disk.clone()), Path::new(DIR), None)?;
+    let mut reader = LocalReader::open(Arc::new(disk.clone()), Path::new(DIR), None, &Keys::none())?;
     let mut entries = Vec::new();
     while let Some(item) = reader.next_entry()? {
         entries.push(item.entry);

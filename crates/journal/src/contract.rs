@@ -14,6 +14,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use vetch_seal::KeyError;
+
 use crate::disk::LockError;
 use crate::entry::{Entry, Sealed, Tip};
 
@@ -110,6 +112,9 @@ pub enum JournalError {
         "{file} at byte {offset}: {what} is not supported yet by this version; use the version that wrote it"
     )]
     NotSupported { file: String, offset: u64, what: String },
+    /// The bytes are as they were written, but the key that opens them was not given.
+    #[error("{file} at byte {offset}: {source}. Nothing was changed")]
+    Key { file: String, offset: u64, source: KeyError },
     #[error(transparent)]
     Locked(Arc<LockError>),
     /// An operation on files failed without touching acknowledged data.

@@ -60,7 +60,8 @@ pub use entry::{
 };
 pub use local::{
     CutTail, LocalConfig, LocalJournal, LocalReader, Maintained, Maintenance, Progress, RECORD_HEADER_LEN,
-    RECORD_VERSION, Recovery, RecoveryReport, SECTOR, Stats,
+    RECORD_VERSION, Recovery, RecoveryReport, SEALED_RECORD_VERSION, SECTOR, Stats,
 };
 pub use mem_disk::{Fault, MemDisk, Op, Pending};
 pub use real_disk::RealDisk;
+pub use vetch_seal as seal;

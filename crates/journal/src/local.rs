@@ -16,6 +16,9 @@
 //! else is found is damage and is refused (`recovery`). A failed write or sync poisons the writer for good, because
 //! nothing can be learnt from the page cache after that.
 //!
+//! Records may be sealed (`sealing`). What is checksummed are the bytes as written, so all of this is judged without
+//! a key. A change of keys begins a new segment: all records of one are sealed with the same key, or none is.
+//!
 //! Life: `LocalJournal::recover` -> `Recovery` (stream of entries) -> `finish` -> `LocalJournal` -> `claim` -> appends.
 
 mod maintenance;
@@ -23,6 +26,7 @@ mod open_segment;
 mod record;
 mod recovery;
 mod scan;
+mod sealing;
 mod segment;
 mod tail;
 mod writer;
@@ -31,10 +35,12 @@ mod writer;
 mod tests;
 
 pub use maintenance::{Maintained, Maintenance};
-pub use record::{RECORD_HEADER_LEN, RECORD_VERSION, SECTOR};
+pub use record::{RECORD_HEADER_LEN, RECORD_VERSION, SEALED_RECORD_VERSION, SECTOR};
 pub use recovery::{CutTail, LocalReader, Recovery, RecoveryReport};
 pub use scan::Progress;
 pub use writer::{LocalJournal, Stats};
+
+use vetch_seal::Keys;
 
 /// Settings of the local engine.
 #[derive(Clone, Debug)]
@@ -47,10 +53,18 @@ pub struct LocalConfig {
     pub unsafe_no_fsync: bool,
     /// Identity of a journal made anew; random when not given. Records of another journal are never taken for ours.
     pub new_journal_id: Option<u64>,
+    /// Seal new records and open old ones.
+    pub keys: Keys,
 }
 
 impl Default for LocalConfig {
     fn default() -> LocalConfig {
-        LocalConfig { segment_len: 64 << 20, spares: 1, unsafe_no_fsync: false, new_journal_id: None }
+        LocalConfig {
+            segment_len: 64 << 20,
+            spares: 1,
+            unsafe_no_fsync: false,
+            new_journal_id: None,
+            keys: Keys::none(),
+        }
     }
 }

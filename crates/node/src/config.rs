@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use vetch_seal::Keys;
+
 use crate::tuning::Tuning;
 
 const DEFAULT_QUOTA: u64 = 2 << 30;
@@ -44,6 +46,8 @@ pub struct NodeConfig {
     pub compaction_batch: usize,
     /// A request still unanswered after this long is given up with "request timed out".
     pub request_timeout: Duration,
+    /// Seal what is written and open what was; no keys: nothing is sealed.
+    pub keys: Keys,
     pub tuning: Tuning,
 }
 
@@ -64,6 +68,7 @@ impl NodeConfig {
             watch_progress_interval: Duration::from_secs(600),
             compaction_batch: 256,
             request_timeout: Duration::from_secs(7),
+            keys: Keys::none(),
             tuning: Tuning::default(),
         }
     }

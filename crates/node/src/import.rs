@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use vetch_journal::{Disk, Journal, JournalError, LocalConfig, LocalJournal, RealDisk};
+use vetch_seal::Keys;
 use vetch_store::load::Unversioned;
 use vetch_store::{Mark, Record};
 
@@ -74,6 +75,7 @@ impl Import {
             spares: 0,
             unsafe_no_fsync: false,
             new_journal_id: None,
+            keys: Keys::none(),
         };
         let recovery = LocalJournal::recover(Arc::clone(&self.disk), &member.join("journal"), config, tip)?;
         let (mut journal, _) = recovery.finish()?;

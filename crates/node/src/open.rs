@@ -106,6 +106,7 @@ fn recover(
         spares: config.tuning.spare_segments,
         unsafe_no_fsync: config.unsafe_no_fsync,
         new_journal_id: config.tuning.new_journal_id,
+        keys: config.keys.clone(),
     };
     let recovery = LocalJournal::recover(Arc::clone(disk), &member.join("journal"), local, loaded.tip)?;
     let mut tail = Tail { store: loaded.store, revisions: by_revision(loaded.history), dirty: Vec::new() };

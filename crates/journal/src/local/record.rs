@@ -8,15 +8,22 @@
 //!
 //! The count of all-zero sectors tells a torn write (more of them than written) from a flipped bit (not more), even
 //! when a payload has long runs of zeros. The segment's length makes a truncated file visible.
+//!
+//! Version 2 differs in its payload alone: it is sealed (`sealing`). Everything in the header is about the bytes as written.
 
+use vetch_seal::Sealer;
+
+use super::sealing;
 use crate::entry::Sealed;
 
 /// The unit that a disk writes entirely or not at all.
 pub const SECTOR: usize = 512;
 /// Bytes of a record before its payload.
 pub const RECORD_HEADER_LEN: usize = 48;
-/// Version of the record layout. A reader refuses any other.
+/// Version of the record layout. A reader refuses any but this one and the next.
 pub const RECORD_VERSION: u16 = 1;
+/// The same layout with a sealed payload.
+pub const SEALED_RECORD_VERSION: u16 = 2;
 /// The longest payload: leaves sector arithmetic far from overflow.
 pub(super) const MAX_PAYLOAD: u64 = 1 << 31;
 
@@ -25,6 +32,7 @@ const CRC_AT: usize = 44;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
+    pub(super) is_sealed: bool,
     pub(super) journal_id: u64,
     pub(super) first_seq: u64,
     pub(super) entries: u32,
@@ -46,7 +54,8 @@ impl Header {
     pub(super) fn encode(&self) -> [u8; RECORD_HEADER_LEN] {
         let mut out = [0; RECORD_HEADER_LEN];
         out[0..4].copy_from_slice(&MAGIC);
-        out[4..6].copy_from_slice(&RECORD_VERSION.to_le_bytes());
+        let version = if self.is_sealed { SEALED_RECORD_VERSION } else { RECORD_VERSION };
+        out[4..6].copy_from_slice(&version.to_le_bytes());
         out[8..16].copy_from_slice(&self.journal_id.to_le_bytes());
         out[16..24].copy_from_slice(&self.first_seq.to_le_bytes());
         out[24..28].copy_from_slice(&self.entries.to_le_bytes());
@@ -67,13 +76,14 @@ impl Header {
             return Err(HeaderError::Invalid);
         }
         let version = u16::from_le_bytes([sector[4], sector[5]]);
-        if version != RECORD_VERSION {
+        if ![RECORD_VERSION, SEALED_RECORD_VERSION].contains(&version) {
             return Err(HeaderError::Version(version));
         }
         if sector[6..8] != [0, 0] {
             return Err(HeaderError::Invalid);
         }
         Ok(Header {
+            is_sealed: version == SEALED_RECORD_VERSION,
             journal_id: u64_at(8),
             first_seq: u64_at(16),
             entries: u32_at(24),
@@ -95,28 +105,47 @@ pub(super) fn extent(payload_len: u64) -> u64 {
     (RECORD_HEADER_LEN as u64 + payload_len).next_multiple_of(SECTOR as u64)
 }
 
+/// Where a record lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) journal_id: u64,
+    /// Sequence number of the first entry of the segment.
+    pub(super) segment: u64,
+    pub(super) segment_len: u64,
+    pub(super) offset: u64,
+}
+
 /// Lays out one record of `entries` in `buf`, replacing what was there.
-pub(super) fn build(buf: &mut Vec<u8>, journal_id: u64, segment_len: u64, entries: &[Sealed]) {
-    let first = entries.first().expect("a record has at least one entry");
-    let payload_len: usize = entries.iter().map(|entry| entry.bytes().len()).sum();
+pub(super) fn build(buf: &mut Vec<u8>, place: Place, entries: &[Sealed], sealer: Option<&Sealer>) {
+    let first = entries.first().expect("a record has at least one entry").seq();
+    let count =
+        u32::try_from(entries.len()).expect("an entry has more than one byte and payloads are bounded");
+    let entries_len: usize = entries.iter().map(|entry| entry.bytes().len()).sum();
     buf.clear();
-    buf.reserve(extent(payload_len as u64) as usize);
+    buf.reserve(extent((entries_len + sealing::OVERHEAD) as u64) as usize);
     buf.resize(RECORD_HEADER_LEN, 0);
+    if let Some(sealer) = sealer {
+        buf.extend_from_slice(&sealer.head().encode());
+    }
     for entry in entries {
         buf.extend_from_slice(entry.bytes());
     }
+    if let Some(sealer) = sealer {
+        sealing::seal(buf, sealer, &place, first, count);
+    }
+    let payload_len = buf.len() - RECORD_HEADER_LEN;
     let payload_crc = crc32c::crc32c(&buf[RECORD_HEADER_LEN..]);
     buf.resize(extent(payload_len as u64) as usize, 0);
     let header = Header {
-        journal_id,
-        first_seq: first.seq(),
-        entries: u32::try_from(entries.len())
-            .expect("an entry has more than one byte and payloads are bounded"),
+        is_sealed: sealer.is_some(),
+        journal_id: place.journal_id,
+        first_seq: first,
+        entries: count,
         payload_len: u32::try_from(payload_len).expect("checked against MAX_PAYLOAD"),
         payload_crc,
         // The first sector is never zero: the header begins it.
         zero_sectors: zero_sectors(&buf[SECTOR..]),
-        segment_sectors: u32::try_from(segment_len / SECTOR as u64).expect("segments are below 2 TiB"),
+        segment_sectors: u32::try_from(place.segment_len / SECTOR as u64).expect("segments are below 2 TiB"),
     };
     buf[..RECORD_HEADER_LEN].copy_from_slice(&header.encode());
 }

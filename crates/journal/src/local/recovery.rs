@@ -9,10 +9,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use vetch_bugs::Bug;
+use vetch_seal::Keys;
 
 use super::LocalConfig;
 use super::maintenance::Maintenance;
+use super::record::SECTOR;
 use super::scan::{From, Progress, Scan};
+use super::sealing;
 use super::segment::{Segment, is_spare};
 use super::tail::Tail;
 use super::writer::{Active, LocalJournal};
@@ -81,7 +84,9 @@ impl LocalJournal {
             disk.sync_dir(dir).map_err(JournalError::io("syncing", dir))?;
         }
         let segments = Segment::among(&names);
-        let scan = Scan::new(disk.clone(), dir.to_path_buf(), segments.clone(), From::Tip(start), None)?;
+        let keys = config.keys.clone();
+        let scan =
+            Scan::new(disk.clone(), dir.to_path_buf(), keys, segments.clone(), From::Tip(start), None)?;
         Ok(Recovery { disk, dir: dir.to_path_buf(), config, lock, segments, scan, start, entries: 0 })
     }
 }
@@ -105,6 +110,7 @@ impl Recovery {
         self.write_last_segment_again()?;
         let tip = self.scan.tip().unwrap_or(self.start);
         let active = self.open_active()?;
+        self.note_keys();
         let journal_id = self.scan.journal_id().or(self.config.new_journal_id).unwrap_or_else(random_id);
         let report = RecoveryReport {
             tip,
@@ -125,6 +131,17 @@ impl Recovery {
             maintenance,
         );
         Ok((journal, report))
+    }
+
+    /// Which key the records of each segment need, as their first one says. Where that cannot be told the segment was not
+    /// needed either, or it has no records yet.
+    fn note_keys(&mut self) {
+        for segment in &mut self.segments {
+            let mut sector = [0; SECTOR];
+            let file = self.disk.open(&self.dir.join(&segment.name));
+            let is_read = file.is_ok_and(|file| file.read_at(0, &mut sector).is_ok_and(|n| n == SECTOR));
+            segment.key = is_read.then(|| sealing::key_of(&sector).ok()).flatten();
+        }
     }
 
     fn cut_tail(&self) -> Result<Option<CutTail>, JournalError> {
@@ -188,10 +205,15 @@ pub struct LocalReader {
 
 impl LocalReader {
     /// Reads everything there is from the oldest entry on, or only what lies behind `start`.
-    pub fn open(disk: Arc<dyn Disk>, dir: &Path, start: Option<Tip>) -> Result<LocalReader, JournalError> {
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        start: Option<Tip>,
+        keys: &Keys,
+    ) -> Result<LocalReader, JournalError> {
         let names = disk.list(dir).map_err(JournalError::io("listing", dir))?;
         let from = start.map_or(From::Oldest, From::Tip);
-        let scan = Scan::new(disk, dir.to_path_buf(), Segment::among(&names), from, None)?;
+        let scan = Scan::new(disk, dir.to_path_buf(), keys.clone(), Segment::among(&names), from, None)?;
         Ok(LocalReader { scan })
     }
 

@@ -8,9 +8,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use vetch_bugs::Bug;
+use vetch_seal::{HEAD_LEN, Keys};
 
 use super::open_segment::OpenSegment;
-use super::record::{self, Header, HeaderError, RECORD_HEADER_LEN, SECTOR};
+use super::record::{self, Header, HeaderError, Place, RECORD_HEADER_LEN, SECTOR};
+use super::sealing::{self, Unopened};
 use super::segment::Segment;
 use super::tail::{self, Tail};
 use crate::contract::{JournalError, Position, ReadItem};
@@ -36,6 +38,7 @@ pub(super) enum From {
 pub(super) struct Scan {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
+    keys: Keys,
     from: From,
     /// Stop behind this entry without judging what follows; used while the journal is open.
     until: Option<u64>,
@@ -60,6 +63,7 @@ impl Scan {
     pub(super) fn new(
         disk: Arc<dyn Disk>,
         dir: PathBuf,
+        keys: Keys,
         segments: Vec<Segment>,
         from: From,
         until: Option<u64>,
@@ -82,7 +86,7 @@ impl Scan {
         let progress = Progress { done: 0, total };
         let segments = needed.into_iter();
         let (open, record, journal_id, tail) = (None, None, None, None);
-        Ok(Scan { disk, dir, from, until, segments, open, record, tip, journal_id, progress, tail })
+        Ok(Scan { disk, dir, keys, from, until, segments, open, record, tip, journal_id, progress, tail })
     }
 
     pub(super) fn next_entry(&mut self) -> Result<Option<ReadItem>, JournalError> {
@@ -204,10 +208,15 @@ impl Scan {
             self.tail = Some(tail::judge_damaged_record(open, &header, &extent, is_last)?);
             return self.check_reached_start();
         }
+        let mut offset = open.offset + RECORD_HEADER_LEN as u64;
+        let mut rest = payload;
+        if header.is_sealed {
+            rest = unseal(open, &self.keys, &header, &rest)?;
+            offset += HEAD_LEN as u64;
+        }
         self.journal_id = Some(header.journal_id);
-        let offset = open.offset + RECORD_HEADER_LEN as u64;
         open.offset += header.extent();
-        self.record = Some(OpenRecord { rest: payload, offset, left: header.entries });
+        self.record = Some(OpenRecord { rest, offset, left: header.entries });
         Ok(true)
     }
 
@@ -294,6 +303,23 @@ fn check_header(
         return Ok(());
     };
     Err(open.corrupt(open.offset, reason))
+}
+
+/// The entries of a sealed record at the current offset. Its checksum is right, so it is as it was written; what does not
+/// open is told apart: a key that is missing, or bytes that were made to fit.
+fn unseal(open: &OpenSegment, keys: &Keys, header: &Header, payload: &[u8]) -> Result<Bytes, JournalError> {
+    let place = Place {
+        journal_id: header.journal_id,
+        segment: open.segment.first_seq,
+        segment_len: open.len,
+        offset: open.offset,
+    };
+    sealing::open(keys, payload, &place, header).map_err(|why| match why {
+        Unopened::Damaged(reason) => open.corrupt(open.offset, reason),
+        Unopened::Key(source) => {
+            JournalError::Key { file: open.segment.name.clone(), offset: open.offset, source }
+        }
+    })
 }
 
 fn refuse_reserved(open: &OpenSegment, offset: u64, entry: &Entry) -> Result<(), JournalError> {

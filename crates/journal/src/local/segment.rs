@@ -1,5 +1,7 @@
 //! Names and lengths of segment files.
 
+use vetch_seal::KeyId;
+
 use crate::local::record::SECTOR;
 
 const SUFFIX: &str = ".journal";
@@ -7,16 +9,18 @@ const SPARE_PREFIX: &str = "spare-";
 const SPARE_SUFFIX: &str = ".tmp";
 
 /// A segment that has its place in the order.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(super) struct Segment {
     /// Sequence number of the first entry in it, or of the entry it waits for.
     pub(super) first_seq: u64,
     pub(super) name: String,
+    /// The key of its records, or none in it if they are plain; none at all as long as there are no records.
+    pub(super) key: Option<Option<KeyId>>,
 }
 
 impl Segment {
     pub(super) fn new(first_seq: u64) -> Segment {
-        Segment { first_seq, name: format!("{first_seq:016x}{SUFFIX}") }
+        Segment { first_seq, name: format!("{first_seq:016x}{SUFFIX}"), key: None }
     }
 
     fn parse(name: &str) -> Option<Segment> {

@@ -5,6 +5,7 @@ use super::segment::{Segment, is_spare, spare_name};
 
 fn header() -> Header {
     Header {
+        is_sealed: false,
         journal_id: 1,
         first_seq: 2,
         entries: 3,
@@ -17,6 +18,8 @@ fn header() -> Header {
 
 #[test]
 fn a_header_reads_back_and_no_flipped_bit_passes() {
+    let sealed = Header { is_sealed: true, ..header() };
+    assert_eq!(Header::parse(&sealed.encode()), Ok(sealed));
     let encoded = header().encode();
     assert_eq!(Header::parse(&encoded), Ok(header()));
     for bit in 0..RECORD_HEADER_LEN * 8 {
@@ -29,10 +32,10 @@ fn a_header_reads_back_and_no_flipped_bit_passes() {
 #[test]
 fn an_intact_header_of_a_later_version_is_told_apart_from_damage() {
     let mut encoded = header().encode();
-    encoded[4] = 2;
+    encoded[4] = 3;
     let crc = crc32c::crc32c(&encoded[..44]);
     encoded[44..].copy_from_slice(&crc.to_le_bytes());
-    assert_eq!(Header::parse(&encoded), Err(HeaderError::Version(2)));
+    assert_eq!(Header::parse(&encoded), Err(HeaderError::Version(3)));
 }
 
 #[test]

@@ -3,17 +3,20 @@
 //! Invariant: everything that can fail for want of space happens before the first byte of a record is written, so
 //! `NoSpace` leaves the journal as it was and the same batch may be given again.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use vetch_bugs::Bug;
+use vetch_seal::{KeyId, Keys, Purpose};
 
 use super::LocalConfig;
 use super::maintenance::{Maintenance, Spare};
-use super::record::{self, MAX_PAYLOAD};
+use super::record::{self, MAX_PAYLOAD, Place};
 use super::scan::{From, Scan};
+use super::sealing;
 use super::segment::Segment;
 use crate::contract::{Appended, Journal, JournalError, Position, Read, ReadItem};
 use crate::disk::{Disk, DiskFile};
@@ -27,6 +30,7 @@ pub struct LocalJournal {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
     no_fsync: bool,
+    keys: Keys,
     journal_id: u64,
     /// Oldest first; the last one is active.
     segments: Vec<Segment>,
@@ -74,6 +78,7 @@ impl LocalJournal {
             disk,
             dir,
             no_fsync: config.unsafe_no_fsync,
+            keys: config.keys.clone(),
             journal_id,
             segments,
             active,
@@ -103,6 +108,33 @@ impl LocalJournal {
     /// Segment files in use, the active one included.
     pub fn segments(&self) -> usize {
         self.segments.len()
+    }
+
+    /// How many segments need which key; the ones in plain are counted under none.
+    pub fn segments_by_key(&self) -> BTreeMap<Option<KeyId>, usize> {
+        let mut counts = BTreeMap::new();
+        self.segments
+            .iter()
+            .filter_map(|segment| segment.key)
+            .for_each(|key| *counts.entry(key).or_default() += 1);
+        counts
+    }
+
+    /// Begins a new segment now if the keys have changed since the last record, so that the segments before it can go as
+    /// soon as a checkpoint covers them. True if it did. Nothing is lost if it cannot: the next append tries again.
+    pub fn follow_keys(&mut self) -> Result<bool, JournalError> {
+        self.check_poison()?;
+        if !self.claimed || self.is_fit_for(self.keys.current()) {
+            return Ok(false);
+        }
+        let spare = self.maintenance.take(0)?;
+        self.activate(spare)?;
+        Ok(true)
+    }
+
+    /// Whether a record sealed with this key may go into the active segment.
+    fn is_fit_for(&self, key: Option<KeyId>) -> bool {
+        self.segments.last().is_some_and(|active| active.key.is_none_or(|used| used == key))
     }
 
     /// Lets go of every segment whose entries all lie before `position`, without touching a file; the next
@@ -148,15 +180,17 @@ impl LocalJournal {
             tip = entry.after();
             len += entry.bytes().len() as u64;
         }
-        if len > MAX_PAYLOAD {
-            return Err(JournalError::TooLarge { len, max: MAX_PAYLOAD });
+        let max = MAX_PAYLOAD - sealing::OVERHEAD as u64;
+        if len > max {
+            return Err(JournalError::TooLarge { len, max });
         }
         Ok(len)
     }
 
     /// Makes sure that the active segment has room for a record; true if that took a new segment.
-    fn make_room(&mut self, extent: u64) -> Result<bool, JournalError> {
-        if self.active.as_ref().is_some_and(|active| active.len - active.offset >= extent) {
+    fn make_room(&mut self, extent: u64, key: Option<KeyId>) -> Result<bool, JournalError> {
+        let has_room = self.active.as_ref().is_some_and(|active| active.len - active.offset >= extent);
+        if has_room && self.is_fit_for(key) {
             return Ok(false);
         }
         // A segment that could not be made has no name and no record: the journal is as it was.
@@ -167,8 +201,11 @@ impl LocalJournal {
 
     fn activate(&mut self, spare: Spare) -> Result<(), JournalError> {
         let segment = Segment::new(self.tip.seq + 1);
-        // A claim is the first append of every process and fits any segment, so an empty one is never left again.
-        assert_ne!(self.segments.last(), Some(&segment), "a segment is named once");
+        // Only a change of keys leaves a segment without a record. One that turns out too small for the first is replaced,
+        // zeros by more zeros.
+        let replaces = self.segments.last().is_some_and(|last| last.first_seq == segment.first_seq);
+        let is_empty = self.active.as_ref().is_none_or(|active| active.offset == 0);
+        assert!(!replaces || is_empty, "a segment with records is named once");
         let path = self.dir.join(&segment.name);
         if let Err(error) = self.disk.rename(&spare.path, &path) {
             if error.kind() != io::ErrorKind::StorageFull {
@@ -184,6 +221,9 @@ impl LocalJournal {
         {
             return Err(self.poison("syncing the journal directory", &error));
         }
+        if replaces {
+            self.segments.pop();
+        }
         self.segments.push(segment);
         self.active = Some(Active { path, file: spare.file, len: spare.len, offset: 0 });
         self.stats.rolls += 1;
@@ -193,10 +233,21 @@ impl LocalJournal {
     fn append(&mut self, entries: &[Sealed]) -> Result<Appended, JournalError> {
         let last =
             *entries.last().ok_or_else(|| JournalError::OutOfOrder("an empty batch".to_owned()))?.after();
-        let payload = self.check_batch(entries)?;
-        let rolled = self.make_room(record::extent(payload))?;
+        let mut payload = self.check_batch(entries)?;
+        let sealer = self.keys.sealer(Purpose::JournalRecord, &[self.journal_id, self.tip.seq + 1]);
+        let key = sealer.as_ref().map(|sealer| sealer.head().key);
+        payload += if sealer.is_some() { sealing::OVERHEAD as u64 } else { 0 };
+        let rolled = self.make_room(record::extent(payload), key)?;
         let active = self.active.as_mut().expect("room was made");
-        record::build(&mut self.buf, self.journal_id, active.len, entries);
+        let segment = self.segments.last_mut().expect("the active one is there");
+        segment.key = Some(key);
+        let place = Place {
+            journal_id: self.journal_id,
+            segment: segment.first_seq,
+            segment_len: active.len,
+            offset: active.offset,
+        };
+        record::build(&mut self.buf, place, entries, sealer.as_ref());
         let bytes = self.buf.len() as u64;
         let began = Instant::now();
         let written = active.file.write_at(active.offset, &self.buf);
@@ -246,8 +297,14 @@ impl Journal for LocalJournal {
     fn read(&self, from: Tip) -> Result<Box<dyn Read + '_>, JournalError> {
         self.check_poison()?;
         let until = Some(self.tip.seq);
-        let scan =
-            Scan::new(self.disk.clone(), self.dir.clone(), self.segments.clone(), From::Tip(from), until)?;
+        let scan = Scan::new(
+            self.disk.clone(),
+            self.dir.clone(),
+            self.keys.clone(),
+            self.segments.clone(),
+            From::Tip(from),
+            until,
+        )?;
         Ok(Box::new(LiveRead { scan }))
     }
 

@@ -2,14 +2,17 @@
 //! disk: it needs a new version number, a reader for the old one, and docs/format.md.
 
 use std::fmt::Write;
+use std::sync::Arc;
 
 use expect_test::expect_file;
+use vetch_journal::seal::Keys;
 use vetch_journal::{
-    ENTRY_HEADER_LEN, ENTRY_VERSION, Journal, Kind, LocalConfig, MAX_ENTRY_LEN, MemDisk, PART_HEADER_LEN,
-    RECORD_HEADER_LEN, RECORD_VERSION, REF_LEN, SECTOR,
+    ENTRY_HEADER_LEN, ENTRY_VERSION, Journal, Kind, LocalConfig, LocalJournal, MAX_ENTRY_LEN, MemDisk,
+    PART_HEADER_LEN, RECORD_HEADER_LEN, RECORD_VERSION, REF_LEN, SEALED_RECORD_VERSION, SECTOR,
 };
 
-use crate::support::{fresh, genesis, recover, writes};
+use crate::sealing::{KEYS, ring};
+use crate::support::{dir, fresh, genesis, recover, tiny, writes};
 
 #[test]
 fn the_format_is_frozen() {
@@ -30,6 +33,30 @@ fn the_format_is_frozen() {
     }
     expect_file!["../../testdata/journal-v1.txt"].assert_eq(&text);
     assert_eq!(recover(&disk, genesis()).expect("intact").0.len(), 4);
+}
+
+/// A plain record, then sealed ones in a segment of their own.
+#[test]
+fn the_format_of_sealed_records_is_frozen() {
+    let (disk, keys) = (MemDisk::new(), Keys::repeatable_for_tests(ring(&["plain", KEYS[0]])));
+    let config = || LocalConfig { keys: keys.clone(), ..tiny() };
+    let start =
+        || LocalJournal::recover(Arc::new(disk.clone()), &dir(), config(), genesis()).expect("intact");
+    let (mut journal, _) = start().finish().expect("an empty directory");
+    journal.claim().expect("no faults");
+    keys.replace(ring(&KEYS[..1]));
+    let mut tip = *journal.tip();
+    for payload in [&b"first payload"[..], &[0; 1024]] {
+        journal.append_batch(&[writes(&mut tip, 1, payload)]).expect("no faults");
+    }
+    drop(journal);
+    let mut text = format!("record version {SEALED_RECORD_VERSION}\n");
+    for (path, content) in disk.files() {
+        writeln!(text, "\n{} ({} bytes)", path.display(), content.len()).expect("to memory");
+        dump(&mut text, &content);
+    }
+    expect_file!["../../testdata/journal-v2.txt"].assert_eq(&text);
+    assert_eq!(start().finish().expect("intact").1.entries, 3);
 }
 
 fn constants() -> String {

@@ -7,5 +7,6 @@ mod golden;
 mod random;
 mod real;
 mod rng;
+mod sealing;
 mod sectors;
 mod support;

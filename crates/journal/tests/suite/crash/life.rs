@@ -7,7 +7,8 @@ use vetch_journal::{
     RecoveryReport, Tip,
 };
 
-use super::workload::{Step, Workload};
+use super::workload::{RINGS, Step, Workload};
+use crate::sealing::ring;
 use crate::support::{batch, decoded, dir, genesis};
 
 pub(super) struct Life {
@@ -35,6 +36,10 @@ impl Life {
     }
 
     pub(super) fn on(disk: MemDisk, view: Arc<dyn Disk>, config: &LocalConfig) -> Life {
+        // Lives share the keys, and each begins with the same ones.
+        if config.keys.ring().ids().next().is_some() {
+            config.keys.replace(ring(RINGS[0]));
+        }
         let (acked, in_flight, checkpoint) = (Vec::new(), Vec::new(), genesis());
         let config = config.clone();
         Life { disk, view, config, acked, in_flight, checkpoint, done: 0, retries: false, retried: 0 }
@@ -68,6 +73,12 @@ impl Life {
                 Step::Retire => {
                     self.checkpoint = *journal.tip();
                     journal.retire(Position(journal.tip().seq + 1))?;
+                }
+                Step::Rekey(to, at_once) => {
+                    self.config.keys.replace(ring(RINGS[*to]));
+                    if *at_once {
+                        self.again(|| journal.follow_keys().map(drop))?;
+                    }
                 }
                 Step::ReadBack => {
                     let mut read = journal.read(self.checkpoint)?;
