@@ -14,7 +14,7 @@ use vetch_bugs::Bug;
 
 use crate::keys::Slot;
 use crate::record::Record;
-use crate::state::{Queue, Store};
+use crate::state::Store;
 
 /// A version that has been given back, as the checkpoint's book-keeping needs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,8 +36,8 @@ impl Store {
     pub fn compact_step(&mut self, max: usize, freed: &mut Vec<Record>) -> bool {
         let compacted = self.visible.compact_revision;
         for _ in 0..max {
-            let next = pop_upto(&mut self.lingering, compacted - 1);
-            let Some(slot) = next.or_else(|| pop_upto(&mut self.superseded, compacted)) else {
+            let next = self.lingering.pop_upto(compacted - 1);
+            let Some(slot) = next.or_else(|| self.superseded.pop_upto(compacted)) else {
                 self.membership.compact(compacted);
                 return true;
             };
@@ -49,8 +49,7 @@ impl Store {
     /// Whether [`Store::compact_step`] would find something to do.
     pub fn has_garbage(&self) -> bool {
         let compacted = self.visible.compact_revision;
-        let due = |queue: &Queue, upto: i64| queue.front().is_some_and(|&(revision, _)| revision <= upto);
-        due(&self.lingering, compacted - 1) || due(&self.superseded, compacted)
+        self.lingering.is_due(compacted - 1) || self.superseded.is_due(compacted)
     }
 
     /// Bytes that only watchers which begin right at the compacted revision could ask for: what that revision changed and
@@ -58,7 +57,7 @@ impl Store {
     pub fn kept_for_watchers(&self) -> u64 {
         let compacted = self.visible.compact_revision;
         let here = self.lingering.iter().filter(|(revision, _)| *revision == compacted);
-        let mut slots: Vec<Slot> = here.map(|&(_, slot)| slot).collect();
+        let mut slots: Vec<Slot> = here.map(|(_, slot)| slot).collect();
         slots.sort_unstable();
         slots.dedup();
         slots.into_iter().map(|slot| self.kept_of(slot, compacted)).sum()
@@ -87,7 +86,7 @@ impl Store {
             chain.compact(compacted + 1, &mut take);
         }
         if chain.lingers_at(compacted) {
-            self.lingering.push_back((compacted, slot));
+            self.lingering.push_back(compacted, slot);
         }
         if let Some(gone) = last
             && self.keys.chain(slot).versions().is_empty()
@@ -97,12 +96,4 @@ impl Store {
             self.keys.remove(slot, &gone);
         }
     }
-}
-
-fn pop_upto(queue: &mut Queue, upto: i64) -> Option<Slot> {
-    let &(revision, slot) = queue.front()?;
-    (revision <= upto).then(|| {
-        queue.pop_front();
-        slot
-    })
 }

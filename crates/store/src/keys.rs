@@ -2,134 +2,73 @@
 //!
 //! A key lives in a numbered slot. The hash table maps key bytes to slots and the ordered tree orders slots,
 //! so an update of an existing key touches neither: it is one lookup and one push onto the chain.
+//!
+//! Nothing here grows by copying all of itself, because a writer would wait for that with the store locked. Chains lie in
+//! segments, and the hash table is many small ones, each of which is rebuilt on its own when it is full.
 
 use std::hash::BuildHasher;
 
 use hashbrown::HashTable;
 
+use crate::chain::Chain;
 use crate::record::Record;
 
 /// Index of a key's slot. Slots of removed keys are used again.
 pub(crate) type Slot = u32;
 
-/// The retained versions of one key, oldest first. Most keys have exactly one, held without a vector.
-#[derive(Debug)]
-pub(crate) enum Chain {
-    Free,
-    One(Record),
-    Many(Vec<Record>),
-}
+/// Chains per segment.
+const SEGMENT: usize = 4096;
+/// Hash tables. A million keys make each of them some four thousand, which are rebuilt in well under a millisecond.
+const SHARDS: usize = 256;
 
-impl Chain {
-    pub(crate) fn versions(&self) -> &[Record] {
-        match self {
-            Chain::Free => &[],
-            Chain::One(record) => std::slice::from_ref(record),
-            Chain::Many(records) => records,
-        }
-    }
-
-    pub(crate) fn push(&mut self, record: Record) {
-        if let Some(last) = self.versions().last() {
-            assert!(
-                (last.mod_revision(), last.sub()) < (record.mod_revision(), record.sub()),
-                "versions of a key come in revision order"
-            );
-        }
-        *self = match std::mem::replace(self, Chain::Free) {
-            Chain::Free => Chain::One(record),
-            Chain::One(first) => Chain::Many(vec![first, record]),
-            Chain::Many(mut records) => {
-                records.push(record);
-                Chain::Many(records)
-            }
-        };
-    }
-
-    pub(crate) fn last(&self) -> Option<&Record> {
-        self.versions().last()
-    }
-
-    /// The newest version that is not younger than `at`.
-    pub(crate) fn at(&self, at: i64) -> Option<&Record> {
-        let versions = self.versions();
-        let upto = match versions.last() {
-            Some(last) if last.mod_revision() <= at => versions.len(),
-            _ => versions.partition_point(|version| version.mod_revision() <= at),
-        };
-        upto.checked_sub(1).map(|index| &versions[index])
-    }
-
-    /// The version a reader at `at` sees: [`Chain::at`], unless that is a tombstone.
-    pub(crate) fn live_at(&self, at: i64) -> Option<&Record> {
-        self.at(at).filter(|record| !record.is_tombstone())
-    }
-
-    /// Drops what a compaction at `at` makes unreachable: every version before `at` that is not current there. All
-    /// changes of `at` itself stay. The dropped versions are handed to `freed`.
-    pub(crate) fn compact(&mut self, at: i64, freed: impl FnMut(Record)) {
-        let versions = self.versions();
-        let before = versions.partition_point(|version| version.mod_revision() < at);
-        let Some(newest) = before.checked_sub(1) else { return };
-        let is_replaced = versions.get(before).is_some_and(|version| version.mod_revision() == at);
-        let is_gone = is_replaced || versions[newest].is_tombstone();
-        self.drop_first(if is_gone { before } else { newest }, freed);
-    }
-
-    /// Whether a compaction beyond `at` would drop a change of `at`, and a compaction there did not.
-    pub(crate) fn lingers_at(&self, at: i64) -> bool {
-        let changes = self.versions().iter().take_while(|version| version.mod_revision() == at);
-        changes.clone().count() > 1 || changes.last().is_some_and(Record::is_tombstone)
-    }
-
-    fn drop_first(&mut self, drop_count: usize, mut freed: impl FnMut(Record)) {
-        if drop_count == 0 {
-            return;
-        }
-        match std::mem::replace(self, Chain::Free) {
-            Chain::Free => unreachable!("an empty chain has nothing to drop"),
-            Chain::One(record) => freed(record),
-            Chain::Many(mut records) => {
-                records.drain(..drop_count).for_each(freed);
-                *self = match records.len() {
-                    0 => Chain::Free,
-                    1 => Chain::One(records.pop().expect("one is left")),
-                    _ => {
-                        records.shrink_to(records.len() * 2);
-                        Chain::Many(records)
-                    }
-                };
-            }
-        }
-    }
-}
-
-#[derive(Default)]
 pub(crate) struct Keys {
-    chains: Vec<Chain>,
+    /// Every segment but the last is full.
+    segments: Vec<Vec<Chain>>,
     free: Vec<Slot>,
     // Seeded at random against chosen collisions; never iterated, so the seed cannot be observed.
     hasher: foldhash::fast::RandomState,
-    by_key: HashTable<Slot>,
+    shards: Vec<HashTable<Slot>>,
+}
+
+impl Default for Keys {
+    fn default() -> Keys {
+        Keys {
+            segments: Vec::new(),
+            free: Vec::new(),
+            hasher: foldhash::fast::RandomState::default(),
+            shards: (0..SHARDS).map(|_| HashTable::new()).collect(),
+        }
+    }
+}
+
+/// Which table a hash belongs to. The tables themselves use its lowest and its highest bits.
+fn shard_of(hash: u64) -> usize {
+    (hash >> 40) as usize % SHARDS
+}
+
+/// The key of an occupied slot.
+fn key_in(segments: &[Vec<Chain>], slot: Slot) -> &[u8] {
+    let chain = &segments[slot as usize / SEGMENT][slot as usize % SEGMENT];
+    chain.last().expect("an occupied slot has a version").key()
 }
 
 impl Keys {
     pub(crate) fn find(&self, key: &[u8]) -> Option<Slot> {
         let hash = self.hasher.hash_one(key);
-        self.by_key.find(hash, |&slot| self.key(slot) == key).copied()
+        self.shards[shard_of(hash)].find(hash, |&slot| self.key(slot) == key).copied()
     }
 
     /// The key of an occupied slot.
     pub(crate) fn key(&self, slot: Slot) -> &[u8] {
-        self.chain(slot).last().expect("an occupied slot has a version").key()
+        key_in(&self.segments, slot)
     }
 
     pub(crate) fn chain(&self, slot: Slot) -> &Chain {
-        &self.chains[slot as usize]
+        &self.segments[slot as usize / SEGMENT][slot as usize % SEGMENT]
     }
 
     pub(crate) fn chain_mut(&mut self, slot: Slot) -> &mut Chain {
-        &mut self.chains[slot as usize]
+        &mut self.segments[slot as usize / SEGMENT][slot as usize % SEGMENT]
     }
 
     pub(crate) fn chain_of(&self, key: &[u8]) -> Option<&Chain> {
@@ -142,35 +81,42 @@ impl Keys {
         let chain = Chain::One(first);
         let slot = match self.free.pop() {
             Some(slot) => {
-                self.chains[slot as usize] = chain;
+                *self.chain_mut(slot) = chain;
                 slot
             }
-            None => {
-                let slot = Slot::try_from(self.chains.len()).expect("fewer than four billion keys");
-                self.chains.push(chain);
-                slot
-            }
+            None => self.add_slot(chain),
         };
-        let Keys { chains, hasher, by_key, .. } = self;
-        by_key.insert_unique(hash, slot, |&other| {
-            hasher.hash_one(chains[other as usize].last().expect("occupied").key())
-        });
+        let Keys { segments, hasher, shards, .. } = self;
+        shards[shard_of(hash)].insert_unique(hash, slot, |&other| hasher.hash_one(key_in(segments, other)));
         slot
+    }
+
+    fn add_slot(&mut self, chain: Chain) -> Slot {
+        if self.segments.last().is_none_or(|last| last.len() == SEGMENT) {
+            self.segments.push(Vec::with_capacity(SEGMENT));
+        }
+        let full = (self.segments.len() - 1) * SEGMENT;
+        let last = self.segments.last_mut().expect("a segment was just added");
+        last.push(chain);
+        Slot::try_from(full + last.len() - 1).expect("fewer than four billion keys")
     }
 
     /// Forgets a key whose last version, `gone`, has just been dropped from its chain.
     pub(crate) fn remove(&mut self, slot: Slot, gone: &Record) {
         assert!(self.chain(slot).versions().is_empty(), "only a key without versions is forgotten");
         let hash = self.hasher.hash_one(gone.key());
-        let entry = self.by_key.find_entry(hash, |&other| other == slot);
+        let entry = self.shards[shard_of(hash)].find_entry(hash, |&other| other == slot);
         entry.expect("an occupied slot is in the table").remove();
         self.free.push(slot);
     }
 
+    /// Makes room for so many keys that are about to come.
     pub(crate) fn reserve(&mut self, keys: usize) {
-        self.chains.reserve(keys);
-        let Keys { chains, hasher, by_key, .. } = self;
-        by_key.reserve(keys, |&slot| hasher.hash_one(chains[slot as usize].last().expect("occupied").key()));
+        self.segments.reserve(keys / SEGMENT + 1);
+        let Keys { segments, hasher, shards, .. } = self;
+        for shard in shards {
+            shard.reserve(keys / SHARDS + 1, |&slot| hasher.hash_one(key_in(segments, slot)));
+        }
     }
 }
 
@@ -179,8 +125,8 @@ mod tests {
     use super::*;
     use crate::record::Fields;
 
-    fn fields(key: &str, revision: i64) -> Fields<'_> {
-        Fields {
+    fn put(key: &str, revision: i64) -> Record {
+        Record::new(Fields {
             key: key.as_bytes(),
             value: b"v",
             create_revision: revision,
@@ -188,61 +134,7 @@ mod tests {
             version: 1,
             lease: 0,
             sub: 0,
-        }
-    }
-
-    fn put(key: &str, revision: i64) -> Record {
-        Record::new(fields(key, revision))
-    }
-
-    #[test]
-    fn a_chain_answers_for_every_revision() {
-        let mut chain = Chain::One(put("k", 2));
-        chain.push(put("k", 5));
-        chain.push(Record::tombstone(b"k", 8, 0, 2));
-        let seen = |at| chain.at(at).map(Record::mod_revision);
-        assert_eq!(
-            [1, 2, 4, 5, 7, 8, 9].map(seen),
-            [None, Some(2), Some(2), Some(5), Some(5), Some(8), Some(8)]
-        );
-        assert!(chain.live_at(8).is_none());
-    }
-
-    #[test]
-    fn compaction_keeps_what_is_current_and_every_change_of_its_own_revision() {
-        let build = || {
-            let mut chain = Chain::One(put("k", 2));
-            chain.push(put("k", 5));
-            chain.push(Record::tombstone(b"k", 8, 0, 2));
-            chain
-        };
-        for (at, left, lingers) in [
-            (1, 3, false),
-            (2, 3, false),
-            (4, 3, false),
-            (5, 2, false),
-            (7, 2, false),
-            (8, 1, true),
-            (9, 0, false),
-        ] {
-            let mut chain = build();
-            let mut freed = 0;
-            chain.compact(at, |_| freed += 1);
-            assert_eq!((chain.versions().len(), freed), (left, 3 - left), "at={at}");
-            assert_eq!(chain.lingers_at(at), lingers, "at={at}");
-        }
-    }
-
-    #[test]
-    fn a_revision_that_changed_a_key_twice_is_kept_whole() {
-        let mut chain = Chain::One(put("k", 2));
-        chain.push(Record::tombstone(b"k", 5, 0, 2));
-        chain.push(Record::new(Fields { sub: 1, ..fields("k", 5) }));
-        chain.compact(5, drop);
-        assert_eq!((chain.versions().len(), chain.lingers_at(5)), (2, true));
-        chain.compact(6, drop);
-        assert_eq!((chain.versions().len(), chain.lingers_at(6)), (1, false));
-        assert!(chain.live_at(6).is_some_and(|version| version.sub() == 1));
+        })
     }
 
     #[test]
@@ -256,5 +148,18 @@ mod tests {
         keys.remove(a, &gone);
         assert_eq!(keys.find(b"a"), None);
         assert_eq!(keys.insert(put("c", 4)), a);
+    }
+
+    #[test]
+    fn every_key_is_found_across_segments_and_tables() {
+        let mut keys = Keys::default();
+        let many = 3 * SEGMENT + 7;
+        let name = |number: usize| format!("{number:06}");
+        for number in 0..many {
+            let slot = keys.insert(put(&name(number), 2 + number as i64));
+            assert_eq!(slot as usize, number);
+        }
+        assert!((0..many).all(|number| keys.find(name(number).as_bytes()) == Some(number as Slot)));
+        assert!(keys.shards.iter().all(|shard| shard.len() < 4 * many / SHARDS), "hashes spread");
     }
 }

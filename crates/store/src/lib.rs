@@ -14,6 +14,7 @@
 //! for the index, `membership` for counting in the past.
 
 pub mod auth;
+mod chain;
 pub mod command;
 mod compaction;
 mod compare;
@@ -25,6 +26,7 @@ mod keys;
 pub mod lease;
 pub mod load;
 mod membership;
+mod queue;
 pub mod range;
 pub mod record;
 mod replay;

@@ -7,7 +7,8 @@
 use std::sync::Arc;
 
 use crate::auth::{Auth, AuthState};
-use crate::keys::{Chain, Keys, Slot};
+use crate::chain::Chain;
+use crate::keys::{Keys, Slot};
 use crate::lease::Leases;
 use crate::record::Record;
 use crate::request::{Alarm, Event};
@@ -137,7 +138,7 @@ impl Store {
             }
         }
         superseded.sort_unstable();
-        self.superseded = superseded.into();
+        self.superseded = superseded.into_iter().collect();
         events.sort_unstable_by_key(|event| (event.kv.mod_revision(), event.kv.sub()));
         for event in &events {
             let revision = event.kv.mod_revision();

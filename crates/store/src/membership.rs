@@ -6,13 +6,16 @@
 //! two binary searches, however many of its keys lie in the range. A page of a list pinned to an old
 //! revision therefore costs the same at the beginning and at the end of a large collection.
 //!
-//! Compaction drops whole blocks. Keys are copied, since the versions they came from may be freed earlier.
+//! Compaction drops whole blocks. Keys are copied, since the versions they came from may be freed earlier; those of a
+//! full block lie in one allocation.
 
 use std::collections::VecDeque;
 
+/// A block is full with so many changes, or bytes of keys.
 const BLOCK_CHANGES: usize = 1024;
+const BLOCK_BYTES: usize = 1 << 20;
 
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct Change {
     revision: i64,
     key: Box<[u8]>,
@@ -22,17 +25,23 @@ struct Change {
 
 /// Changes in revision order, and the same sorted by key.
 struct Block {
-    changes: Vec<Change>,
-    /// Indices into `changes`, by key.
-    by_key: Vec<u16>,
+    revisions: Box<[i64]>,
+    deltas: Box<[i8]>,
+    /// The keys back to back, and where each ends.
+    keys: Box<[u8]>,
+    ends: Box<[u32]>,
+    /// Indices of changes, by key.
+    by_key: Box<[u16]>,
     /// `sums[i]` adds up the deltas of the first i changes by key.
-    sums: Vec<i32>,
+    sums: Box<[i16]>,
 }
 
 #[derive(Default)]
 pub(crate) struct Membership {
     full: VecDeque<Block>,
     open: Vec<Change>,
+    /// Of the keys in `open`.
+    open_bytes: usize,
 }
 
 /// A half-open range of keys; no end means to the last key.
@@ -49,33 +58,56 @@ impl Span<'_> {
 }
 
 impl Block {
-    fn seal(changes: Vec<Change>) -> Block {
-        let mut by_key: Vec<u16> = (0..changes.len() as u16).collect();
+    fn seal(changes: &[Change]) -> Block {
+        let mut by_key: Box<[u16]> = (0..changes.len() as u16).collect();
         by_key.sort_by(|&a, &b| changes[a as usize].key.cmp(&changes[b as usize].key));
         let mut sums = Vec::with_capacity(changes.len() + 1);
-        sums.push(0);
+        let mut sum = 0;
+        sums.push(sum);
         for &index in &by_key {
-            let last = sums.last().expect("starts with a zero");
-            sums.push(last + i32::from(changes[index as usize].delta));
+            sum += i16::from(changes[index as usize].delta);
+            sums.push(sum);
         }
-        Block { changes, by_key, sums }
+        let mut keys = Vec::with_capacity(changes.iter().map(|change| change.key.len()).sum());
+        let mut ends = Vec::with_capacity(changes.len());
+        for change in changes {
+            keys.extend_from_slice(&change.key);
+            ends.push(u32::try_from(keys.len()).expect("one key and a block's bytes are below 4 GiB"));
+        }
+        Block {
+            revisions: changes.iter().map(|change| change.revision).collect(),
+            deltas: changes.iter().map(|change| change.delta).collect(),
+            keys: keys.into(),
+            ends: ends.into(),
+            by_key,
+            sums: sums.into(),
+        }
     }
 
     fn first_revision(&self) -> i64 {
-        self.changes.first().expect("a block is full").revision
+        *self.revisions.first().expect("a block is full")
     }
 
     fn last_revision(&self) -> i64 {
-        self.changes.last().expect("a block is full").revision
+        *self.revisions.last().expect("a block is full")
+    }
+
+    fn key(&self, index: usize) -> &[u8] {
+        let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.keys[start as usize..self.ends[index] as usize]
     }
 
     fn sum_all(&self, span: Span<'_>) -> i64 {
-        let below = |bound: &[u8]| {
-            self.by_key.partition_point(|&index| self.changes[index as usize].key.as_ref() < bound)
-        };
+        let below = |bound: &[u8]| self.by_key.partition_point(|&index| self.key(index as usize) < bound);
         let from = below(span.start);
         let upto = span.end.map_or(self.by_key.len(), below).max(from);
-        i64::from(self.sums[upto] - self.sums[from])
+        i64::from(self.sums[upto]) - i64::from(self.sums[from])
+    }
+
+    fn sum_since(&self, at: i64, span: Span<'_>) -> i64 {
+        let since = self.revisions.partition_point(|&revision| revision <= at);
+        let inside = (since..self.revisions.len()).filter(|&index| span.contains(self.key(index)));
+        inside.map(|index| i64::from(self.deltas[index])).sum()
     }
 }
 
@@ -92,10 +124,12 @@ impl Membership {
         if let Some(last) = self.open.last() {
             assert!(last.revision <= change.revision, "changes come in revision order");
         }
+        self.open_bytes += change.key.len();
         self.open.push(change);
-        if self.open.len() == BLOCK_CHANGES {
-            let full = std::mem::replace(&mut self.open, Vec::with_capacity(BLOCK_CHANGES));
-            self.full.push_back(Block::seal(full));
+        if self.open.len() == BLOCK_CHANGES || self.open_bytes >= BLOCK_BYTES {
+            self.full.push_back(Block::seal(&self.open));
+            self.open.clear();
+            self.open_bytes = 0;
         }
     }
 
@@ -108,7 +142,7 @@ impl Membership {
                 continue;
             }
             if at < block.last_revision() {
-                net += sum_since(&block.changes, at, span);
+                net += block.sum_since(at, span);
             }
             break;
         }
@@ -183,5 +217,17 @@ mod tests {
         assert_eq!(log.full.len(), 3);
         log.compact(1_025);
         assert_eq!(log.full.len(), 2);
+    }
+
+    #[test]
+    fn a_few_huge_keys_fill_a_block() {
+        let mut log = Membership::default();
+        let huge = vec![b'k'; BLOCK_BYTES / 2];
+        log.created(2, &huge);
+        log.deleted(3, &huge);
+        log.created(4, &huge);
+        assert_eq!((log.full.len(), log.open.len(), log.open_bytes), (1, 1, huge.len()));
+        let all = Span { start: b"", end: None };
+        assert_eq!([1, 2, 3, 4].map(|at| log.net_since(at, all)), [1, 0, 1, 0]);
     }
 }

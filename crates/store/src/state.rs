@@ -10,13 +10,15 @@
 //! durable; an alarm is a warning and may be shown a moment early; users and roles are shared as they are at head,
 //! so that whoever made them durable can show exactly those.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::auth::Auth;
-use crate::keys::{Chain, Keys, Slot};
+use crate::chain::Chain;
+use crate::keys::{Keys, Slot};
 use crate::lease::Leases;
 use crate::membership::{Membership, Span};
+use crate::queue::Queue;
 use crate::record::Record;
 use crate::request::{Alarm, Event, KeyRange};
 use crate::tree::Tree;
@@ -43,9 +45,6 @@ pub struct Stats {
     pub bytes: u64,
     pub leases: u64,
 }
-
-/// Slots that were changed, in the order of the revisions that changed them.
-pub(crate) type Queue = VecDeque<(i64, Slot)>;
 
 pub struct Store {
     pub(crate) keys: Keys,
@@ -74,8 +73,8 @@ impl Default for Store {
             auth: Arc::default(),
             head: Mark::START,
             visible: Mark::START,
-            superseded: VecDeque::new(),
-            lingering: VecDeque::new(),
+            superseded: Queue::default(),
+            lingering: Queue::default(),
             bytes: 0,
         }
     }
@@ -174,7 +173,7 @@ impl Store {
         };
         match &prev {
             Some(prev) => {
-                self.superseded.push_back((revision, slot));
+                self.superseded.push_back(revision, slot);
                 self.leases.detach(prev.lease(), slot);
             }
             None => {
@@ -208,7 +207,7 @@ impl Store {
         let tombstone = Record::tombstone(prev.key(), revision, sub, prev.create_revision());
         self.bytes += tombstone.footprint() as u64;
         self.keys.chain_mut(slot).push(tombstone.clone());
-        self.superseded.push_back((revision, slot));
+        self.superseded.push_back(revision, slot);
         self.membership.deleted(revision, prev.key());
         self.leases.detach(prev.lease(), slot);
         let keys = |slot: Slot| self.keys.key(slot);
