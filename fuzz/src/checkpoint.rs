@@ -45,7 +45,7 @@ pub fn run(data: &[u8]) {
 }
 
 fn open(disk: &MemDisk) -> Option<Loaded> {
-    load(Arc::new(disk.clone()), Path::new(DIR), CONFIG, 0, &mut |_, _| {}).ok()
+    load(Arc::new(disk.clone()), Path::new(DIR), CONFIG, 0, &image::keys(false), &mut |_, _| {}).ok()
 }
 
 fn judge(disk: &MemDisk) {

@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use vetch_journal::seal::Keys;
 use vetch_journal::{
     Draft, Entry, Journal, JournalError, Kind, LocalConfig, LocalJournal, LocalReader, MemDisk, PartId, Read,
     Tip,
@@ -14,8 +13,9 @@ use crate::repair::{self, Chain};
 
 pub const DIR: &str = "/journal";
 
-pub fn config() -> LocalConfig {
-    LocalConfig { segment_len: 1024, spares: 0, new_journal_id: Some(7), ..LocalConfig::default() }
+pub fn config(seals: bool) -> LocalConfig {
+    let keys = image::keys(seals);
+    LocalConfig { segment_len: 1024, spares: 0, unsafe_no_fsync: false, new_journal_id: Some(7), keys }
 }
 
 /// The file of a number: segments by the first entry in them, and one spare.
@@ -55,7 +55,8 @@ fn judge(disk: &MemDisk) {
 }
 
 fn recover(disk: &MemDisk) -> Result<(Vec<Entry>, LocalJournal), JournalError> {
-    let open = || LocalJournal::recover(Arc::new(disk.clone()), Path::new(DIR), config(), Tip::genesis(2));
+    let open =
+        || LocalJournal::recover(Arc::new(disk.clone()), Path::new(DIR), config(false), Tip::genesis(2));
     let mut recovery = open()?;
     let mut entries = Vec::new();
     while let Some(item) = recovery.next_entry()? {
@@ -66,7 +67,7 @@ fn recover(disk: &MemDisk) -> Result<(Vec<Entry>, LocalJournal), JournalError> {
 }
 
 fn read_offline(disk: &MemDisk) -> Result<Vec<Entry>, JournalError> {
-    let mut reader = LocalReader::open(Arc::new(disk.clone()), Path::new(DIR), None, &Keys::none())?;
+    let mut reader = LocalReader::open(Arc::new(disk.clone()), Path::new(DIR), None, &image::keys(false))?;
     let mut entries = Vec::new();
     while let Some(item) = reader.next_entry()? {
         entries.push(item.entry);

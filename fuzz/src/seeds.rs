@@ -88,10 +88,11 @@ fn entries() -> Vec<Vec<u8>> {
 }
 
 /// A journal of these batches, as the files of an image.
-fn journal(batches: &[&[&[u8]]]) -> Vec<(u8, Vec<u8>)> {
+fn journal(seals: bool, batches: &[&[&[u8]]]) -> Vec<(u8, Vec<u8>)> {
     let disk = MemDisk::new();
     let view = Arc::new(disk.clone());
-    let recovery = LocalJournal::recover(view, Path::new(recovery::DIR), recovery::config(), Tip::genesis(2));
+    let recovery =
+        LocalJournal::recover(view, Path::new(recovery::DIR), recovery::config(seals), Tip::genesis(2));
     let (mut journal, _) = recovery.and_then(Recovery::finish).expect("an empty directory");
     let mut tip = journal.claim().expect("nothing fails");
     for batch in batches {
@@ -108,8 +109,11 @@ fn journal(batches: &[&[&[u8]]]) -> Vec<(u8, Vec<u8>)> {
 
 fn journals() -> Vec<Vec<u8>> {
     let large = [7; 700];
-    let images =
-        [journal(&[]), journal(&[&[b"one"], &[b"two", b"three"]]), journal(&[&[&large], &[b"last"]])];
+    let images = [
+        journal(false, &[]),
+        journal(false, &[&[b"one"], &[b"two", b"three"]]),
+        journal(false, &[&[&large], &[b"last"]]),
+    ];
     let mut seeds: Vec<Vec<u8>> = (0..4u8)
         .flat_map(|flags| images.iter().map(move |files| image::build(Flags(flags), files)))
         .collect();
@@ -121,14 +125,22 @@ fn journals() -> Vec<Vec<u8>> {
         content[end - 512..].fill(0);
     }
     seeds.push(image::build(Flags(0), &torn));
+    let sealed = journal(true, &[&[b"one"], &[&large]]);
+    seeds.extend((0..2u8).map(|flags| image::build(Flags(flags), &sealed)));
     seeds
 }
 
 /// Checkpoints of the script's life, taken after every so many requests.
-fn checkpoint_files(every: usize) -> Vec<(u8, Vec<u8>)> {
+fn checkpoint_files(seals: bool, every: usize) -> Vec<(u8, Vec<u8>)> {
     let disk = MemDisk::new();
-    let opened =
-        load(Arc::new(disk.clone()), Path::new(checkpoint::DIR), checkpoint::CONFIG, 0, &mut |_, _| {});
+    let opened = load(
+        Arc::new(disk.clone()),
+        Path::new(checkpoint::DIR),
+        checkpoint::CONFIG,
+        0,
+        &image::keys(seals),
+        &mut |_, _| {},
+    );
     let mut loaded = opened.expect("an empty directory");
     let (store, mut tip) = (&mut loaded.store, loaded.tip);
     let mut dirty: Vec<Record> = Vec::new();
@@ -156,7 +168,12 @@ fn checkpoint_files(every: usize) -> Vec<(u8, Vec<u8>)> {
 }
 
 fn checkpoints() -> Vec<Vec<u8>> {
-    let images = [checkpoint_files(11), checkpoint_files(3), checkpoint_files(1)];
+    let images = [
+        checkpoint_files(false, 11),
+        checkpoint_files(false, 3),
+        checkpoint_files(false, 1),
+        checkpoint_files(true, 11),
+    ];
     (0..2u8).flat_map(|flags| images.iter().map(move |files| image::build(Flags(flags), files))).collect()
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use crossbeam_channel::TrySendError;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
+use vetch_seal::Ring;
 use vetch_store::auth::Caller;
 use vetch_store::request::*;
 
@@ -16,6 +17,7 @@ use crate::error::NodeError;
 use crate::metrics::NodeMetrics;
 use crate::read::{self, RangeStream};
 use crate::runtime::clock_loop;
+use crate::sealing::{KeysNeeded, SealingStatus};
 use crate::sequencer::Outcome;
 use crate::shared::{Ask, RunState, Shared};
 use crate::types::*;
@@ -77,6 +79,19 @@ impl Node {
 
     pub fn metrics(&self) -> &NodeMetrics {
         &self.shared.metrics
+    }
+
+    /// Which encryption keys there are, and how many files need each.
+    pub fn sealing(&self) -> SealingStatus {
+        self.shared.sealing.status()
+    }
+
+    /// Seals what is written from now on with the first key of `ring`, and seals old files anew in the background. Refused
+    /// if a key that is still needed is not in it; then nothing changes.
+    pub fn replace_keys(&self, ring: Ring) -> Result<(), KeysNeeded> {
+        self.shared.sealing.replace(ring)?;
+        self.shared.chores.ring();
+        Ok(())
     }
 
     /// Counts of watchers and streams.

@@ -39,17 +39,24 @@ pub struct Import {
     disk: Arc<dyn Disk>,
     data_dir: PathBuf,
     checkpoint: checkpoint::Import,
+    keys: Keys,
 }
 
 impl Import {
     /// Begins in `data_dir`, which must be empty if it exists. For `swept` see [`checkpoint::Import::begin`].
     pub fn begin(data_dir: &Path, swept: i64) -> Result<Import, ImportError> {
+        Import::begin_sealed(data_dir, swept, Keys::none())
+    }
+
+    /// The same, with everything that is written sealed.
+    pub fn begin_sealed(data_dir: &Path, swept: i64, keys: Keys) -> Result<Import, ImportError> {
         let disk: Arc<dyn Disk> = Arc::new(RealDisk);
         check_empty(data_dir)?;
         let member = data_dir.join(UNFINISHED);
         disk.create_dir_all(&member).map_err(failed("creating", &member))?;
-        let checkpoint = checkpoint::Import::begin(Arc::clone(&disk), &member.join("checkpoint"), swept)?;
-        Ok(Import { disk, data_dir: data_dir.to_path_buf(), checkpoint })
+        let checkpoint =
+            checkpoint::Import::begin(Arc::clone(&disk), &member.join("checkpoint"), swept, keys.clone())?;
+        Ok(Import { disk, data_dir: data_dir.to_path_buf(), checkpoint, keys })
     }
 
     /// Adds versions of later revisions than all before, each revision entirely.
@@ -75,7 +82,7 @@ impl Import {
             spares: 0,
             unsafe_no_fsync: false,
             new_journal_id: None,
-            keys: Keys::none(),
+            keys: self.keys,
         };
         let recovery = LocalJournal::recover(Arc::clone(&self.disk), &member.join("journal"), config, tip)?;
         let (mut journal, _) = recovery.finish()?;

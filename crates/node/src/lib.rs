@@ -23,6 +23,7 @@ pub mod metrics;
 mod open;
 mod read;
 mod runtime;
+mod sealing;
 mod sequencer;
 mod shared;
 mod snapshot;
@@ -34,5 +35,7 @@ pub mod watch;
 
 pub use handle::Node;
 pub use read::RangeStream;
+pub use sealing::{KeysNeeded, SealingStatus};
 pub use snapshot::Snapshot;
+pub use vetch_seal as seal;
 pub use vetch_store as store;

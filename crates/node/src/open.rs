@@ -10,7 +10,7 @@ use std::time::Duration;
 use crossbeam_channel::{Sender, bounded};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
-use vetch_journal::{DirLock, Disk, Journal, LocalConfig, LocalJournal, Payload, RealDisk, Tip};
+use vetch_journal::{DirLock, Disk, Journal, LocalConfig, LocalJournal, Payload, Position, RealDisk, Tip};
 use vetch_store::request::{AlarmKind, Event};
 use vetch_store::{Record, Store};
 use vetch_watch::{EventLog, Events, Hub};
@@ -30,6 +30,7 @@ use crate::runtime::housekeeping::{Capturing, Housekeeping};
 use crate::runtime::journal_loop::JournalLoop;
 use crate::runtime::sequencer_loop::{Ready, SequencerLoop};
 use crate::runtime::spawn;
+use crate::sealing::Sealing;
 use crate::sequencer::Sequencer;
 use crate::shared::{Ask, Chores, RunState, Shared};
 use crate::stepped::Parts;
@@ -95,6 +96,7 @@ fn recover(
         &member.join("checkpoint"),
         config.tuning.checkpoint,
         config.tuning.recovery_threads,
+        &config.keys,
         &mut tell,
     )?;
     if let Some(why) = &loaded.report.fell_back {
@@ -111,6 +113,9 @@ fn recover(
     let recovery = LocalJournal::recover(Arc::clone(disk), &member.join("journal"), local, loaded.tip)?;
     let mut tail = Tail { store: loaded.store, revisions: by_revision(loaded.history), dirty: Vec::new() };
     let mut journal = tail.replay(recovery, progress)?;
+    // What the checkpoint before the newest would have to replay must be readable too.
+    let oldest = loaded.checkpointer.trim_to().unwrap_or(loaded.tip);
+    journal.check_keys(Position(oldest.seq + 1))?;
     let tip = journal.claim()?;
     assert!(tip.next_rev == tail.store.head().revision + 1, "journal and store agree on the next revision");
     let mark = tail.store.head();
@@ -194,7 +199,9 @@ fn connect(
     let alarmed = found.store.alarms().any(|alarm| alarm.kind == AlarmKind::NoSpace);
     let admission = Admission::new(identity.member_id, config.quota(), alarmed);
     let started = time.now();
-    let state = State { store: found.store, revisions: found.revisions, tip: found.tip };
+    let sealing =
+        Sealing::new(config.keys.clone(), found.journal.segments_by_key(), found.checkpointer.files_by_key());
+    let state = State { store: found.store, revisions: found.revisions, tip: found.tip, sealing };
     let shared = share(config, identity, time, state, Doors { asks, bell, fan_out: fan_out_bell });
     shared.fresh_bytes.store(sequencer.fresh_bytes(), Ordering::Relaxed);
     shared.active_room.store(found.journal.room(), Ordering::Relaxed);
@@ -219,6 +226,7 @@ fn connect(
         trims: Some(trims_in),
         journal: found.journal,
         waiting: None,
+        noted: None,
         _lock: lock,
     };
     let sequencer = SequencerLoop {
@@ -240,6 +248,7 @@ struct State {
     store: Store,
     revisions: Vec<(i64, Events<NodeEvent>)>,
     tip: Tip,
+    sealing: Sealing,
 }
 
 /// Where the parts are reached.
@@ -270,6 +279,7 @@ fn share(
         hub: RwLock::new(Hub::new(config.tuning.ring, mark.revision)),
         streams: Mutex::new(HashMap::new()),
         metrics: NodeMetrics::default(),
+        sealing: state.sealing,
         asks: doors.asks,
         queued_bytes: AtomicU64::new(0),
         revision: AtomicI64::new(mark.revision),

@@ -22,6 +22,7 @@ use crate::checkpoint::Capture;
 use crate::clock::Clock;
 use crate::config::{Identity, NodeConfig};
 use crate::metrics::NodeMetrics;
+use crate::sealing::Sealing;
 use crate::sequencer::Outcome;
 use crate::snapshot::View;
 use crate::time::Time;
@@ -84,6 +85,7 @@ pub(crate) struct Shared {
     pub(crate) clock: Mutex<Clock>,
     pub(crate) auth: DurableAuth,
     pub(crate) metrics: NodeMetrics,
+    pub(crate) sealing: Sealing,
     pub(crate) asks: crossbeam_channel::Sender<Ask>,
     /// Bytes of clients' requests in that queue.
     pub(crate) queued_bytes: AtomicU64,

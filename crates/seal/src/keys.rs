@@ -90,12 +90,17 @@ impl Keys {
 
     /// The key of this name, if it is the one with this check value.
     pub fn require(&self, id: KeyId, check: &[u8; CHECK_LEN]) -> Result<Arc<Key>, KeyError> {
-        let ring = self.ring();
-        let key = ring.find(id).ok_or_else(|| missing(&ring, id))?;
+        let key = self.find(id)?;
         if key.check() != check {
             return Err(KeyError::Wrong { id });
         }
-        Ok(Arc::clone(key))
+        Ok(key)
+    }
+
+    /// The key of this name.
+    pub fn find(&self, id: KeyId) -> Result<Arc<Key>, KeyError> {
+        let ring = self.ring();
+        ring.find(id).cloned().ok_or_else(|| missing(&ring, id))
     }
 
     fn salt(&self, place: &[u64]) -> [u8; SALT_LEN] {

@@ -72,6 +72,8 @@ rare! {
     Overload: "a request was refused because the queue was full",
     ServerTimeout: "the node gave up waiting for a write",
     ClientTimeout: "a client gave up on a request",
+    KeyChanged: "the key of encryption at rest was changed while serving",
+    OldKeysRemoved: "nothing needed an old key any more, and it was taken away",
     HashCompared: "hashes of all history were equal before and after a restart",
 }
 

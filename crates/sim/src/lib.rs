@@ -19,6 +19,7 @@ mod env;
 pub mod executor;
 pub mod fiber;
 mod judge;
+mod keys;
 mod nemesis;
 mod part;
 mod plan;

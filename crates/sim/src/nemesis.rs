@@ -1,6 +1,7 @@
 //! The nemesis: what goes wrong in one life of the server, when, and how that life ends.
 
 use crate::disk::{Armed, Blow, Mood, Target};
+use crate::keys;
 use crate::part::Which;
 use crate::rng::Rng;
 use crate::time::{MILLI, SECOND};
@@ -16,6 +17,8 @@ pub(crate) enum Action {
     Arm(Armed),
     /// A file of a checkpoint rots while the server runs. The rot is healed when this life has ended.
     Rot,
+    /// Another ring of keys is used from now on.
+    Rekey(u64),
 }
 
 /// How a life ends, if nothing ends it before.
@@ -35,7 +38,7 @@ pub(crate) struct Fate {
 }
 
 impl Fate {
-    pub(crate) fn draw(rng: &mut Rng, longest: u64) -> Fate {
+    pub(crate) fn draw(rng: &mut Rng, longest: u64, sealed: bool) -> Fate {
         let nanos = rng.between(longest / 8, longest);
         let mut actions = vec![(0, Action::Disk(Mood::usual(rng)))];
         for _ in 0..rng.below(4) {
@@ -46,6 +49,10 @@ impl Fate {
         }
         if rng.percent(45) {
             actions.push((rng.below(nanos), Action::Arm(blow(rng))));
+        }
+        if sealed {
+            (0..rng.below(4))
+                .for_each(|_| actions.push((rng.below(nanos), Action::Rekey(rng.below(keys::COUNT)))));
         }
         actions.sort_by_key(|(at, _)| *at);
         let end = *rng.pick(&[End::Kill, End::Kill, End::PowerLoss, End::PowerLoss, End::Stop]);

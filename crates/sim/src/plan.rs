@@ -8,6 +8,7 @@ use vetch_node::config::{Identity, NodeConfig};
 use vetch_node::tuning::Tuning;
 use vetch_watch::{Budget, RingLimit};
 
+use crate::keys;
 use crate::rng::Rng;
 use crate::time::{MILLI, SECOND};
 
@@ -41,6 +42,8 @@ pub(crate) struct Plan {
     pub(crate) requests: u64,
     /// Compactions do not overtake the observer of everything.
     pub(crate) spare_observer: bool,
+    /// Files are sealed, and keys change.
+    pub(crate) sealed: bool,
 }
 
 impl Plan {
@@ -49,11 +52,11 @@ impl Plan {
         let life_nanos = *rng.pick(&[200 * MILLI, SECOND, 4 * SECOND, 25 * SECOND]);
         let long = life_nanos > 10 * SECOND;
         let spare_observer = rng.percent(85);
-        let keys = keys(rng);
-        let largest = keys.iter().map(Vec::len).max().unwrap_or(0) as u64 + value_bytes;
-        Plan {
+        let keys_used = names(rng);
+        let largest = keys_used.iter().map(Vec::len).max().unwrap_or(0) as u64 + value_bytes;
+        let mut plan = Plan {
             node: node(rng, largest),
-            keys,
+            keys: keys_used,
             value_bytes,
             mix: *rng.pick(MIXES),
             // Revisions that nobody saw can be explained by any request of unknown outcome; one that needed a lease would
@@ -68,7 +71,13 @@ impl Plan {
             think_nanos: if long { 500 * MILLI } else { *rng.pick(&[MILLI, 10 * MILLI, 60 * MILLI]) },
             requests: rng.between(150, 700),
             spare_observer,
+            sealed: false,
+        };
+        plan.sealed = rng.percent(40);
+        if plan.sealed {
+            plan.node.keys = keys::draw(rng.below(keys::COUNT));
         }
+        plan
     }
 }
 
@@ -79,7 +88,7 @@ const MIXES: &[Mix] = &[
     Mix { puts: 25, deletes: 20, txns: 15, leases: 5, compactions: 12 },
 ];
 
-fn keys(rng: &mut Rng) -> Vec<Vec<u8>> {
+fn names(rng: &mut Rng) -> Vec<Vec<u8>> {
     let count = *rng.pick(&[3, 3, 8, 8, 24, 24, 100]);
     // With keys as long as this, a delete of all of them is journalled as a range.
     let pad = if count == 24 && rng.percent(30) { 800 } else { 0 };

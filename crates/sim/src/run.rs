@@ -13,6 +13,7 @@ use crate::client;
 use crate::coverage::{Coverage, Rare};
 use crate::disk::{Mood, SimDisk};
 use crate::env::Env;
+use crate::keys;
 use crate::nemesis::{self, Action, End, Fate};
 use crate::plan::Plan;
 use crate::rng::Rng;
@@ -218,7 +219,7 @@ impl Run {
 
     /// One life, from recovery to its end.
     fn live(&mut self, mut world: World) {
-        let fate = Fate::draw(&mut self.rng, self.env.plan.life_nanos);
+        let fate = Fate::draw(&mut self.rng, self.env.plan.life_nanos, self.env.plan.sealed);
         say!(self.env.trace, "fate {fate:?}");
         self.populate(&mut world);
         let began = self.env.now();
@@ -266,6 +267,10 @@ impl Run {
             }
             Action::Arm(armed) => self.disk.arm(armed.clone()),
             Action::Rot => self.rot_checkpoint(),
+            Action::Rekey(which) => match keys::change(&world.node, *which) {
+                Ok(()) => self.env.hit(Rare::KeyChanged),
+                Err(error) => self.env.violation(format!("a ring with every key was refused: {error}")),
+            },
         }
     }
 

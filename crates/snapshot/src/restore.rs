@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 use vetch_node::config::Identity;
 use vetch_node::import::Import;
+use vetch_node::seal::Keys;
 use vetch_node::store::Mark;
 
 pub use crate::etcd_dir::is_etcd;
@@ -58,6 +59,15 @@ pub struct Restored {
 }
 
 pub fn restore(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Restored, SnapshotError> {
+    restore_sealed(options, &Keys::none(), progress)
+}
+
+/// The same, with everything that is written sealed.
+pub fn restore_sealed(
+    options: &Options,
+    keys: &Keys,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Restored, SnapshotError> {
     if options.source.is_dir() {
         let dir = EtcdDir::open(&options.source, options.source_wal.as_deref())?;
         let file = SnapshotFile::open(&dir.db)?;
@@ -65,7 +75,7 @@ pub fn restore(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<
         let tail = dir.tail(meta.consistent_index)?;
         check_tail(&file, &tail, meta.consistent_index)?;
         let identity = options.identity.or_else(|| etcd_dir::identity(&tail));
-        return build(&file, &meta, options, options.bump.unwrap_or(0), identity, progress);
+        return build(&file, &meta, options, options.bump.unwrap_or(0), identity, keys, progress);
     }
     let file = SnapshotFile::open(&options.source)?;
     if !options.skip_hash_check {
@@ -75,7 +85,7 @@ pub fn restore(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<
         file.check_hash(&mut |done, total| progress(Progress::Hashing { done, total }))?;
     }
     let meta = Meta::read(&file)?;
-    build(&file, &meta, options, options.bump.unwrap_or(BUMP), options.identity, progress)
+    build(&file, &meta, options, options.bump.unwrap_or(BUMP), options.identity, keys, progress)
 }
 
 fn build(
@@ -84,11 +94,12 @@ fn build(
     options: &Options,
     bump: u64,
     identity: Option<Identity>,
+    keys: &Keys,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Restored, SnapshotError> {
     import::check_buckets(file)?;
     let unversioned = import::unversioned(file)?;
-    let mut target = Import::begin(&options.data_dir, meta.finished.unwrap_or(-1))?;
+    let mut target = Import::begin_sealed(&options.data_dir, meta.finished.unwrap_or(-1), keys.clone())?;
     let total = file.db.bytes();
     let piece_bytes = usize::try_from(PIECE_BYTES.max(total / PIECES)).unwrap_or(usize::MAX);
     let mut versions = Versions::new(file, meta, piece_bytes);

@@ -7,6 +7,7 @@
 mod commands;
 mod compactor;
 mod flags;
+mod keys;
 mod logging;
 mod notify;
 mod serve;
@@ -27,8 +28,11 @@ const _: () = assert!(!vetch_bugs::SEEDED, "a server is never built with seeded 
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    if std::env::args_os().nth(1).is_some_and(|word| word == "snapshot") {
-        return commands::snapshot::run(std::env::args_os().skip(2));
+    let rest = std::env::args_os().skip(2);
+    match std::env::args_os().nth(1).as_ref().and_then(|word| word.to_str()) {
+        Some("snapshot") => return commands::snapshot::run(rest),
+        Some("keygen") => return commands::keygen::run(rest),
+        _ => {}
     }
     let arguments = std::env::args_os().skip(1).map(|a| a.to_string_lossy().into_owned());
     let variables = std::env::vars_os();

@@ -21,7 +21,7 @@ use vetch_server::{grpc, version};
 use crate::settings::Settings;
 use crate::sockets::{self, SocketError};
 use crate::wal_dir::{self, WalDirError};
-use crate::{compactor, notify};
+use crate::{compactor, keys, notify};
 
 /// How a server came to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,6 +81,10 @@ pub(crate) async fn serve(settings: Settings) -> Result<End, StartError> {
         // Nothing was promised to anyone yet, so there is nothing to finish.
         number = signals.next() => return Ok(End::Signal(number)),
     };
+    if let Some(path) = &settings.key_file {
+        keys::announce(&node, path);
+        tokio::spawn(keys::follow(node.clone(), path.clone()));
+    }
     let server = start(&settings, node.clone(), listeners);
     announce(&settings, &node);
     let end = tokio::select! {

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use vetch_node::config::NodeConfig;
+use vetch_node::seal::{self, Keys};
 use vetch_server::http::access::{Access, Whitelist};
 use vetch_server::http::url::Url;
 use vetch_server::http::{self, Serves};
@@ -31,6 +32,8 @@ pub(crate) struct Settings {
     pub(crate) peer_tls: TlsSettings,
     /// Where the journal lives, if not with the rest of the data.
     pub(crate) wal_dir: Option<PathBuf>,
+    /// Where the keys of encryption at rest are, if there is any.
+    pub(crate) key_file: Option<PathBuf>,
     pub(crate) lock_memory: bool,
     pub(crate) reuse_port: bool,
     pub(crate) extensive_metrics: bool,
@@ -78,7 +81,8 @@ impl Settings {
             listeners,
             client_tls,
             peer_tls,
-            wal_dir: Some(flags.text("wal-dir")).filter(|text| !text.is_empty()).map(PathBuf::from),
+            wal_dir: path(flags, "wal-dir"),
+            key_file: path(flags, "encryption-key-file"),
             lock_memory: flags.bool("memory-mlock"),
             reuse_port: flags.bool("socket-reuse-port"),
             extensive_metrics: flags.text("metrics") == "extensive",
@@ -91,6 +95,11 @@ impl Settings {
     pub(crate) fn tls(&self, serves: Serves) -> &TlsSettings {
         if serves == Serves::Peer { &self.peer_tls } else { &self.client_tls }
     }
+}
+
+/// None if it is not given.
+fn path(flags: &Parsed, flag: &str) -> Option<PathBuf> {
+    Some(flags.text(flag)).filter(|text| !text.is_empty()).map(PathBuf::from)
 }
 
 fn data_dir(flags: &Parsed) -> PathBuf {
@@ -112,6 +121,9 @@ fn node_config(flags: &Parsed, timing: Timing, peer_urls: &[String]) -> Result<N
     node.journal_segment_bytes = flags.uint("journal-segment-bytes");
     node.checkpoint_bytes = flags.uint("checkpoint-bytes");
     node.checkpoint_interval = flags.duration("checkpoint-interval");
+    if let Some(path) = path(flags, "encryption-key-file") {
+        node.keys = Keys::new(seal::read(&path)?);
+    }
     if !SEGMENT_BYTES.contains(&node.journal_segment_bytes) {
         return Err(SettingsError::SegmentBytes(node.journal_segment_bytes));
     }

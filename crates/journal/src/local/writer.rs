@@ -120,6 +120,23 @@ impl LocalJournal {
         counts
     }
 
+    /// Refuses if a segment that holds an entry at `position` or behind it needs a key that was not given: those that
+    /// recovery had no need to read as well.
+    pub fn check_keys(&self, position: Position) -> Result<(), JournalError> {
+        let from = self.segments.partition_point(|segment| segment.first_seq <= position.0).saturating_sub(1);
+        for segment in &self.segments[from..] {
+            let Some(Some(id)) = segment.key else { continue };
+            let key = |source| JournalError::Key { file: segment.name.clone(), offset: 0, source };
+            self.keys.find(id).map_err(key)?;
+        }
+        Ok(())
+    }
+
+    /// The key of the records in the active segment, or none in it if they are plain; none at all if it has none yet.
+    pub fn active_key(&self) -> Option<Option<KeyId>> {
+        self.segments.last().and_then(|active| active.key)
+    }
+
     /// Begins a new segment now if the keys have changed since the last record, so that the segments before it can go as
     /// soon as a checkpoint covers them. True if it did. Nothing is lost if it cannot: the next append tries again.
     pub fn follow_keys(&mut self) -> Result<bool, JournalError> {

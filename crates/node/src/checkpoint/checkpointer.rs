@@ -1,10 +1,11 @@
 //! The checkpointer: what the directory holds, kept in memory between runs.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use vetch_journal::{Disk, Tip};
+use vetch_seal::{KeyId, Keys};
 use vetch_store::{Freed, Mark, Record};
 
 use super::CheckpointConfig;
@@ -20,16 +21,19 @@ pub(super) struct Published {
     pub(super) mark: Mark,
     pub(super) files: Vec<DataFile>,
     pub(super) manifest_bytes: u64,
+    /// The key of the manifest, if it is sealed.
+    pub(super) key: Option<KeyId>,
 }
 
 impl Published {
-    pub(super) fn new(manifest: &Manifest, manifest_bytes: u64) -> Published {
+    pub(super) fn new(manifest: &Manifest, manifest_bytes: u64, key: Option<KeyId>) -> Published {
         Published {
             number: Some(manifest.number),
             tip: manifest.tip,
             mark: manifest.mark,
             files: manifest.files.clone(),
             manifest_bytes,
+            key,
         }
     }
 
@@ -37,7 +41,7 @@ impl Published {
     pub(super) fn nothing() -> Published {
         let mark = Mark::START;
         let tip = Tip::genesis(mark.revision + 1);
-        Published { number: None, tip, mark, files: Vec::new(), manifest_bytes: 0 }
+        Published { number: None, tip, mark, files: Vec::new(), manifest_bytes: 0, key: None }
     }
 }
 
@@ -46,6 +50,7 @@ pub struct Checkpointer {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) dir: PathBuf,
     pub(super) config: CheckpointConfig,
+    pub(super) keys: Keys,
     pub(super) current: Published,
     pub(super) older: Option<Published>,
     /// Records of captures whose run failed, and of the one that is running.
@@ -64,6 +69,7 @@ impl Checkpointer {
         disk: Arc<dyn Disk>,
         dir: &Path,
         config: CheckpointConfig,
+        keys: Keys,
         current: Published,
         older: Option<Published>,
         next: Next,
@@ -72,6 +78,7 @@ impl Checkpointer {
             disk,
             dir: dir.to_path_buf(),
             config,
+            keys,
             // Loading drops everything that the checkpoint's compaction made unreachable.
             swept: current.mark.compact_revision,
             current,
@@ -118,6 +125,33 @@ impl Checkpointer {
         let data: u64 =
             data.filter(|file| counted.insert(file.written.id)).map(|file| file.written.size).sum();
         data + kept().map(|published| published.manifest_bytes).sum::<u64>()
+    }
+
+    /// How many files of the two checkpoints need which key; the ones in plain are counted under none.
+    pub fn files_by_key(&self) -> BTreeMap<Option<KeyId>, usize> {
+        let mut counts = BTreeMap::new();
+        let mut counted = BTreeSet::new();
+        for published in std::iter::once(&self.current).chain(&self.older) {
+            if published.number.is_some() {
+                *counts.entry(published.key).or_default() += 1;
+            }
+            for file in published.files.iter().filter(|file| counted.insert(file.written.id)) {
+                *counts.entry(file.written.seal.map(|seal| seal.key)).or_default() += 1;
+            }
+        }
+        counts
+    }
+
+    /// Whether a run would bring files closer to the keys of today. Those known to be damaged cannot be helped.
+    pub fn is_stale(&self) -> bool {
+        let key = self.keys.current();
+        let is_readable = |file: &&DataFile| !self.unreadable.contains(&self.data_path(file.written.id));
+        std::iter::once(&self.current).chain(&self.older).filter(|published| published.number.is_some()).any(
+            |published| {
+                let mut files = published.files.iter().filter(is_readable);
+                published.key != key || files.any(|file| file.written.seal.map(|seal| seal.key) != key)
+            },
+        )
     }
 
     /// Bytes in data files that hold retained versions.

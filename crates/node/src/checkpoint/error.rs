@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use vetch_seal::KeyError;
+
 /// Bytes on disk that are not what was written: where, and what is wrong with them.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{} at byte {offset}: {reason}", file.display())]
@@ -48,6 +50,9 @@ pub enum LoadError {
          before them is gone"
     )]
     Damaged(Damage),
+    /// The bytes are as they were written, but the key that opens them was not given.
+    #[error("{}: {source}. Nothing was changed", file.display())]
+    Key { file: PathBuf, source: KeyError },
     #[error("{}: {what} is not known to this version; use the version that wrote it", file.display())]
     NotSupported { file: PathBuf, what: String },
     #[error("{op} {}: {source}", path.display())]

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use vetch_journal::{Disk, Tip, write_atomically};
+use vetch_seal::Keys;
 use vetch_store::load::Unversioned;
 use vetch_store::{Mark, Record};
 
@@ -24,6 +25,7 @@ pub struct Import {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
     block_bytes: usize,
+    keys: Keys,
     /// The compaction that is known to have been carried out in full.
     swept: i64,
     files: Vec<DataFile>,
@@ -32,10 +34,10 @@ pub struct Import {
 impl Import {
     /// Begins a checkpoint in `dir`, which must be empty. `swept`: everything superseded at this revision or below has
     /// been left out of what will be added; -1 if that is not known of any.
-    pub fn begin(disk: Arc<dyn Disk>, dir: &Path, swept: i64) -> Result<Import, CheckpointError> {
+    pub fn begin(disk: Arc<dyn Disk>, dir: &Path, swept: i64, keys: Keys) -> Result<Import, CheckpointError> {
         disk.create_dir_all(dir).map_err(CheckpointError::new("create directory", dir))?;
         let block_bytes = CheckpointConfig::default().block_bytes;
-        Ok(Import { disk, dir: dir.to_path_buf(), block_bytes, swept, files: Vec::new() })
+        Ok(Import { disk, dir: dir.to_path_buf(), block_bytes, keys, swept, files: Vec::new() })
     }
 
     fn covered(&self) -> i64 {
@@ -49,7 +51,7 @@ impl Import {
         assert!(first > self.covered(), "pieces come in order of revision");
         records.sort_unstable_by(|a, b| place(a).cmp(&place(b)));
         let id = self.files.len() as u64 + 1;
-        let mut writer = DataWriter::create(&*self.disk, &self.dir, id, self.block_bytes)?;
+        let mut writer = DataWriter::create(&*self.disk, &self.dir, id, self.block_bytes, &self.keys)?;
         let mut live = 0;
         for record in &records {
             live += record.saved_len() as u64;
@@ -72,7 +74,8 @@ impl Import {
         let next_id = self.files.len() as u64 + 1;
         let manifest = Manifest { number: NUMBER, tip, mark, next_id, files: self.files, unversioned };
         let name = manifest_name(NUMBER);
-        write_atomically(&*self.disk, &self.dir, &name, &manifest.encode())
+        let (bytes, _) = manifest.encode(&self.keys);
+        write_atomically(&*self.disk, &self.dir, &name, &bytes)
             .map_err(CheckpointError::new("publish", &self.dir.join(name)))?;
         Ok(tip)
     }

@@ -2,22 +2,30 @@
 //!
 //! A fixed head, tagged sections, and a checksum over all of it. A section that this version does not know is
 //! skipped, unless its "must understand" bit says that the state would be wrong without it.
+//!
+//! A manifest of version 2 is one of version 1, sealed.
 
 use bytes::{Buf, BufMut};
 use vetch_journal::Tip;
+use vetch_seal::{HEAD_LEN, Head, KeyError, KeyId, Keys, Purpose};
 use vetch_store::Mark;
 use vetch_store::auth::{self, AuthState};
 use vetch_store::command::{alarm_number, alarm_of_number};
 use vetch_store::load::{SavedLease, Unversioned};
 use vetch_store::request::Alarm;
 
-use super::data_file::Written;
+use super::data_file::{FileSeal, Written};
 use super::graves::Pins;
 
 const MAGIC: &[u8; 8] = b"VETCHMAN";
 const VERSION: u32 = 1;
-/// The fixed head before the first section.
-const HEAD_LEN: usize = 104;
+const SEALED_VERSION: u32 = 2;
+/// What stands in the clear before a sealed manifest: magic, version, number, head.
+const ENVELOPE_LEN: usize = 24 + HEAD_LEN;
+/// The fixed part before the first section.
+const FIXED_LEN: usize = 104;
+/// Every sealer seals one manifest, so one number is enough.
+const ONLY: u64 = 0;
 /// Nothing that is counted gets anywhere near this.
 const COUNT_END: i64 = 1 << 62;
 const CRC_LEN: usize = 4;
@@ -27,6 +35,8 @@ const LEASES: u16 = 2;
 const ALARMS: u16 = 3;
 /// Only in a manifest with something to say about users and roles.
 const AUTH: u16 = 4;
+/// Only if there are sealed files.
+const SEALS: u16 = 5;
 const MUST_UNDERSTAND: u16 = 1;
 
 /// A data file as a checkpoint uses it.
@@ -58,18 +68,38 @@ pub(super) struct Manifest {
 /// Why bytes are not a manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum BadManifest {
-    Damaged { offset: u64, reason: &'static str },
+    Damaged {
+        offset: u64,
+        reason: &'static str,
+    },
     NotSupported(String),
+    /// It is as it was written, but the key that opens it was not given.
+    Key(KeyError),
 }
 
 impl Manifest {
-    pub(super) fn encode(&self) -> Vec<u8> {
+    /// The bytes of the manifest, sealed if there is a key to seal with, and that key.
+    pub(super) fn encode(&self, keys: &Keys) -> (Vec<u8>, Option<KeyId>) {
+        let mut out = self.encode_plain();
+        let sealer = keys.sealer(Purpose::Manifest, &[self.number]);
+        if let Some(sealer) = &sealer {
+            let tag = sealer.seal(ONLY, &[self.number], &mut out);
+            out.extend_from_slice(&tag);
+            out.splice(..0, envelope(self.number, sealer.head()));
+        }
+        out.put_u32_le(crc32c::crc32c(&out));
+        (out, sealer.map(|sealer| sealer.head().key))
+    }
+
+    /// Without the checksum.
+    fn encode_plain(&self) -> Vec<u8> {
         let leases = &self.unversioned.leases;
-        let mut out = Vec::with_capacity(HEAD_LEN + self.files.len() * 56 + leases.len() * 24 + 64);
+        let mut out = Vec::with_capacity(FIXED_LEN + self.files.len() * 112 + leases.len() * 24 + 64);
         out.put_slice(MAGIC);
         out.put_u32_le(VERSION);
         let has_auth = self.unversioned.auth != AuthState::default();
-        out.put_u32_le(3 + u32::from(has_auth));
+        let has_seals = self.files.iter().any(|file| file.written.seal.is_some());
+        out.put_u32_le(3 + u32::from(has_auth) + u32::from(has_seals));
         out.put_u64_le(self.number);
         out.put_u64_le(self.tip.epoch);
         out.put_u64_le(self.tip.seq);
@@ -95,27 +125,43 @@ impl Manifest {
         if has_auth {
             section(&mut out, AUTH, |out| auth::encode_state(&self.unversioned.auth, out));
         }
-        out.put_u32_le(crc32c::crc32c(&out));
+        if has_seals {
+            section(&mut out, SEALS, |out| self.files.iter().for_each(|file| put_seal(out, &file.written)));
+        }
         out
     }
 
-    pub(super) fn decode(bytes: &[u8]) -> Result<Manifest, BadManifest> {
+    /// The manifest in these bytes, and the key it was sealed with.
+    pub(super) fn decode(bytes: &[u8], keys: &Keys) -> Result<(Manifest, Option<KeyId>), BadManifest> {
         let damaged = |offset: usize, reason| BadManifest::Damaged { offset: offset as u64, reason };
-        if bytes.len() < HEAD_LEN + CRC_LEN {
+        if bytes.len() < FIXED_LEN + CRC_LEN {
             return Err(damaged(bytes.len(), "too short for a manifest"));
         }
-        let (mut rest, mut crc) = bytes.split_at(bytes.len() - CRC_LEN);
-        if crc32c::crc32c(rest) != crc.get_u32_le() {
+        let (body, mut crc) = bytes.split_at(bytes.len() - CRC_LEN);
+        if crc32c::crc32c(body) != crc.get_u32_le() {
             return Err(damaged(0, "checksum does not match"));
         }
-        if rest[..8] != *MAGIC {
+        if body[..8] != *MAGIC {
             return Err(damaged(0, "not a manifest"));
         }
-        rest.advance(8);
-        let version = rest.get_u32_le();
-        if version != VERSION {
-            return Err(BadManifest::NotSupported(format!("manifest version {version}")));
+        match (&body[8..12]).get_u32_le() {
+            VERSION => Manifest::decode_plain(body).map(|manifest| (manifest, None)),
+            SEALED_VERSION => {
+                let (opened, key) = open(body, keys)?;
+                let manifest = Manifest::decode_plain(&opened).map_err(|bad| bad.behind(ENVELOPE_LEN))?;
+                Ok((manifest, Some(key)))
+            }
+            version => Err(BadManifest::NotSupported(format!("manifest version {version}"))),
         }
+    }
+
+    /// `bytes` without a checksum, of version 1.
+    fn decode_plain(bytes: &[u8]) -> Result<Manifest, BadManifest> {
+        let damaged = |offset: usize, reason| BadManifest::Damaged { offset: offset as u64, reason };
+        if bytes.len() < FIXED_LEN || bytes[..8] != *MAGIC || (&bytes[8..12]).get_u32_le() != VERSION {
+            return Err(damaged(0, "not a manifest"));
+        }
+        let mut rest = &bytes[12..];
         let sections = rest.get_u32_le();
         let number = rest.get_u64_le();
         let mut tip = Tip { epoch: rest.get_u64_le(), seq: rest.get_u64_le(), hash: [0; 32], next_rev: 0 };
@@ -126,13 +172,13 @@ impl Manifest {
         let mut manifest =
             Manifest { number, tip, mark, next_id, files: Vec::new(), unversioned: Unversioned::default() };
         for _ in 0..sections {
-            let at = bytes.len() - CRC_LEN - rest.len();
+            let at = bytes.len() - rest.len();
             manifest.take_section(&mut rest, at)?;
         }
         if !rest.is_empty() {
-            return Err(damaged(bytes.len() - CRC_LEN - rest.len(), "bytes behind the last section"));
+            return Err(damaged(bytes.len() - rest.len(), "bytes behind the last section"));
         }
-        manifest.check().map_err(|reason| damaged(HEAD_LEN, reason))?;
+        manifest.check().map_err(|reason| damaged(FIXED_LEN, reason))?;
         Ok(manifest)
     }
 
@@ -158,10 +204,21 @@ impl Manifest {
                 self.unversioned.auth =
                     auth::decode_state(body).ok_or(damaged("bad list of users and roles"))?;
             }
+            SEALS => {
+                let seals = take_all(body, 56, take_seal).ok_or(damaged("bad list of seals"))?;
+                self.note_seals(seals).ok_or(damaged("a seal of a file that is not there"))?;
+            }
             _ if flags & MUST_UNDERSTAND == 0 => {}
             tag => return Err(BadManifest::NotSupported(format!("manifest section {tag}"))),
         }
         Ok(())
+    }
+
+    fn note_seals(&mut self, seals: Vec<(u64, FileSeal)>) -> Option<()> {
+        for (id, seal) in seals {
+            self.files.iter_mut().find(|file| file.written.id == id)?.written.seal = Some(seal);
+        }
+        Some(())
     }
 
     /// What is left to be wrong behind a good checksum. Counters can be added to afterwards without a thought.
@@ -194,6 +251,48 @@ impl Manifest {
     }
 }
 
+impl BadManifest {
+    /// The same, found this many bytes further on.
+    fn behind(self, bytes: usize) -> BadManifest {
+        match self {
+            BadManifest::Damaged { offset, reason } => {
+                BadManifest::Damaged { offset: offset + bytes as u64, reason }
+            }
+            other => other,
+        }
+    }
+}
+
+/// What stands before a sealed manifest.
+fn envelope(number: u64, head: &Head) -> Vec<u8> {
+    let mut out = Vec::with_capacity(ENVELOPE_LEN);
+    out.put_slice(MAGIC);
+    out.put_u32_le(SEALED_VERSION);
+    out.put_u32_le(0);
+    out.put_u64_le(number);
+    out.put_slice(&head.encode());
+    out
+}
+
+/// What was sealed in `body`, and with which key.
+fn open(body: &[u8], keys: &Keys) -> Result<(Vec<u8>, KeyId), BadManifest> {
+    let damaged = |offset, reason| BadManifest::Damaged { offset, reason };
+    let (mut front, sealed) =
+        body.split_at_checked(ENVELOPE_LEN).ok_or(damaged(8, "too short for a manifest"))?;
+    front.advance(16);
+    let number = front.get_u64_le();
+    let head = front.first_chunk().and_then(Head::parse).ok_or(damaged(24, "it does not name its key"))?;
+    if body[..ENVELOPE_LEN] != envelope(number, &head) {
+        return Err(damaged(12, "bytes that must be zero are not"));
+    }
+    let opener = keys.opener(Purpose::Manifest, &head).map_err(BadManifest::Key)?;
+    let mut piece = sealed.to_vec();
+    let opened = opener.open(ONLY, &[number], &mut piece);
+    let opened =
+        opened.map_err(|_| damaged(ENVELOPE_LEN as u64, "it was altered, or belongs to another place"))?;
+    Ok((opened.to_vec(), head.key))
+}
+
 fn section(out: &mut Vec<u8>, tag: u16, body: impl FnOnce(&mut Vec<u8>)) {
     out.put_u16_le(tag);
     out.put_u16_le(MUST_UNDERSTAND);
@@ -215,6 +314,14 @@ fn put_file(out: &mut Vec<u8>, file: &DataFile) {
     out.put_u32_le(0);
 }
 
+fn put_seal(out: &mut Vec<u8>, file: &Written) {
+    let Some(seal) = &file.seal else { return };
+    out.put_u64_le(file.id);
+    out.put_slice(seal.key.bytes());
+    out.put_slice(&seal.check);
+    out.put_slice(&seal.tag);
+}
+
 /// Items of `len` bytes each, as many as there are.
 fn take_all<T>(body: &[u8], len: usize, take: impl Fn(&[u8]) -> Option<T>) -> Option<Vec<T>> {
     let items = body.chunks_exact(len);
@@ -229,7 +336,7 @@ fn take_file(mut item: &[u8]) -> Option<DataFile> {
     let (first, last) = (item.get_i64_le(), item.get_i64_le());
     let (size, live, clean_at) = (item.get_u64_le(), item.get_u64_le(), item.get_i64_le());
     let footer_crc = item.get_u32_le();
-    let written = Written { id, size, footer_crc };
+    let written = Written { id, size, footer_crc, seal: None };
     (item.get_u32_le() == 0).then_some(DataFile {
         written,
         first,
@@ -238,6 +345,15 @@ fn take_file(mut item: &[u8]) -> Option<DataFile> {
         clean_at,
         pins: Pins::default(),
     })
+}
+
+fn take_seal(mut item: &[u8]) -> Option<(u64, FileSeal)> {
+    let id = item.get_u64_le();
+    let (mut key, mut check, mut tag) = ([0; KeyId::LEN], [0; 16], [0; 16]);
+    for field in [&mut key, &mut check, &mut tag] {
+        item.copy_to_slice(field);
+    }
+    Some((id, FileSeal { key: KeyId::from_bytes(key)?, check, tag }))
 }
 
 fn take_lease(mut item: &[u8]) -> Option<SavedLease> {

@@ -1,10 +1,12 @@
 //! The plan of a run: which neighbouring files become one new file.
 //!
-//! Three reasons to rewrite, in this order:
-//! 1. Garbage: less than [`USEFUL_PERCENT`] of a file would survive. So disk use stays within a factor of what is alive.
-//! 2. Growth: at least [`FANOUT`] neighbours that together are at least twice the largest of them. A byte is then
+//! Reasons to rewrite, in this order:
+//! 1. Keys: it is not sealed with the key of today, or is and should not be. First, because that comes to an end: at least
+//!    one such file is taken by every run.
+//! 2. Garbage: less than [`USEFUL_PERCENT`] of a file would survive. So disk use stays within a factor of what is alive.
+//! 3. Growth: at least [`FANOUT`] neighbours that together are at least twice the largest of them. A byte is then
 //!    rewritten only into a file at least twice as large as its own, which is a logarithmic number of times.
-//! 3. Count: more files than allowed, whatever it costs; then the cheapest neighbours are merged.
+//! 4. Count: more files than allowed, whatever it costs; then the cheapest neighbours are merged.
 //!
 //! Pure arithmetic over sizes; the records of the capture count as a file at the end that costs nothing to read.
 
@@ -25,6 +27,8 @@ pub(super) struct Shape {
     pub(super) size: u64,
     /// What would be left of it.
     pub(super) useful: u64,
+    /// Whether it is sealed otherwise than new files are.
+    pub(super) is_stale: bool,
     /// False for a file known to be damaged: it is left alone.
     pub(super) is_readable: bool,
 }
@@ -63,7 +67,9 @@ pub(super) fn choose(config: &CheckpointConfig, files: &[Shape], fresh_bytes: u6
         spent: 0,
     };
     planner.place_nodes(files, fresh_bytes);
+    planner.take_stale(files);
     planner.take_garbage(files);
+    planner.join_written();
     while planner.grow() {}
     if planner.nodes.len() > config.max_files {
         // A good deal below the limit, so that it is not hit again by the next run.
@@ -105,13 +111,22 @@ impl Planner<'_> {
         let mut worst: Vec<usize> = (0..files.len()).filter(|&index| is_garbage(&files[index])).collect();
         worst.sort_by_key(|&index| files[index].useful * 1000 / files[index].size.max(1));
         for index in worst {
-            if self.affords(files[index].size) {
+            if !self.nodes[index].is_written && self.affords(files[index].size) {
                 self.spent += files[index].size;
                 self.nodes[index].cost = 0;
                 self.nodes[index].is_written = true;
             }
         }
-        self.join_written();
+    }
+
+    fn take_stale(&mut self, files: &[Shape]) {
+        for (index, file) in files.iter().enumerate() {
+            if file.is_stale && file.is_readable && self.affords(file.size) {
+                self.spent += file.size;
+                self.nodes[index].cost = 0;
+                self.nodes[index].is_written = true;
+            }
+        }
     }
 
     /// Neighbours that are written anyway become one file, if it is not too large.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use vetch_journal::{Disk, read_file};
+use vetch_seal::{KeyId, Keys};
 use vetch_store::load::{BadCheckpoint, Loader};
 use vetch_store::request::Event;
 use vetch_store::{Record, Store};
@@ -29,6 +30,8 @@ const PROGRESS_EVERY: u64 = 4096;
 struct Found {
     manifest: Manifest,
     bytes: u64,
+    /// The key it is sealed with, if it is.
+    key: Option<KeyId>,
 }
 
 /// A store built from a checkpoint, and what of its files turned out to be alive.
@@ -49,6 +52,7 @@ pub fn load(
     dir: &Path,
     config: CheckpointConfig,
     threads: usize,
+    keys: &Keys,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Loaded, LoadError> {
     disk.create_dir_all(dir).map_err(LoadError::io("create directory", dir))?;
@@ -57,23 +61,24 @@ pub fn load(
     disk.sync_dir(dir).map_err(LoadError::io("sync", dir))?;
     let names = disk.list(dir).map_err(LoadError::io("list", dir))?;
     let names: Vec<Name> = names.iter().filter_map(|name| Name::parse(name)).collect();
+    check_keys(&*disk, dir, &names, keys)?;
     let mut search =
-        Search { disk: &*disk, dir, threads, progress, failures: Vec::new(), damaged: BTreeSet::new() };
+        Search { disk: &*disk, dir, threads, keys, progress, failures: Vec::new(), damaged: BTreeSet::new() };
     let chosen = search.newest_good(&names)?;
     let (failures, mut next) = (search.failures, next_numbers(&names));
     let mut report =
         LoadReport { fell_back: fell_back(&failures, chosen.is_some()), ..LoadReport::default() };
     let Some((found, state)) = chosen else {
-        return Ok(empty(disk, dir, config, next, report));
+        return Ok(empty(disk, dir, config, keys, next, report));
     };
     next.id = next.id.max(found.manifest.next_id);
-    let older = usable_before(&*disk, dir, &names, found.manifest.number);
+    let older = usable_before(&*disk, dir, &names, found.manifest.number, keys);
     report.number = Some(found.manifest.number);
     report.files = state.files.len();
     (report.records, report.bytes) = (state.records, state.bytes);
     let mark = found.manifest.mark;
-    let current = Published { files: state.files, ..Published::new(&found.manifest, found.bytes) };
-    let checkpointer = Checkpointer::new(disk.clone(), dir, config, current, older, next);
+    let current = Published { files: state.files, ..Published::new(&found.manifest, found.bytes, found.key) };
+    let checkpointer = Checkpointer::new(disk.clone(), dir, config, keys.clone(), current, older, next);
     // After a fallback everything stays for inspection until a new checkpoint is durable.
     if report.fell_back.is_none() {
         let (removed, failed) = directory::remove_unneeded(&*disk, dir, &checkpointer.needed());
@@ -94,12 +99,13 @@ fn empty(
     disk: Arc<dyn Disk>,
     dir: &Path,
     config: CheckpointConfig,
+    keys: &Keys,
     next: Next,
     report: LoadReport,
 ) -> Loaded {
     let current = Published::nothing();
     let (tip, mark) = (current.tip, current.mark);
-    let checkpointer = Checkpointer::new(disk, dir, config, current, None, next);
+    let checkpointer = Checkpointer::new(disk, dir, config, keys.clone(), current, None, next);
     Loaded { store: Store::default(), history: Vec::new(), tip, mark, checkpointer, report }
 }
 
@@ -133,6 +139,7 @@ struct Search<'a> {
     disk: &'a dyn Disk,
     dir: &'a Path,
     threads: usize,
+    keys: &'a Keys,
     progress: &'a mut dyn FnMut(u64, u64),
     failures: Vec<Damage>,
     /// Data files known to be bad, which spares loading another checkpoint that needs them.
@@ -144,10 +151,10 @@ impl Search<'_> {
     fn newest_good(&mut self, names: &[Name]) -> Result<Option<(Found, State)>, LoadError> {
         let numbers = manifests(names);
         for &number in &numbers {
-            let attempt = match read_manifest(self.disk, self.dir, number) {
+            let attempt = match read_manifest(self.disk, self.dir, number, self.keys) {
                 Ok(found) => self.try_load(&found).map(|state| (found, state)),
                 Err(ReadError::Damaged(damage)) => Err(damage),
-                Err(ReadError::NotSupported(error)) => return Err(error),
+                Err(ReadError::Refused(error)) => return Err(error),
             };
             match attempt {
                 Ok(chosen) => return Ok(Some(chosen)),
@@ -171,39 +178,59 @@ impl Search<'_> {
         if let Some(known) = found.manifest.files.iter().map(path).find(|path| self.damaged.contains(path)) {
             return Err(Damage::new(&known, 0, "needed by this checkpoint too"));
         }
-        load_state(self.disk, self.dir, found, self.threads, self.progress)
+        load_state(self.disk, self.dir, found, self.threads, self.keys, self.progress)
     }
 }
 
 enum ReadError {
     Damaged(Damage),
-    NotSupported(LoadError),
+    /// It is no damage, so it is not passed over.
+    Refused(LoadError),
 }
 
-fn read_manifest(disk: &dyn Disk, dir: &Path, number: u64) -> Result<Found, ReadError> {
+/// Every key that one of the checkpoints needs must be there, also for one that would not be loaded: it is what to fall back
+/// to. A damaged manifest needs none.
+fn check_keys(disk: &dyn Disk, dir: &Path, names: &[Name], keys: &Keys) -> Result<(), LoadError> {
+    for number in manifests(names) {
+        let found = match read_manifest(disk, dir, number, keys) {
+            Ok(found) => found,
+            Err(ReadError::Damaged(_)) => continue,
+            Err(ReadError::Refused(error)) => return Err(error),
+        };
+        for written in found.manifest.files.iter().map(|file| file.written) {
+            let Some(seal) = written.seal else { continue };
+            let file = dir.join(directory::data_name(written.id));
+            keys.require(seal.key, &seal.check).map_err(|source| LoadError::Key { file, source })?;
+        }
+    }
+    Ok(())
+}
+
+fn read_manifest(disk: &dyn Disk, dir: &Path, number: u64, keys: &Keys) -> Result<Found, ReadError> {
     let path = dir.join(manifest_name(number));
     let damaged = |offset, reason: String| ReadError::Damaged(Damage::new(&path, offset, reason));
     let bytes = read_file(disk, &path).map_err(|error| damaged(0, format!("unreadable: {error}")))?;
-    let manifest = Manifest::decode(&bytes).map_err(|bad| match bad {
+    let (manifest, key) = Manifest::decode(&bytes, keys).map_err(|bad| match bad {
         BadManifest::Damaged { offset, reason } => damaged(offset, reason.into()),
         BadManifest::NotSupported(what) => {
-            ReadError::NotSupported(LoadError::NotSupported { file: path.clone(), what })
+            ReadError::Refused(LoadError::NotSupported { file: path.clone(), what })
         }
+        BadManifest::Key(source) => ReadError::Refused(LoadError::Key { file: path.clone(), source }),
     })?;
     if manifest.number != number {
         return Err(damaged(16, format!("the manifest says it is number {}", manifest.number)));
     }
-    Ok(Found { manifest, bytes: bytes.len() as u64 })
+    Ok(Found { manifest, bytes: bytes.len() as u64, key })
 }
 
 /// The newest checkpoint before `number` that still looks whole: what to fall back to, one day.
-fn usable_before(disk: &dyn Disk, dir: &Path, names: &[Name], number: u64) -> Option<Published> {
+fn usable_before(disk: &dyn Disk, dir: &Path, names: &[Name], number: u64, keys: &Keys) -> Option<Published> {
     let older = manifests(names).into_iter().filter(|&other| other < number);
-    let mut found = older.filter_map(|other| read_manifest(disk, dir, other).ok());
+    let mut found = older.filter_map(|other| read_manifest(disk, dir, other, keys).ok());
     let is_whole = |found: &Found| {
-        found.manifest.files.iter().all(|file| DataReader::open(disk, dir, file.written).is_ok())
+        found.manifest.files.iter().all(|file| DataReader::open(disk, dir, file.written, keys).is_ok())
     };
-    found.find(is_whole).map(|found| Published::new(&found.manifest, found.bytes))
+    found.find(is_whole).map(|found| Published::new(&found.manifest, found.bytes, found.key))
 }
 
 fn load_state(
@@ -211,10 +238,11 @@ fn load_state(
     dir: &Path,
     found: &Found,
     threads: usize,
+    keys: &Keys,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<State, Damage> {
     let manifest = &found.manifest;
-    let readers = open_all(disk, dir, &manifest.files)?;
+    let readers = open_all(disk, dir, &manifest.files, keys)?;
     // What the files claim, for the progress only: a claim may be absurd, so it must not overflow.
     let total = readers.iter().map(|reader| reader.totals().bytes).fold(0, u64::saturating_add);
     let contradiction =
@@ -238,10 +266,10 @@ fn load_state(
 }
 
 /// Opens all files of a checkpoint and checks that each holds only revisions of its own interval.
-fn open_all(disk: &dyn Disk, dir: &Path, files: &[DataFile]) -> Result<Vec<DataReader>, Damage> {
+fn open_all(disk: &dyn Disk, dir: &Path, files: &[DataFile], keys: &Keys) -> Result<Vec<DataReader>, Damage> {
     let mut readers = Vec::with_capacity(files.len());
     for file in files {
-        let reader = DataReader::open(disk, dir, file.written)?;
+        let reader = DataReader::open(disk, dir, file.written, keys)?;
         let totals = reader.totals();
         if totals.min_revision <= file.first || totals.max_revision > file.last {
             return Err(Damage::new(

@@ -123,10 +123,12 @@ impl Checkpointer {
 
     fn plan(&self) -> Vec<Range<usize>> {
         let files = &self.current.files;
+        let key = self.keys.current();
         let shapes: Vec<Shape> = (files.iter().enumerate())
             .map(|(index, file)| Shape {
                 size: file.written.size,
                 useful: file.live + file.pins.held_bytes(files, index),
+                is_stale: file.written.seal.map(|seal| seal.key) != key,
                 is_readable: !self.unreadable.contains(&self.data_path(file.written.id)),
             })
             .collect();
@@ -176,7 +178,7 @@ impl Checkpointer {
     ) -> Result<Option<DataFile>, Failure> {
         let mut sources: Vec<Box<dyn Source>> = Vec::with_capacity(group.len());
         for file in &old[group.start..group.end.min(old.len())] {
-            let reader = DataReader::open(&*self.disk, &self.dir, file.written)?;
+            let reader = DataReader::open(&*self.disk, &self.dir, file.written, &self.keys)?;
             sources.push(Box::new(Blocks::new(reader)));
             report.rewritten_files += 1;
             report.rewritten_bytes += file.written.size;
@@ -219,11 +221,11 @@ impl Checkpointer {
             files,
             unversioned: capture.unversioned.clone(),
         };
-        let bytes = manifest.encode();
+        let (bytes, key) = manifest.encode(&self.keys);
         let name = manifest_name(number);
         write_atomically(&*self.disk, &self.dir, &name, &bytes)
             .map_err(CheckpointError::new("publish", &self.dir.join(name)))?;
-        let published = Published::new(&manifest, bytes.len() as u64);
+        let published = Published::new(&manifest, bytes.len() as u64, key);
         let before = std::mem::replace(&mut self.current, published);
         self.older = before.number.is_some().then_some(before);
         let new_records = std::mem::take(&mut self.pending).len() as u64;
@@ -293,10 +295,10 @@ impl<'a> Output<'a> {
 
     fn writer(&mut self) -> Result<&mut DataWriter, CheckpointError> {
         if self.writer.is_none() {
-            let Checkpointer { disk, dir, next_id, config, .. } = &mut *self.checkpointer;
+            let Checkpointer { disk, dir, next_id, config, keys, .. } = &mut *self.checkpointer;
             let id = *next_id;
             *next_id += 1;
-            self.writer = Some(DataWriter::create(&**disk, dir, id, config.block_bytes)?);
+            self.writer = Some(DataWriter::create(&**disk, dir, id, config.block_bytes, keys)?);
         }
         Ok(self.writer.as_mut().expect("made above"))
     }

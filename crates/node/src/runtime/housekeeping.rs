@@ -25,6 +25,9 @@ const WAITING: Duration = Duration::from_millis(1);
 /// How long after a checkpoint that failed, or had nothing new to write, the next one is tried.
 const RETRY: Duration = Duration::from_secs(5);
 
+/// How long after a checkpoint the next one may follow only because of keys.
+const RESEAL: Duration = Duration::from_secs(1);
+
 /// The part that keeps the node small.
 pub struct Housekeeping {
     pub(crate) shared: Arc<Shared>,
@@ -77,13 +80,20 @@ impl Housekeeping {
         if self.shared.is_stopping() {
             return Step::Ended;
         }
+        let generation = self.shared.sealing.generation();
         self.prepare_segments();
+        if self.shared.sealing.is_journal_behind() {
+            // Before everything there is, so nothing is trimmed; but the journal looks at its keys.
+            let _ = self.trims.try_send(Position(0));
+        }
         // What a capture counts on must stay in memory until it is written.
         if !self.is_capturing() || vetch_bugs::on(Bug::FreedWhileCaptured) {
             self.compact();
         }
         self.checkpoint_if_due();
         self.review_alarms();
+        self.shared.sealing.note_checkpoint(self.checkpointer.files_by_key(), generation);
+        self.shared.sealing.tell();
         Step::Idle
     }
 
@@ -191,13 +201,23 @@ impl Housekeeping {
             (live / 16).min(self.shared.config.tuning.stride_max).max(self.shared.config.checkpoint_bytes);
         self.shared.checkpoint_stride.store(stride, Ordering::Relaxed);
         let late = now - self.last_checkpoint >= self.shared.config.checkpoint_interval;
-        fresh >= stride || (late && fresh > 0) || self.is_bloated(now) || self.wants_space()
+        fresh >= stride
+            || (late && fresh > 0)
+            || self.is_bloated(now)
+            || self.wants_space()
+            || self.is_stale(now)
     }
 
     /// On a full disk a checkpoint is what gives space back: behind it the journal is trimmed, and what was deleted and
     /// compacted is left out.
     fn wants_space(&self) -> bool {
         self.failed || self.shared.disk_full.load(Ordering::Relaxed)
+    }
+
+    /// Whether files are sealed with a key of yesterday, so that a run, and the trimming behind it, helps to get rid of it.
+    fn is_stale(&self, now: Duration) -> bool {
+        let is_stale = self.checkpointer.is_stale() || self.shared.sealing.is_journal_behind();
+        is_stale && now - self.last_checkpoint > RESEAL
     }
 
     /// Whether the files hold much more than is reachable, so that a run pays although little is new.

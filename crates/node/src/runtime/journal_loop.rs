@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Select, TryRecvError};
 use vetch_journal::{Appended, DirLock, Journal, LocalJournal, Position, Sealed};
+use vetch_seal::KeyId;
 use vetch_store::request::WriteResponse;
 
 use crate::error::NodeError;
@@ -28,6 +29,9 @@ pub struct JournalLoop {
     pub(crate) journal: LocalJournal,
     /// Batches that found no space; nothing of them has been written.
     pub(crate) waiting: Option<Vec<Batch<Reply>>>,
+    /// What was last reported of the keys that segments need: at which generation of keys, with how many segments and which
+    /// key in the last of them.
+    pub(crate) noted: Option<(u64, usize, Option<Option<KeyId>>)>,
     /// The directory stays taken until the last part that writes acknowledged data to it has ended.
     pub(crate) _lock: DirLock,
 }
@@ -46,6 +50,22 @@ impl JournalLoop {
 
     /// Trims if asked to, then makes durable what is queued.
     pub fn step(&mut self) -> Step {
+        let generation = self.shared.sealing.generation();
+        let step = self.work();
+        self.note_keys(generation);
+        step
+    }
+
+    /// Tells which keys the segments need, if that may have changed.
+    fn note_keys(&mut self, generation: u64) {
+        let now = Some((generation, self.journal.segments(), self.journal.active_key()));
+        if self.noted != now {
+            self.noted = now;
+            self.shared.sealing.note_journal(self.journal.segments_by_key(), generation);
+        }
+    }
+
+    fn work(&mut self) -> Step {
         // Space must come back also while nobody writes.
         let trimmed = self.trim();
         if let Some(batches) = self.waiting.take() {
@@ -137,11 +157,23 @@ impl JournalLoop {
                 Some(Err(TryRecvError::Empty)) | None => break,
             }
         }
+        if newest.is_some() {
+            self.follow_keys();
+        }
         // Refused only by a journal that has failed, which the next append reports.
         if newest.is_some_and(|position| self.journal.retire(position).is_ok()) {
             self.shared.chores.ring();
         }
         newest.is_some()
+    }
+
+    /// Leaves a segment that is sealed with the keys of yesterday. Without space for the next one this is tried again by
+    /// housekeeping, or by the next append.
+    fn follow_keys(&mut self) {
+        if self.journal.follow_keys().is_ok_and(|rolled| rolled) {
+            self.shared.active_room.store(self.journal.room(), Ordering::Relaxed);
+            self.shared.chores.ring();
+        }
     }
 
     fn complete(&self, batches: Vec<Batch<Reply>>, last: Option<&Sealed>) {

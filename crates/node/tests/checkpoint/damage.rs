@@ -165,10 +165,10 @@ fn what_a_newer_version_wrote_is_refused_and_not_passed_over() {
     let newest = paths(&world.disk, ".manifest")[1].clone();
     let content = world.disk.content(&newest).unwrap();
     let mut newer = content.clone();
-    newer[8] = 2;
+    newer[8] = 3;
     world.disk.overwrite(&newest, &sealed(newer));
     let error = open(&world.disk, TINY).map(|_| ()).unwrap_err().to_string();
-    assert!(error.contains("manifest version 2 is not known to this version"), "{error}");
+    assert!(error.contains("manifest version 3 is not known to this version"), "{error}");
 
     // An unknown section is skipped if it says that it may be.
     for (flags, is_refused) in [(0u8, false), (1, true)] {

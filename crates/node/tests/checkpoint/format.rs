@@ -6,7 +6,7 @@ use vetch_node::checkpoint::CheckpointConfig;
 use vetch_store::auth::{Change, Permission, PermissionKind};
 use vetch_store::request::{Alarm, AlarmKind, Remaining, WriteRequest};
 
-use crate::world::{World, paths, put};
+use crate::world::{KEYS, World, keys, paths, put};
 
 /// Rows of 16 bytes: offset, hexadecimal, text.
 fn dump(content: &[u8]) -> String {
@@ -104,4 +104,59 @@ fn users_and_roles_have_exactly_these_bytes() {
         00d0  6f 74 00 01 00 00 00 01 8b 00 b3 c1              ot..........
     "#]]
     .assert_eq(&content);
+}
+
+/// A sealed data file and a sealed manifest. Of the bytes that were plain above, none is left.
+#[test]
+fn sealed_files_have_exactly_these_bytes() {
+    let mut world = World::sealed(CheckpointConfig::default(), keys(&KEYS[..1]));
+    world.write(WriteRequest::Put(put("b", "value", 0)));
+    world.tip = Tip { epoch: 3, seq: 7, hash: [0xab; 32], next_rev: 3 };
+    world.checkpoint().unwrap();
+    let content = |ending| dump(&world.disk.content(&paths(&world.disk, ending)[0]).unwrap());
+    expect![[r#"
+        0000  56 45 54 43 48 44 41 54 02 00 00 00 00 00 00 00  VETCHDAT........
+        0010  01 00 00 00 00 00 00 00 00 00 00 00 a6 11 68 ce  ..............h.
+        0020  61 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00  a...............
+        0030  f1 cc 40 b5 63 13 9f b1 e0 bd cc e8 cc dc bd b5  ..@.c...........
+        0040  1a 0d 12 01 69 99 e4 76 89 da e5 74 4d 2b 8c 19  ....i..v...tM+..
+        0050  03 fa f7 ca 28 86 a6 58 15 00 83 10 0e f2 c8 ee  ....(..X........
+        0060  ff 53 f3 0b 30 00 00 00 01 00 00 00 76 49 bc 42  .S..0.......vI.B
+        0070  a2 1c d1 7b a7 f8 eb ee 06 87 60 ff 98 cf 42 d0  ...{......`...B.
+        0080  a0 0e 96 6e 1e 1c dc 31 06 34 07 d6 58 f7 7d ad  ...n...1.4..X.}.
+        0090  4a f4 14 80 75 2a 5c f7 c2 10 b5 bb ae c6 c7 d8  J...u*\.........
+        00a0  30 00 00 00 b9 3d 15 4c da 6a 82 00 bb 6a f2 13  0....=.L.j...j..
+        00b0  57 95 9e 4e 01 00 00 00 00 00 00 00 01 00 00 00  W..N............
+        00c0  00 00 00 00 20 00 00 00 00 00 00 00 02 00 00 00  ................
+        00d0  00 00 00 00 02 00 00 00 00 00 00 00 01 00 00 00  ................
+        00e0  00 00 00 00 56 45 54 43 48 45 4e 44 00 00 00 00  ....VETCHEND....
+        00f0  3f 9b ed 57                                      ?..W
+    "#]]
+    .assert_eq(&content(".data"));
+    expect![[r#"
+        0000  56 45 54 43 48 4d 41 4e 02 00 00 00 00 00 00 00  VETCHMAN........
+        0010  01 00 00 00 00 00 00 00 61 00 00 00 00 00 00 00  ........a.......
+        0020  00 00 00 00 00 00 00 00 f1 cc 40 b5 63 13 9f b1  ..........@.c...
+        0030  e0 bd cc e8 cc dc bd b5 1a 0d 12 01 69 99 e4 76  ............i..v
+        0040  89 da e5 74 4d 2b 8c 19 03 fa f7 ca 28 86 a6 58  ...tM+......(..X
+        0050  15 00 83 10 0e f2 c8 ee f1 6b 04 1a cf 5e cc 27  .........k...^.'
+        0060  f7 a5 87 9c 38 c3 3b b1 2e 09 5a f4 48 ef 88 cb  ....8.;...Z.H...
+        0070  3b 0d ad f1 a4 fc da dd 0b 75 55 74 7b 55 9f 65  ;........uUt{U.e
+        0080  85 b3 7a 5e c6 f5 99 49 3c 78 7d 1c 5c 5f b6 08  ..z^...I<x}.\_..
+        0090  5a 74 54 02 f3 34 e9 89 f7 bf a2 a3 02 57 42 13  ZtT..4.......WB.
+        00a0  c0 42 29 9c c1 2c 0c 52 a5 42 d4 09 17 a8 54 c1  .B)..,.R.B....T.
+        00b0  1d 07 34 dc a7 4a b7 a4 67 98 af 5a c0 e1 85 23  ..4..J..g..Z...#
+        00c0  ae a2 9a d2 23 66 9f 27 c5 89 29 5a 2e 31 ec a1  ....#f.'..)Z.1..
+        00d0  e0 7b 50 fa 9d 09 39 20 a8 74 b9 4d f5 4b f5 50  .{P...9..t.M.K.P
+        00e0  aa bc 15 38 c8 4f ef 7c c4 d8 67 6e a1 4c 19 12  ...8.O.|..gn.L..
+        00f0  7f 9f 4b 53 55 5d b5 51 ef 07 f0 b0 5f 42 2f 95  ..KSU].Q...._B/.
+        0100  bb 22 3b 6d cd eb d6 78 ce 50 f2 8c e4 8c 90 cd  .";m...x.P......
+        0110  12 f5 ef db 7b 9e c0 9d 67 47 a5 5b 7e 47 3f e0  ....{...gG.[~G?.
+        0120  c4 95 80 3a 66 33 4a 9d 57 59 b2 cf 62 97 75 1f  ...:f3J.WY..b.u.
+        0130  c2 5b ea 78 e4 03 14 46 13 80 b6 ff d7 09 3e 74  .[.x...F......>t
+        0140  c2 30 83 a1 d8 7a 74 94 96 33 98 da 7a ad 09 af  .0...zt..3..z...
+        0150  ef 76 33 32 95 74 63 60 ad 3f 93 35 72 81 4a 54  .v32.tc`.?.5r.JT
+        0160  5b 5f 87 ca                                      [_..
+    "#]]
+    .assert_eq(&content(".manifest"));
 }

@@ -9,6 +9,7 @@ mod model;
 #[path = "../../../journal/tests/suite/rng.rs"]
 mod rng;
 mod round_trip;
+mod sealing;
 mod size;
 mod speed;
 mod world;

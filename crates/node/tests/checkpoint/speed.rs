@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use vetch_journal::{RealDisk, Tip};
 use vetch_node::checkpoint::{Capture, CheckpointConfig, load};
+use vetch_seal::Keys;
 use vetch_store::load::Unversioned;
 use vetch_store::record::Fields;
 use vetch_store::{Mark, Record};
@@ -17,8 +18,15 @@ fn a_million_records_of_a_kilobyte() {
     let dir = tempfile::tempdir().unwrap();
     let open = || {
         let began = Instant::now();
-        let loaded =
-            load(Arc::new(RealDisk), dir.path(), CheckpointConfig::default(), 2, &mut |_, _| {}).unwrap();
+        let loaded = load(
+            Arc::new(RealDisk),
+            dir.path(),
+            CheckpointConfig::default(),
+            2,
+            &Keys::none(),
+            &mut |_, _| {},
+        )
+        .unwrap();
         (loaded, began.elapsed())
     };
     let (loaded, _) = open();

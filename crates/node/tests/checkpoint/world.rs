@@ -7,6 +7,7 @@ use vetch_journal::{Disk, Draft, Kind, MemDisk, PartId, Tip};
 use vetch_node::checkpoint::{
     Capture, CheckpointConfig, CheckpointError, Checkpointer, LoadError, Loaded, Report, load,
 };
+use vetch_seal::{Keys, Ring};
 use vetch_store::hash::HashRun;
 use vetch_store::range::RangeRun;
 use vetch_store::request::{
@@ -26,6 +27,7 @@ pub(crate) const TINY: CheckpointConfig = CheckpointConfig {
 pub(crate) struct World {
     pub(crate) disk: MemDisk,
     pub(crate) config: CheckpointConfig,
+    pub(crate) keys: Keys,
     pub(crate) store: Store,
     pub(crate) checkpointer: Checkpointer,
     pub(crate) dirty: Vec<Record>,
@@ -40,26 +42,50 @@ pub(crate) fn dir() -> PathBuf {
 }
 
 pub(crate) fn open(disk: &MemDisk, config: CheckpointConfig) -> Result<Loaded, LoadError> {
-    load(Arc::new(disk.clone()), &dir(), config, 2, &mut |_, _| {})
+    load(Arc::new(disk.clone()), &dir(), config, 2, &Keys::none(), &mut |_, _| {})
+}
+
+/// Made for these tests and used for nothing else.
+pub(crate) const KEYS: [&str; 2] =
+    ["a AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=", "b ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pv8="];
+
+pub(crate) fn ring(lines: &[&str]) -> Ring {
+    Ring::parse(&lines.join("\n")).unwrap()
+}
+
+/// Keys whose seals look the same every time.
+pub(crate) fn keys(lines: &[&str]) -> Keys {
+    Keys::repeatable_for_tests(ring(lines))
 }
 
 /// The same through something that may fail, on the calling thread alone.
-pub(crate) fn open_through(view: Arc<dyn Disk>, config: CheckpointConfig) -> Result<Loaded, LoadError> {
-    load(view, &dir(), config, 0, &mut |_, _| {})
+pub(crate) fn open_through(
+    view: Arc<dyn Disk>,
+    config: CheckpointConfig,
+    keys: &Keys,
+) -> Result<Loaded, LoadError> {
+    load(view, &dir(), config, 0, keys, &mut |_, _| {})
 }
 
 impl World {
     pub(crate) fn new(config: CheckpointConfig) -> World {
         let disk = MemDisk::new();
-        World::on(disk.clone(), Arc::new(disk), config)
+        World::on(disk.clone(), Arc::new(disk), config, Keys::none())
+    }
+
+    /// A world whose files are sealed.
+    pub(crate) fn sealed(config: CheckpointConfig, keys: Keys) -> World {
+        let disk = MemDisk::new();
+        World::on(disk.clone(), Arc::new(disk), config, keys)
     }
 
     /// A world on a fresh disk, seen through `view`.
-    pub(crate) fn on(disk: MemDisk, view: Arc<dyn Disk>, config: CheckpointConfig) -> World {
-        let loaded = open_through(view, config).unwrap();
+    pub(crate) fn on(disk: MemDisk, view: Arc<dyn Disk>, config: CheckpointConfig, keys: Keys) -> World {
+        let loaded = open_through(view, config, &keys).unwrap();
         World {
             disk,
             config,
+            keys,
             store: loaded.store,
             checkpointer: loaded.checkpointer,
             dirty: Vec::new(),
@@ -121,7 +147,7 @@ impl World {
 
     /// What a restart on `disk` would come to: the checkpoint, then the journal behind its tip.
     pub(crate) fn recover(&self, disk: &MemDisk) -> Result<World, LoadError> {
-        let loaded = open_through(Arc::new(disk.clone()), self.config)?;
+        let loaded = open_through(Arc::new(disk.clone()), self.config, &self.keys)?;
         Ok(self.replay(disk, loaded))
     }
 
@@ -139,6 +165,7 @@ impl World {
         World {
             disk: disk.clone(),
             config: self.config,
+            keys: self.keys.clone(),
             store,
             checkpointer,
             dirty,

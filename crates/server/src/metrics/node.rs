@@ -13,6 +13,7 @@ pub(super) fn write(page: &mut Text, node: &Node) {
     counters(page, metrics);
     histograms(page, metrics);
     watchers(page, node);
+    sealing(page, node);
     page.gauge(
         "etcd_server_proposals_pending",
         "Writes that wait to be ordered or to become durable.",
@@ -86,6 +87,24 @@ fn state(page: &mut Text, node: &Node) {
     for (name, help, value) in gauges {
         page.gauge(name, help, value);
     }
+}
+
+/// Only with encryption at rest. A key at 0 may be removed from the key file.
+fn sealing(page: &mut Text, node: &Node) {
+    let status = node.sealing();
+    if status.keys.is_empty() {
+        return;
+    }
+    let name = "vetch_encryption_files";
+    page.heading(
+        name,
+        Type::Gauge,
+        "Journal segments and checkpoint files that need a key to be read; 'plain': none.",
+    );
+    for (id, files) in &status.keys {
+        page.sample(name, &[("key", &id.to_string())], *files as f64);
+    }
+    page.sample(name, &[("key", "plain")], status.plain as f64);
 }
 
 fn watchers(page: &mut Text, node: &Node) {

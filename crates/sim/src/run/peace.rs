@@ -11,6 +11,7 @@ use crate::client;
 use crate::coverage::Rare;
 use crate::disk::Mood;
 use crate::env::Phase;
+use crate::keys;
 use crate::time::{MILLI, SECOND};
 use crate::trace::say;
 use crate::watcher;
@@ -113,6 +114,21 @@ impl Run {
         if world.run_until(PATIENCE, |world| world.executor.is_empty()) != Halt::Done {
             return self.not_live(world, "a watcher did not catch up");
         }
+        self.forgets_keys(world)
+    }
+
+    /// What was sealed with an old key is sealed anew, and the key can go; the restart that follows does without.
+    fn forgets_keys(&mut self, world: &mut World) -> bool {
+        if !self.env.plan.sealed {
+            return true;
+        }
+        if world.run_until(PATIENCE, |world| keys::is_settled(&world.node.sealing())) != Halt::Done {
+            return self.not_live(world, &format!("old keys are still needed: {:?}", world.node.sealing()));
+        }
+        if let Err(error) = keys::remove_old(&world.node) {
+            return self.not_live(world, &error);
+        }
+        self.env.hit(Rare::OldKeysRemoved);
         true
     }
 

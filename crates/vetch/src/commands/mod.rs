@@ -2,12 +2,16 @@
 //!
 //! Exit codes are those of etcd's tools: 1 for a failure, 128 for arguments that make no sense.
 
+pub(crate) mod keygen;
 mod output;
 mod progress;
 pub(crate) mod snapshot;
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
+
+use clap::Parser;
 
 /// Arguments that make no sense.
 const BAD_ARGUMENTS: u8 = 128;
@@ -41,6 +45,15 @@ fn exit(outcome: Result<(), Failure>) -> ExitCode {
             ExitCode::from(code)
         }
     }
+}
+
+/// The arguments of a command of this name, or the exit code once its usage was explained.
+fn parsed<T: Parser>(name: &str, arguments: impl Iterator<Item = OsString>) -> Result<T, ExitCode> {
+    T::try_parse_from(std::iter::once(OsString::from(name)).chain(arguments)).map_err(|error| {
+        // If neither output can be written to there is no way left to explain.
+        let _ = error.print();
+        if error.use_stderr() { ExitCode::from(BAD_ARGUMENTS) } else { ExitCode::SUCCESS }
+    })
 }
 
 /// A line for whoever watches.

@@ -20,6 +20,9 @@ Usage:
   vetch snapshot
     Save, show and restore snapshots; 'vetch snapshot --help' says how.
 
+  vetch keygen
+    Make a key for encryption at rest; 'vetch keygen --help' says how.
+
 Every flag can also be given as an environment variable: --max-txn-ops is ETCD_MAX_TXN_OPS.
 Names of earlier releases of etcd are accepted too.
 ";

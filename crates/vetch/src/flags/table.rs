@@ -103,6 +103,8 @@ pub(super) const FLAGS: &[(&str, &[Flag])] = &[
             "A checkpoint is taken after about this many new bytes, or more in a large store; at least 4 KiB."),
         flag("checkpoint-interval", "5m", Duration, Works,
             "A checkpoint is taken at least this often while there are writes."),
+        flag("encryption-key-file", "", Text, Works,
+            "Seal journal and checkpoints with the first key of this file. Read again when it changes. See docs/encryption.md."),
     ]),
     ("Cluster", &[
         flag("initial-advertise-peer-urls", "http://localhost:2380", Urls, Works,

@@ -1,5 +1,6 @@
 //! Why a set of flags cannot be served, in etcd's words where it refuses the same.
 
+use vetch_node::seal::RingError;
 use vetch_server::auth;
 use vetch_server::http::url::UrlError;
 
@@ -79,6 +80,8 @@ pub(crate) enum SettingsError {
     CheckpointBytes(u64),
     #[error("--checkpoint-interval must be more than 0; to take few checkpoints, make it long")]
     CheckpointInterval,
+    #[error("--encryption-key-file: {0}")]
+    Keys(#[from] RingError),
     #[error("--watch-progress-notify-interval must be at least 100ms")]
     ProgressInterval,
 }

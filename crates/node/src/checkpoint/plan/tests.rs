@@ -11,11 +11,11 @@ const CONFIG: CheckpointConfig = CheckpointConfig {
 };
 
 fn full(size: u64) -> Shape {
-    Shape { size, useful: size, is_readable: true }
+    Shape { size, useful: size, is_stale: false, is_readable: true }
 }
 
 fn hollow(size: u64, useful: u64) -> Shape {
-    Shape { size, useful, is_readable: true }
+    Shape { size, useful, is_stale: false, is_readable: true }
 }
 
 /// Ranges are easier to compare as pairs.
@@ -91,4 +91,16 @@ fn appending_for_ever_keeps_files_few_and_rewrites_logarithmically() {
     let amplification = written as f64 / (rounds * 50) as f64;
     assert!(most <= 32, "{most} files");
     assert!(amplification < 8.0, "every byte was written {amplification:.1} times");
+}
+
+#[test]
+fn files_of_another_key_are_written_anew_before_garbage_and_at_least_one_by_every_run() {
+    let stale = |size| Shape { is_stale: true, ..full(size) };
+    assert_eq!(plan(&[stale(50_000), full(9000), hollow(900, 100)], 40), [(0, 1), (3, 4)]);
+    assert_eq!(
+        plan(&[full(9000), stale(500), full(9000), stale(400), hollow(900, 100)], 40),
+        [(1, 2), (3, 4), (5, 6)]
+    );
+    let damaged = Shape { is_readable: false, ..stale(100) };
+    assert_eq!(plan(&[damaged], 40), [(1, 2)]);
 }

@@ -91,7 +91,7 @@ fn a_failed_read_anywhere_in_loading_is_refused_falls_back_or_is_harmless() {
                 let disk = world.disk.process_exit();
                 let faulty = Faulty::new(&disk, calls, at, stays);
                 let view: Arc<dyn Disk> = Arc::new(faulty.clone());
-                let loaded = open_through(view, world.config);
+                let loaded = open_through(view, world.config, &world.keys);
                 if !faulty.was_hit() {
                     break;
                 }
@@ -113,7 +113,7 @@ fn a_failed_read_anywhere_in_loading_is_refused_falls_back_or_is_harmless() {
                     }
                 }
                 // Once the disk can be read again, nothing is missing.
-                assert_eq!(open_through(Arc::new(disk), world.config).unwrap().tip, life.after);
+                assert_eq!(open_through(Arc::new(disk), world.config, &world.keys).unwrap().tip, life.after);
             }
         }
     }

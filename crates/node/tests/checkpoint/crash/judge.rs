@@ -50,7 +50,7 @@ impl Judge {
         self.distinct += 1;
         let world = &life.world;
         let disk = image.process_exit();
-        let loaded = open_through(Arc::new(disk.clone()), world.config);
+        let loaded = open_through(Arc::new(disk.clone()), world.config, &world.keys);
         let loaded = loaded.unwrap_or_else(|error| panic!("{}: {error}", what()));
         let tip = loaded.tip;
         assert_eq!(loaded.report.fell_back, None, "{}", what());
@@ -61,7 +61,7 @@ impl Judge {
         let files = disk.files();
         let mut recovered = world.replay(&disk, loaded);
         world.assert_same(&recovered);
-        let again = open_through(Arc::new(disk.clone()), world.config).unwrap();
+        let again = open_through(Arc::new(disk.clone()), world.config, &world.keys).unwrap();
         assert_eq!((again.tip, disk.files() == files), (tip, true), "{}: loading again", what());
         if self.with_damage {
             self.judge_fallback(life, image, what);
@@ -79,7 +79,7 @@ impl Judge {
         let disk = image.process_exit();
         let Some(newest) = paths(&disk, ".manifest").pop() else { return };
         damage(&disk, &newest);
-        let loaded = open_through(Arc::new(disk.clone()), life.world.config);
+        let loaded = open_through(Arc::new(disk.clone()), life.world.config, &life.world.keys);
         let loaded = loaded.unwrap_or_else(|error| panic!("{}, newest damaged: {error}", what()));
         assert!(loaded.tip.seq >= life.trimmed, "{}, newest damaged: the journal is gone", what());
         life.world.assert_same(&life.world.replay(&disk, loaded));
@@ -96,7 +96,7 @@ impl Judge {
         for at in 0.. {
             let disk = image.process_exit();
             disk.inject(Fault::CrashAt(at));
-            let _ = open_through(Arc::new(disk.clone()), life.world.config);
+            let _ = open_through(Arc::new(disk.clone()), life.world.config, &life.world.keys);
             if !disk.has_crashed() {
                 break;
             }

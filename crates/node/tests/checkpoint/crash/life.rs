@@ -4,10 +4,14 @@ use std::sync::Arc;
 
 use vetch_journal::{Disk, MemDisk, Tip};
 use vetch_node::checkpoint::{CheckpointConfig, CheckpointError};
+use vetch_seal::Keys;
 use vetch_store::request::{RequestOp, WriteRequest};
 
 use crate::rng::Rng;
-use crate::world::{TINY, World, delete, put, txn};
+use crate::world::{KEYS, TINY, World, delete, keys, put, ring, txn};
+
+/// Every ring opens everything; they differ in what they seal with.
+const RINGS: [&[&str]; 3] = [&KEYS, &[KEYS[1], KEYS[0]], &["plain", KEYS[0], KEYS[1]]];
 
 pub(super) struct Life {
     pub(super) world: World,
@@ -39,7 +43,9 @@ impl Life {
         let mut rng = Rng(seed);
         let config = config(&mut rng);
         let rounds = 2 + rng.below(4);
-        let world = World::on(disk, view, config);
+        // Half of the lives know of keys.
+        let keys = if seed % 2 == 1 { keys(RINGS[0]) } else { Keys::none() };
+        let world = World::on(disk, view, config, keys);
         let tip = world.tip;
         Life { world, rng, rounds, trimmed: 0, before: tip, after: tip }
     }
@@ -49,9 +55,17 @@ impl Life {
         while self.rounds > 0 {
             self.rounds -= 1;
             self.write_some();
+            self.rekey();
             self.checkpoint()?;
         }
         Ok(())
+    }
+
+    /// Now and then another key is used from now on, or none, if there are any.
+    fn rekey(&mut self) {
+        if self.world.keys.ring().ids().next().is_some() {
+            self.world.keys.replace(ring(RINGS[self.rng.below(RINGS.len())]));
+        }
     }
 
     pub(super) fn checkpoint(&mut self) -> Result<(), CheckpointError> {

@@ -35,7 +35,7 @@ fn a_zeroed_or_misdirected_sector_is_refused_or_falls_back() {
                 content[at..at + len].copy_from_slice(&source[..len]);
                 let is_same = content == files[path];
                 disk.overwrite(path, &content);
-                match open_through(Arc::new(disk.clone()), world.config) {
+                match open_through(Arc::new(disk.clone()), world.config, &world.keys) {
                     Err(_) => refused += 1,
                     Ok(loaded) => {
                         let is_back = loaded.report.fell_back.is_some();

@@ -39,14 +39,9 @@ enum Command {
 
 /// Runs the command; `arguments` are those behind the word `snapshot`.
 pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
-    let arguments = std::iter::once(OsString::from("vetch snapshot")).chain(arguments);
-    let cli = match Cli::try_parse_from(arguments) {
+    let cli: Cli = match super::parsed("vetch snapshot", arguments) {
         Ok(cli) => cli,
-        Err(error) => {
-            // If neither output can be written to there is no way left to explain.
-            let _ = error.print();
-            return if error.use_stderr() { ExitCode::from(super::BAD_ARGUMENTS) } else { ExitCode::SUCCESS };
-        }
+        Err(code) => return code,
     };
     let format = super::output::Format::parse(&cli.global.write_out);
     let outcome: Result<(), Failure> = format.and_then(|format| match cli.command {

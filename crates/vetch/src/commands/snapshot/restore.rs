@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use vetch_node::config::Identity;
+use vetch_node::seal::{self, Keys};
 use vetch_server::identity;
-use vetch_snapshot::restore::{BUMP, Options, Progress, Restored, restore};
+use vetch_snapshot::restore::{BUMP, Options, Progress, Restored, restore_sealed};
 
 use super::super::progress::Ticker;
 use super::super::{Failure, say};
@@ -52,6 +53,9 @@ pub(super) struct RestoreCommand {
     /// Where the write-ahead log of the source is, if it is not in its data directory.
     #[arg(long)]
     source_wal_dir: Option<PathBuf>,
+    /// Seal the data directory with the first key of this file. The snapshot itself is always plain.
+    #[arg(long)]
+    encryption_key_file: Option<PathBuf>,
 }
 
 impl RestoreCommand {
@@ -71,7 +75,11 @@ impl RestoreCommand {
             identity: self.identity()?,
         };
         let mut ticker = Ticker::new();
-        let restored = restore(&options, &mut |progress| match progress {
+        let keys = match &self.encryption_key_file {
+            Some(path) => Keys::new(seal::read(path)?),
+            None => Keys::none(),
+        };
+        let restored = restore_sealed(&options, &keys, &mut |progress| match progress {
             Progress::Hashing { done, total } => ticker.tell("checking the hash", done, total),
             Progress::Importing { done, total } => ticker.tell("restoring", done, total),
         })?;

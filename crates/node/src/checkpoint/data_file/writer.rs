@@ -1,0 +1,146 @@
+//! Writing a data file.
+
+use std::path::{Path, PathBuf};
+
+use bytes::{Buf, BufMut};
+use vetch_journal::{Disk, DiskFile};
+use vetch_seal::{Keys, Purpose, Sealer};
+use vetch_store::Record;
+
+use super::super::directory;
+use super::super::error::CheckpointError;
+use super::{
+    BLOCK_HEADER_LEN, FOOTER, FileSeal, Totals, Written, block_bound, block_crc, footer, footer_bound,
+    header, place, sealed_header,
+};
+
+/// Blocks are handed to the disk in pieces of about this size.
+const WRITE_BYTES: usize = 1 << 20;
+
+pub(in crate::checkpoint) struct DataWriter {
+    file: Box<dyn DiskFile>,
+    path: PathBuf,
+    id: u64,
+    sealer: Option<Sealer>,
+    block_bytes: usize,
+    /// Bytes already given to the disk.
+    flushed: u64,
+    buf: Vec<u8>,
+    /// Where the open block starts in `buf`.
+    block_at: usize,
+    block_count: u32,
+    lengths: Vec<u32>,
+    totals: Totals,
+    last: Option<Record>,
+}
+
+impl DataWriter {
+    pub(in crate::checkpoint) fn create(
+        disk: &dyn Disk,
+        dir: &Path,
+        id: u64,
+        block_bytes: usize,
+        keys: &Keys,
+    ) -> Result<DataWriter, CheckpointError> {
+        let path = dir.join(directory::data_name(id));
+        let file = disk.create(&path).map_err(CheckpointError::new("create", &path))?;
+        let mut buf = Vec::with_capacity(WRITE_BYTES + 2 * block_bytes);
+        let sealer = keys.sealer(Purpose::DataFile, &[id]);
+        buf.extend_from_slice(&header(id, sealer.is_some()));
+        if let Some(sealer) = &sealer {
+            buf.extend_from_slice(&sealed_header(id, sealer.head()));
+        }
+        let block_at = buf.len();
+        buf.put_bytes(0, BLOCK_HEADER_LEN);
+        Ok(DataWriter {
+            file,
+            path,
+            id,
+            sealer,
+            block_bytes,
+            flushed: 0,
+            buf,
+            block_at,
+            block_count: 0,
+            lengths: Vec::new(),
+            totals: Totals::default(),
+            last: None,
+        })
+    }
+
+    pub(in crate::checkpoint) fn push(&mut self, record: &Record) -> Result<(), CheckpointError> {
+        let order = self.last.as_ref().map(|last| place(last).cmp(&place(record)));
+        assert!(order.is_none_or(|order| order.is_lt()), "records are written in order");
+        let is_new_key = self.last.as_ref().is_none_or(|last| last.key() != record.key());
+        let revision = record.mod_revision();
+        let first = self.totals.records == 0;
+        self.totals = Totals {
+            records: self.totals.records + 1,
+            keys: self.totals.keys + u64::from(is_new_key),
+            bytes: self.totals.bytes + record.saved_len() as u64,
+            min_revision: if first { revision } else { self.totals.min_revision.min(revision) },
+            max_revision: self.totals.max_revision.max(revision),
+        };
+        record.save(&mut self.buf);
+        self.block_count += 1;
+        self.last = Some(record.clone());
+        if self.buf.len() - self.block_at - BLOCK_HEADER_LEN >= self.block_bytes {
+            self.close_block();
+            if self.buf.len() >= WRITE_BYTES {
+                self.flush()?;
+            }
+            self.open_block();
+        }
+        Ok(())
+    }
+
+    fn open_block(&mut self) {
+        self.block_at = self.buf.len();
+        self.block_count = 0;
+        self.buf.put_bytes(0, BLOCK_HEADER_LEN);
+    }
+
+    fn close_block(&mut self) {
+        let offset = self.flushed + self.block_at as u64;
+        if let Some(sealer) = &self.sealer {
+            let records = &mut self.buf[self.block_at + BLOCK_HEADER_LEN..];
+            let len = u32::try_from(records.len()).expect("a block is far below 4 GiB");
+            let bound = block_bound(self.id, offset, len, self.block_count);
+            let tag = sealer.seal(self.lengths.len() as u64, &bound, records);
+            self.buf.extend_from_slice(&tag);
+        }
+        let block = &mut self.buf[self.block_at..];
+        let len = u32::try_from(block.len() - BLOCK_HEADER_LEN).expect("a block is far below 4 GiB");
+        block[..4].copy_from_slice(&len.to_le_bytes());
+        block[4..8].copy_from_slice(&self.block_count.to_le_bytes());
+        let crc = block_crc(self.id, offset, block);
+        block[8..12].copy_from_slice(&crc.to_le_bytes());
+        self.lengths.push(len);
+    }
+
+    fn flush(&mut self) -> Result<(), CheckpointError> {
+        self.file.write_at(self.flushed, &self.buf).map_err(CheckpointError::new("write", &self.path))?;
+        self.flushed += self.buf.len() as u64;
+        self.buf.clear();
+        Ok(())
+    }
+
+    /// Writes the end of the file and makes its content durable. Its name is made durable by the caller.
+    pub(in crate::checkpoint) fn finish(mut self) -> Result<Written, CheckpointError> {
+        if self.block_count > 0 {
+            self.close_block();
+        } else {
+            self.buf.truncate(self.block_at);
+        }
+        let seal = self.sealer.as_ref().map(|sealer| {
+            let tag = sealer.seal(FOOTER, &footer_bound(self.id, &self.lengths, &self.totals), &mut []);
+            FileSeal { key: sealer.head().key, check: sealer.head().check, tag }
+        });
+        let footer = footer(self.id, &self.lengths, &self.totals, seal.as_ref().map(|seal| &seal.tag));
+        let footer_crc = (&footer[footer.len() - 4..]).get_u32_le();
+        self.buf.extend_from_slice(&footer);
+        self.flush()?;
+        self.file.sync_data().map_err(CheckpointError::new("sync", &self.path))?;
+        Ok(Written { id: self.id, size: self.flushed, footer_crc, seal })
+    }
+}
