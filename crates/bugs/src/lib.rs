@@ -56,6 +56,22 @@ bugs! {
     DeleteLost = "delete-lost": "Compaction at the revision of a deletion takes the deletion away.",
     FutureWatchEarly = "future-watch-early": "A watch from a future revision is told of earlier ones.",
     LeaseResurrected = "lease-resurrected": "A lease that ended is there again after a restart.",
+    OldEpochRead = "old-epoch-read": "Readers take entries of a replaced writer for current ones.",
+    OrphanHalts = "orphan-halts": "A number too far ahead within an epoch is taken for damage of the log.",
+    RereadUnchecked = "reread-unchecked": "What was read is not compared when it is read again.",
+    AnchorSkipped = "anchor-skipped": "After a reconnect, new records are believed without a look at the last one read.",
+    IndexUnchecked = "index-unchecked": "A follower does not compare its history with the writer's when it reads.",
+    AckTrusted = "ack-trusted": "A writer takes the engine's word for a commit, without knowing what lies before it.",
+    UnknownDropped = "unknown-dropped": "An append of unknown outcome is called failed without a new epoch.",
+    BarrierShared = "barrier-shared": "A read is given the index of an append that was started before it asked.",
+    LifeForgotten = "life-forgotten": "A restarted server takes claims of its former life for its own.",
+}
+
+impl Bug {
+    /// Whether it is a mistake in the rules of a shared log, which have a simulation of their own.
+    pub fn is_of_the_fence(self) -> bool {
+        self >= Bug::OldEpochRead
+    }
 }
 
 impl std::str::FromStr for Bug {

@@ -16,7 +16,7 @@ mod chain;
 mod codec;
 
 pub use chain::{ChainError, Draft, Sealed, Tip};
-pub(crate) use codec::entry_len;
+pub use codec::entry_len;
 
 #[cfg(test)]
 mod tests;

@@ -56,7 +56,7 @@ pub use contract::{Appended, Corrupt, Journal, JournalError, Position, Read, Rea
 pub use disk::{DirLock, Disk, DiskFile, LockError, read_file, write_atomically};
 pub use entry::{
     ChainError, Draft, ENTRY_HEADER_LEN, ENTRY_VERSION, Entry, EntryError, Hash, Kind, MAX_ENTRY_LEN,
-    PART_HEADER_LEN, Part, PartId, Payload, PayloadRef, REF_LEN, Sealed, Tip, hash_entry,
+    PART_HEADER_LEN, Part, PartId, Payload, PayloadRef, REF_LEN, Sealed, Tip, entry_len, hash_entry,
 };
 pub use local::{
     CutTail, LocalConfig, LocalJournal, LocalReader, Maintained, Maintenance, Progress, RECORD_HEADER_LEN,

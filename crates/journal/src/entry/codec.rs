@@ -74,7 +74,7 @@ fn finish_part(part: &mut [u8], payload_kind: u8, count: u32, len: usize) {
 }
 
 /// The length the entry at the start of `bytes` claims, checked against what is there.
-pub(crate) fn entry_len(bytes: &[u8]) -> Result<usize, EntryError> {
+pub fn entry_len(bytes: &[u8]) -> Result<usize, EntryError> {
     let have = bytes.len() as u64;
     if bytes.len() < ENTRY_HEADER_LEN {
         return Err(EntryError::Short { need: ENTRY_HEADER_LEN as u64, have });

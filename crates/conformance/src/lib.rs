@@ -1,0 +1,12 @@
+//! The judge of journal engines.
+//!
+//! * `model`: a log in memory that can be told to misbehave.
+//! * `oracle`: what a log means, without the fence.
+//! * `sim`: servers with the fence on the model log, in virtual time; `vetch-fence-sim` runs it.
+//!
+//! Nothing that ships knows this crate.
+
+pub mod model;
+pub mod oracle;
+pub mod rng;
+pub mod sim;

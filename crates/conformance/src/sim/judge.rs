@@ -1,0 +1,102 @@
+//! Judge: what was promised to clients, and whether it holds.
+
+use std::collections::{BTreeMap, HashSet};
+
+use vetch_fence::Index;
+use vetch_journal::{Hash, Tip};
+
+use super::plan::Breach;
+use crate::oracle::Oracle;
+
+/// A promise that was broken.
+#[derive(Debug)]
+pub(super) struct Violation(pub(super) String);
+
+pub(super) type Judged = Result<(), Violation>;
+
+pub(super) fn violated(what: impl Into<String>) -> Judged {
+    Err(Violation(what.into()))
+}
+
+#[derive(Default)]
+pub(super) struct Judge {
+    /// What clients were told is done, by number.
+    acknowledged: BTreeMap<u64, Hash>,
+    /// What clients were told will never be done.
+    denied: HashSet<Hash>,
+}
+
+impl Judge {
+    pub(super) fn last_acknowledged(&self) -> u64 {
+        self.acknowledged.last_key_value().map_or(0, |(seq, _)| *seq)
+    }
+
+    /// A server told its clients that these entries are committed.
+    pub(super) fn committed(&mut self, entries: &[(u64, Hash)], oracle: &Oracle, breach: Breach) -> Judged {
+        for (seq, hash) in entries {
+            if !oracle.holds(*seq, *hash) {
+                return violated(format!("entry {seq} was acknowledged but does not count"));
+            }
+            if self.denied.contains(hash) {
+                return violated(format!("entry {seq} was acknowledged after it had been called void"));
+            }
+            let before = self.acknowledged.insert(*seq, *hash);
+            if breach == Breach::None && before.is_some_and(|before| before != *hash) {
+                return violated(format!("two acknowledged entries have the number {seq}"));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn denied(&mut self, entries: &[(u64, Hash)]) -> Judged {
+        self.denied.extend(entries.iter().map(|(_, hash)| *hash));
+        Ok(())
+    }
+
+    /// A server holds this after reading up to a position of a history that is as the oracle says.
+    pub(super) fn holds(&self, held: &Tip, oracle: Option<Tip>, who: &str) -> Judged {
+        match oracle {
+            Some(tip) if tip == *held => Ok(()),
+            Some(tip) => violated(format!("{who} holds entry {} but the log says {}", held.seq, tip.seq)),
+            None => violated(format!("{who} went on reading a log that had lost what it holds")),
+        }
+    }
+
+    /// A read that began when `acknowledged` was the last number known to any client is answered by who holds `held`.
+    pub(super) fn read(&self, acknowledged: u64, held: u64) -> Judged {
+        if held < acknowledged {
+            return violated(format!(
+                "a read saw entry {held} although {acknowledged} had been acknowledged"
+            ));
+        }
+        Ok(())
+    }
+
+    /// On a log of two histories: whoever answers a read holds the history that its index is of.
+    pub(super) fn read_of(&self, index: &Index, history: &[Hash]) -> Judged {
+        if history.get(index.tip.seq as usize - 1) != Some(&index.tip.hash) {
+            return violated(format!(
+                "a read was answered from a history without its index {}",
+                index.tip.seq
+            ));
+        }
+        Ok(())
+    }
+
+    /// In the end: everything that was promised, in the history that remained.
+    pub(super) fn verdict(&self, oracle: &Oracle, breach: Breach) -> Judged {
+        if breach != Breach::None {
+            return Ok(());
+        }
+        if let Some((seq, _)) = self.acknowledged.iter().find(|(seq, hash)| !oracle.holds(**seq, **hash)) {
+            return violated(format!("acknowledged entry {seq} is not in the log"));
+        }
+        if self.denied.iter().any(|hash| oracle.counts(hash)) {
+            return violated("an entry that had been called void counts");
+        }
+        if !oracle.is_dense() {
+            return violated("revisions are not dense");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,7 @@
+//! The rules of the fence, one moment each: members on a model log, with every message delivered by hand.
+
+mod claims;
+mod decisions;
+mod losses;
+mod play;
+mod reads;

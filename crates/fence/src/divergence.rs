@@ -1,0 +1,47 @@
+//! Divergence: what no honest log can show. Whoever meets it stops and says so; nothing is guessed.
+
+use vetch_journal::{ChainError, Position, Tip};
+
+use crate::record::RecordError;
+
+/// Why a server may not follow the log any further.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Divergence {
+    /// What lies here is not what was read here before, or was appended here.
+    #[error("position {at} of the log holds another record than the one that was there before")]
+    Overwritten { at: u64 },
+    /// A writer built on entries that this server never saw at earlier positions.
+    #[error(
+        "position {at} of the log builds on entry {builds_on} of epoch {epoch}, but the log before it ends with \
+             entry {tip} of epoch {tip_epoch}: the log lost acknowledged entries, or this server read another one"
+    )]
+    Missing { at: u64, epoch: u64, builds_on: u64, tip: u64, tip_epoch: u64 },
+    /// Two histories: the same place in the order, but not the same entry.
+    #[error(
+        "position {at} of the log does not continue what this server holds: {why}. The log has two histories"
+    )]
+    Forked { at: u64, why: String },
+    /// Bytes that no writer of this version makes.
+    #[error("position {at} of the log is damaged or was written by a newer version: {why}")]
+    Damaged { at: u64, why: RecordError },
+    /// A reserved kind of entry, which this version must not skip.
+    #[error(
+        "position {at} of the log holds a kind of entry that this version cannot act on; use a newer version"
+    )]
+    NotSupported { at: u64 },
+}
+
+impl Divergence {
+    pub(crate) fn missing(at: Position, epoch: u64, seq: u64, tip: &Tip) -> Divergence {
+        let builds_on = seq.saturating_sub(1);
+        Divergence::Missing { at: at.0, epoch, builds_on, tip: tip.seq, tip_epoch: tip.epoch }
+    }
+
+    pub(crate) fn forked(at: Position, why: impl Into<String>) -> Divergence {
+        Divergence::Forked { at: at.0, why: why.into() }
+    }
+
+    pub(crate) fn chain(at: Position, error: &ChainError) -> Divergence {
+        Divergence::forked(at, error.to_string())
+    }
+}

@@ -1,0 +1,64 @@
+//! Driver: a member on a log, in real time. Whoever owns it calls `step` again and again.
+
+use std::time::{Duration, Instant};
+
+use crate::log::Log;
+use crate::member::{Command, Config, Event, Member};
+use crate::record::Author;
+use crate::view::Index;
+
+/// At most this much news is taken in one step, so that time passes for the member even in a flood.
+const NEWS_AT_ONCE: usize = 256;
+
+pub struct Driver<L> {
+    member: Member,
+    log: L,
+    began: Instant,
+}
+
+impl<L: Log> Driver<L> {
+    /// Begins behind `start`, which a checkpoint remembers. Records are as large as the log takes.
+    pub fn new(log: L, config: Config, me: Author, start: Index) -> Driver<L> {
+        let config = Config { max_record: log.max_record(), ..config };
+        Driver { member: Member::new(config, me, start, Duration::ZERO), log, began: Instant::now() }
+    }
+
+    pub fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    pub fn member(&self) -> &Member {
+        &self.member
+    }
+
+    pub fn member_mut(&mut self) -> &mut Member {
+        &mut self.member
+    }
+
+    pub fn log_mut(&mut self) -> &mut L {
+        &mut self.log
+    }
+
+    /// Carries out what the member wants, waits at most this long for news, and returns what it has to tell.
+    pub fn step(&mut self, wait: Duration) -> Vec<Event> {
+        self.carry_out();
+        let mut wait = wait;
+        for _ in 0..NEWS_AT_ONCE {
+            let Some(news) = self.log.next(wait) else { break };
+            self.member.on(self.began.elapsed(), news);
+            wait = Duration::ZERO;
+        }
+        self.member.tick(self.began.elapsed());
+        self.carry_out();
+        self.member.take_events()
+    }
+
+    fn carry_out(&mut self) {
+        for command in self.member.take_commands() {
+            match command {
+                Command::Append { ticket, after, record } => self.log.append(ticket, after, record),
+                Command::Read { after } => self.log.read(after),
+            }
+        }
+    }
+}
