@@ -36,5 +36,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         .preserve_proto_field_names()
         .ignore_unknown_fields()
         .build(&PACKAGES)?;
+
+    // Our own service, apart from etcd's. Its JSON is for people and scripts, so numbers are numbers there.
+    let own = protox::compile(["vetch.proto"], ["proto"])?;
+    tonic_prost_build::configure().message_attribute(".", "#[derive(serde::Serialize)]").compile_fds(own)?;
     Ok(())
 }

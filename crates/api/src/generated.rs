@@ -28,6 +28,10 @@ pub mod v3electionpb {
     include!(concat!(env!("OUT_DIR"), "/v3electionpb.serde.rs"));
 }
 
+pub mod vetch {
+    include!(concat!(env!("OUT_DIR"), "/vetch.v1.rs"));
+}
+
 pub mod health {
     include!(concat!(env!("OUT_DIR"), "/grpc.health.v1.rs"));
     include!(concat!(env!("OUT_DIR"), "/grpc.health.v1.serde.rs"));

@@ -173,6 +173,11 @@ impl Clock {
         }
     }
 
+    /// Leases whose deadline has passed. Looks at every lease: not for the way of a request.
+    pub(crate) fn overdue(&self, now: u64) -> usize {
+        self.timers.values().filter(|timer| timer.deadline <= now).count()
+    }
+
     /// All leases, soonest to end first.
     pub(crate) fn by_deadline(&self) -> Vec<i64> {
         let mut ids: Vec<(u64, i64)> = self.timers.iter().map(|(&id, timer)| (timer.deadline, id)).collect();

@@ -48,6 +48,8 @@ pub struct NodeConfig {
     pub request_timeout: Duration,
     /// Seal what is written and open what was; no keys: nothing is sealed.
     pub keys: Keys,
+    /// A write that takes longer to evaluate, or a range that takes longer to read, counts as slow.
+    pub slow_apply: Duration,
     pub tuning: Tuning,
 }
 
@@ -69,6 +71,7 @@ impl NodeConfig {
             compaction_batch: 256,
             request_timeout: Duration::from_secs(7),
             keys: Keys::none(),
+            slow_apply: Duration::from_millis(100),
             tuning: Tuning::default(),
         }
     }

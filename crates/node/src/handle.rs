@@ -206,12 +206,12 @@ impl Node {
 
     /// etcd's hash over all history up to `revision` (0: the newest).
     pub async fn hash_kv(&self, revision: i64) -> Result<HashKv, NodeError> {
-        read::hash_kv(&self.shared, revision).await
+        read::hash_kv(&self.shared, revision, &self.shared.metrics.hash_at_revision).await
     }
 
     /// A hash of the whole state, and the revision it was taken at.
     pub async fn hash(&self) -> Result<(u32, i64), NodeError> {
-        let hash = read::hash_kv(&self.shared, 0).await?;
+        let hash = read::hash_kv(&self.shared, 0, &self.shared.metrics.hash).await?;
         Ok((hash.hash, hash.revision))
     }
 

@@ -1,17 +1,29 @@
 //! Metrics: plain numbers that the edge renders under the names its users know.
 
+mod histogram;
+mod operation;
+
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// 1 ms doubling up to 8 s.
-pub const DISK_BOUNDS: &[f64] =
-    &[0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096, 8.192];
+pub use histogram::Histogram;
+pub(crate) use operation::Operation;
+pub use operation::{Applied, OPERATIONS};
 
+use histogram::doubling;
+
+/// 1 ms doubling up to 8 s.
+pub const DISK_BOUNDS: &[f64] = &doubling::<14>(0.001);
 /// 0.1 ms doubling up to 52 s.
-pub const APPLY_BOUNDS: &[f64] = &[
-    0.0001, 0.0002, 0.0004, 0.0008, 0.0016, 0.0032, 0.0064, 0.0128, 0.0256, 0.0512, 0.1024, 0.2048, 0.4096,
-    0.8192, 1.6384, 3.2768, 6.5536, 13.1072, 26.2144, 52.4288,
-];
+pub const APPLY_BOUNDS: &[f64] = &doubling::<20>(0.0001);
+/// 10 ms doubling up to 164 s.
+pub const HASH_BOUNDS: &[f64] = &doubling::<15>(0.01);
+/// Whole milliseconds; the second is for the index.
+pub const PAUSE_BOUNDS: &[f64] = &doubling::<13>(1.0);
+pub const INDEX_PAUSE_BOUNDS: &[f64] = &doubling::<14>(0.5);
+pub const COMPACTION_BOUNDS: &[f64] = &doubling::<14>(100.0);
+/// Seconds that leases were granted for.
+pub const LEASE_BOUNDS: &[f64] = &doubling::<24>(1.0);
 
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
@@ -41,40 +53,20 @@ impl Gauge {
     pub fn get(&self) -> i64 {
         self.0.load(Ordering::Relaxed)
     }
+
+    /// Counts something as there until what is returned is dropped.
+    pub(crate) fn hold(&self) -> Held<'_> {
+        self.add(1);
+        Held(self)
+    }
 }
 
-/// Counts per bucket; the last bucket is everything above the last bound.
-#[derive(Debug)]
-pub struct Histogram {
-    bounds: &'static [f64],
-    counts: Box<[AtomicU64]>,
-    sum_nanos: AtomicU64,
-}
+/// One that a gauge counts.
+pub(crate) struct Held<'a>(&'a Gauge);
 
-impl Histogram {
-    pub fn new(bounds: &'static [f64]) -> Histogram {
-        let counts = (0..=bounds.len()).map(|_| AtomicU64::new(0)).collect();
-        Histogram { bounds, counts, sum_nanos: AtomicU64::new(0) }
-    }
-
-    pub fn observe(&self, took: Duration) {
-        let seconds = took.as_secs_f64();
-        let bucket = self.bounds.partition_point(|&bound| bound < seconds);
-        self.counts[bucket].fetch_add(1, Ordering::Relaxed);
-        self.sum_nanos.fetch_add(took.as_nanos() as u64, Ordering::Relaxed);
-    }
-
-    pub fn bounds(&self) -> &'static [f64] {
-        self.bounds
-    }
-
-    /// Observations per bucket, not accumulated; one more than there are bounds.
-    pub fn counts(&self) -> Vec<u64> {
-        self.counts.iter().map(|count| count.load(Ordering::Relaxed)).collect()
-    }
-
-    pub fn sum_seconds(&self) -> f64 {
-        self.sum_nanos.load(Ordering::Relaxed) as f64 / 1e9
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.add(-1);
     }
 }
 
@@ -84,18 +76,39 @@ pub struct NodeMetrics {
     pub fsync: Histogram,
     /// Handing a journal record to the operating system.
     pub write: Histogram,
+    /// Both together.
+    pub commit: Histogram,
     pub append_bytes: Counter,
     pub appends: Counter,
     /// Evaluating one batch.
     pub apply: Histogram,
+    /// Evaluating single requests, by what they ask for.
+    pub applied: Applied,
+    /// Requests, reads among them, that took longer than they should.
+    pub slow_applies: Counter,
     /// Serving one range.
     pub range: Histogram,
+    /// Serving one that was refused or given up.
+    pub failed_range: Histogram,
+    /// Ranges, transactions that only read, and hashes being worked on.
+    pub open_reads: Gauge,
+    /// A hash of everything, and of everything up to a revision.
+    pub hash: Histogram,
+    pub hash_at_revision: Histogram,
     pub checkpoint: Histogram,
+    /// When the newest was taken, in milliseconds since the start, which count from 1; 0 for not yet.
+    pub checkpoint_at: Gauge,
     pub checkpoint_bytes: Counter,
     pub checkpoint_failures: Counter,
     /// Freeing what one compaction made unreachable.
     pub compaction: Histogram,
+    pub compaction_millis: Histogram,
+    /// One step of that, with the store locked.
+    pub compaction_pause: Histogram,
+    pub index_pause: Histogram,
     pub compacted_versions: Counter,
+    /// As `checkpoint_at`, for the newest compaction that gave its memory back.
+    pub compacted_at: Gauge,
     pub proposals_committed: Counter,
     pub proposals_failed: Counter,
     pub proposals_pending: Gauge,
@@ -111,6 +124,27 @@ pub struct NodeMetrics {
     pub leases_revoked: Counter,
     pub leases_renewed: Counter,
     pub leases_expired: Counter,
+    /// How long leases were granted for.
+    pub lease_ttl: Histogram,
+}
+
+impl NodeMetrics {
+    /// One step of a compaction held the store, index and versions alike, for this long.
+    pub(crate) fn compaction_paused(&self, held: Duration) {
+        let millis = millis(held);
+        self.compaction_pause.observe_number(millis);
+        self.index_pause.observe_number(millis);
+    }
+
+    pub(crate) fn compacted(&self, took: Duration, versions: u64) {
+        self.compaction.observe(took);
+        self.compaction_millis.observe_number(millis(took));
+        self.compacted_versions.add(versions);
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl Default for NodeMetrics {
@@ -118,15 +152,27 @@ impl Default for NodeMetrics {
         NodeMetrics {
             fsync: Histogram::new(DISK_BOUNDS),
             write: Histogram::new(DISK_BOUNDS),
+            commit: Histogram::new(DISK_BOUNDS),
             append_bytes: Counter::default(),
             appends: Counter::default(),
             apply: Histogram::new(APPLY_BOUNDS),
+            applied: Applied::default(),
+            slow_applies: Counter::default(),
             range: Histogram::new(APPLY_BOUNDS),
+            failed_range: Histogram::new(APPLY_BOUNDS),
+            open_reads: Gauge::default(),
+            hash: Histogram::new(HASH_BOUNDS),
+            hash_at_revision: Histogram::new(HASH_BOUNDS),
             checkpoint: Histogram::new(DISK_BOUNDS),
+            checkpoint_at: Gauge::default(),
             checkpoint_bytes: Counter::default(),
             checkpoint_failures: Counter::default(),
             compaction: Histogram::new(DISK_BOUNDS),
+            compaction_millis: Histogram::of_numbers(COMPACTION_BOUNDS),
+            compaction_pause: Histogram::of_numbers(PAUSE_BOUNDS),
+            index_pause: Histogram::of_numbers(INDEX_PAUSE_BOUNDS),
             compacted_versions: Counter::default(),
+            compacted_at: Gauge::default(),
             proposals_committed: Counter::default(),
             proposals_failed: Counter::default(),
             proposals_pending: Gauge::default(),
@@ -141,21 +187,7 @@ impl Default for NodeMetrics {
             leases_revoked: Counter::default(),
             leases_renewed: Counter::default(),
             leases_expired: Counter::default(),
+            lease_ttl: Histogram::of_numbers(LEASE_BOUNDS),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_observation_on_a_bound_belongs_to_its_bucket() {
-        let histogram = Histogram::new(&[0.001, 0.002]);
-        for millis in [1, 2, 3] {
-            histogram.observe(Duration::from_millis(millis));
-        }
-        assert_eq!(histogram.counts(), [1, 1, 1]);
-        assert!((histogram.sum_seconds() - 0.006).abs() < 1e-9);
     }
 }

@@ -238,7 +238,7 @@ fn connect(
         ready: Ready::default(),
     };
     let fan_out = FanOut { shared: Arc::clone(&shared), bell: fan_out_in, more: false };
-    let clock = ClockLoop { shared: Arc::clone(&shared), last_record: started };
+    let clock = ClockLoop { shared: Arc::clone(&shared), last_record: started, last_turn: started };
     shared.chores.ring();
     (shared, Parts { sequencer, journal, housekeeping, fan_out, clock })
 }
@@ -278,6 +278,8 @@ fn share(
         log: RwLock::new(EventLog::load(floor, mark.revision, state.revisions)),
         hub: RwLock::new(Hub::new(config.tuning.ring, mark.revision)),
         streams: Mutex::new(HashMap::new()),
+        prefixes: Mutex::default(),
+        moments: Mutex::default(),
         metrics: NodeMetrics::default(),
         sealing: state.sealing,
         asks: doors.asks,

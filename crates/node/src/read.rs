@@ -11,6 +11,7 @@ use vetch_store::request::{RangeRequest, RangeResponse, ResponseOp, TxnRequest, 
 use vetch_store::{Mark, ReadTxn, Store, StoreError};
 
 use crate::error::NodeError;
+use crate::metrics::Histogram;
 use crate::shared::Shared;
 use crate::types::{HashKv, RangeChunk, RangeEnd};
 
@@ -25,10 +26,16 @@ pub(crate) async fn range(
     request: RangeRequest,
 ) -> Result<RangeResponse, NodeError> {
     permit(shared, caller, &request)?;
+    let metrics = &shared.metrics;
+    let open = metrics.open_reads.hold();
     let began = Instant::now();
     let response = run_range(shared, request).await;
-    shared.metrics.ranges.add(1);
-    shared.metrics.range.observe(began.elapsed());
+    let took = began.elapsed();
+    drop(open);
+    metrics.ranges.add(1);
+    if response.is_ok() { &metrics.range } else { &metrics.failed_range }.observe(took);
+    // Counted and not logged: the edge tells of slow requests, with what the client waited for in all.
+    shared.is_slow(took);
     shared.permit_answer(caller)?;
     response
 }
@@ -96,7 +103,9 @@ pub(crate) async fn read_txn(
 ) -> Result<TxnResponse, NodeError> {
     shared.permit(caller, |auth| auth.check_read_txn(caller, request))?;
     shared.metrics.txns.add(1);
+    let open = shared.metrics.open_reads.hold();
     let response = begin_and_run_txn(shared, request).await;
+    drop(open);
     shared.permit_answer(caller)?;
     response
 }
@@ -128,6 +137,7 @@ pub struct RangeStream {
     chunk_bytes: usize,
     /// Keys to examine in the next chunk. The first is small, so that the first bytes leave at once.
     chunk_keys: usize,
+    has_begun: bool,
 }
 
 enum State {
@@ -149,7 +159,7 @@ impl RangeStream {
         let tuning = &shared.config.tuning;
         let chunk_bytes = chunk_bytes.clamp(1, tuning.scan_bytes);
         let chunk_keys = FIRST_CHUNK_KEYS.min(tuning.scan_keys);
-        RangeStream { shared: Arc::clone(shared), caller, state, chunk_bytes, chunk_keys }
+        RangeStream { shared: Arc::clone(shared), caller, state, chunk_bytes, chunk_keys, has_begun: false }
     }
 
     /// The next chunk; None after the last one or after an error.
@@ -178,6 +188,8 @@ impl RangeStream {
         let mut run = match std::mem::replace(&mut self.state, State::Ended) {
             State::Begin(request) => {
                 self.shared.metrics.ranges.add(1);
+                self.shared.metrics.open_reads.add(1);
+                self.has_begun = true;
                 Box::new(RangeRun::new(*request, store.visible())?)
             }
             State::Running(run) => run,
@@ -199,7 +211,29 @@ impl RangeStream {
     }
 }
 
-pub(crate) async fn hash_kv(shared: &Arc<Shared>, revision: i64) -> Result<HashKv, NodeError> {
+impl Drop for RangeStream {
+    fn drop(&mut self) {
+        if self.has_begun {
+            self.shared.metrics.open_reads.add(-1);
+        }
+    }
+}
+
+/// Also notes in `took` how long it took.
+pub(crate) async fn hash_kv(
+    shared: &Arc<Shared>,
+    revision: i64,
+    took: &Histogram,
+) -> Result<HashKv, NodeError> {
+    let began = Instant::now();
+    let open = shared.metrics.open_reads.hold();
+    let hash = run_hash(shared, revision).await;
+    drop(open);
+    took.observe(began.elapsed());
+    hash
+}
+
+async fn run_hash(shared: &Arc<Shared>, revision: i64) -> Result<HashKv, NodeError> {
     for _ in 0..READ_ATTEMPTS {
         let mark = shared.store.read().visible();
         let at = resolve_revision(revision, mark)?;

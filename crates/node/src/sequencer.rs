@@ -9,7 +9,7 @@ use std::sync::Arc;
 use vetch_journal::{Draft, Kind, PartId, Sealed, Tip};
 use vetch_store::auth::Auth;
 use vetch_store::request::{WriteRequest, WriteResponse};
-use vetch_store::{Mark, Record, Store};
+use vetch_store::{Mark, Record, Store, StoreError};
 use vetch_watch::Events;
 
 use crate::admission::Admission;
@@ -65,7 +65,7 @@ impl Sequencer {
         Round { draft, units: 0, revisions: Vec::new(), auth: None, replies: Vec::new() }
     }
 
-    /// Evaluates one request into the round.
+    /// Evaluates one request into the round. False if it was refused; a compaction that was done before is not.
     pub(crate) fn evaluate<R>(
         &mut self,
         round: &mut Round<R>,
@@ -73,7 +73,7 @@ impl Sequencer {
         admission: &mut Admission,
         request: &WriteRequest,
         reply: R,
-    ) {
+    ) -> bool {
         if let Some(alarm) = admission.alarm_to_raise(store, request) {
             let bytes = store.stats().bytes;
             tracing::error!(
@@ -87,7 +87,9 @@ impl Sequencer {
             Ok(()) => self.run(round, store, request),
             Err(refused) => Err(refused),
         };
+        let success = matches!(outcome, Ok(_) | Err(NodeError::Store(StoreError::Compacted)));
         round.replies.push((reply, outcome));
+        success
     }
 
     fn run<R>(&mut self, round: &mut Round<R>, store: &mut Store, request: &WriteRequest) -> Outcome {

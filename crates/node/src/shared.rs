@@ -22,6 +22,8 @@ use crate::checkpoint::Capture;
 use crate::clock::Clock;
 use crate::config::{Identity, NodeConfig};
 use crate::metrics::NodeMetrics;
+use crate::moments::Moments;
+use crate::prefixes::Prefixes;
 use crate::sealing::Sealing;
 use crate::sequencer::Outcome;
 use crate::snapshot::View;
@@ -80,9 +82,13 @@ pub(crate) struct Shared {
     pub(crate) store: RwLock<Store>,
     pub(crate) log: RwLock<EventLog<NodeEvent>>,
     pub(crate) hub: RwLock<Hub<NodeEvent>>,
-    /// How to wake the task of a watch stream.
-    pub(crate) streams: Mutex<HashMap<StreamId, Arc<Notify>>>,
+    /// Where the tasks of watch streams are reached.
+    pub(crate) streams: Mutex<HashMap<StreamId, Door>>,
     pub(crate) clock: Mutex<Clock>,
+    /// What is written where, counted behind the writes by the fan-out thread.
+    pub(crate) prefixes: Mutex<Prefixes>,
+    /// When revisions became visible.
+    pub(crate) moments: Mutex<Moments>,
     pub(crate) auth: DurableAuth,
     pub(crate) metrics: NodeMetrics,
     pub(crate) sealing: Sealing,
@@ -117,6 +123,13 @@ pub(crate) struct Shared {
     pub(crate) state: watch::Sender<RunState>,
 }
 
+/// Where the task of a watch stream is reached.
+pub(crate) struct Door {
+    pub(crate) wake: Arc<Notify>,
+    /// Where its client calls from.
+    pub(crate) client: Option<Arc<str>>,
+}
+
 /// Whether the node is alive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RunState {
@@ -144,6 +157,11 @@ impl Shared {
         (self.time.now() - self.started).as_millis() as u64
     }
 
+    /// The same as a gauge shows it, where 0 means never.
+    pub(crate) fn moment(&self) -> i64 {
+        i64::try_from(self.now()).unwrap_or(i64::MAX).max(1)
+    }
+
     /// Journal bytes that are certain to be there.
     pub(crate) fn room(&self) -> u64 {
         self.active_room.load(Ordering::Relaxed) + self.spare_room.load(Ordering::Relaxed)
@@ -159,6 +177,15 @@ impl Shared {
         let left = |queued: u64| Some(queued.saturating_sub(bytes));
         // Always succeeds, because `left` always has an answer.
         let _ = self.queued_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left);
+    }
+
+    /// Whether one request took longer than it should, which is counted.
+    pub(crate) fn is_slow(&self, took: Duration) -> bool {
+        let slow = took > self.config.slow_apply;
+        if slow {
+            self.metrics.slow_applies.add(1);
+        }
+        slow
     }
 
     pub(crate) fn is_stopping(&self) -> bool {

@@ -9,7 +9,7 @@ use vetch_watch::{LogEvent, Stream};
 
 pub use vetch_watch::{Create, Filters, NO_WATCH, Response};
 
-use crate::shared::{RunState, Shared};
+use crate::shared::{Door, RunState, Shared};
 
 /// A change as the event log keeps it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,7 +52,8 @@ impl WatchSession {
     pub(crate) fn new(shared: &Arc<Shared>) -> WatchSession {
         let stream = shared.hub.write().open();
         let wake = Arc::new(Notify::new());
-        shared.streams.lock().insert(stream.id(), Arc::clone(&wake));
+        let door = Door { wake: Arc::clone(&wake), client: None };
+        shared.streams.lock().insert(stream.id(), door);
         let period = shared.config.watch_progress_interval;
         // Streams that began together should not all report at the same moment.
         let jitter = period.mul_f64((stream.id() % 11) as f64 / 100.0);
@@ -60,6 +61,13 @@ impl WatchSession {
         progress.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let state = shared.state.subscribe();
         WatchSession { shared: Arc::clone(shared), stream, wake, state, progress, out: Vec::new() }
+    }
+
+    /// Says where the client calls from, for those who look for slow ones.
+    pub fn name_client(&self, client: Arc<str>) {
+        if let Some(door) = self.shared.streams.lock().get_mut(&self.stream.id()) {
+            door.client = Some(client);
+        }
     }
 
     /// Answered, like everything, by [`WatchSession::next`].

@@ -173,10 +173,14 @@ fn start(settings: &Settings, node: Node, listeners: Vec<(Listener, Offer)>) -> 
     if let Some(retention) = settings.retention {
         tokio::spawn(compactor::run(node.clone(), retention));
     }
+    let metrics = Arc::new(ServerMetrics {
+        features: settings.features.clone(),
+        ..ServerMetrics::new(settings.extensive_metrics, settings.slow_request)
+    });
     let shared = Shared {
-        grpc: grpc::routes(node.clone(), Arc::new(settings.grpc.clone())),
+        grpc: grpc::routes(node.clone(), Arc::new(settings.grpc.clone()), Arc::clone(&metrics)),
         node,
-        metrics: Arc::new(ServerMetrics::new(settings.extensive_metrics, settings.slow_request)),
+        metrics,
         settings: settings.http.clone(),
     };
     Server::start(Arc::new(shared), listeners)

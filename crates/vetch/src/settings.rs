@@ -12,13 +12,14 @@ use vetch_node::seal::{self, Keys};
 use vetch_server::http::access::{Access, Whitelist};
 use vetch_server::http::url::Url;
 use vetch_server::http::{self, Serves};
+use vetch_server::metrics::Feature;
 use vetch_server::tls::settings::TlsSettings;
 use vetch_server::{auth, grpc, identity};
 
 pub(crate) use error::SettingsError;
 
 use crate::compactor::Retention;
-use crate::flags::{Parsed, check_gates_together, duration, duration_or_hours};
+use crate::flags::{Parsed, check_gates_together, duration, duration_or_hours, feature_gates};
 
 /// Everything `serve` needs.
 #[derive(Debug)]
@@ -38,6 +39,7 @@ pub(crate) struct Settings {
     pub(crate) reuse_port: bool,
     pub(crate) extensive_metrics: bool,
     pub(crate) slow_request: Duration,
+    pub(crate) features: Vec<Feature>,
     pub(crate) retention: Option<Retention>,
 }
 
@@ -87,6 +89,7 @@ impl Settings {
             reuse_port: flags.bool("socket-reuse-port"),
             extensive_metrics: flags.text("metrics") == "extensive",
             slow_request: flags.duration("warning-unary-request-duration"),
+            features: feature_gates(flags.text("feature-gates")),
             retention,
         })
     }
@@ -114,6 +117,7 @@ fn node_config(flags: &Parsed, timing: Timing, peer_urls: &[String]) -> Result<N
     let mut node = NodeConfig::new(data_dir(flags), proposed);
     node.min_lease_ttl = timing.min_lease_ttl;
     node.request_timeout = timing.request_timeout;
+    node.slow_apply = flags.duration("warning-apply-duration");
     node.quota_bytes = flags.int("quota-backend-bytes");
     node.unsafe_no_fsync = flags.bool("unsafe-no-fsync");
     node.watch_progress_interval = flags.duration("watch-progress-notify-interval");

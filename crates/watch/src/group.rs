@@ -51,6 +51,11 @@ impl<E: LogEvent> Groups<E> {
         self.slots[id as usize].as_ref().expect("a group lives as long as it has members")
     }
 
+    /// The range of a group that may be gone.
+    pub(crate) fn range(&self, id: GroupId) -> Option<&KeyRange> {
+        self.slots.get(id as usize)?.as_ref().map(|group| &group.range)
+    }
+
     pub(crate) fn get_mut(&mut self, id: GroupId) -> &mut Group<E> {
         self.slots[id as usize].as_mut().expect("a group lives as long as it has members")
     }

@@ -32,9 +32,8 @@ pub struct Hub<E> {
     limit: RingLimit,
     published: i64,
     next_stream: StreamId,
-    /// Open streams, and the revision at which each asked to be woken.
-    streams: BTreeMap<StreamId, Option<i64>>,
-    /// The same wishes by revision.
+    streams: BTreeMap<StreamId, OpenStream>,
+    /// The wishes of streams by revision.
     alarms: BTreeSet<(i64, StreamId)>,
     /// Floor of the last compaction.
     floor: i64,
@@ -43,6 +42,24 @@ pub struct Hub<E> {
     gauges: Arc<Gauges>,
     /// Kept between publishes to save the allocation.
     hits: Vec<(GroupId, usize)>,
+}
+
+/// What the hub knows of a stream.
+#[derive(Debug)]
+struct OpenStream {
+    /// The revision at which it asked to be woken.
+    wish: Option<i64>,
+    inbox: Arc<Inbox>,
+}
+
+/// A stream that has something left to deliver.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Behind {
+    pub stream: StreamId,
+    /// The lowest revision that it may have to deliver.
+    pub revision: i64,
+    /// What a watcher that waits for it watches, if that is known.
+    pub range: Option<KeyRange>,
 }
 
 /// What a publish leads to.
@@ -76,9 +93,10 @@ impl<E: LogEvent> Hub<E> {
     pub fn open(&mut self) -> Stream<E> {
         let id = self.next_stream;
         self.next_stream += 1;
-        self.streams.insert(id, None);
         add(&self.gauges.streams, 1);
-        Stream::new(id, Arc::clone(&self.gauges))
+        let stream = Stream::new(id, Arc::clone(&self.gauges));
+        self.streams.insert(id, OpenStream { wish: None, inbox: Arc::clone(stream.inbox()) });
+        stream
     }
 
     /// Newest revision whose matches are in the rings.
@@ -89,6 +107,14 @@ impl<E: LogEvent> Hub<E> {
     /// Counters for metrics.
     pub fn gauges(&self) -> Arc<Gauges> {
         Arc::clone(&self.gauges)
+    }
+
+    /// All streams that have something left to deliver, be it because they are slow or because they were told a moment ago.
+    pub fn behind(&self) -> impl Iterator<Item = Behind> {
+        self.streams.iter().filter_map(|(stream, open)| {
+            let (revision, group) = open.inbox.oldest()?;
+            Some(Behind { stream: *stream, revision, range: self.groups.range(group).cloned() })
+        })
     }
 
     /// Distinct ranges watched.
@@ -147,8 +173,8 @@ impl<E: LogEvent> Hub<E> {
 
     /// Has the stream woken once `revision` is published; replaces its earlier wish.
     pub(crate) fn set_alarm(&mut self, stream: StreamId, revision: Option<i64>) {
-        let wish = self.streams.get_mut(&stream).expect("the stream is open");
-        if let Some(old) = std::mem::replace(wish, revision) {
+        let open = self.streams.get_mut(&stream).expect("the stream is open");
+        if let Some(old) = std::mem::replace(&mut open.wish, revision) {
             self.alarms.remove(&(old, stream));
         }
         if let Some(new) = revision {

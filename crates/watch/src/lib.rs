@@ -73,7 +73,7 @@ mod model;
 mod testing;
 
 pub use event::{Events, LogEvent, Revision};
-pub use hub::{Hub, Published, StreamId};
+pub use hub::{Behind, Hub, Published, StreamId};
 pub use log::{EventLog, Scan, ScanBudget, Trimmed};
 pub use range::{EmptyRange, Filters, KeyRange};
 pub use response::{Create, NO_WATCH, REASON_COMPACTED, REASON_DUPLICATE, REASON_EMPTY_RANGE, Response};

@@ -225,6 +225,11 @@ impl<E: LogEvent> EventLog<E> {
         &self.chunks[index / CHUNK][index % CHUNK]
     }
 
+    /// The events of a revision that was just published. Trimming never overtakes publishing, so they are there.
+    pub fn events(&self, rev: i64) -> Events<E> {
+        self.slot(rev).clone()
+    }
+
     /// First revision behind the retained ones.
     fn end(&self) -> i64 {
         let behind = self.chunks.back().map_or(0, Vec::len);

@@ -91,6 +91,10 @@ impl<E: LogEvent> Stream<E> {
         self.id
     }
 
+    pub(crate) fn inbox(&self) -> &Arc<Inbox> {
+        &self.inbox
+    }
+
     /// Live watchers of this stream.
     pub fn watchers(&self) -> usize {
         self.ids.len()

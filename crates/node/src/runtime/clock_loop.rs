@@ -1,6 +1,7 @@
 //! The clock's thread: revokes leases whose time is over, and now and then writes down how much time is left.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crossbeam_channel::TrySendError;
@@ -14,6 +15,8 @@ use crate::shared::{Ask, Shared};
 const TICK: Duration = Duration::from_millis(200);
 /// Revokes are kept to this share of the sequencer's queue, so that mass expiry never locks clients out.
 const QUEUE_SHARE: usize = 2;
+/// How often busy prefixes may take the places of idle ones.
+const TURN: Duration = Duration::from_secs(10);
 /// Differences below this many seconds are not worth writing down.
 const RECORD_SLACK: i64 = 5;
 
@@ -21,6 +24,8 @@ const RECORD_SLACK: i64 = 5;
 pub struct ClockLoop {
     pub(crate) shared: Arc<Shared>,
     pub(crate) last_record: Duration,
+    /// When prefixes last changed places.
+    pub(crate) last_turn: Duration,
 }
 
 impl ClockLoop {
@@ -37,6 +42,11 @@ impl ClockLoop {
         }
         expire(&self.shared);
         let now = self.shared.time.now();
+        self.shared.moments.lock().note(now, self.shared.revision.load(Ordering::Relaxed));
+        if now - self.last_turn >= TURN {
+            self.last_turn = now;
+            self.shared.prefixes.lock().turn();
+        }
         let tuning = &self.shared.config.tuning;
         if now - self.last_record >= tuning.record_every {
             self.last_record = now;

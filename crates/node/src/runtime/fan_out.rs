@@ -4,9 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::Receiver;
+use vetch_watch::Events;
 
+use crate::prefixes::Change;
 use crate::runtime::Step;
 use crate::shared::{RunState, Shared};
+use crate::watch::NodeEvent;
 
 const IDLE: Duration = Duration::from_millis(500);
 
@@ -40,19 +43,37 @@ impl FanOut {
         if !rung && !self.more {
             return Step::Idle;
         }
+        let mut fresh = Vec::new();
         let published = {
             let log = self.shared.log.read();
-            self.shared.hub.write().publish(&log, self.shared.config.tuning.fan_out_revisions)
+            let mut hub = self.shared.hub.write();
+            let before = hub.published();
+            let published = hub.publish(&log, self.shared.config.tuning.fan_out_revisions);
+            fresh.extend((before + 1..=hub.published()).map(|revision| log.events(revision)));
+            published
         };
         if !published.wake.is_empty() {
             let streams = self.shared.streams.lock();
             for id in &published.wake {
                 if let Some(stream) = streams.get(id) {
-                    stream.notify_one();
+                    stream.wake.notify_one();
                 }
             }
         }
+        self.count(&fresh);
         self.more = published.more;
         Step::Worked
+    }
+
+    /// Which prefixes were written to. Here, because nobody waits for this thread but watchers, who have been woken.
+    fn count(&self, fresh: &[Events<NodeEvent>]) {
+        let mut prefixes = self.shared.prefixes.lock();
+        for NodeEvent(event) in fresh.iter().flat_map(|events| events.as_slice()) {
+            let change = match event.kv.is_tombstone() {
+                true => Change::Delete,
+                false => Change::Put { value_bytes: event.kv.value().len() },
+            };
+            prefixes.count(event.kv.key(), change);
+        }
     }
 }

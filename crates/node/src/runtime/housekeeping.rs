@@ -134,8 +134,13 @@ impl Housekeeping {
             if self.shared.holds.load(Ordering::Acquire) > 0 {
                 return;
             }
+            let held = Instant::now();
             let done = store.compact_step(self.shared.config.compaction_batch, &mut freed);
             RwLockWriteGuard::unlock_fair(store);
+            let held = held.elapsed();
+            if !freed.is_empty() {
+                self.shared.metrics.compaction_paused(held);
+            }
             versions += freed.len() as u64;
             let books: Vec<Freed> = freed.iter().map(Freed::from).collect();
             self.checkpointer.freed(&books);
@@ -147,14 +152,16 @@ impl Housekeeping {
         self.trim_events();
         self.lighten_events();
         if versions > 0 {
-            self.shared.metrics.compaction.observe(began.elapsed());
-            self.shared.metrics.compacted_versions.add(versions);
+            self.shared.metrics.compacted(began.elapsed(), versions);
         }
-        self.shared.freed.send_if_modified(|freed| {
+        let is_new = self.shared.freed.send_if_modified(|freed| {
             let moved = *freed != mark.compact_revision;
             *freed = mark.compact_revision;
             moved
         });
+        if is_new && mark.compact_revision > 0 {
+            self.shared.metrics.compacted_at.set(self.shared.moment());
+        }
     }
 
     /// Events at the compaction must not keep alive what they replaced, once all who follow have been shown it.
@@ -246,6 +253,7 @@ impl Housekeeping {
                 self.not_before = wanted_space.then(|| self.shared.time.now() + RETRY);
                 self.failed = false;
                 self.shared.metrics.checkpoint.observe(began.elapsed());
+                self.shared.metrics.checkpoint_at.set(self.shared.moment());
                 self.shared.metrics.checkpoint_bytes.add(report.written_bytes);
                 for damage in &report.damaged {
                     tracing::error!(%damage, "a checkpoint file is damaged; make a backup now and check the disk");

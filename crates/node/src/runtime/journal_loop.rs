@@ -137,6 +137,7 @@ impl JournalLoop {
         let metrics = &self.shared.metrics;
         metrics.fsync.observe(appended.sync);
         metrics.write.observe(appended.write);
+        metrics.commit.observe(appended.write + appended.sync);
         metrics.append_bytes.add(appended.bytes);
         metrics.appends.add(1);
         self.shared.active_room.store(self.journal.room(), Ordering::Relaxed);
@@ -248,6 +249,7 @@ impl JournalLoop {
         match response {
             WriteResponse::LeaseGrant { id, ttl, grant, .. } => {
                 self.shared.metrics.leases_granted.add(1);
+                self.shared.metrics.lease_ttl.observe_number(u64::try_from(*ttl).unwrap_or(0));
                 self.shared.clock.lock().start(*id, *grant, *ttl, *ttl, self.shared.now());
             }
             WriteResponse::LeaseRevoke { id, .. } => {

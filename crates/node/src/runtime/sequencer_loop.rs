@@ -12,6 +12,7 @@ use vetch_store::request::WriteRequest;
 
 use crate::admission::Admission;
 use crate::checkpoint::Capture;
+use crate::metrics::Operation;
 use crate::runtime::Step;
 use crate::sequencer::{Batch, Round, Sequencer};
 use crate::shared::{Ask, Reply, Shared};
@@ -99,21 +100,27 @@ impl SequencerLoop {
         let mut writes = 0;
         let mut next = Some(first);
         let mut store = shared.store.write();
+        let mut at = Instant::now();
         while let Some(ask) = next.take() {
             match ask {
                 Ask::Write { caller, request, bytes, reply } => {
                     shared.release_queued(bytes);
                     self.count(&request);
-                    match store.permit(&caller, &request) {
+                    let success = match store.permit(&caller, &request) {
                         Ok(()) => {
                             let admission = &mut self.admission;
-                            self.sequencer.evaluate(&mut round, &mut store, admission, &request, reply);
+                            self.sequencer.evaluate(&mut round, &mut store, admission, &request, reply)
                         }
-                        Err(refusal) => round.refuse(reply, refusal.into()),
-                    }
+                        Err(refusal) => {
+                            round.refuse(reply, refusal.into());
+                            false
+                        }
+                    };
+                    at = self.time(&request, success, at);
                     writes += 1;
                     if writes % TURN == 0 {
                         RwLockWriteGuard::bump(&mut store);
+                        at = Instant::now();
                     }
                 }
                 Ask::Capture { reply } => {
@@ -186,6 +193,18 @@ impl SequencerLoop {
             let request = WriteRequest::AlarmDeactivate(alarm);
             self.sequencer.evaluate(round, store, &mut self.admission, &request, reply);
         }
+    }
+
+    /// Notes what a request took that was begun at `began`, and returns the time now, at which the next one begins.
+    fn time(&self, request: &WriteRequest, success: bool, began: Instant) -> Instant {
+        let now = Instant::now();
+        let took = now - began;
+        let operation = Operation::of(request);
+        self.shared.metrics.applied.observe(operation, success, took);
+        if self.shared.is_slow(took) {
+            tracing::warn!(op = operation.name(), took = ?took, "apply request took too long");
+        }
+        now
     }
 
     fn count(&self, request: &WriteRequest) {

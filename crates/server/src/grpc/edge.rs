@@ -11,19 +11,21 @@ use super::authorise::{Demand, Guard};
 use super::settings::Settings;
 use super::{size, status};
 use crate::auth::{Authenticator, Credentials};
+use crate::metrics::ServerMetrics;
 
 /// Shared by all services. Cloning copies pointers.
 #[derive(Clone)]
 pub(super) struct Edge {
     pub(super) node: Node,
     pub(super) settings: Arc<Settings>,
+    pub(super) metrics: Arc<ServerMetrics>,
     guard: Guard,
 }
 
 impl Edge {
-    pub(super) fn new(node: Node, settings: Arc<Settings>) -> Edge {
+    pub(super) fn new(node: Node, settings: Arc<Settings>, metrics: Arc<ServerMetrics>) -> Edge {
         let authenticator = Arc::new(Authenticator::new(&settings.auth));
-        Edge { node, settings, guard: Guard::new(authenticator) }
+        Edge { node, settings, metrics, guard: Guard::new(authenticator) }
     }
 
     /// The same, with a node that acts for somebody: for work that asks the node more than once.

@@ -5,7 +5,9 @@ use std::pin::Pin;
 use futures_util::{Stream, StreamExt, stream};
 use tonic::{Request, Response, Status};
 use vetch_api::health::health_check_response::ServingStatus;
-use vetch_api::health::{HealthCheckRequest, HealthCheckResponse, health_server};
+use vetch_api::health::{
+    HealthCheckRequest, HealthCheckResponse, HealthListRequest, HealthListResponse, health_server,
+};
 
 use super::edge::Edge;
 use super::status;
@@ -27,6 +29,10 @@ impl health_server::Health for HealthService {
         Ok(Response::new(reading(ServingStatus::Serving)))
     }
 
+    async fn list(&self, _: Request<HealthListRequest>) -> Answer<HealthListResponse> {
+        Ok(Response::new(all()))
+    }
+
     /// Tells the status now and when it changes; stays open in between, also for a name nobody knows.
     async fn watch(&self, request: Request<HealthCheckRequest>) -> Answer<Self::WatchStream> {
         if request.get_ref().service != WHOLE_SERVER {
@@ -42,6 +48,12 @@ impl health_server::Health for HealthService {
         });
         Ok(Response::new(Box::pin(serving.chain(stopped))))
     }
+}
+
+/// Every name there is.
+fn all() -> HealthListResponse {
+    let whole = (WHOLE_SERVER.to_string(), reading(ServingStatus::Serving));
+    HealthListResponse { statuses: [whole].into() }
 }
 
 fn reading(status: ServingStatus) -> HealthCheckResponse {

@@ -1,5 +1,7 @@
 //! The Maintenance service.
 
+use std::time::Instant;
+
 use tonic::{Request, Response, Status};
 use vetch_api::pb::alarm_request::AlarmAction as Action;
 use vetch_api::pb::downgrade_request::DowngradeAction;
@@ -66,7 +68,9 @@ impl maintenance_server::Maintenance for MaintenanceService {
     /// Answered without a header, as etcd does.
     async fn defragment(&self, request: Request<pb::DefragmentRequest>) -> Answer<pb::DefragmentResponse> {
         self.0.admit(request, Demand::Root)?;
+        let began = Instant::now();
         self.0.node.defragment().await.map_err(status::node)?;
+        self.0.metrics.services.defragmented(began.elapsed());
         Ok(Response::new(pb::DefragmentResponse { header: None }))
     }
 
@@ -166,7 +170,7 @@ fn alarm_member(alarm: Alarm) -> pb::AlarmMember {
 }
 
 /// An alarm in protobuf's text form, which is how it is listed among the errors of a status.
-fn alarm_text(alarm: Alarm) -> String {
+pub(super) fn alarm_text(alarm: Alarm) -> String {
     let kind = alarm_type(alarm.kind).as_str_name();
     match alarm.member {
         0 => format!("alarm:{kind}"),

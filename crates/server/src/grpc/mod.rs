@@ -1,4 +1,4 @@
-//! All services of etcd 3.7 over a [`Node`], as one thing that answers gRPC requests.
+//! All services of etcd 3.7 and one of our own over a [`Node`], as one thing that answers gRPC requests.
 //!
 //! One file per service. What they share: `edge` holds the node and fills headers, `translate` turns
 //! messages into the store's requests and back, `status` is the only file that makes gRPC statuses,
@@ -23,6 +23,7 @@ mod lease;
 mod lock;
 mod maintenance;
 mod observe;
+mod operator;
 mod peer_url;
 mod recipes;
 mod rpc;
@@ -37,11 +38,13 @@ use std::sync::Arc;
 
 use vetch_node::Node;
 
+use crate::metrics::ServerMetrics;
+
 pub use rpc::Rpc;
 pub use settings::Settings;
 pub use translate::Kv;
 
-/// All services of `node`.
-pub fn routes(node: Node, settings: Arc<Settings>) -> Rpc {
-    Rpc::new(edge::Edge::new(node, settings))
+/// All services of `node`. What single services count goes into `metrics`, and what is asked about them comes from there.
+pub fn routes(node: Node, settings: Arc<Settings>, metrics: Arc<ServerMetrics>) -> Rpc {
+    Rpc::new(edge::Edge::new(node, settings, metrics))
 }

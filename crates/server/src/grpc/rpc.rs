@@ -1,6 +1,6 @@
 //! From the path of a request to the server that answers it.
 //!
-//! A hand-written match instead of a router: there are nine services, and every request passes here.
+//! A hand-written match instead of a router: there are ten services, and every request passes here.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -16,6 +16,7 @@ use vetch_api::pb::lease_server::LeaseServer;
 use vetch_api::pb::maintenance_server::MaintenanceServer;
 use vetch_api::v3electionpb::election_server::ElectionServer;
 use vetch_api::v3lockpb::lock_server::LockServer;
+use vetch_api::vetch::operator_server::OperatorServer;
 use vetch_api::wire_server::kv_server::KvServer;
 use vetch_api::wire_server::watch_server::WatchServer;
 
@@ -28,6 +29,7 @@ use super::kv::KvService;
 use super::lease::LeaseService;
 use super::lock::LockService;
 use super::maintenance::MaintenanceService;
+use super::operator::OperatorService;
 use super::snapshot::Places;
 use super::watch::WatchService;
 use super::{admission, status};
@@ -44,6 +46,7 @@ pub struct Rpc {
     lock: LockServer<LockService>,
     election: ElectionServer<ElectionService>,
     health: HealthServer<HealthService>,
+    operator: OperatorServer<OperatorService>,
 }
 
 type Answer = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
@@ -61,7 +64,8 @@ impl Rpc {
             auth: AuthServer::new(AuthService(edge.clone())).max_decoding_message_size(limit),
             lock: LockServer::new(LockService(edge.clone())).max_decoding_message_size(limit),
             election: ElectionServer::new(ElectionService(edge.clone())).max_decoding_message_size(limit),
-            health: HealthServer::new(HealthService(edge)).max_decoding_message_size(limit),
+            health: HealthServer::new(HealthService(edge.clone())).max_decoding_message_size(limit),
+            operator: OperatorServer::new(OperatorService(edge)).max_decoding_message_size(limit),
         }
     }
 
@@ -94,6 +98,7 @@ impl Rpc {
             "v3lockpb.Lock" => self.lock.clone().call(request),
             "v3electionpb.Election" => self.election.clone().call(request),
             "grpc.health.v1.Health" => self.health.clone().call(request),
+            "vetch.v1.Operator" => self.operator.clone().call(request),
             _ => return None,
         })
     }

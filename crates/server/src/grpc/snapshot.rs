@@ -5,7 +5,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::{Stream, stream};
@@ -19,6 +19,7 @@ use vetch_snapshot::{Export, Member};
 
 use super::edge::Edge;
 use super::status;
+use crate::metrics::ServerMetrics;
 use crate::version;
 
 /// Bytes of the file in one message, as etcd sends them.
@@ -45,6 +46,8 @@ struct Sending {
     export: Export,
     /// Whether the client took something since the watchdog last looked.
     moved: bool,
+    began: Instant,
+    metrics: Arc<ServerMetrics>,
     _place: OwnedSemaphorePermit,
 }
 
@@ -57,6 +60,7 @@ enum State {
 type Slot = Arc<Mutex<State>>;
 
 pub(super) async fn stream(edge: &Edge, places: &Places) -> Result<SnapshotStream, Status> {
+    let began = Instant::now();
     let place = Arc::clone(&places.0).try_acquire_owned();
     let place = place.map_err(|_| status::node(NodeError::TooManyRequests))?;
     let state = edge.node.snapshot().await.map_err(status::node)?;
@@ -64,7 +68,8 @@ pub(super) async fn stream(edge: &Edge, places: &Places) -> Result<SnapshotStrea
     let lay_out = move || Export::new(state, &member);
     let export = tokio::task::spawn_blocking(lay_out).await.map_err(|_| status::of(EtcdError::Stopped))?;
     tracing::info!(bytes = export.bytes(), "sending a snapshot to a client");
-    let sending = Box::new(Sending { export, moved: true, _place: place });
+    let metrics = Arc::clone(&edge.metrics);
+    let sending = Box::new(Sending { export, moved: true, began, metrics, _place: place });
     let slot = Arc::new(Mutex::new(State::Sending(sending)));
     let watchdog = Watchdog(tokio::spawn(watch(Arc::clone(&slot))));
     let next = |(slot, watchdog): (Slot, Watchdog)| async move {
@@ -100,6 +105,7 @@ fn next_message(slot: &Slot) -> Option<Result<pb::SnapshotResponse, Status>> {
     match std::mem::replace(&mut *state, State::Sent) {
         State::Sending(sending) => {
             tracing::info!("a snapshot has been sent");
+            sending.metrics.services.snapshot_sent(sending.began.elapsed());
             Some(Ok(message(0, sending.export.digest())))
         }
         State::Sent => None,

@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 use std::pin::Pin;
+use std::time::Instant;
 
 use futures_util::{Stream, stream};
 use tonic::{Request, Response, Status, Streaming};
@@ -21,6 +22,8 @@ use super::edge::Edge;
 use super::status;
 use super::translate::Kv;
 use crate::auth::Credentials;
+use crate::http::Remote;
+use crate::metrics::WatchFrame;
 
 mod fragment;
 #[cfg(test)]
@@ -41,14 +44,19 @@ impl watch_server::Watch for WatchService {
         &self,
         request: Request<Streaming<pb::WatchRequest>>,
     ) -> Result<Response<Self::WatchStream>, Status> {
+        let remote = request.extensions().get::<Remote>().cloned();
         let (credentials, requests) = Credentials::split(request);
         let session = self.0.node.watch();
+        if let Some(Remote(address)) = remote {
+            session.name_client(address);
+        }
         let stream = WatchStream {
             edge: self.0.clone(),
             credentials,
             requests: Some(requests),
             session,
             ready: VecDeque::new(),
+            sending: None,
         };
         let frames = stream::unfold(Some(stream), async |state| {
             let mut stream = state?;
@@ -69,13 +77,19 @@ struct WatchStream {
     requests: Option<Streaming<pb::WatchRequest>>,
     session: WatchSession,
     ready: VecDeque<wire::WatchResponse<Kv>>,
+    /// What was handed out last, and when. The connection has taken it when it asks for more.
+    sending: Option<(WatchFrame, Instant)>,
 }
 
 impl WatchStream {
     /// The next frame, or what the stream ends with.
     async fn next(&mut self) -> Result<wire::WatchResponse<Kv>, Status> {
+        if let Some((frame, began)) = self.sending.take() {
+            self.edge.metrics.services.watch_sent(frame, began.elapsed());
+        }
         loop {
             if let Some(frame) = self.ready.pop_front() {
+                self.sending = Some((kind(&frame), Instant::now()));
                 return Ok(frame);
             }
             let Some(requests) = &mut self.requests else {
@@ -157,6 +171,16 @@ fn frame(response: SessionResponse, header: Option<pb::ResponseHeader>) -> wire:
         events: response.events().map(|event| wire_event(event, prev_kv)).collect(),
         cancel_reason: response.cancel_reason.into_owned(),
         fragment: false,
+    }
+}
+
+fn kind(frame: &wire::WatchResponse<Kv>) -> WatchFrame {
+    if frame.created || frame.canceled {
+        WatchFrame::Answer
+    } else if frame.events.is_empty() {
+        WatchFrame::Progress
+    } else {
+        WatchFrame::Events(u32::try_from(frame.events.len()).unwrap_or(u32::MAX))
     }
 }
 

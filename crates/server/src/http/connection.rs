@@ -21,7 +21,7 @@ use super::listen::Stream;
 use super::newcomers::{Displaced, Newcomer};
 use super::route;
 use super::server::{Lifeline, Offer, Phase};
-use super::{Serves, Settings, Shared};
+use super::{Remote, Serves, Settings, Shared};
 use crate::tls::{PeerIdentity, Reason};
 
 /// Time for a client to send an HTTP/1 header, or to idle between requests.
@@ -41,6 +41,9 @@ const MOST_STREAMS: u32 = 64 << 10;
 /// Streams a client may reset before we saw them. Cancelling many watches at once is ordinary.
 const PENDING_RESETS: usize = 1024;
 
+/// The path of the one RPC whose caller's address is of interest.
+const WATCH: &str = "/etcdserverpb.Watch/Watch";
+
 type Io = TokioIo<Rewound<Stream>>;
 
 /// What the requests of one connection need. One pointer to it is all that is counted up and down per request.
@@ -51,6 +54,7 @@ pub(super) struct Context {
     /// TLS is spoken on it.
     pub(super) is_secure: bool,
     peer: Option<PeerIdentity>,
+    remote: Remote,
     has_asked: AtomicBool,
     newcomer: Mutex<Option<Newcomer>>,
 }
@@ -63,6 +67,10 @@ impl Context {
         }
         if let Some(peer) = &self.peer {
             request.extensions_mut().insert(peer.clone());
+        }
+        // Only those who watch are ever asked for by name.
+        if request.uri().path() == WATCH {
+            request.extensions_mut().insert(self.remote.clone());
         }
     }
 }
@@ -89,7 +97,9 @@ pub(super) async fn serve(
     let serves = offer.serves;
     let io = TokioIo::new(io);
     let (has_asked, newcomer) = (AtomicBool::new(false), Mutex::new(Some(newcomer)));
-    let context = Arc::new(Context { shared, serves, lifeline, is_secure, peer, has_asked, newcomer });
+    let remote = Remote(remote.into());
+    let context =
+        Arc::new(Context { shared, serves, lifeline, is_secure, peer, remote, has_asked, newcomer });
     match (protocol, serves) {
         (Protocol::Http2, Serves::GrpcAndHttp | Serves::Grpc) => http2(io, context, displaced).await,
         // Clients of TLS agree on HTTP/2 whatever is served; without it, nobody speaks it but for gRPC.

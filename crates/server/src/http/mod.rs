@@ -91,6 +91,10 @@ impl Default for Settings {
     }
 }
 
+/// Where a client calls from. Some requests carry it among their extensions.
+#[derive(Debug, Clone)]
+pub struct Remote(pub Arc<str>);
+
 /// What every connection shares.
 pub struct Shared {
     pub node: Node,

@@ -148,10 +148,12 @@ async fn accept(
             Ok((stream, place)) => {
                 let newcomer = places.newcomers.enter();
                 let (offer, shared, lifeline) = (offer.clone(), shared.clone(), for_connections.clone());
+                let metrics = Arc::clone(&shared.metrics);
                 let serving = connection::serve(stream, offer, shared, lifeline, newcomer);
                 tokio::spawn(async move {
+                    let connected = metrics.services.connected();
                     serving.await;
-                    drop(place);
+                    drop((connected, place));
                 });
             }
             Err(e) if is_of_the_peer(&e) => {}

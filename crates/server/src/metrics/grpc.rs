@@ -109,6 +109,22 @@ impl Counters {
         }
     }
 
+    fn calls(&self) -> Calls {
+        let handled: Vec<u64> = self.handled.iter().map(|count| count.load(Relaxed)).collect();
+        let counts =
+            self.took.counts().iter().zip(self.took_to_refuse.counts()).map(|(a, b)| a + b).collect();
+        Calls {
+            service: self.method.service,
+            method: self.method.name,
+            started: self.started.load(Relaxed),
+            ok: handled[0],
+            failed: handled[1..].iter().sum(),
+            bounds: self.took.bounds().to_vec(),
+            counts,
+            sum: self.took.sum() + self.took_to_refuse.sum(),
+        }
+    }
+
     fn finished(&self, code: Code, took: Duration) {
         let index = CODES.iter().position(|c| *c == code).expect("every code is in the list");
         self.handled[index].fetch_add(1, Relaxed);
@@ -123,6 +139,19 @@ impl Counters {
             handling.record(took);
         }
     }
+}
+
+/// The calls of one RPC.
+pub(crate) struct Calls {
+    pub(crate) service: &'static str,
+    pub(crate) method: &'static str,
+    pub(crate) started: u64,
+    pub(crate) ok: u64,
+    pub(crate) failed: u64,
+    /// Of those that ended, if they have one answer: bounds, counts and the sum in seconds.
+    pub(crate) bounds: Vec<f64>,
+    pub(crate) counts: Vec<u64>,
+    pub(crate) sum: f64,
 }
 
 /// A call in progress. Dropped without having been finished, it was given up by the client.
@@ -172,6 +201,16 @@ impl GrpcMetrics {
     /// Calls in progress now, streams included.
     pub(crate) fn open(&self) -> u64 {
         self.traffic.open.load(Relaxed)
+    }
+
+    /// Bytes of messages that came in and went out.
+    pub(crate) fn bytes(&self) -> (u64, u64) {
+        (self.traffic.received.load(Relaxed), self.traffic.sent.load(Relaxed))
+    }
+
+    /// What became of the calls of every RPC that was called.
+    pub(crate) fn calls(&self) -> Vec<Calls> {
+        self.methods.iter().map(|counters| counters.calls()).filter(|calls| calls.started > 0).collect()
     }
 
     /// Has `services` answer and counts what passes.
@@ -265,9 +304,10 @@ impl GrpcMetrics {
         let name = "etcd_server_request_duration_seconds";
         page.heading(name, Type::Histogram, "Time to answer a unary request.");
         for counters in &self.methods {
+            let kind = counters.method.request_type();
             for (success, took) in [("false", &counters.took_to_refuse), ("true", &counters.took)] {
                 if took.counts().iter().any(|n| *n > 0) {
-                    page.histogram(name, &[("success", success), ("type", counters.method.name)], took);
+                    page.histogram(name, &[("success", success), ("type", &kind)], took);
                 }
             }
         }

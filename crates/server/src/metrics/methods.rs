@@ -1,5 +1,7 @@
 //! The RPCs there are, for counters that exist before the first call.
 
+use std::borrow::Cow;
+
 use vetch_api::gateway::{Kind, ROUTES};
 
 /// One RPC.
@@ -12,6 +14,15 @@ pub(super) struct Method {
 }
 
 impl Method {
+    /// What etcd calls a request of this kind where it times them.
+    pub(super) fn request_type(&self) -> Cow<'static, str> {
+        match self.name {
+            "Compact" => "Compaction".into(),
+            name if name.starts_with("User") || name.starts_with("Role") => format!("Auth{name}").into(),
+            name => name.into(),
+        }
+    }
+
     /// The value of the label `grpc_type`.
     pub(super) fn grpc_type(&self) -> &'static str {
         match self.kind {
@@ -27,7 +38,9 @@ pub(super) fn all() -> Vec<Method> {
     let mut methods = vec![
         without_route("/etcdserverpb.KV/RangeStream", Kind::ServerStream),
         without_route("/grpc.health.v1.Health/Check", Kind::Unary),
+        without_route("/grpc.health.v1.Health/List", Kind::Unary),
         without_route("/grpc.health.v1.Health/Watch", Kind::ServerStream),
+        without_route("/vetch.v1.Operator/Look", Kind::Unary),
     ];
     for route in ROUTES {
         if methods.iter().all(|m| m.path != route.rpc) {

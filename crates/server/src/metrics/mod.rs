@@ -2,7 +2,7 @@
 //!
 //! The names, labels and bucket layouts are etcd's, so that its dashboards and alerts work unchanged. A name is
 //! exported only if there is something true to say under it: what belongs to Go's runtime, to bbolt or to
-//! etcd's own proxy is left out; docs/compatibility.md lists what.
+//! etcd's own proxy is left out; docs/metrics.md lists what.
 
 pub mod grpc;
 mod health;
@@ -11,6 +11,7 @@ mod methods;
 mod node;
 mod page;
 mod process;
+mod services;
 mod text;
 mod tls;
 
@@ -21,8 +22,20 @@ pub use grpc::GrpcMetrics;
 pub(crate) use health::CHECKS;
 pub use health::HealthMetrics;
 pub use histogram::Histogram;
+pub(crate) use node::{SLOW_STREAM, prefix_text};
 pub(crate) use page::page;
+pub(crate) use process::usage;
+pub use services::ServiceMetrics;
+pub(crate) use services::WatchFrame;
 pub use tls::TlsMetrics;
+
+/// One of etcd's feature gates.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Feature {
+    pub name: &'static str,
+    pub stage: &'static str,
+    pub is_on: bool,
+}
 
 /// Everything counted here rather than in the node.
 #[derive(Debug)]
@@ -30,6 +43,9 @@ pub struct ServerMetrics {
     pub grpc: GrpcMetrics,
     pub health: HealthMetrics,
     pub tls: TlsMetrics,
+    pub services: ServiceMetrics,
+    /// etcd's feature gates as they were set.
+    pub features: Vec<Feature>,
     /// Answered requests for the metrics page itself.
     pub scrapes: AtomicU64,
 }
@@ -41,6 +57,8 @@ impl ServerMetrics {
             grpc: GrpcMetrics::new(extensive, slow),
             health: HealthMetrics::default(),
             tls: TlsMetrics::default(),
+            services: ServiceMetrics::default(),
+            features: Vec::new(),
             scrapes: AtomicU64::new(0),
         }
     }

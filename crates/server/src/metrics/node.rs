@@ -1,29 +1,27 @@
 //! The node's state and counters under etcd's names.
 
-use vetch_node::Node;
-use vetch_node::metrics::{Counter, Histogram, NodeMetrics};
+mod durations;
+mod own;
 
-use super::text::{Labels, Text, Type};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use vetch_node::Node;
+use vetch_node::metrics::{Counter, NodeMetrics};
+
+pub(crate) use own::{SLOW_STREAM, prefix_text};
+
+use super::text::{Text, Type};
 use crate::version;
 
 pub(super) fn write(page: &mut Text, node: &Node) {
     identity(page, node);
+    never(page);
     state(page, node);
     let metrics = node.metrics();
     counters(page, metrics);
-    histograms(page, metrics);
+    durations::write(page, metrics);
     watchers(page, node);
-    sealing(page, node);
-    page.gauge(
-        "etcd_server_proposals_pending",
-        "Writes that wait to be ordered or to become durable.",
-        metrics.proposals_pending.get() as f64,
-    );
-    page.gauge(
-        "vetch_quota_warning",
-        "1 while the quota is nearly reached: at four fifths of it and above.",
-        metrics.near_quota.get() as f64,
-    );
+    own::write(page, node);
 }
 
 fn identity(page: &mut Text, node: &Node) {
@@ -44,7 +42,6 @@ fn identity(page: &mut Text, node: &Node) {
     // A member counts itself among those it knows.
     page.heading("etcd_network_known_peers", Type::Gauge, "Members known.");
     page.sample("etcd_network_known_peers", &[("Local", &id), ("Remote", &id)], 1.0);
-    never(page);
 }
 
 /// What cannot happen to a single server, but is asked for by dashboards.
@@ -59,18 +56,21 @@ fn never(page: &mut Text) {
         page.counter(name, help, 0);
     }
     let gauges = [
-        ("etcd_server_snapshot_apply_in_progress_total", "1 while a peer's snapshot is taken over.", 0.0),
-        ("etcd_disk_defrag_inflight", "1 while a defragmentation blocks the server.", 0.0),
+        ("etcd_server_snapshot_apply_in_progress_total", "1 while a peer's snapshot is taken over."),
+        ("etcd_disk_defrag_inflight", "1 while a defragmentation blocks the server."),
     ];
-    for (name, help, value) in gauges {
-        page.gauge(name, help, value);
+    for (name, help) in gauges {
+        page.gauge(name, help, 0.0);
     }
 }
 
 fn state(page: &mut Text, node: &Node) {
     let status = node.status();
+    let metrics = node.metrics();
     let compacted = if status.compact_revision > 0 { status.compact_revision } else { -1 };
-    let gauges: [(&str, &str, f64); 8] = [
+    // etcd shows -1 for no limit, on which its own alerts about growth go off.
+    let quota = if status.quota_bytes == 0 { f64::INFINITY } else { status.quota_bytes as f64 };
+    let gauges: [(&str, &str, f64); 10] = [
         ("etcd_debugging_auth_revision", "Revision of users and roles.", node.auth().revision() as f64),
         ("etcd_debugging_mvcc_current_revision", "The newest revision.", status.revision as f64),
         ("etcd_debugging_mvcc_compact_revision", "The last compaction, or -1.", compacted as f64),
@@ -80,31 +80,34 @@ fn state(page: &mut Text, node: &Node) {
             "Bytes of data, as the quota counts them.",
             status.live_bytes as f64,
         ),
-        ("vetch_disk_bytes", "Bytes of the data directory's files.", status.disk_bytes as f64),
         ("etcd_mvcc_db_total_size_in_use_in_bytes", "Bytes of reachable data.", status.live_bytes as f64),
-        ("etcd_server_quota_backend_bytes", "Limit on bytes of data.", status.quota_bytes as f64),
+        ("etcd_server_quota_backend_bytes", "Limit on bytes of data; infinite if there is none.", quota),
+        (
+            "etcd_mvcc_db_open_read_transactions",
+            "Ranges, transactions that only read, and hashes being worked on.",
+            metrics.open_reads.get() as f64,
+        ),
+        (
+            "etcd_server_proposals_pending",
+            "Writes that wait to be ordered or to become durable.",
+            metrics.proposals_pending.get() as f64,
+        ),
+        (
+            "etcd_debugging_mvcc_db_compaction_last",
+            "Unix time at which a compaction last gave memory back; 0 for not since the start.",
+            unix_time(node.files().since_compaction),
+        ),
     ];
     for (name, help, value) in gauges {
         page.gauge(name, help, value);
     }
 }
 
-/// Only with encryption at rest. A key at 0 may be removed from the key file.
-fn sealing(page: &mut Text, node: &Node) {
-    let status = node.sealing();
-    if status.keys.is_empty() {
-        return;
-    }
-    let name = "vetch_encryption_files";
-    page.heading(
-        name,
-        Type::Gauge,
-        "Journal segments and checkpoint files that need a key to be read; 'plain': none.",
-    );
-    for (id, files) in &status.keys {
-        page.sample(name, &[("key", &id.to_string())], *files as f64);
-    }
-    page.sample(name, &[("key", "plain")], status.plain as f64);
+/// In whole seconds; 0 for never.
+fn unix_time(ago: Option<Duration>) -> f64 {
+    let Some(ago) = ago else { return 0.0 };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    now.saturating_sub(ago).as_secs_f64().round()
 }
 
 fn watchers(page: &mut Text, node: &Node) {
@@ -125,12 +128,13 @@ fn watchers(page: &mut Text, node: &Node) {
 }
 
 fn counters(page: &mut Text, metrics: &NodeMetrics) {
-    let counters: [(&str, &str, &Counter); 13] = [
+    let counters: [(&str, &str, &Counter); 12] = [
         (
             "etcd_server_proposals_failed_total",
             "Writes that could not be ordered.",
             &metrics.proposals_failed,
         ),
+        ("etcd_server_slow_apply_total", "Slow writes and ranges.", &metrics.slow_applies),
         ("etcd_mvcc_range_total", "Ranges served.", &metrics.ranges),
         ("etcd_mvcc_put_total", "Keys put.", &metrics.puts),
         ("etcd_mvcc_delete_total", "Keys deleted.", &metrics.deletes),
@@ -141,8 +145,6 @@ fn counters(page: &mut Text, metrics: &NodeMetrics) {
         ("etcd_debugging_lease_renewed_total", "Leases renewed.", &metrics.leases_renewed),
         ("etcd_debugging_lease_revoked_total", "Leases revoked.", &metrics.leases_revoked),
         ("etcd_debugging_server_lease_expired_total", "Leases expired.", &metrics.leases_expired),
-        ("vetch_checkpoint_failures_total", "Checkpoints given up.", &metrics.checkpoint_failures),
-        ("vetch_checkpoint_bytes_total", "Bytes written to checkpoints.", &metrics.checkpoint_bytes),
     ];
     for (name, help, counter) in counters {
         page.counter(name, help, counter.get());
@@ -157,23 +159,5 @@ fn counters(page: &mut Text, metrics: &NodeMetrics) {
     ];
     for (name, help, counter) in gauges {
         page.gauge(name, help, counter.get() as f64);
-    }
-}
-
-fn histograms(page: &mut Text, metrics: &NodeMetrics) {
-    let range = [("success", "true")];
-    let families: [(&str, &str, Labels<'_>, &Histogram); 7] = [
-        ("etcd_disk_wal_fsync_duration_seconds", "Time to make a record durable.", &[], &metrics.fsync),
-        ("etcd_disk_wal_write_duration_seconds", "Time to write a record.", &[], &metrics.write),
-        // The time from writing to durable is what etcd's second commit measures; here there is only one.
-        ("etcd_disk_backend_commit_duration_seconds", "Time to make a batch durable.", &[], &metrics.fsync),
-        ("etcd_server_range_duration_seconds", "Time to read a range.", &range, &metrics.range),
-        ("vetch_batch_apply_duration_seconds", "Time to evaluate a batch.", &[], &metrics.apply),
-        ("vetch_compaction_duration_seconds", "Time to free what was compacted.", &[], &metrics.compaction),
-        ("vetch_checkpoint_duration_seconds", "Time to write a checkpoint.", &[], &metrics.checkpoint),
-    ];
-    for (name, help, labels, histogram) in families {
-        page.heading(name, Type::Histogram, help);
-        page.buckets(name, labels, histogram.bounds(), &histogram.counts(), histogram.sum_seconds());
     }
 }

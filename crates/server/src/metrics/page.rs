@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use vetch_node::Node;
 
 use super::text::{Text, Type};
-use super::{ServerMetrics, node, process};
+use super::{Feature, ServerMetrics, node, process};
 
 /// Everything there is to tell, as Prometheus text.
 pub(crate) fn page(metrics: &ServerMetrics, node: &Node) -> String {
@@ -13,6 +13,8 @@ pub(crate) fn page(metrics: &ServerMetrics, node: &Node) -> String {
     node::write(&mut page, node);
     metrics.grpc.write(&mut page);
     metrics.health.write(&mut page);
+    metrics.services.write(&mut page);
+    features(&mut page, &metrics.features);
     metrics.tls.write(&mut page);
     process::write(&mut page);
     page.gauge("promhttp_metric_handler_requests_in_flight", "Scrapes being answered.", 1.0);
@@ -20,5 +22,17 @@ pub(crate) fn page(metrics: &ServerMetrics, node: &Node) -> String {
     page.heading(name, Type::Counter, "Scrapes answered, by HTTP status.");
     let answered = metrics.scrapes.fetch_add(1, Relaxed);
     page.sample(name, &[("code", "200")], answered as f64);
+    // The page is always whole and there are no limits on who asks for it, so these never happen.
+    page.sample(name, &[("code", "500")], 0.0);
+    page.sample(name, &[("code", "503")], 0.0);
     page.finish()
+}
+
+/// As they were set. Here they change nothing: what they switch is always on, or done by members among each other.
+fn features(page: &mut Text, features: &[Feature]) {
+    let name = "etcd_server_feature_enabled";
+    page.heading(name, Type::Gauge, "1 for a feature gate that is set to true.");
+    for Feature { name: gate, stage, is_on } in features {
+        page.sample(name, &[("name", gate), ("stage", stage)], f64::from(u8::from(*is_on)));
+    }
 }

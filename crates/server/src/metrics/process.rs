@@ -24,10 +24,27 @@ pub(super) fn write(page: &mut Text) {
     page.sample("process_cpu_seconds_total", &[], stat.cpu_seconds);
     page.gauge("process_resident_memory_bytes", "Memory in RAM.", stat.resident_bytes);
     page.gauge("process_virtual_memory_bytes", "Memory mapped.", stat.virtual_bytes);
+    let limit = rustix::process::getrlimit(rustix::process::Resource::As).current.unwrap_or(u64::MAX);
+    page.gauge("process_virtual_memory_max_bytes", "Most memory that may be mapped.", limit as f64);
+    if let Some((received, sent)) =
+        fs::read_to_string("/proc/self/net/netstat").ok().as_deref().and_then(octets)
+    {
+        let help = "Bytes received over the network by all processes of this network namespace.";
+        page.counter("process_network_receive_bytes_total", help, received);
+        let help = "Bytes sent over the network by all processes of this network namespace.";
+        page.counter("process_network_transmit_bytes_total", help, sent);
+    }
     if let Some(boot) = boot_time() {
         let start = boot + stat.start_seconds_after_boot;
         page.gauge("process_start_time_seconds", "Start of the process, in seconds since 1970.", start);
     }
+}
+
+/// Memory in RAM in bytes, and CPU time in seconds; zeros if they cannot be read.
+pub(crate) fn usage() -> (u64, f64) {
+    let stat = fs::read_to_string("/proc/self/stat").ok();
+    let stat = stat.as_deref().and_then(Stat::parse);
+    stat.map_or((0, 0.0), |stat| (stat.resident_bytes as u64, stat.cpu_seconds))
 }
 
 #[derive(Debug, PartialEq)]
@@ -53,6 +70,17 @@ impl Stat {
     }
 }
 
+/// Bytes in and out, from a line of names and a line of numbers below it.
+fn octets(netstat: &str) -> Option<(u64, u64)> {
+    let mut lines = netstat.lines().filter_map(|line| line.strip_prefix("IpExt: "));
+    let (names, numbers) = (lines.next()?, lines.next()?);
+    let of = |wanted: &str| {
+        let at = names.split_whitespace().position(|name| name == wanted)?;
+        numbers.split_whitespace().nth(at)?.parse().ok()
+    };
+    Some((of("InOctets")?, of("OutOctets")?))
+}
+
 fn boot_time() -> Option<f64> {
     let stat = fs::read_to_string("/proc/stat").ok()?;
     stat.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()
@@ -73,6 +101,13 @@ mod tests {
             let line = page.lines().find(|l| l.starts_with(name)).unwrap_or_else(|| panic!("{name}: {page}"));
             assert!(line.split(' ').next_back().unwrap().parse::<f64>().unwrap() > 0.0, "{line}");
         }
+    }
+
+    #[test]
+    fn bytes_of_the_network_are_found_by_name() {
+        let netstat = "TcpExt: A InOctets\nTcpExt: 1 2\nIpExt: A InOctets OutOctets\nIpExt: 3 40 50\n";
+        assert_eq!(octets(netstat), Some((40, 50)));
+        assert_eq!(octets("IpExt: InOctets\nIpExt: 1\n"), None);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 use tonic::Code;
 use vetch_api::health::health_check_response::ServingStatus;
 use vetch_api::health::health_client::HealthClient;
-use vetch_api::health::{HealthCheckRequest, HealthCheckResponse};
+use vetch_api::health::{HealthCheckRequest, HealthCheckResponse, HealthListRequest};
 use vetch_api::pb;
 use vetch_api::pb::cluster_client::ClusterClient;
 use vetch_api::pb::maintenance_client::MaintenanceClient;
@@ -108,6 +108,8 @@ async fn health_is_that_of_the_whole_server() {
     let other = HealthCheckRequest { service: "etcdserverpb.KV".into() };
     assert_eq!(refused(health.check(other.clone()).await), (Code::NotFound, "unknown service".into()));
 
+    let listed = health.list(HealthListRequest {}).await.unwrap().into_inner();
+    assert_eq!(listed.statuses, [(String::new(), serving)].into());
     let mut unknown = health.watch(other).await.unwrap().into_inner();
     let reading = unknown.message().await.unwrap().unwrap();
     assert_eq!(reading.status(), ServingStatus::ServiceUnknown);

@@ -8,10 +8,12 @@ mod auth;
 mod cluster;
 mod kv;
 mod lease;
+mod operator;
 mod recipes;
 mod watch;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tonic::{Code, Status};
 use vetch_api::pb::ResponseHeader;
@@ -22,6 +24,7 @@ use vetch_node::Node;
 use vetch_node::config::{Identity, NodeConfig};
 use vetch_server::auth as server_auth;
 use vetch_server::grpc::{self, Rpc, Settings};
+use vetch_server::metrics::ServerMetrics;
 
 pub(crate) const MEMBER: u64 = 0xc9f7_51f0_b0b4_fa5a;
 pub(crate) const CLUSTER: u64 = 7;
@@ -67,7 +70,8 @@ impl World {
             },
             ..Settings::default()
         };
-        World { rpc: grpc::routes(node.clone(), Arc::new(settings)), node, dir }
+        let metrics = Arc::new(ServerMetrics::new(false, Duration::MAX));
+        World { rpc: grpc::routes(node.clone(), Arc::new(settings), metrics), node, dir }
     }
 
     pub(crate) fn kv(&self) -> KvClient<Rpc> {

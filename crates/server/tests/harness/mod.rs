@@ -48,10 +48,11 @@ impl Harness {
         let node = opening.await.unwrap().unwrap();
         let listener = listen::bind(&Url::parse("http://127.0.0.1:0").unwrap(), false).await.unwrap();
         let address = listener.address();
+        let metrics = Arc::new(ServerMetrics::new(false, Duration::MAX));
         let shared = Shared {
-            grpc: grpc::routes(node.clone(), Arc::new(grpc::Settings::default())),
+            grpc: grpc::routes(node.clone(), Arc::default(), Arc::clone(&metrics)),
             node: node.clone(),
-            metrics: Arc::new(ServerMetrics::new(false, Duration::MAX)),
+            metrics,
             settings: Settings::default(),
         };
         let offer = Offer { serves: Serves::GrpcAndHttp, security };

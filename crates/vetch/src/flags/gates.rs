@@ -3,6 +3,8 @@
 //! Each of them switches something that is always on here, or that only members of a cluster do among each other,
 //! so once a set of gates is known to be sound there is nothing more to do with it.
 
+use vetch_server::metrics::Feature;
+
 use super::value::boolean;
 
 /// A gate, whether it is an alpha one, and whether it is on by itself.
@@ -34,14 +36,33 @@ pub(crate) fn check_together(text: &str) -> Result<(), String> {
     let is_on = |name: &str| {
         let (_, alpha, default) =
             GATES.into_iter().find(|(gate, ..)| *gate == name).expect("it is in the table");
-        let all = if alpha { ALL_ALPHA } else { ALL_BETA };
-        let value = |wanted: &str| given.iter().rev().find(|(gate, _)| *gate == wanted).map(|(_, on)| *on);
-        value(name).or_else(|| value(all)).unwrap_or(default)
+        is_on(&given, name, alpha, default)
     };
     if is_on(PERSIST) && !is_on(CHECKPOINT) {
         return Err(format!("enabling feature gate {PERSIST} requires enabling feature gate {CHECKPOINT}"));
     }
     Ok(())
+}
+
+/// All gates as a sound list sets them, in order of their names.
+pub(crate) fn feature_gates(text: &str) -> Vec<Feature> {
+    let given = read(text).unwrap_or_default();
+    let all = [(ALL_ALPHA, true, false), (ALL_BETA, false, false)];
+    all.into_iter()
+        .chain(GATES)
+        .map(|(name, alpha, default)| Feature {
+            name,
+            stage: if alpha { "ALPHA" } else { "BETA" },
+            is_on: is_on(&given, name, alpha, default),
+        })
+        .collect()
+}
+
+/// A gate is what it was last set to, else what all of its stage were set to, else its default.
+fn is_on(given: &[(&str, bool)], name: &str, alpha: bool, default: bool) -> bool {
+    let all = if alpha { ALL_ALPHA } else { ALL_BETA };
+    let value = |wanted: &str| given.iter().rev().find(|(gate, _)| *gate == wanted).map(|(_, on)| *on);
+    value(name).or_else(|| value(all)).unwrap_or(default)
 }
 
 fn read(text: &str) -> Result<Vec<(&str, bool)>, String> {
@@ -83,6 +104,16 @@ mod tests {
         assert!(
             refused("InitialCorruptCheck=maybe").starts_with("invalid value of InitialCorruptCheck=maybe")
         );
+    }
+
+    #[test]
+    fn gates_are_what_they_are_set_to() {
+        let on = |text: &str| -> Vec<&str> {
+            feature_gates(text).into_iter().filter(|gate| gate.is_on).map(|gate| gate.name).collect()
+        };
+        assert_eq!(on(""), ["FastLeaseKeepAlive", "TxnModeWriteWithSharedBuffer"]);
+        assert_eq!(on("AllBeta=false,InitialCorruptCheck=true"), ["InitialCorruptCheck"]);
+        assert_eq!(on("AllBeta=false,AllAlpha=true").len(), 8);
     }
 
     #[test]

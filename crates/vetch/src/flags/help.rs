@@ -23,6 +23,9 @@ Usage:
   vetch keygen
     Make a key for encryption at rest; 'vetch keygen --help' says how.
 
+  vetch status | vetch top
+    Look at running servers, once or as long as you like; --help behind either says how.
+
 Every flag can also be given as an environment variable: --max-txn-ops is ETCD_MAX_TXN_OPS.
 Names of earlier releases of etcd are accepted too.
 ";

@@ -17,7 +17,7 @@ mod parsed;
 mod table;
 mod value;
 
-pub(crate) use gates::check_together as check_gates_together;
+pub(crate) use gates::{check_together as check_gates_together, feature_gates};
 pub(crate) use help::help;
 pub(crate) use parse::{Command, UsageError, parse};
 pub(crate) use parsed::Parsed;

@@ -1,5 +1,5 @@
 use crate::testing::{World, prefix, show};
-use crate::{Budget, Create};
+use crate::{Budget, Create, KeyRange};
 
 #[test]
 fn watchers_of_one_range_share_a_group() {
@@ -111,4 +111,30 @@ fn a_stream_with_more_groups_than_the_inbox_names_misses_nothing() {
     let mut seen: Vec<i64> = told.iter().map(|response| response.watch_id).collect();
     seen.sort_unstable();
     assert_eq!(seen, (0..100).collect::<Vec<i64>>());
+}
+
+#[test]
+fn a_stream_that_is_not_drained_is_behind_at_its_first_undelivered_revision() {
+    let mut world = World::new(8);
+    let mut stream = world.hub.open();
+    stream.create(&mut world.hub, &world.log, &prefix("a")).unwrap();
+    world.drain(&mut stream);
+    let behind = |world: &World| -> Vec<(u64, i64)> {
+        world.hub.behind().map(|behind| (behind.stream, behind.revision)).collect()
+    };
+    world.put(&["b"]);
+    assert_eq!(behind(&world), []);
+    world.put(&["a"]);
+    world.put(&["a"]);
+    assert_eq!(behind(&world), [(stream.id(), 3)]);
+    assert_eq!(world.hub.behind().next().unwrap().range, KeyRange::new(b"a", b"b").ok());
+
+    // A drain that could not take all of it leaves a note of where it stopped.
+    let mut out = Vec::new();
+    let one = Budget { responses: 1, ..Budget::default() };
+    assert!(stream.drain(&world.hub, &world.log, one, &mut out).more);
+    assert_eq!(behind(&world), [(stream.id(), 4)]);
+    world.drain(&mut stream);
+    assert_eq!(behind(&world), []);
+    stream.close(&mut world.hub);
 }

@@ -102,8 +102,9 @@ impl<E: LogEvent> Stream<E> {
             self.serve(slot, hub, log, &mut meter, out);
         }
         let owed = self.report_progress(hub, &mut meter, out);
-        let backlog = self.ready.iter().filter_map(|slot| self.watchers[*slot].as_ref());
-        let pending = backlog.map(|watcher| watcher.backlog(hub)).sum();
+        let backlog = || self.ready.iter().filter_map(|slot| self.watchers[*slot].as_ref());
+        let pending = backlog().map(|watcher| watcher.backlog(hub)).sum();
+        self.inbox.leave(backlog().map(|watcher| (watcher.next, watcher.group)).min());
         self.report(self.ready.len() as i64, pending);
         Drained {
             more: owed || !self.control.is_empty() || !self.ready.is_empty(),

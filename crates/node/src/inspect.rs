@@ -1,0 +1,146 @@
+//! Inspect: what an operator asks a node beside its status. Nothing here changes anything or is on the way of a request.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use vetch_watch::{KeyRange, StreamId};
+
+use crate::handle::Node;
+use crate::prefixes::Writes;
+
+/// Where the data is on its way from memory to files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Files {
+    /// Bytes of journal segments in use.
+    pub journal_bytes: u64,
+    /// Room left in the journal without a new segment: in the active one, and in those prepared.
+    pub journal_room: u64,
+    /// Bytes of checkpoint files.
+    pub checkpoint_bytes: u64,
+    /// Journalled since the last checkpoint was captured, and how many bytes of that make one due.
+    pub fresh_bytes: u64,
+    pub checkpoint_due_bytes: u64,
+    /// None: not since the start.
+    pub since_checkpoint: Option<Duration>,
+    pub since_compaction: Option<Duration>,
+    /// No further segment can be prepared; writes that grow the state are refused.
+    pub disk_full: bool,
+}
+
+/// Requests that wait for the sequencer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Queue {
+    pub requests: usize,
+    pub most_requests: usize,
+    pub bytes: u64,
+}
+
+/// A watch stream that has something left to deliver.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Laggard {
+    pub stream: StreamId,
+    /// Where its client calls from, if the edge has said so.
+    pub client: Option<Arc<str>>,
+    /// The lowest revision that it may have to deliver, how far back that is, and for how long it has waited at least.
+    pub revision: i64,
+    pub revisions: i64,
+    pub lag: Duration,
+    /// What the watcher that waits for it watches, if that is known.
+    pub range: Option<KeyRange>,
+}
+
+/// How far watchers are behind.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WatchLag {
+    /// Those that have waited at least as long as was asked for, longest first.
+    pub laggards: Vec<Laggard>,
+    /// How many they are, also those that were not asked for.
+    pub slow: usize,
+    /// The longest wait and the largest distance of all streams.
+    pub longest: Duration,
+    pub most_revisions: i64,
+}
+
+/// What was written where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WrittenPrefixes {
+    pub prefixes: Vec<(Box<[u8]>, Writes)>,
+    /// Beneath all other prefixes together.
+    pub other: Writes,
+}
+
+impl Node {
+    /// Time since the start.
+    pub fn uptime(&self) -> Duration {
+        self.shared().time.now().saturating_sub(self.shared().started)
+    }
+
+    pub fn files(&self) -> Files {
+        let shared = self.shared();
+        let since = |moment: i64| {
+            let ago = shared.now().saturating_sub(u64::try_from(moment).unwrap_or(0));
+            (moment > 0).then(|| Duration::from_millis(ago))
+        };
+        Files {
+            journal_bytes: shared.journal_bytes.load(Ordering::Relaxed),
+            journal_room: shared.room(),
+            checkpoint_bytes: shared.checkpoint_bytes.load(Ordering::Relaxed),
+            fresh_bytes: shared.fresh_bytes.load(Ordering::Relaxed),
+            checkpoint_due_bytes: shared.checkpoint_stride.load(Ordering::Relaxed),
+            since_checkpoint: since(shared.metrics.checkpoint_at.get()),
+            since_compaction: since(shared.metrics.compacted_at.get()),
+            disk_full: shared.disk_full.load(Ordering::Relaxed),
+        }
+    }
+
+    pub fn queue(&self) -> Queue {
+        let shared = self.shared();
+        Queue {
+            requests: shared.asks.len(),
+            most_requests: shared.config.queue_depth,
+            bytes: shared.queued_bytes.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Leases whose time is over and that are still there: their end is on the way, or refused for lack of space.
+    pub fn overdue_leases(&self) -> usize {
+        self.shared().clock.lock().overdue(self.shared().now())
+    }
+
+    pub fn written_prefixes(&self) -> WrittenPrefixes {
+        let prefixes = self.shared().prefixes.lock();
+        WrittenPrefixes { prefixes: prefixes.counted(), other: prefixes.other() }
+    }
+
+    /// Streams that have had something to deliver for `slow` or longer, at most `most` of them by name.
+    pub fn watch_lag(&self, slow: Duration, most: usize) -> WatchLag {
+        let shared = self.shared();
+        let now = shared.time.now();
+        let (behind, published) = {
+            let hub = shared.hub.read();
+            (hub.behind().collect::<Vec<_>>(), hub.published())
+        };
+        let mut lag = WatchLag::default();
+        let moments = shared.moments.lock();
+        for behind in behind {
+            let revisions = (published + 1 - behind.revision).max(0);
+            let age = moments.age(behind.revision, now);
+            lag.longest = lag.longest.max(age);
+            lag.most_revisions = lag.most_revisions.max(revisions);
+            if age >= slow {
+                let (stream, revision, range) = (behind.stream, behind.revision, behind.range);
+                lag.laggards.push(Laggard { stream, client: None, revision, revisions, lag: age, range });
+            }
+        }
+        drop(moments);
+        lag.slow = lag.laggards.len();
+        lag.laggards.sort_by_key(|laggard| (std::cmp::Reverse(laggard.lag), laggard.stream));
+        lag.laggards.truncate(most);
+        let streams = shared.streams.lock();
+        for laggard in &mut lag.laggards {
+            laggard.client = streams.get(&laggard.stream).and_then(|door| door.client.clone());
+        }
+        lag
+    }
+}

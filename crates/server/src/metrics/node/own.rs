@@ -1,0 +1,135 @@
+//! What etcd has no name for: prefixes, watch lag, journal, checkpoints, leases, the quota's warning.
+
+use std::time::Duration;
+
+use vetch_node::Node;
+use vetch_node::prefixes::Writes;
+
+use super::super::text::{Text, Type};
+
+/// A stream that has had something to deliver for this long is slow.
+pub(crate) const SLOW_STREAM: Duration = Duration::from_secs(1);
+
+pub(super) fn write(page: &mut Text, node: &Node) {
+    storage(page, node);
+    watch_lag(page, node);
+    sealing(page, node);
+    // Whoever reaches the page may read it. Where users are asked who they are, the shape of the keys is for root alone.
+    if !node.auth_enabled() {
+        prefixes(page, node);
+    }
+}
+
+fn storage(page: &mut Text, node: &Node) {
+    let (status, files, queue, metrics) = (node.status(), node.files(), node.queue(), node.metrics());
+    let age = files.since_checkpoint.unwrap_or(node.uptime());
+    let gauges: [(&str, &str, f64); 13] = [
+        (
+            "vetch_quota_warning",
+            "1 while the quota is nearly reached: at four fifths of it and above.",
+            metrics.near_quota.get() as f64,
+        ),
+        ("vetch_disk_bytes", "Bytes of the data directory's files.", status.disk_bytes as f64),
+        (
+            "vetch_disk_full",
+            "1 while no journal segment can be prepared.",
+            f64::from(u8::from(files.disk_full)),
+        ),
+        ("vetch_journal_bytes", "Bytes of journal segments in use.", files.journal_bytes as f64),
+        ("vetch_journal_room_bytes", "Bytes left in prepared segments.", files.journal_room as f64),
+        ("vetch_checkpoint_disk_bytes", "Bytes of checkpoint files.", files.checkpoint_bytes as f64),
+        ("vetch_checkpoint_age_seconds", "Since the last checkpoint, or the start.", age.as_secs_f64()),
+        (
+            "vetch_checkpoint_pending_bytes",
+            "Bytes written since the last checkpoint, which a restart would replay.",
+            files.fresh_bytes as f64,
+        ),
+        (
+            "vetch_checkpoint_due_bytes",
+            "How many of those make a checkpoint due.",
+            files.checkpoint_due_bytes as f64,
+        ),
+        ("vetch_queue_requests", "Requests that wait for the sequencer.", queue.requests as f64),
+        ("vetch_queue_bytes", "Bytes of those requests.", queue.bytes as f64),
+        ("vetch_leases", "Leases.", status.leases as f64),
+        (
+            "vetch_leases_overdue",
+            "Leases whose time is over and that are still there.",
+            node.overdue_leases() as f64,
+        ),
+    ];
+    for (name, help, value) in gauges {
+        page.gauge(name, help, value);
+    }
+    page.counter("vetch_journal_appends_total", "Records written to the journal.", metrics.appends.get());
+    let failures = metrics.checkpoint_failures.get();
+    page.counter("vetch_checkpoint_failures_total", "Checkpoints given up.", failures);
+    let bytes = metrics.checkpoint_bytes.get();
+    page.counter("vetch_checkpoint_bytes_total", "Bytes written to checkpoints.", bytes);
+}
+
+fn watch_lag(page: &mut Text, node: &Node) {
+    let lag = node.watch_lag(SLOW_STREAM, 0);
+    let gauges: [(&str, &str, f64); 3] = [
+        (
+            "vetch_watch_lag_seconds",
+            "How long the slowest watch stream has had something to deliver, to a fifth of a second.",
+            lag.longest.as_secs_f64(),
+        ),
+        (
+            "vetch_watch_lag_revisions",
+            "How many revisions the slowest watch stream is behind.",
+            lag.most_revisions as f64,
+        ),
+        (
+            "vetch_slow_watch_streams",
+            "Watch streams that have had something to deliver for a second or longer.",
+            lag.slow as f64,
+        ),
+    ];
+    for (name, help, value) in gauges {
+        page.gauge(name, help, value);
+    }
+}
+
+/// Only with encryption at rest. A key at 0 may be removed from the key file.
+fn sealing(page: &mut Text, node: &Node) {
+    let status = node.sealing();
+    if status.keys.is_empty() {
+        return;
+    }
+    let name = "vetch_encryption_files";
+    page.heading(
+        name,
+        Type::Gauge,
+        "Journal segments and checkpoint files that need a key to be read; 'plain': none.",
+    );
+    for (id, files) in &status.keys {
+        page.sample(name, &[("key", &id.to_string())], *files as f64);
+    }
+    page.sample(name, &[("key", "plain")], status.plain as f64);
+}
+
+fn prefixes(page: &mut Text, node: &Node) {
+    let written = node.written_prefixes();
+    let mut rows: Vec<(String, Writes)> =
+        written.prefixes.iter().map(|(prefix, writes)| (prefix_text(prefix), *writes)).collect();
+    rows.push(("(other)".to_string(), written.other));
+    type Column = fn(&Writes) -> u64;
+    let families: [(&str, &str, Column); 3] = [
+        ("vetch_prefix_puts_total", "Keys put, by the beginning of the key.", |writes| writes.puts),
+        ("vetch_prefix_deletes_total", "Keys deleted, likewise.", |writes| writes.deletes),
+        ("vetch_prefix_written_bytes_total", "Bytes of those keys and values.", |writes| writes.bytes),
+    ];
+    for (name, help, column) in families {
+        page.heading(name, Type::Counter, help);
+        for (prefix, writes) in &rows {
+            page.sample(name, &[("prefix", prefix)], column(writes) as f64);
+        }
+    }
+}
+
+/// A prefix as text. An empty label would be the same as none.
+pub(crate) fn prefix_text(prefix: &[u8]) -> String {
+    if prefix.is_empty() { "(none)".to_string() } else { prefix.escape_ascii().to_string() }
+}
