@@ -26,6 +26,7 @@ mod record;
 mod scenarios;
 mod server;
 mod snapshot;
+mod status;
 mod tls;
 
 use anyhow::Result;
@@ -52,6 +53,7 @@ enum Trial {
     Options(options::Options),
     Powercut(powercut::PowerCut),
     Scenarios(scenarios::Scenarios),
+    Status(status::Status),
     Tls(tls::TlsTrial),
     Snapshot(snapshot::Snapshot),
 }
@@ -71,6 +73,7 @@ async fn main() -> Result<()> {
         Trial::Options(trial) => trial.run(),
         Trial::Powercut(trial) => trial.run().await,
         Trial::Scenarios(trial) => trial.run().await,
+        Trial::Status(trial) => trial.run().await,
         Trial::Tls(trial) => trial.run(),
         Trial::Snapshot(trial) => trial.run().await,
     }

@@ -32,6 +32,8 @@ fn main() -> ExitCode {
     match std::env::args_os().nth(1).as_ref().and_then(|word| word.to_str()) {
         Some("snapshot") => return commands::snapshot::run(rest),
         Some("keygen") => return commands::keygen::run(rest),
+        Some("status") => return commands::status::run(rest),
+        Some("top") => return commands::top::run(rest),
         _ => {}
     }
     let arguments = std::env::args_os().skip(1).map(|a| a.to_string_lossy().into_owned());

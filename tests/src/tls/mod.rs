@@ -2,7 +2,7 @@
 //! ours (curl, openssl, etcdctl), and their answers compared; then everything is replaced under a running server.
 
 mod cases;
-mod pki;
+pub(crate) mod pki;
 mod probe;
 mod rotation;
 

@@ -13,16 +13,16 @@ use rcgen::{
 };
 use tempfile::TempDir;
 
-pub(super) type Authority = CertifiedIssuer<'static, KeyPair>;
+pub(crate) type Authority = CertifiedIssuer<'static, KeyPair>;
 
 /// A directory of certificates: `NAME.crt` and `NAME.key` each.
-pub(super) struct Pki {
+pub(crate) struct Pki {
     dir: TempDir,
     pub(super) authority: Authority,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum KeyKind {
+pub(crate) enum KeyKind {
     P256,
     P384,
     P521,
@@ -50,13 +50,13 @@ impl KeyKind {
 }
 
 /// What a certificate is to say.
-pub(super) struct Wish {
+pub(crate) struct Wish {
     pub(super) params: CertificateParams,
     pub(super) key: KeyKind,
 }
 
 /// A client's certificate as kubeadm makes it.
-pub(super) fn client(name: &str) -> Wish {
+pub(crate) fn client(name: &str) -> Wish {
     let mut params = named(name);
     params.extended_key_usages = vec![Purpose::ClientAuth];
     Wish { params, key: KeyKind::P256 }
@@ -99,7 +99,7 @@ pub(super) fn authority(name: &str, change: impl FnOnce(&mut CertificateParams))
 
 impl Pki {
     /// An authority in `ca.crt`, and `server`.
-    pub(super) fn new() -> Result<Pki> {
+    pub(crate) fn new() -> Result<Pki> {
         let dir = tempfile::Builder::new().prefix("vetch-pki-").tempdir()?;
         let pki = Pki { dir, authority: authority("etcd-ca", |_| {})? };
         pki.write("ca.crt", pki.authority.pem().as_bytes())?;
@@ -111,7 +111,7 @@ impl Pki {
         self.dir.path().join(name)
     }
 
-    pub(super) fn text(&self, name: &str) -> String {
+    pub(crate) fn text(&self, name: &str) -> String {
         self.path(name).display().to_string()
     }
 
@@ -123,7 +123,7 @@ impl Pki {
         Ok(())
     }
 
-    pub(super) fn issue(&self, name: &str, wish: Wish) -> Result<()> {
+    pub(crate) fn issue(&self, name: &str, wish: Wish) -> Result<()> {
         self.issue_by(&self.authority, name, wish)
     }
 

@@ -2,10 +2,15 @@
 //!
 //! Exit codes are those of etcd's tools: 1 for a failure, 128 for arguments that make no sense.
 
+mod client;
 pub(crate) mod keygen;
+mod look;
 mod output;
 mod progress;
 pub(crate) mod snapshot;
+pub(crate) mod status;
+pub(crate) mod top;
+mod words;
 
 use std::ffi::OsString;
 use std::io::Write;

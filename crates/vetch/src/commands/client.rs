@@ -1,0 +1,132 @@
+//! How commands reach a server: flags with the names of etcdctl's, a connection, and who asks.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use tonic::Request;
+use tonic::metadata::AsciiMetadataValue;
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
+use vetch_api::pb::AuthenticateRequest;
+use vetch_api::pb::auth_client::AuthClient;
+
+use super::Failure;
+
+#[derive(Args, Clone)]
+pub(crate) struct ClientArgs {
+    /// Servers, separated by commas.
+    #[arg(long, default_value = "127.0.0.1:2379")]
+    endpoints: String,
+    /// Certificates of the authorities that the server's is checked by. Makes the connection a TLS one.
+    #[arg(long)]
+    cacert: Option<PathBuf>,
+    /// The client's certificate and its key.
+    #[arg(long, requires = "key")]
+    cert: Option<PathBuf>,
+    #[arg(long, requires = "cert")]
+    key: Option<PathBuf>,
+    /// User and password as user:password.
+    #[arg(long)]
+    user: Option<String>,
+    /// The password, if it is not part of --user.
+    #[arg(long, requires = "user")]
+    password: Option<String>,
+    /// How long a connection may take, in seconds or with a unit (2s, 500ms).
+    #[arg(long, default_value = "2s", value_parser = duration)]
+    pub(crate) dial_timeout: Duration,
+}
+
+/// A connection, and who speaks on it.
+pub(crate) struct Session {
+    channel: Channel,
+    token: Option<AsciiMetadataValue>,
+}
+
+impl Session {
+    pub(crate) fn channel(&self) -> Channel {
+        self.channel.clone()
+    }
+
+    pub(crate) fn request<T>(&self, message: T) -> Request<T> {
+        let mut request = Request::new(message);
+        if let Some(token) = &self.token {
+            request.metadata_mut().insert("token", token.clone());
+        }
+        request
+    }
+}
+
+impl ClientArgs {
+    /// At least one.
+    pub(crate) fn endpoints(&self) -> Vec<String> {
+        self.endpoints.split(',').map(|endpoint| endpoint.trim().to_owned()).collect()
+    }
+
+    pub(crate) async fn connect(&self, endpoint: &str) -> Result<Session, Failure> {
+        let channel = self.channel(endpoint).await?;
+        let token = self.token(channel.clone()).await?;
+        Ok(Session { channel, token })
+    }
+
+    async fn channel(&self, endpoint: &str) -> Result<Channel, Failure> {
+        let is_tls = self.cacert.is_some() || endpoint.starts_with("https://");
+        let scheme = if is_tls { "https://" } else { "http://" };
+        let address = endpoint.trim_start_matches("https://").trim_start_matches("http://");
+        let mut target =
+            Endpoint::from_shared(format!("{scheme}{address}"))?.connect_timeout(self.dial_timeout);
+        if is_tls {
+            let Some(cacert) = &self.cacert else {
+                return Err(Failure::bad_arguments("--cacert is needed for an https endpoint"));
+            };
+            let mut tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(read(cacert)?));
+            if let Some((cert, key)) = self.cert.as_ref().zip(self.key.as_ref()) {
+                tls = tls.identity(Identity::from_pem(read(cert)?, read(key)?));
+            }
+            target = target.tls_config(tls)?;
+        }
+        target.connect().await.map_err(|error| {
+            let cause =
+                std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
+            Failure { code: 1, text: format!("cannot connect to {endpoint}: {error}{cause}") }
+        })
+    }
+
+    async fn token(&self, channel: Channel) -> Result<Option<AsciiMetadataValue>, Failure> {
+        let Some(user) = &self.user else { return Ok(None) };
+        let (name, password) = match (&self.password, user.split_once(':')) {
+            (Some(password), _) => (user.clone(), password.clone()),
+            (None, Some((name, password))) => (name.to_owned(), password.to_owned()),
+            (None, None) => {
+                return Err(Failure::bad_arguments(
+                    "--user without a password: use user:password or --password",
+                ));
+            }
+        };
+        let request = AuthenticateRequest { name, password };
+        let answer = AuthClient::new(channel).authenticate(request).await.map_err(refused)?.into_inner();
+        let token = AsciiMetadataValue::try_from(answer.token);
+        token.map(Some).map_err(|_| Failure { code: 1, text: "the server's token is not text".into() })
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    fs::read(path).map_err(|error| Failure { code: 1, text: format!("{}: {error}", path.display()) })
+}
+
+pub(crate) fn refused(status: tonic::Status) -> Failure {
+    let text = format!("rpc error: code = {:?} desc = {}", status.code(), status.message());
+    Failure { code: 1, text }
+}
+
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let (number, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len()));
+    let number: f64 = number.parse().map_err(|_| format!("{text:?} is not a duration"))?;
+    let seconds = match unit {
+        "" | "s" => number,
+        "ms" => number / 1000.0,
+        "m" => number * 60.0,
+        _ => return Err(format!("{unit:?} is not a unit of time known here")),
+    };
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+}

@@ -1,0 +1,105 @@
+//! One look at one server: everything that a Vetch tells, or what an etcd tells of the same.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use tonic::Code;
+use vetch_api::pb;
+use vetch_api::pb::kv_client::KvClient;
+use vetch_api::pb::maintenance_client::MaintenanceClient;
+use vetch_api::vetch::operator_client::OperatorClient;
+use vetch_api::vetch::{LookRequest, LookResponse, Server, Storage};
+
+use super::Failure;
+use super::client::{ClientArgs, Session, refused};
+
+/// A read that takes longer is as bad as none.
+const HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What was found at one endpoint.
+#[derive(Debug, Serialize)]
+pub(crate) struct Found {
+    pub(crate) endpoint: String,
+    pub(crate) is_healthy: bool,
+    /// What is wrong, if anything is.
+    pub(crate) trouble: Vec<String>,
+    /// Nothing if nobody answered.
+    pub(crate) look: Option<LookResponse>,
+}
+
+impl Found {
+    pub(crate) async fn at(endpoint: &str, client: &ClientArgs) -> Found {
+        let mut trouble = Vec::new();
+        let look = match look_at(endpoint, client, &mut trouble).await {
+            Ok(look) => Some(look),
+            Err(failure) => {
+                trouble.push(failure.text);
+                None
+            }
+        };
+        if let Some(server) = look.as_ref().and_then(|look| look.server.as_ref()) {
+            trouble.extend(server.alarms.iter().map(|alarm| format!("alarm raised: {alarm}")));
+        }
+        Found { endpoint: endpoint.into(), is_healthy: trouble.is_empty(), trouble, look }
+    }
+}
+
+async fn look_at(
+    endpoint: &str,
+    client: &ClientArgs,
+    trouble: &mut Vec<String>,
+) -> Result<LookResponse, Failure> {
+    let session = client.connect(endpoint).await?;
+    if let Err(reason) = check(&session).await {
+        trouble.push(reason);
+    }
+    look(&session, 0).await
+}
+
+/// Whether it answers a read that has to be certain. One that is not allowed was answered all the same.
+async fn check(session: &Session) -> Result<(), String> {
+    let request = session.request(pb::RangeRequest { key: "health".into(), ..Default::default() });
+    let mut client = KvClient::new(session.channel());
+    match tokio::time::timeout(HEALTH_TIMEOUT, client.range(request)).await {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(status)) if status.code() == Code::PermissionDenied => Ok(()),
+        Ok(Err(status)) => Err(format!("a read failed: {}", refused(status).text)),
+        Err(_) => Err(format!("a read was not answered in {} s", HEALTH_TIMEOUT.as_secs())),
+    }
+}
+
+/// Everything about a Vetch, with up to `most_streams` slow streams by name; what there is about an etcd.
+pub(crate) async fn look(session: &Session, most_streams: u32) -> Result<LookResponse, Failure> {
+    let request = session.request(LookRequest { most_streams });
+    match OperatorClient::new(session.channel()).look(request).await {
+        Ok(look) => Ok(look.into_inner()),
+        Err(status) if status.code() == Code::Unimplemented => look_at_etcd(session).await,
+        Err(status) => Err(refused(status)),
+    }
+}
+
+async fn look_at_etcd(session: &Session) -> Result<LookResponse, Failure> {
+    let request = session.request(pb::StatusRequest {});
+    let status =
+        MaintenanceClient::new(session.channel()).status(request).await.map_err(refused)?.into_inner();
+    let header = status.header.unwrap_or_default();
+    let bytes = |number: i64| u64::try_from(number).unwrap_or(0);
+    let server = Server {
+        cluster_id: header.cluster_id,
+        member_id: header.member_id,
+        leader: status.leader,
+        term: status.raft_term,
+        etcd_version: status.version,
+        alarms: status.errors,
+        ..Server::default()
+    };
+    let storage = Storage {
+        revision: header.revision,
+        bytes: bytes(status.db_size_in_use),
+        quota_bytes: bytes(status.db_size_quota),
+        disk_bytes: bytes(status.db_size),
+        seconds_since_compaction: -1.0,
+        ..Storage::default()
+    };
+    Ok(LookResponse { server: Some(server), storage: Some(storage), ..LookResponse::default() })
+}

@@ -1,0 +1,130 @@
+//! `vetch top`: what keeps a server busy, again and again in a terminal, or once for scripts.
+
+mod rates;
+mod screen;
+mod terminal;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use tokio::runtime::Runtime;
+use vetch_api::vetch::LookResponse;
+
+use super::client::{ClientArgs, Session, duration};
+use super::look::look;
+use super::output::Format;
+use super::{BAD_FEATURE, Failure, answer, exit, parsed};
+use rates::View;
+use screen::{Room, draw};
+use terminal::{Terminal, Wish};
+
+/// Slow streams asked for.
+const STREAMS: u32 = 20;
+
+#[derive(Parser)]
+#[command(
+    name = "vetch top",
+    about = "Shows what keeps a server busy: prefixes by writes, RPCs, slow watchers, leases, sizes. q ends it, space looks now",
+    disable_version_flag = true
+)]
+struct Cli {
+    #[command(flatten)]
+    client: ClientArgs,
+    /// Time between two looks, in seconds or with a unit (2s, 500ms).
+    #[arg(long, default_value = "2s", value_parser = duration)]
+    interval: Duration,
+    /// Show one interval and end.
+    #[arg(long)]
+    once: bool,
+    /// Form of the answer to --once: simple or json.
+    #[arg(short = 'w', long, default_value = "simple")]
+    write_out: String,
+}
+
+/// Runs the command; `arguments` are those behind the word `top`.
+pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
+    match parsed::<Cli>("vetch top", arguments) {
+        Ok(cli) => exit(cli.run()),
+        Err(code) => code,
+    }
+}
+
+impl Cli {
+    fn run(&self) -> Result<(), Failure> {
+        let format = Format::parse(&self.write_out)?;
+        if !matches!(format, Format::Simple | Format::Json) {
+            return Err(Failure { code: BAD_FEATURE, text: "unsupported output format".into() });
+        }
+        if self.interval.is_zero() {
+            return Err(Failure::bad_arguments("--interval must be longer than nothing"));
+        }
+        let endpoints = self.client.endpoints();
+        let [endpoint] = &endpoints[..] else {
+            return Err(Failure::bad_arguments("top looks at one server: name one in --endpoints"));
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let session = runtime.block_on(self.client.connect(endpoint))?;
+        let first = runtime.block_on(look(&session, STREAMS))?;
+        if first.traffic.is_none() {
+            let text = format!("{endpoint} is no Vetch: an etcd does not tell what keeps it busy");
+            return Err(Failure { code: 1, text });
+        }
+        if self.once {
+            return self.show_once(&runtime, &session, endpoint, &first, format);
+        }
+        if format == Format::Json {
+            return Err(Failure::bad_arguments("--write-out json goes with --once"));
+        }
+        self.show_on(&runtime, session, endpoint, first)
+    }
+
+    fn show_once(
+        &self,
+        runtime: &Runtime,
+        session: &Session,
+        endpoint: &str,
+        first: &LookResponse,
+        format: Format,
+    ) -> Result<(), Failure> {
+        std::thread::sleep(self.interval);
+        let view = View::between(first, runtime.block_on(look(session, STREAMS))?);
+        let room = Room { columns: usize::MAX, rows: usize::MAX };
+        answer(&match format {
+            Format::Json => serde_json::to_string_pretty(&view)?,
+            _ => draw(&view, endpoint, room).join("\n"),
+        })
+    }
+
+    /// Until somebody ends it. A server that does not answer is asked again, by a new connection if need be.
+    fn show_on(
+        &self,
+        runtime: &Runtime,
+        mut session: Session,
+        endpoint: &str,
+        mut before: LookResponse,
+    ) -> Result<(), Failure> {
+        let Some(terminal) = Terminal::enter() else {
+            return Err(Failure::bad_arguments("top needs a terminal; scripts use --once"));
+        };
+        terminal.show(&[format!("vetch top   {endpoint}   looking...")])?;
+        while terminal.wait(self.interval)? != Wish::Quit {
+            match runtime.block_on(look(&session, STREAMS)) {
+                Ok(now) => {
+                    let view = View::between(&before, now.clone());
+                    terminal.show(&draw(&view, endpoint, terminal.room()))?;
+                    before = now;
+                }
+                Err(failure) => {
+                    terminal
+                        .show(&[format!("vetch top   {endpoint}"), format!("TROUBLE  {}", failure.text)])?;
+                    if let Ok(anew) = runtime.block_on(self.client.connect(endpoint)) {
+                        session = anew;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
