@@ -10,8 +10,10 @@ impl Model {
     /// The hash of history up to `at` with a compaction at `compacted` (-1: none).
     pub fn hash_kv(&self, at: i64, compacted: i64) -> u32 {
         // A version from before the compaction that was replaced up to `at` is left out, except when no key at all is
-        // alive at `at`: an oddity of etcd's.
-        let living = self.live(&crate::Keys::all(), at).next().is_some();
+        // alive at `at`: an oddity of etcd's, to which a key that `at` itself deleted is gone even if it came back there.
+        let deleted =
+            |key: &[u8]| self.changes(at, at).iter().any(|event| event.deleted && event.kv.key == key);
+        let living = self.live(&crate::Keys::all(), at).any(|kv| !deleted(&kv.key));
         let newest = |event: &Event, at| {
             self.change_at(&event.kv.key, at).is_some_and(|newest| std::ptr::eq(newest, event))
         };

@@ -4,7 +4,8 @@
 //! under which etcd would store it (revision, underscore, position, and a `t` for a tombstone) and its
 //! encoded record. Versions that the compaction at C makes unreachable are left out whether or not they have
 //! been freed yet, and so is a tombstone at C itself. A version at or below C that was replaced by the hashed
-//! revision is left out too, except when no key at all is alive there: an oddity of etcd's, kept for its sake.
+//! revision is left out too, except when no key at all is alive there: an oddity of etcd's, kept for its sake. A key that
+//! the hashed revision itself deleted counts as gone for that, even if the same revision put it again.
 
 use crate::keys::Slot;
 use crate::record::Record;
@@ -67,7 +68,9 @@ impl HashRun {
             let list = if old == upto { &mut self.versions } else { &mut self.replaced };
             list.push(newest_old.clone());
         }
-        self.living |= upto.checked_sub(1).is_some_and(|newest| !versions[newest].is_tombstone());
+        let mut there = versions[..upto].iter().rev().take_while(|version| version.mod_revision() == self.at);
+        let is_alive = upto.checked_sub(1).is_some_and(|newest| !versions[newest].is_tombstone());
+        self.living |= is_alive && !there.any(Record::is_tombstone);
         self.versions.extend_from_slice(&versions[old..upto]);
     }
 

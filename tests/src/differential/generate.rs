@@ -11,13 +11,13 @@ use crate::chance::Chance;
 
 /// What the generator may know about the servers' common state.
 #[derive(Clone, Debug, Default)]
-pub(super) struct World {
-    pub(super) revision: i64,
-    pub(super) compacted: i64,
+pub(crate) struct World {
+    pub(crate) revision: i64,
+    pub(crate) compacted: i64,
     /// How many lease ids the servers have chosen themselves.
-    pub(super) chosen_leases: usize,
+    pub(crate) chosen_leases: usize,
     /// Ids of the watchers that are alive, per stream.
-    pub(super) watchers: [Vec<i64>; 2],
+    pub(crate) watchers: [Vec<i64>; 2],
 }
 
 const KEYS: [&str; 14] =
@@ -26,16 +26,16 @@ const VALUES: [&str; 7] =
     ["", "0", "1", "2", "two", "3", "a rather longer value that repeats, repeats, repeats"];
 const MIB: usize = 1 << 20;
 
-pub(super) struct Generator<'a> {
-    pub(super) chance: Chance,
-    pub(super) world: &'a World,
+pub(crate) struct Generator<'a> {
+    pub(crate) chance: Chance,
+    pub(crate) world: &'a World,
     /// Set while a request is made in which nothing is wrong by intent. One bad operation refuses a whole transaction,
     /// so without it hardly any would be carried out.
-    pub(super) sane: bool,
+    pub(crate) sane: bool,
 }
 
 impl Generator<'_> {
-    pub(super) fn request(&mut self) -> Request {
+    pub(crate) fn request(&mut self) -> Request {
         type Make = fn(&mut Generator<'_>) -> Request;
         let makers: [(usize, Make); 17] = [
             (200, |g| Request::Range(g.range())),

@@ -59,6 +59,11 @@ impl Pair {
         Ok(pair)
     }
 
+    /// Whether a request is known to end a server.
+    pub(super) fn is_fatal(&self, request: &Request) -> bool {
+        self.left.kills_etcd(request)
+    }
+
     pub(super) async fn step(&mut self, request: &Request, tally: &mut Tally) -> Result<Unequal> {
         if matches!(request, Request::WatchSettle) {
             return self.settle(tally).await;

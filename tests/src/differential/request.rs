@@ -4,16 +4,16 @@ use vetch_api::pb;
 
 /// Lease ids from here on stand for "the n-th id the server chose itself". Each side puts its own id in place before
 /// the request leaves and takes it out of the answer, so that both sides' texts agree.
-pub(super) const CHOSEN: i64 = 1 << 60;
+pub(crate) const CHOSEN: i64 = 1 << 60;
 
 /// The watch stream for watchers of the past and the present. It always has one watcher on all keys, so that a
 /// progress request is answered as soon as every event has been sent.
-pub(super) const SETTLED: usize = 0;
+pub(crate) const SETTLED: usize = 0;
 /// The watch stream for watchers that wait for a revision to come. Those hold progress back, hence their own stream.
-pub(super) const FUTURE: usize = 1;
+pub(crate) const FUTURE: usize = 1;
 
 #[derive(Clone, Debug)]
-pub(super) enum Request {
+pub(crate) enum Request {
     Range(pb::RangeRequest),
     RangeStream(pb::RangeRequest),
     Put(pb::PutRequest),
@@ -44,12 +44,12 @@ pub(super) enum Request {
 
 impl Request {
     /// Requests before which all watch output has to be in: after them, what a late watcher sees depends on timing.
-    pub(super) fn needs_settled_watches(&self) -> bool {
+    pub(crate) fn needs_settled_watches(&self) -> bool {
         matches!(self, Request::Compact(_) | Request::WatchCancel(..))
     }
 
     /// The same request with every lease id passed through `map`.
-    pub(super) fn with_leases(&self, map: &dyn Fn(i64) -> i64) -> Request {
+    pub(crate) fn with_leases(&self, map: &dyn Fn(i64) -> i64) -> Request {
         let mut request = self.clone();
         match &mut request {
             Request::Put(put) => put.lease = map(put.lease),

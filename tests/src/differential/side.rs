@@ -45,6 +45,12 @@ impl Side {
         Ok(Side { _server: server, client, streams, chosen: Vec::new(), spec: Specification::default() })
     }
 
+    /// etcd loses the value of a key that one revision deletes and puts again if it is compacted there, and dies of it when
+    /// the key is read next.
+    pub(super) fn kills_etcd(&self, request: &Request) -> bool {
+        matches!(request, Request::Compact(compaction) if self.spec.puts_again(compaction.revision))
+    }
+
     /// From this server's ids to ordinals.
     fn mask_lease(&self, id: i64) -> i64 {
         ordinal(&self.chosen, id)

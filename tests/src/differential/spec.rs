@@ -39,6 +39,15 @@ pub(super) struct Contradiction {
 }
 
 impl Specification {
+    /// Whether a revision puts a key again that it has deleted.
+    pub(super) fn puts_again(&self, revision: i64) -> bool {
+        let changes = self.model.changes(revision, revision);
+        let is_put_later = |at: usize| {
+            changes[at..].iter().any(|later| !later.deleted && later.kv.key == changes[at].kv.key)
+        };
+        (0..changes.len()).any(|at| changes[at].deleted && is_put_later(at))
+    }
+
     /// Judges what a server answered. `request` names leases as the server does, one whose id it has chosen as well.
     /// True if it was a question for the specification at all.
     pub(super) fn judge(
