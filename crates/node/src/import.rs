@@ -10,9 +10,9 @@ use std::sync::Arc;
 use vetch_journal::{Disk, Journal, JournalError, LocalConfig, LocalJournal, RealDisk};
 use vetch_seal::Keys;
 use vetch_store::load::Unversioned;
-use vetch_store::{Mark, Record};
+use vetch_store::{Mark, Record, Store};
 
-use crate::checkpoint::{self, CheckpointError};
+use crate::checkpoint::{self, CheckpointError, LoadError};
 use crate::config::{Identity, NodeConfig};
 use crate::error::OpenError;
 use crate::identity;
@@ -28,6 +28,10 @@ pub enum ImportError {
     Io { op: &'static str, path: PathBuf, source: std::io::Error },
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    #[error("what was just written cannot be read: {0}")]
+    Unreadable(String),
     #[error("beginning the journal: {0}")]
     Journal(#[from] JournalError),
     #[error(transparent)]
@@ -64,15 +68,29 @@ impl Import {
         Ok(self.checkpoint.add(records)?)
     }
 
+    /// The state at `mark` with what was added so far, in memory. What happens to it can be added then.
+    pub fn load(&mut self, mark: Mark, unversioned: &Unversioned) -> Result<Store, ImportError> {
+        self.checkpoint.publish(mark, unversioned.clone())?;
+        let dir = self.data_dir.join(UNFINISHED).join("checkpoint");
+        let tuning = NodeConfig::new(PathBuf::new(), Identity { cluster_id: 0, member_id: 0 }).tuning;
+        let (config, threads) = (tuning.checkpoint, tuning.recovery_threads);
+        let loaded =
+            checkpoint::load(Arc::clone(&self.disk), &dir, config, threads, &self.keys, &mut |_, _| {})?;
+        match loaded.report.fell_back {
+            None => Ok(loaded.store),
+            Some(why) => Err(ImportError::Unreadable(why)),
+        }
+    }
+
     /// Makes what was added the state at `mark`. Without an identity, the first start chooses one.
     pub fn finish(
-        self,
+        mut self,
         mark: Mark,
         unversioned: Unversioned,
         identity: Option<Identity>,
     ) -> Result<(), ImportError> {
         let member = self.data_dir.join(UNFINISHED);
-        let tip = self.checkpoint.finish(mark, unversioned)?;
+        let tip = self.checkpoint.publish(mark, unversioned)?;
         if let Some(identity) = identity {
             identity::load_or_create(&*self.disk, &member, identity)?;
         }

@@ -1,13 +1,16 @@
-//! The data directory of an etcd that is not running.
+//! The data directory of an etcd that is not running: its database, and the end of its log.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 use vetch_node::config::Identity;
 
-use crate::file::SnapshotError;
-use crate::wal::{self, Tail};
+use crate::file::{SnapshotError, SnapshotFile};
+use crate::import::{self, Meta};
+use crate::replay::may_change;
+use crate::wal::{self, Entry, Tail};
 
 /// Whether a path looks like the data directory of an etcd.
 pub fn is_etcd(data_dir: &Path) -> bool {
@@ -16,42 +19,234 @@ pub fn is_etcd(data_dir: &Path) -> bool {
 }
 
 pub(crate) struct EtcdDir {
-    pub(crate) db: PathBuf,
-    wal: PathBuf,
+    path: PathBuf,
+    pub(crate) file: SnapshotFile,
+    pub(crate) meta: Meta,
+    tail: Tail,
+    /// Ids of the members that may vote.
+    voters: BTreeSet<u64>,
     /// Keeps an etcd from being started on the directory meanwhile.
     _lock: File,
 }
 
 impl EtcdDir {
     pub(crate) fn open(data_dir: &Path, wal_dir: Option<&Path>) -> Result<EtcdDir, SnapshotError> {
-        let member = data_dir.join("member");
-        let db = member.join("snap").join("db");
-        if !db.is_file() {
-            return Err(SnapshotError::Refused(format!(
-                "{} is neither a snapshot nor the data directory of an etcd: {} does not exist",
-                data_dir.display(),
-                db.display()
-            )));
+        let snap = data_dir.join("member").join("snap");
+        let db = snap.join("db");
+        let lock = lock(data_dir, &db)?;
+        let wal = wal_dir.map_or_else(|| data_dir.join("member").join("wal"), Path::to_path_buf);
+        let mut file = SnapshotFile::open(&db)?;
+        let mut meta = Meta::read(&file)?;
+        let mut tail = wal::read_tail(&wal, meta.consistent_index)?;
+        if tail.base > meta.consistent_index {
+            // Killed between being sent a database and putting it into its place. etcd does that at its next start.
+            let sent = snap.join(format!("{:016x}.snap.db", tail.base));
+            let end = meta.consistent_index;
+            file = SnapshotFile::open(&sent).map_err(|error| behind(&wal, tail.base, end, error))?;
+            meta = Meta::read(&file)?;
+            let base = tail.base;
+            tail = wal::read_tail(&wal, meta.consistent_index)?;
+            if meta.consistent_index < base {
+                let error = format!("{} ends at entry {}", sent.display(), meta.consistent_index);
+                return Err(behind(&wal, base, end, error));
+            }
         }
-        let lock = File::open(&db).map_err(SnapshotError::io("opening", &db))?;
-        flock(&lock, FlockOperation::NonBlockingLockShared).map_err(|_| {
-            SnapshotError::Refused(format!(
-                "an etcd is running on {}: stop it first, or take a snapshot of it and restore that",
-                data_dir.display()
-            ))
-        })?;
-        let wal = wal_dir.map_or_else(|| member.join("wal"), Path::to_path_buf);
-        Ok(EtcdDir { db, wal, _lock: lock })
+        let voters = import::voters(&file)?;
+        Ok(EtcdDir { path: data_dir.to_path_buf(), file, meta, tail, voters, _lock: lock })
     }
 
-    /// What the log holds behind `index`.
-    pub(crate) fn tail(&self, index: u64) -> Result<Tail, SnapshotError> {
-        wal::read_tail(&self.wal, index)
+    /// Who the etcd was.
+    pub(crate) fn identity(&self) -> Option<Identity> {
+        let metadata = self.tail.metadata.as_ref()?;
+        Some(Identity { cluster_id: metadata.cluster_id, member_id: metadata.node_id })
+    }
+
+    /// Chooses, of several members of one cluster, the one that knows most.
+    ///
+    /// What a cluster has decided is in the log of every majority. The member of a majority whose log ends last would be
+    /// elected and has all of it, and what it has besides may be decided as well: nobody was told that it was not. Fewer
+    /// members prove only what they have written down as decided.
+    pub(crate) fn choose(mut members: Vec<EtcdDir>) -> Result<Chosen, SnapshotError> {
+        let ids: BTreeSet<Option<u64>> = members.iter().map(|dir| Some(dir.identity()?.member_id)).collect();
+        let clusters: BTreeSet<Option<u64>> =
+            members.iter().map(|dir| Some(dir.identity()?.cluster_id)).collect();
+        if ids.len() < members.len() || clusters.len() > 1 {
+            return Err(SnapshotError::Refused(
+                "the directories have to be those of different members of the same cluster".into(),
+            ));
+        }
+        let known = members.iter().map(EtcdDir::known_decided).max().unwrap_or(0);
+        let best = (0..members.len()).max_by_key(|&at| members[at].tail.last).expect("at least one is given");
+        let mut dir = members.swap_remove(best);
+        let voting = ids.iter().flatten().filter(|id| dir.voters.contains(id)).count();
+        let is_majority = voting * 2 > dir.voters.len() || dir.voters.len() <= 1;
+        let entries = std::mem::take(&mut dir.tail.entries);
+        let decided = match is_majority {
+            true => dir.all_decided(&entries, known),
+            false => known,
+        };
+        let (decided, undecided) = entries.into_iter().partition(|entry| entry.index <= decided);
+        Ok(Chosen { dir, decided, undecided })
+    }
+
+    /// Up to where this member knew that entries were decided. What is in the database was, even if the log does not say so.
+    fn known_decided(&self) -> u64 {
+        self.tail.commit.max(self.meta.consistent_index)
+    }
+
+    /// Up to where entries count for a majority: all, unless who is a member changes on the way.
+    fn all_decided(&self, entries: &[Entry], known: u64) -> u64 {
+        let change = entries.iter().find(|entry| entry.index > known && entry.is_membership());
+        let end = entries.last().map_or(known, |entry| entry.index);
+        change.map_or(end, |entry| entry.index).max(known)
     }
 }
 
-/// Who the etcd was.
-pub(crate) fn identity(tail: &Tail) -> Option<Identity> {
-    let metadata = tail.metadata.as_ref()?;
-    Some(Identity { cluster_id: metadata.cluster_id, member_id: metadata.node_id })
+/// A member's directory, and what of its log is to be applied to its database.
+pub(crate) struct Chosen {
+    pub(crate) dir: EtcdDir,
+    pub(crate) decided: Vec<Entry>,
+    undecided: Vec<Entry>,
+}
+
+impl Chosen {
+    /// Refuses to leave out what clients may have been told is done.
+    pub(crate) fn check_undecided(&self) -> Result<(), SnapshotError> {
+        let missing = self.undecided.iter().filter(|entry| may_change(entry)).count();
+        if missing == 0 {
+            return Ok(());
+        }
+        Err(SnapshotError::Refused(format!(
+            "the log of {} ends with {missing} entries of which it is not known whether the cluster of {} members decided \
+             them. Give the data directories of other members as well (--other-member), so that there is a majority of \
+             them; or leave the entries out (--leave-undecided), as etcd does with --force-new-cluster",
+            self.dir.path.display(),
+            self.dir.voters.len(),
+        )))
+    }
+}
+
+/// A database that is older than the beginning of the log.
+fn behind(wal: &Path, base: u64, end: u64, error: impl std::fmt::Display) -> SnapshotError {
+    SnapshotError::Refused(format!(
+        "the log in {} goes on behind entry {base}, the database ends at entry {end}, and what was sent in between is not \
+         there: {error}. Use a snapshot, or the directory of another member",
+        wal.display(),
+    ))
+}
+
+fn lock(data_dir: &Path, db: &Path) -> Result<File, SnapshotError> {
+    if !db.is_file() {
+        return Err(SnapshotError::Refused(format!(
+            "{} is neither a snapshot nor the data directory of an etcd: {} does not exist",
+            data_dir.display(),
+            db.display()
+        )));
+    }
+    let lock = File::open(db).map_err(SnapshotError::io("opening", db))?;
+    flock(&lock, FlockOperation::NonBlockingLockShared).map_err(|_| {
+        SnapshotError::Refused(format!(
+            "an etcd is running on {}: stop it first, or take a snapshot of it and restore that",
+            data_dir.display()
+        ))
+    })?;
+    Ok(lock)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wal::tests::LogFile;
+
+    /// A directory with the database of an etcd 3.7.1 and a log.
+    fn directory(log: LogFile) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        let member = dir.path().join("member");
+        std::fs::create_dir_all(member.join("snap")).unwrap();
+        std::fs::create_dir_all(member.join("wal")).unwrap();
+        std::fs::write(member.join("snap").join("db"), database()).unwrap();
+        std::fs::write(member.join("wal").join(format!("{:016x}-{:016x}.wal", 0, 0)), log.padded()).unwrap();
+        dir
+    }
+
+    fn database() -> Vec<u8> {
+        let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/etcd-3.7.1.snapshot");
+        let file = std::fs::read(fixture).unwrap();
+        file[..file.len() - 32].to_vec()
+    }
+
+    /// Where the database is.
+    fn index() -> u64 {
+        let dir = directory(LogFile::new(1).entries(1..=99));
+        EtcdDir::open(dir.path(), None).unwrap().meta.consistent_index
+    }
+
+    fn opened(log: LogFile) -> EtcdDir {
+        EtcdDir::open(directory(log).path(), None).unwrap()
+    }
+
+    fn indexes(entries: &[Entry]) -> Vec<u64> {
+        entries.iter().map(|entry| entry.index).collect()
+    }
+
+    #[test]
+    fn one_voter_decides_alone() {
+        let index = index();
+        let chosen = EtcdDir::choose(vec![opened(LogFile::new(1).entries(1..=index + 2))]).unwrap();
+        assert_eq!(indexes(&chosen.decided), [index + 1, index + 2]);
+        chosen.check_undecided().unwrap();
+    }
+
+    #[test]
+    fn a_change_of_members_ends_what_is_known() {
+        let index = index();
+        let log = LogFile::new(1).entries(1..=index + 1).membership(index + 2).entries(index + 3..=index + 4);
+        let chosen = EtcdDir::choose(vec![opened(log)]).unwrap();
+        assert_eq!(indexes(&chosen.decided), [index + 1, index + 2]);
+        let refusal = chosen.check_undecided().unwrap_err().to_string();
+        assert!(refusal.contains("2 entries") && refusal.contains("--other-member"), "{refusal}");
+    }
+
+    /// The directory of one of three voters.
+    fn of_three(log: LogFile) -> EtcdDir {
+        EtcdDir { voters: BTreeSet::from([1, 2, 3]), ..opened(log) }
+    }
+
+    #[test]
+    fn of_several_members_a_majority_decides() {
+        let index = index();
+        let log = |node, upto| LogFile::new(node).entries(1..=upto);
+        let choose = |members| EtcdDir::choose(members).unwrap();
+        // One knows what it has written down.
+        let alone = choose(vec![of_three(log(1, index + 3).commit(index + 1))]);
+        assert_eq!(
+            (indexes(&alone.decided), indexes(&alone.undecided)),
+            (vec![index + 1], vec![index + 2, index + 3])
+        );
+        // Of two, the one that has more is believed.
+        let both = choose(vec![of_three(log(1, index + 1)), of_three(log(2, index + 3))]);
+        assert_eq!(both.dir.identity().unwrap().member_id, 2);
+        assert_eq!(indexes(&both.decided), [index + 1, index + 2, index + 3]);
+        // A later leader's log counts more than a longer one.
+        let later = LogFile::new(2).entries(1..=index).later_entry(index + 1);
+        let both = choose(vec![of_three(log(1, index + 3)), of_three(later)]);
+        assert_eq!((both.dir.identity().unwrap().member_id, indexes(&both.decided)), (2, vec![index + 1]));
+        // Strangers do not make a majority.
+        let strangers = choose(vec![of_three(log(1, index + 1)), of_three(log(9, index))]);
+        assert_eq!(indexes(&strangers.undecided), [index + 1]);
+        let twice = EtcdDir::choose(vec![of_three(log(1, index)), of_three(log(1, index))]);
+        assert!(twice.err().unwrap().to_string().contains("different members"));
+    }
+
+    #[test]
+    fn a_database_that_was_sent_is_looked_for() {
+        let index = index();
+        let log = || LogFile::new(1).entries(1..=index).snapshot(index + 9).commit(index + 9);
+        let dir = directory(log());
+        let refused = || EtcdDir::open(dir.path(), None).err().unwrap().to_string();
+        assert!(refused().contains("opening"), "{}", refused());
+        let sent = dir.path().join("member").join("snap").join(format!("{:016x}.snap.db", index + 9));
+        std::fs::write(sent, database()).unwrap();
+        assert!(refused().contains(&format!("ends at entry {index}")), "{}", refused());
+    }
 }

@@ -3,7 +3,7 @@
 //! Versions come in order of revision, as a node's first checkpoint wants them, and are passed on a piece at a time.
 //! Everything is checked that etcd takes for granted; what etcd would not have written is refused by name.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use prost::Message;
 use vetch_node::store::auth::{AuthState, Permission, PermissionKind, Role, User};
@@ -182,17 +182,20 @@ fn roles(file: &SnapshotFile) -> Result<BTreeMap<String, Role>, SnapshotError> {
 }
 
 /// Ids of the members that may vote.
-pub(crate) fn voters(file: &SnapshotFile) -> Result<usize, SnapshotError> {
+pub(crate) fn voters(file: &SnapshotFile) -> Result<BTreeSet<u64>, SnapshotError> {
     #[derive(serde::Deserialize)]
     struct Member {
+        id: u64,
         #[serde(rename = "isLearner", default)]
         is_learner: bool,
     }
-    let mut voters = 0;
+    let mut voters = BTreeSet::new();
     for_each(file, schema::MEMBERS, |key, value| {
         let member: Member = serde_json::from_slice(value)
             .map_err(|error| SnapshotError::content(schema::MEMBERS, key, error.to_string()))?;
-        voters += usize::from(!member.is_learner);
+        if !member.is_learner {
+            voters.insert(member.id);
+        }
         Ok(())
     })?;
     Ok(voters)

@@ -5,8 +5,8 @@
 //! * [`restore`](mod@restore) makes a data directory of Vetch from a snapshot or from the data directory of an etcd.
 //!
 //! A snapshot is a bbolt file (see `vetch_bolt`) with the buckets of an etcd (see `schema`), and behind it the SHA-256 of all
-//! of it. None of this ever holds the state in memory: an export walks the versions that the store holds anyway, an import
-//! sorts a bounded piece at a time.
+//! of it. An export walks the versions that the store holds anyway, an import sorts a bounded piece at a time; only if the
+//! log of a killed etcd is to be replayed ([`wal`], [`replay`]) is the state ever in memory.
 //!
 //! Not here: gRPC, flags, output for people.
 
@@ -16,10 +16,11 @@ mod export;
 mod file;
 mod import;
 mod messages;
+pub mod replay;
 pub mod restore;
 mod schema;
 pub mod status;
-mod wal;
+pub mod wal;
 
 pub use export::{Export, Member};
 pub use file::SnapshotError;

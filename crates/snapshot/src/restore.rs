@@ -3,20 +3,22 @@
 //! A snapshot is older than what clients have seen since. They would take revisions that are given out a second
 //! time for ones they know, so unless told otherwise the revision is moved far ahead and everything below is marked as
 //! compacted: whoever watches or caches is told to begin anew. A data directory that was stopped is not older than
-//! anything, so there the revision stays, and clients go on as after a restart.
+//! anything, so there the revision stays, and clients go on as after a restart. What only its log holds, because the etcd was
+//! killed, is applied to what its database holds; for that the state has to be in memory, as it will be in the server.
 
 use std::path::PathBuf;
 
 use vetch_node::config::Identity;
 use vetch_node::import::Import;
 use vetch_node::seal::Keys;
-use vetch_node::store::Mark;
+use vetch_node::store::{Mark, Store};
 
+use crate::etcd_dir::EtcdDir;
 pub use crate::etcd_dir::is_etcd;
-use crate::etcd_dir::{self, EtcdDir};
 use crate::file::{SnapshotError, SnapshotFile};
 use crate::import::{self, Meta, Versions};
-use crate::wal::Tail;
+use crate::replay::{Replay, Replayed, may_change};
+use crate::wal::Entry;
 
 /// How far the revision of a snapshot is moved ahead: more than any cluster writes between two backups.
 pub const BUMP: u64 = 1_000_000_000;
@@ -31,6 +33,10 @@ pub struct Options {
     pub source: PathBuf,
     /// Where the log of that etcd is, if it is not in its data directory.
     pub source_wal: Option<PathBuf>,
+    /// Data directories of other members of the same cluster.
+    pub other_members: Vec<PathBuf>,
+    /// Whether to leave out entries of the log that may not have been decided, instead of refusing them.
+    pub leave_undecided: bool,
     pub data_dir: PathBuf,
     pub skip_hash_check: bool,
     /// How far to move the revision ahead, and mark it compacted. None: [`BUMP`] for a snapshot, 0 for a directory.
@@ -44,6 +50,7 @@ pub struct Options {
 pub enum Progress {
     Hashing { done: u64, total: u64 },
     Importing { done: u64, total: u64 },
+    Replaying { done: u64, total: u64 },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +60,8 @@ pub struct Restored {
     /// Of the data directory that was made.
     pub mark: Mark,
     pub versions: u64,
+    /// Requests that were in the log only.
+    pub from_log: u64,
     pub leases: usize,
     pub users: usize,
     pub roles: usize,
@@ -69,13 +78,7 @@ pub fn restore_sealed(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Restored, SnapshotError> {
     if options.source.is_dir() {
-        let dir = EtcdDir::open(&options.source, options.source_wal.as_deref())?;
-        let file = SnapshotFile::open(&dir.db)?;
-        let meta = Meta::read(&file)?;
-        let tail = dir.tail(meta.consistent_index)?;
-        check_tail(&file, &tail, meta.consistent_index)?;
-        let identity = options.identity.or_else(|| etcd_dir::identity(&tail));
-        return build(&file, &meta, options, options.bump.unwrap_or(0), identity, keys, progress);
+        return from_directory(options, keys, progress);
     }
     let file = SnapshotFile::open(&options.source)?;
     if !options.skip_hash_check {
@@ -85,37 +88,93 @@ pub fn restore_sealed(
         file.check_hash(&mut |done, total| progress(Progress::Hashing { done, total }))?;
     }
     let meta = Meta::read(&file)?;
-    build(&file, &meta, options, options.bump.unwrap_or(BUMP), options.identity, keys, progress)
+    let source = Source { file: &file, meta: &meta, log: &[] };
+    build(&source, options, options.bump.unwrap_or(BUMP), options.identity, keys, progress)
+}
+
+fn from_directory(
+    options: &Options,
+    keys: &Keys,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Restored, SnapshotError> {
+    let mut members = vec![EtcdDir::open(&options.source, options.source_wal.as_deref())?];
+    for other in &options.other_members {
+        members.push(EtcdDir::open(other, None)?);
+    }
+    let chosen = EtcdDir::choose(members)?;
+    if !options.leave_undecided {
+        chosen.check_undecided()?;
+    }
+    let identity = options.identity.or_else(|| chosen.dir.identity());
+    let source = Source { file: &chosen.dir.file, meta: &chosen.dir.meta, log: &chosen.decided };
+    build(&source, options, options.bump.unwrap_or(0), identity, keys, progress)
+}
+
+/// What is restored: a database, and what is to be applied to it.
+struct Source<'s> {
+    file: &'s SnapshotFile,
+    meta: &'s Meta,
+    log: &'s [Entry],
 }
 
 fn build(
-    file: &SnapshotFile,
-    meta: &Meta,
+    source: &Source<'_>,
     options: &Options,
     bump: u64,
     identity: Option<Identity>,
     keys: &Keys,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Restored, SnapshotError> {
+    let Source { file, meta, log } = source;
     import::check_buckets(file)?;
-    let unversioned = import::unversioned(file)?;
+    let mut unversioned = import::unversioned(file)?;
     let mut target = Import::begin_sealed(&options.data_dir, meta.finished.unwrap_or(-1), keys.clone())?;
     let total = file.db.bytes();
     let piece_bytes = usize::try_from(PIECE_BYTES.max(total / PIECES)).unwrap_or(usize::MAX);
     let mut versions = Versions::new(file, meta, piece_bytes);
     let mut add = |records| Ok(target.add(records)?);
-    let source = versions.read(&mut add, &mut |done| progress(Progress::Importing { done, total }))?;
+    let mut source = versions.read(&mut add, &mut |done| progress(Progress::Importing { done, total }))?;
+    let (mut count, mut from_log) = (versions.count, 0);
+    if log.iter().any(may_change) {
+        let replayed = replay(target.load(source, &unversioned)?, log, progress)?;
+        (source, unversioned, from_log) = (replayed.mark, replayed.unversioned, replayed.requests);
+        count += replayed.records.len() as u64;
+        target.add(replayed.records)?;
+    }
     let mark = bumped(source, bump)?;
     let restored = Restored {
         source,
         mark,
-        versions: versions.count,
+        versions: count,
+        from_log,
         leases: unversioned.leases.len(),
         users: unversioned.auth.users.len(),
         roles: unversioned.auth.roles.len(),
     };
     target.finish(mark, unversioned, identity)?;
     Ok(restored)
+}
+
+fn replay(
+    store: Store,
+    log: &[Entry],
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Replayed, SnapshotError> {
+    let total: u64 = log.iter().map(|entry| entry.data.len() as u64).sum();
+    let mut done = 0;
+    let mut replay = Replay::new(store);
+    for entry in log {
+        replay.apply(entry).map_err(|reason| {
+            SnapshotError::Refused(format!(
+                "entry {} of the log cannot be taken over: {reason}. Start etcd on the directory once, so that its database \
+                 takes it over, and stop it with a signal; then try again",
+                entry.index
+            ))
+        })?;
+        done += entry.data.len() as u64;
+        progress(Progress::Replaying { done, total });
+    }
+    Ok(replay.finish())
 }
 
 fn bumped(source: Mark, bump: u64) -> Result<Mark, SnapshotError> {
@@ -128,19 +187,4 @@ fn bumped(source: Mark, bump: u64) -> Result<Mark, SnapshotError> {
         SnapshotError::Refused(format!("--bump-revision {bump} leaves no revisions to be written"))
     })?;
     Ok(Mark { revision, compact_revision: revision })
-}
-
-/// Refuses a log with requests that the database does not have.
-fn check_tail(file: &SnapshotFile, tail: &Tail, index: u64) -> Result<(), SnapshotError> {
-    // With one voter, whatever is in the log is decided; else only what the log says is.
-    let is_alone = import::voters(file)? <= 1;
-    let missing = tail.entries.values().filter(|entry| is_alone || entry.index <= tail.commit);
-    let missing = missing.filter(|entry| entry.changes_state()).count();
-    if missing == 0 {
-        return Ok(());
-    }
-    Err(SnapshotError::Refused(format!(
-        "the log of this etcd has {missing} requests behind index {index} that its database does not have yet, because it \
-         was killed. Start etcd on the directory once, so that it takes them over, and stop it with a signal; then try again"
-    )))
 }

@@ -1,12 +1,11 @@
 //! etcd's write-ahead log, read only: what was journalled and may not be in the database yet.
 //!
-//! A log is a row of files named by sequence number and first index. A file is a row of records, each behind a length of
-//! eight bytes (56 bits of length; if the top bit is set, three more bits of padding to a multiple of 8), and then
-//! zeros. A record has a type, data, and the running CRC-32C of all data so far, which each file begins by stating.
+//! A log is a row of files named by sequence number and first index; `record` reads one of them. Entries are numbered
+//! without gaps. A later entry of the same number replaces it and all behind it: a new leader disagreed. A member that
+//! was sent a database by its leader goes on behind that, and says so by a snapshot record.
 //!
-//! Not here: what the entries mean.
+//! Not here: what the entries ask for.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -14,89 +13,36 @@ use prost::Message;
 
 use crate::file::SnapshotError;
 
+mod record;
+#[cfg(test)]
+pub(crate) mod tests;
+
+use record::{ENTRY, METADATA, Records, SNAPSHOT, STATE};
+
 /// The entries kept in memory may not be larger than this; etcd has its database catch up far sooner.
 const TAIL_BYTES: usize = 512 << 20;
-/// A longer record than this is no record. etcd limits a request to a fraction of it.
-const LONGEST_RECORD: usize = 256 << 20;
-const SECTOR: usize = 512;
-
-#[derive(Clone, PartialEq, Message)]
-struct Record {
-    #[prost(int64, tag = "1")]
-    kind: i64,
-    #[prost(uint32, tag = "2")]
-    crc: u32,
-    #[prost(bytes = "vec", tag = "3")]
-    data: Vec<u8>,
-}
-
-const METADATA: i64 = 1;
-const ENTRY: i64 = 2;
-const STATE: i64 = 3;
-const CRC: i64 = 4;
-const SNAPSHOT: i64 = 5;
+/// etcd begins a new file at 64 MiB; one that is larger than this was not made by it.
+const LONGEST_FILE: u64 = 1 << 30;
 
 /// Entries of another kind change who is a member.
 const REQUEST: i32 = 0;
 
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct Entry {
+pub struct Entry {
     #[prost(int32, tag = "1")]
-    kind: i32,
+    pub(crate) kind: i32,
+    #[prost(uint64, tag = "2")]
+    pub(crate) term: u64,
     #[prost(uint64, tag = "3")]
-    pub(crate) index: u64,
+    pub index: u64,
     #[prost(bytes = "vec", tag = "4")]
-    data: Vec<u8>,
-}
-
-/// The requests that change what Vetch takes over. A message in place of each, and whichever else there is, is skipped.
-#[derive(Clone, PartialEq, Message)]
-struct Request {
-    #[prost(bytes = "vec", optional, tag = "4")]
-    put: Option<Vec<u8>>,
-    #[prost(bytes = "vec", optional, tag = "5")]
-    delete_range: Option<Vec<u8>>,
-    #[prost(bytes = "vec", optional, tag = "6")]
-    txn: Option<Vec<u8>>,
-    #[prost(bytes = "vec", optional, tag = "7")]
-    compaction: Option<Vec<u8>>,
-    #[prost(bytes = "vec", optional, tag = "8")]
-    lease_grant: Option<Vec<u8>>,
-    #[prost(bytes = "vec", optional, tag = "9")]
-    lease_revoke: Option<Vec<u8>>,
-    #[prost(bytes = "vec", optional, tag = "10")]
-    alarm: Option<Vec<u8>>,
-    #[prost(bytes = "vec", optional, tag = "11")]
-    lease_checkpoint: Option<Vec<u8>>,
-    #[prost(bytes = "vec", optional, tag = "1000")]
-    auth_enable: Option<Vec<u8>>,
-    #[prost(bytes = "vec", optional, tag = "1011")]
-    auth_disable: Option<Vec<u8>>,
-    #[prost(bytes = "vec", optional, tag = "1100")]
-    user_add: Option<Vec<u8>>,
-    #[prost(bytes = "vec", optional, tag = "1101")]
-    user_delete: Option<Vec<u8>>,
-    #[prost(bytes = "vec", optional, tag = "1103")]
-    user_change_password: Option<Vec<u8>>,
-    #[prost(bytes = "vec", optional, tag = "1104")]
-    user_grant_role: Option<Vec<u8>>,
-    #[prost(bytes = "vec", optional, tag = "1105")]
-    user_revoke_role: Option<Vec<u8>>,
-    #[prost(bytes = "vec", optional, tag = "1200")]
-    role_add: Option<Vec<u8>>,
-    #[prost(bytes = "vec", optional, tag = "1201")]
-    role_delete: Option<Vec<u8>>,
-    #[prost(bytes = "vec", optional, tag = "1203")]
-    role_grant_permission: Option<Vec<u8>>,
-    #[prost(bytes = "vec", optional, tag = "1204")]
-    role_revoke_permission: Option<Vec<u8>>,
+    pub data: Vec<u8>,
 }
 
 impl Entry {
-    /// Whether it asks for something that a database without it lacks. What cannot be read counts as such.
-    pub(crate) fn changes_state(&self) -> bool {
-        self.kind == REQUEST
-            && Request::decode(&self.data[..]).map_or(true, |found| found != Request::default())
+    /// Whether it is about who is a member, and not about data.
+    pub(crate) fn is_membership(&self) -> bool {
+        self.kind != REQUEST
     }
 }
 
@@ -104,6 +50,14 @@ impl Entry {
 struct HardState {
     #[prost(uint64, tag = "3")]
     commit: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct SnapshotMark {
+    #[prost(uint64, tag = "1")]
+    index: u64,
+    #[prost(uint64, tag = "2")]
+    term: u64,
 }
 
 /// Who the member was.
@@ -115,34 +69,61 @@ pub(crate) struct Metadata {
     pub(crate) cluster_id: u64,
 }
 
+/// Where a log ends. Of two logs, the one that ends later by this order has everything that was ever decided by both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) struct Position {
+    pub(crate) term: u64,
+    pub(crate) index: u64,
+}
+
 /// The end of a log.
 #[derive(Debug, Default)]
-pub(crate) struct Tail {
-    /// Entries behind the index that was asked for, by index. Of several with one index the last counts.
-    pub(crate) entries: BTreeMap<u64, Entry>,
-    /// Up to here entries are known to be decided.
-    pub(crate) commit: u64,
+pub struct Tail {
+    /// The index before the first entry. Larger than what was asked for if the log continues a database that was sent
+    /// by another member.
+    pub base: u64,
+    /// Without gaps.
+    pub entries: Vec<Entry>,
+    /// Up to here entries were known to be decided when this was last written down, which is not always.
+    pub commit: u64,
+    pub(crate) last: Position,
     pub(crate) metadata: Option<Metadata>,
+    /// The newest snapshot record.
+    snapshot: Position,
+    crc: Option<u32>,
     bytes: usize,
 }
 
 /// Reads the entries behind `index` of the log in `dir`.
 pub(crate) fn read_tail(dir: &Path, index: u64) -> Result<Tail, SnapshotError> {
     let files = files(dir)?;
-    // The last file that begins at or before the first entry wanted, and all behind it.
-    let start = files.iter().rposition(|(first, _)| *first <= index + 1).unwrap_or(0);
-    let mut tail = Tail::default();
+    // The last file that begins at or before the entry that the database is at, and all behind it.
+    let start = files.iter().rposition(|(first, _)| *first <= index).unwrap_or(0);
+    let mut tail = Tail::behind(index);
+    tail.last.index = files[start].0.saturating_sub(1);
     let count = files.len();
     for (at, (_, path)) in files.iter().enumerate().skip(start) {
-        let bytes = fs::read(path).map_err(SnapshotError::io("reading", path))?;
-        tail.take_file(&bytes, index, at + 1 == count).map_err(|(offset, reason)| {
-            let place = format!("{} at byte {offset}: {reason}", path.display());
-            SnapshotError::Refused(format!(
-                "{place}. The log of this etcd is damaged; start etcd once and stop it again, or use a snapshot"
-            ))
-        })?;
+        let bytes = read(path)?;
+        tail.take_file(&bytes, at + 1 == count)
+            .map_err(|(offset, reason)| damaged(&format!("{} at byte {offset}: {reason}", path.display())))?;
     }
+    tail.finish().map_err(|reason| damaged(&format!("{}: {reason}", dir.display())))?;
     Ok(tail)
+}
+
+fn damaged(what: &str) -> SnapshotError {
+    SnapshotError::Refused(format!(
+        "{what}. The log of this etcd is damaged or not complete; use a snapshot, the directory of another member, or what \
+         the database alone holds: its file member/snap/db, with --skip-hash-check"
+    ))
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, SnapshotError> {
+    let len = fs::metadata(path).map_err(SnapshotError::io("reading", path))?.len();
+    if len > LONGEST_FILE {
+        return Err(damaged(&format!("{} has {len} bytes", path.display())));
+    }
+    fs::read(path).map_err(SnapshotError::io("reading", path))
 }
 
 /// First index and path of every file, in order.
@@ -161,164 +142,109 @@ fn files(dir: &Path) -> Result<Vec<(u64, PathBuf)>, SnapshotError> {
     if files.is_empty() {
         return Err(SnapshotError::Refused(format!("{} holds no write-ahead log", dir.display())));
     }
-    if files.windows(2).any(|pair| pair[0].0 + 1 != pair[1].0) {
-        return Err(SnapshotError::Refused(format!(
-            "a file of the write-ahead log in {} is missing",
-            dir.display()
-        )));
+    if files.windows(2).any(|pair| pair[0].0.checked_add(1) != Some(pair[1].0)) {
+        return Err(damaged(&format!("a file of the write-ahead log in {} is missing", dir.display())));
     }
     Ok(files.into_iter().map(|(_, first, path)| (first, path)).collect())
 }
 
 impl Tail {
-    fn take_file(&mut self, bytes: &[u8], index: u64, is_last: bool) -> Result<(), (usize, String)> {
-        let mut at = 0;
-        let mut crc = 0;
-        while let Some(head) = bytes.get(at..at + 8) {
-            let head = u64::from_le_bytes(head.try_into().expect("eight bytes"));
-            if head == 0 {
-                return Ok(());
-            }
-            let len = (head & ((1 << 56) - 1)) as usize;
-            let padding = if head >> 63 == 1 { (head >> 56 & 7) as usize } else { 0 };
-            if len > LONGEST_RECORD {
-                return Err((at, format!("a record of {len} bytes")));
-            }
-            let end = at + 8 + len + padding;
-            // What a crash left of the last write is not part of the log, and nobody was told of it.
-            let is_torn = |from: usize| is_last && has_zero_sector(&bytes[from..end.min(bytes.len())], from);
-            let Some(body) = bytes.get(at + 8..at + 8 + len).filter(|_| end <= bytes.len()) else {
-                return if is_last { Ok(()) } else { Err((at, "a record is cut short".into())) };
-            };
-            match self.take_record(body, &mut crc, index) {
-                Ok(()) => at = end,
-                Err(_) if is_torn(at + 8) => return Ok(()),
-                Err(reason) => return Err((at, reason)),
-            }
+    /// Nothing yet, of a log whose entries up to `index` are not wanted.
+    pub fn behind(index: u64) -> Tail {
+        Tail { base: index, ..Tail::default() }
+    }
+
+    /// Takes the records of the next file. An error tells where it is.
+    pub fn take_file(&mut self, bytes: &[u8], is_last: bool) -> Result<(), (usize, String)> {
+        let mut records = Records::new(bytes, is_last, self.crc);
+        loop {
+            let at = records.at;
+            let Some(record) = records.next().map_err(|reason| (at, reason))? else { break };
+            self.take_record(record).map_err(|reason| (at, reason))?;
         }
+        self.crc = records.crc;
         Ok(())
     }
 
-    fn take_record(&mut self, body: &[u8], crc: &mut u32, index: u64) -> Result<(), String> {
-        let record = Record::decode(body).map_err(|error| error.to_string())?;
-        if record.kind == CRC {
-            *crc = record.crc;
-            return Ok(());
-        }
-        let expected = crc32c::crc32c_append(*crc, &record.data);
-        if record.crc != expected {
-            return Err("checksum does not match".into());
-        }
-        *crc = expected;
+    fn take_record(&mut self, record: record::Record) -> Result<(), String> {
         let text = |error: prost::DecodeError| error.to_string();
         match record.kind {
-            METADATA => self.metadata = Some(Metadata::decode(&record.data[..]).map_err(text)?),
-            ENTRY => self.take_entry(Entry::decode(&record.data[..]).map_err(text)?, index)?,
-            STATE => self.commit = HardState::decode(&record.data[..]).map_err(text)?.commit,
-            SNAPSHOT => {}
-            kind => return Err(format!("a record of unknown kind {kind}")),
+            METADATA => self.take_metadata(Metadata::decode(&record.data[..]).map_err(text)?),
+            ENTRY => self.take_entry(Entry::decode(&record.data[..]).map_err(text)?),
+            STATE => {
+                self.commit = HardState::decode(&record.data[..]).map_err(text)?.commit;
+                Ok(())
+            }
+            SNAPSHOT => {
+                let SnapshotMark { index, term } = SnapshotMark::decode(&record.data[..]).map_err(text)?;
+                self.snapshot = Position { term, index };
+                Ok(())
+            }
+            kind => Err(format!("a record of unknown kind {kind}")),
         }
+    }
+
+    fn take_metadata(&mut self, metadata: Metadata) -> Result<(), String> {
+        if self.metadata.as_ref().is_some_and(|known| *known != metadata) {
+            return Err("the log of another member".into());
+        }
+        self.metadata = Some(metadata);
         Ok(())
     }
 
-    fn take_entry(&mut self, entry: Entry, index: u64) -> Result<(), String> {
-        if entry.index <= index {
+    fn take_entry(&mut self, entry: Entry) -> Result<(), String> {
+        self.last = Position { term: entry.term, index: entry.index };
+        if entry.index <= self.base {
+            self.drop_from(0);
             return Ok(());
         }
-        // A new leader begins anew from where it disagrees with what was there.
-        let replaced = self.entries.split_off(&entry.index);
-        self.bytes -= replaced.values().map(|entry| entry.data.len()).sum::<usize>();
+        let at = usize::try_from(entry.index - self.base - 1).unwrap_or(usize::MAX);
+        if at > self.entries.len() {
+            if entry.index != self.snapshot.index.saturating_add(1) {
+                let end = self.base + self.entries.len() as u64;
+                return Err(format!("entry {} follows entry {end}", entry.index));
+            }
+            self.begin_behind_snapshot();
+        } else {
+            self.drop_from(at);
+        }
         self.bytes += entry.data.len();
         if self.bytes > TAIL_BYTES {
             return Err(format!("more than {TAIL_BYTES} bytes that the database does not have yet"));
         }
-        self.entries.insert(entry.index, entry);
+        self.entries.push(entry);
         Ok(())
     }
-}
 
-/// Whether one of the sectors that hold `bytes`, which lie at `offset` of a file, is zero throughout.
-fn has_zero_sector(bytes: &[u8], offset: usize) -> bool {
-    let first = (SECTOR - offset % SECTOR).min(bytes.len());
-    let (head, rest) = bytes.split_at(first);
-    std::iter::once(head).chain(rest.chunks(SECTOR)).any(|part| part.iter().all(|&byte| byte == 0))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A log file under construction.
-    #[derive(Default)]
-    struct File {
-        bytes: Vec<u8>,
-        crc: u32,
+    /// A new leader begins anew from where it disagrees with what was there.
+    fn drop_from(&mut self, at: usize) {
+        let replaced = self.entries.drain(at..);
+        self.bytes -= replaced.map(|entry| entry.data.len()).sum::<usize>();
     }
 
-    impl File {
-        fn record(mut self, kind: i64, data: Vec<u8>) -> File {
-            self.crc = crc32c::crc32c_append(self.crc, &data);
-            let body = Record { kind, crc: self.crc, data }.encode_to_vec();
-            let padding = (8 - body.len() % 8) % 8;
-            let mark = if padding > 0 { (0x80 | padding as u64) << 56 } else { 0 };
-            self.bytes.extend_from_slice(&(mark | body.len() as u64).to_le_bytes());
-            self.bytes.extend_from_slice(&body);
-            self.bytes.resize(self.bytes.len() + padding, 0);
-            self
+    fn begin_behind_snapshot(&mut self) {
+        self.drop_from(0);
+        self.base = self.snapshot.index;
+        self.last = self.last.max(self.snapshot);
+    }
+
+    /// To be called behind the last file.
+    pub fn finish(&mut self) -> Result<(), String> {
+        // A snapshot counts if it is known to be decided; else its record was the last thing before a crash.
+        let end = self.base.saturating_add(self.entries.len() as u64);
+        if self.snapshot.index > end && self.snapshot.index <= self.commit {
+            self.begin_behind_snapshot();
         }
-
-        fn entry(self, index: u64, data: &[u8]) -> File {
-            self.record(ENTRY, Entry { kind: 0, index, data: data.to_vec() }.encode_to_vec())
+        let end = self.base.saturating_add(self.entries.len() as u64);
+        if end < self.commit {
+            return Err(format!("entries up to {} were decided, and the log ends at {end}", self.commit));
         }
-
-        fn padded(mut self) -> Vec<u8> {
-            self.bytes.resize(self.bytes.len() + 4096, 0);
-            self.bytes
+        if self.last.index < self.base {
+            return Err(format!(
+                "the database is at entry {}, and the log ends at {}",
+                self.base, self.last.index
+            ));
         }
-    }
-
-    fn sample() -> File {
-        let metadata = Metadata { node_id: 7, cluster_id: 9 }.encode_to_vec();
-        let state = HardState { commit: 5 }.encode_to_vec();
-        File::default().record(METADATA, metadata).entry(4, b"").entry(5, &[0x22, 0]).record(STATE, state)
-    }
-
-    fn read(bytes: &[u8], index: u64, is_last: bool) -> Result<Tail, (usize, String)> {
-        let mut tail = Tail::default();
-        tail.take_file(bytes, index, is_last).map(|()| tail)
-    }
-
-    #[test]
-    fn entries_behind_the_index_are_found() {
-        let tail = read(&sample().padded(), 4, true).unwrap();
-        assert_eq!((tail.entries.keys().copied().collect::<Vec<_>>(), tail.commit), (vec![5], 5));
-        assert_eq!(tail.metadata, Some(Metadata { node_id: 7, cluster_id: 9 }));
-        assert!(tail.entries[&5].changes_state(), "a put");
-        assert!(!Entry { kind: 0, index: 6, data: Vec::new() }.changes_state());
-        let cluster_version = vec![0xa2, 0x51, 0];
-        assert!(!Entry { kind: 0, index: 6, data: cluster_version }.changes_state());
-    }
-
-    #[test]
-    fn a_later_leader_replaces_what_it_disagrees_with() {
-        let tail = read(&sample().entry(6, b"x").entry(5, b"y").padded(), 3, true).unwrap();
-        assert_eq!(tail.entries.keys().copied().collect::<Vec<_>>(), [4, 5]);
-        assert_eq!((tail.entries[&5].data.as_slice(), tail.bytes), (&b"y"[..], 1));
-    }
-
-    #[test]
-    fn a_torn_end_is_no_part_of_the_log_and_damage_is_refused() {
-        let whole = sample().bytes.len();
-        let good = sample().entry(6, &[7; 2000]).bytes;
-        let cut = &good[..good.len() - 100];
-        assert_eq!(read(cut, 4, true).unwrap().entries.len(), 1);
-        assert!(read(cut, 4, false).is_err(), "another file follows");
-        let mut torn = good.clone();
-        torn[whole + 1000..].fill(0);
-        assert_eq!(read(&torn, 4, true).unwrap().entries.len(), 1);
-        let mut flipped = good.clone();
-        flipped[whole + 1000] ^= 1;
-        assert_eq!(read(&flipped, 4, true).unwrap_err(), (whole, "checksum does not match".into()));
-        assert_eq!(read(&good, 4, true).unwrap().entries.len(), 2);
+        Ok(())
     }
 }

@@ -26,6 +26,8 @@ fn options(source: &Path, data_dir: &Path, bump: Option<u64>) -> Options {
     Options {
         source: source.to_path_buf(),
         source_wal: None,
+        other_members: Vec::new(),
+        leave_undecided: false,
         data_dir: data_dir.to_path_buf(),
         skip_hash_check: false,
         bump,

@@ -29,14 +29,14 @@ const PERMITTED: [(&str, &str); 7] =
     [("a", "b"), ("a/", "a0"), ("b", "c"), ("b/1", ""), ("c", "\0"), ("d", ""), ("a/1", "a/3")];
 
 #[derive(Default)]
-pub(super) struct Generator {
+pub(crate) struct Generator {
     enabled: bool,
     granted: i64,
 }
 
 impl Generator {
     /// What an answer says about the requests to come.
-    pub(super) fn learn(&mut self, request: &Request, outcome: &str) {
+    pub(crate) fn learn(&mut self, request: &Request, outcome: &str) {
         if outcome.starts_with("refused") {
             return;
         }
@@ -47,7 +47,7 @@ impl Generator {
         }
     }
 
-    pub(super) fn request(&mut self, chance: &mut Chance) -> Request {
+    pub(crate) fn request(&mut self, chance: &mut Chance) -> Request {
         // Without root there is nothing to try for long.
         let ask = if !self.enabled && chance.percent(25) {
             self.towards_enabled(chance)

@@ -14,9 +14,9 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use generate::Generator;
-use request::{Ask, Request};
-use send::Side;
+pub(crate) use generate::Generator;
+pub(crate) use request::{Ask, Request};
+pub(crate) use send::Side;
 
 use crate::chance::Chance;
 use crate::server::{Kind, Options, Server};

@@ -3,14 +3,14 @@
 use vetch_api::{authpb, pb};
 
 #[derive(Clone, Debug)]
-pub(super) struct Request {
+pub(crate) struct Request {
     /// The user whose token goes with it; "" for none, "?" for a token that was never given out.
-    pub(super) by: &'static str,
-    pub(super) ask: Ask,
+    pub(crate) by: &'static str,
+    pub(crate) ask: Ask,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Ask {
+pub(crate) enum Ask {
     LogIn { user: &'static str, password: &'static str },
     Enable,
     Disable,

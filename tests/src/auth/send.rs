@@ -20,7 +20,7 @@ use crate::client::Client;
 /// A request that takes longer is answered by nobody.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-pub(super) struct Side {
+pub(crate) struct Side {
     client: Client,
     auth: AuthClient<Channel>,
     tokens: HashMap<&'static str, String>,
@@ -29,13 +29,13 @@ pub(super) struct Side {
 type Outcome = Result<String, Status>;
 
 impl Side {
-    pub(super) async fn connect(endpoint: &str) -> Result<Side> {
+    pub(crate) async fn connect(endpoint: &str) -> Result<Side> {
         let client = Client::connect(endpoint).await?;
         let auth = AuthClient::new(client.channel.clone());
         Ok(Side { client, auth, tokens: HashMap::new() })
     }
 
-    pub(super) async fn send(&mut self, request: &Request) -> String {
+    pub(crate) async fn send(&mut self, request: &Request) -> String {
         let sent = tokio::time::timeout(PATIENCE, self.outcome(request)).await;
         match sent.unwrap_or_else(|_| Err(Status::deadline_exceeded("no answer"))) {
             Ok(answer) => answer,

@@ -40,7 +40,10 @@ pub(super) struct Lease {
 impl Image {
     pub(super) async fn of(client: &Client) -> Result<Image> {
         let newest = hash_kv(client, 0).await?;
-        let (revision, compact_revision) = (newest.hash_revision, newest.compact_revision);
+        // Before 3.6 an answer does not say what was hashed, which without compactions in between is the newest revision.
+        let now = newest.header.as_ref().map_or(0, |header| header.revision);
+        let revision = if newest.hash_revision == 0 { now } else { newest.hash_revision };
+        let compact_revision = newest.compact_revision;
         let mut states = BTreeMap::new();
         for at in compact_revision.max(1)..=revision {
             let answer = hash_kv(client, at).await?;

@@ -1,4 +1,4 @@
-//! A large store: what a snapshot costs while writers go on, and what a restore needs.
+//! A large store: what a snapshot costs while writers go on, and what a restore needs. The limits are part of the trial.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,6 +15,13 @@ use crate::million;
 use crate::server::{Kind, Options, Server};
 
 const WRITERS: usize = 16;
+/// Memory that a server may take for a snapshot besides the versions that are overwritten meanwhile, and how much more than
+/// its bytes such a version may cost.
+const SERVER_BYTES: u64 = 192 << 20;
+const VERSION_BYTES: u64 = 512;
+/// Memory of the commands that save and restore, whatever the size of the store.
+const SAVE_BYTES: u64 = 64 << 20;
+const RESTORE_BYTES: u64 = 320 << 20;
 /// How long writers are watched without a snapshot.
 const BASELINE: Duration = Duration::from_secs(5);
 
@@ -27,12 +34,13 @@ pub(super) async fn run(keys: usize, value_bytes: usize) -> Result<()> {
     million::load(&vetch, keys, value_bytes, 256).await?;
     let before = Writers::start(&vetch, keys, value_bytes).await?;
     tokio::time::sleep(BASELINE).await;
-    println!("  writers without a snapshot: {}", before.stop().await?);
+    println!("  writers without a snapshot: {}", before.stop().await?.text);
     let resident = vetch.resident()?;
     let file = at("snapshot");
     let writers = Writers::start(&vetch, keys, value_bytes).await?;
     let (saved, peak) = save(&vetch, &file).await?;
-    println!("  writers during the snapshot: {}", writers.stop().await?);
+    let written = writers.stop().await?;
+    println!("  writers during the snapshot: {}", written.text);
     println!(
         "  saved {} MiB in {:.1} s; the server had {} MiB before and {} MiB at most",
         file.metadata()?.len() >> 20,
@@ -40,23 +48,56 @@ pub(super) async fn run(keys: usize, value_bytes: usize) -> Result<()> {
         resident >> 20,
         peak >> 20
     );
+    let overwritten = written.puts * (value_bytes as u64 + VERSION_BYTES);
+    must_be_below(
+        "the server while it sent a snapshot",
+        peak - resident.min(peak),
+        SERVER_BYTES + overwritten,
+    )?;
+    must_be_below("vetch snapshot save", saved.peak, SAVE_BYTES)?;
     let client = Client::connect(&vetch.endpoint()).await?;
     let status = tools::status(&file)?;
     println!("  {status}");
     let revision = revision(&status)?;
     let hash = hash_kv(&client, revision).await?.hash;
     drop(vetch);
-    let restored = tools::vetch_restore(&file, &at("vetch"), &["--no-bump"])?;
-    println!(
-        "  vetch snapshot restore: {:.1} s, {} MiB of memory at most",
-        restored.took.as_secs_f64(),
-        restored.peak >> 20
-    );
+    restore(&file, &at("vetch"))?;
     serves(Kind::Vetch, &at("vetch"), &quota, revision, hash).await?;
     std::fs::remove_dir_all(at("vetch"))?;
     let restored = tools::etcdutl_restore(&file, &at("etcd"), &[])?;
-    println!("  etcdutl snapshot restore: {:.1} s", restored.took.as_secs_f64());
-    serves(Kind::Etcd, &at("etcd"), &quota, revision, hash).await
+    println!(
+        "  etcdutl snapshot restore: {:.1} s, {} MiB of memory at most",
+        restored.took.as_secs_f64(),
+        restored.peak >> 20
+    );
+    std::fs::remove_file(&file)?;
+    let etcd = serves(Kind::Etcd, &at("etcd"), &quota, revision, hash).await?;
+    let back = at("etcd.snapshot");
+    let saved = tools::etcdctl_save(&etcd.endpoint(), &back)?;
+    println!("  etcdctl saved etcd's snapshot of it in {:.1} s", saved.took.as_secs_f64());
+    drop(etcd);
+    restore(&back, &at("vetch.again"))?;
+    serves(Kind::Vetch, &at("vetch.again"), &quota, revision, hash).await?;
+    println!("snapshot: Vetch -> etcd -> Vetch: HashKV equal");
+    Ok(())
+}
+
+fn restore(file: &Path, target: &Path) -> Result<()> {
+    let restored = tools::vetch_restore(file, target, &["--no-bump"])?;
+    println!(
+        "  vetch snapshot restore: {:.1} s, {} MiB of memory at most, {} lines of progress",
+        restored.took.as_secs_f64(),
+        restored.peak >> 20,
+        restored.stderr.lines().count() - 1
+    );
+    ensure!(restored.stderr.lines().count() > 1, "no progress was told: {}", restored.stderr);
+    must_be_below("vetch snapshot restore", restored.peak, RESTORE_BYTES)
+}
+
+fn must_be_below(what: &str, bytes: u64, limit: u64) -> Result<()> {
+    ensure!(bytes <= limit, "{what} took {} MiB, which is more than {} MiB", bytes >> 20, limit >> 20);
+    println!("    {what}: {} MiB of at most {} MiB", bytes >> 20, limit >> 20);
+    Ok(())
 }
 
 /// Takes a snapshot, and watches the server's memory meanwhile.
@@ -71,7 +112,7 @@ async fn save(vetch: &Server, path: &Path) -> Result<(tools::Ended, u64)> {
     Ok((saving.await??, peak))
 }
 
-async fn serves(kind: Kind, data_dir: &Path, flags: &[String], revision: i64, hash: u32) -> Result<()> {
+async fn serves(kind: Kind, data_dir: &Path, flags: &[String], revision: i64, hash: u32) -> Result<Server> {
     let options = Options { flags: flags.to_vec(), data_dir: Some(data_dir.to_path_buf()) };
     let begun = Instant::now();
     let server = Server::start_with(kind, options)?;
@@ -88,12 +129,18 @@ async fn serves(kind: Kind, data_dir: &Path, flags: &[String], revision: i64, ha
         kind.name(),
         begun.elapsed().as_secs_f64()
     );
-    Ok(())
+    Ok(server)
 }
 
 fn revision(status: &str) -> Result<i64> {
     let status: serde_json::Value = serde_json::from_str(status)?;
     status["revision"].as_i64().context("the status has no revision")
+}
+
+/// How many puts there were, and how long they took.
+struct Written {
+    puts: u64,
+    text: String,
 }
 
 /// Clients that overwrite keys, and how long each put takes.
@@ -130,7 +177,7 @@ impl Writers {
         Ok(Writers { tasks, stop, begun: Instant::now() })
     }
 
-    async fn stop(mut self) -> Result<String> {
+    async fn stop(mut self) -> Result<Written> {
         self.stop.store(true, Ordering::Relaxed);
         let mut all = Vec::new();
         while let Some(took) = self.tasks.join_next().await {
@@ -140,13 +187,14 @@ impl Writers {
         all.sort_unstable();
         let at = |part: f64| all[((all.len() - 1) as f64 * part) as usize].as_secs_f64() * 1e3;
         ensure!(!all.is_empty(), "nobody wrote");
-        Ok(format!(
+        let text = format!(
             "{:.0} puts/s, p50 {:.1} ms, p99 {:.1} ms, p99.9 {:.1} ms, longest {:.1} ms",
             all.len() as f64 / seconds,
             at(0.5),
             at(0.99),
             at(0.999),
             at(1.0)
-        ))
+        );
+        Ok(Written { puts: all.len() as u64, text })
     }
 }

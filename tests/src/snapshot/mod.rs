@@ -4,9 +4,12 @@
 //! all events since the compaction with their previous values, HashKV at each of these revisions, leases with their keys,
 //! users and roles. The tools on the way are etcd's own wherever there are any.
 
+mod cluster;
 mod content;
 mod image;
+mod killed;
 mod large;
+mod load;
 mod tools;
 mod ways;
 
@@ -24,6 +27,15 @@ pub(crate) struct Snapshot {
     keys: usize,
     #[arg(long, default_value_t = 1_024)]
     value_bytes: usize,
+    /// Only etcds that are killed under load, and whose logs Vetch takes over.
+    #[arg(long)]
+    killed: bool,
+    /// How many of them.
+    #[arg(long, default_value_t = 8)]
+    rounds: u64,
+    /// The first of as many seeds.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
 }
 
 impl Snapshot {
@@ -31,6 +43,11 @@ impl Snapshot {
         if self.large {
             return large::run(self.keys, self.value_bytes).await;
         }
-        ways::run().await
+        if !self.killed {
+            ways::run().await?;
+        }
+        killed::run(self.rounds, self.seed).await?;
+        cluster::with_an_old_database().await?;
+        cluster::killed_at_once().await
     }
 }

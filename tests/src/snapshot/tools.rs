@@ -60,6 +60,12 @@ pub(super) fn text(path: &Path) -> &str {
     path.to_str().expect("temporary paths are text")
 }
 
+/// Copies a directory that nobody writes to.
+pub(super) fn copy(from: &Path, to: &Path) -> Result<()> {
+    must("cp".into(), &["-a", text(from), text(to)])?;
+    Ok(())
+}
+
 pub(super) fn etcdctl_save(endpoint: &str, path: &Path) -> Result<Ended> {
     must(peers()?.join("etcdctl"), &["--endpoints", endpoint, "snapshot", "save", text(path)])
 }

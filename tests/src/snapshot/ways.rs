@@ -39,7 +39,6 @@ pub(super) async fn run() -> Result<()> {
     back_to_etcd(&scratch, &vetch, &image, &users).await?;
     etcd.terminate()?;
     from_directory(&scratch, &etcd, &image, &users).await?;
-    after_a_kill(&scratch).await?;
     moved_ahead(&scratch, &image).await?;
     refusals(&scratch).await
 }
@@ -90,31 +89,6 @@ fn refuses_etcds_directory(scratch: &TempDir, data_dir: &Path) -> Result<()> {
         format!("{refusal:#}").contains("vetch snapshot restore"),
         "the refusal does not help: {refusal:#}"
     );
-    Ok(())
-}
-
-/// An etcd that was killed has acknowledged what its database may not have yet. None of it may be lost silently: the
-/// directory is refused, or what comes out of it is what etcd itself would have found there.
-async fn after_a_kill(scratch: &TempDir) -> Result<()> {
-    let at = |name: &str| scratch.path().join(name);
-    let mut etcd = Server::start_with(Kind::Etcd, kept(&at("killed")))?;
-    let client = Client::connect(&etcd.endpoint()).await?;
-    content::fill(&client).await?;
-    etcd.kill()?;
-    let tried = tools::try_restore(&at("killed"), &at("vetch.killed"), &[])?;
-    let helps = tried.stderr.contains("Start etcd on the directory once");
-    ensure!(tried.is_success || helps, "unexpected refusal: {}", tried.stderr);
-    etcd.run()?;
-    let image = Image::of(&Client::connect(&etcd.endpoint()).await?).await?;
-    etcd.terminate()?;
-    if !tried.is_success {
-        tools::vetch_restore(&at("killed"), &at("vetch.killed"), &[])?;
-    }
-    let vetch = Server::start_with(Kind::Vetch, kept(&at("vetch.killed")))?;
-    let client = Client::connect(&vetch.endpoint()).await?;
-    image.must_equal(&Image::of(&client).await?, "killed etcd -> vetch")?;
-    let how = if tried.is_success { "taken at once" } else { "refused until etcd was started once more" };
-    println!("  data directory of a killed etcd -> vetch: {how}, equal");
     Ok(())
 }
 

@@ -63,8 +63,9 @@ impl Import {
         Ok(())
     }
 
-    /// Publishes the checkpoint as the state at `mark`, before the first entry of a journal.
-    pub fn finish(mut self, mark: Mark, unversioned: Unversioned) -> Result<Tip, CheckpointError> {
+    /// Publishes the checkpoint as the state at `mark`, before the first entry of a journal. More may be added behind that;
+    /// the next call takes the place of this one.
+    pub fn publish(&mut self, mark: Mark, unversioned: Unversioned) -> Result<Tip, CheckpointError> {
         assert!(self.covered() <= mark.revision, "no version is newer than the state");
         if let Some(last) = self.files.last_mut() {
             last.last = mark.revision;
@@ -72,7 +73,8 @@ impl Import {
         self.disk.sync_dir(&self.dir).map_err(CheckpointError::new("sync", &self.dir))?;
         let tip = Tip::genesis(mark.revision + 1);
         let next_id = self.files.len() as u64 + 1;
-        let manifest = Manifest { number: NUMBER, tip, mark, next_id, files: self.files, unversioned };
+        let files = self.files.clone();
+        let manifest = Manifest { number: NUMBER, tip, mark, next_id, files, unversioned };
         let name = manifest_name(NUMBER);
         let (bytes, _) = manifest.encode(&self.keys);
         write_atomically(&*self.disk, &self.dir, &name, &bytes)

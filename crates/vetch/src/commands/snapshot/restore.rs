@@ -56,6 +56,14 @@ pub(super) struct RestoreCommand {
     /// Seal the data directory with the first key of this file. The snapshot itself is always plain.
     #[arg(long)]
     encryption_key_file: Option<PathBuf>,
+    /// The data directory of another member of the same cluster; once for each. With a majority of the members it is known
+    /// what the cluster has decided.
+    #[arg(long)]
+    other_member: Vec<PathBuf>,
+    /// Leave out the end of the source's log if it is not known whether the cluster decided it, as etcd does with
+    /// --force-new-cluster. Clients may have been told that it was.
+    #[arg(long)]
+    leave_undecided: bool,
 }
 
 impl RestoreCommand {
@@ -69,6 +77,8 @@ impl RestoreCommand {
         let options = Options {
             source: self.source.clone(),
             source_wal: self.source_wal_dir.clone(),
+            other_members: self.other_member.clone(),
+            leave_undecided: self.leave_undecided,
             data_dir,
             skip_hash_check: self.skip_hash_check,
             bump: self.bump()?,
@@ -82,6 +92,7 @@ impl RestoreCommand {
         let restored = restore_sealed(&options, &keys, &mut |progress| match progress {
             Progress::Hashing { done, total } => ticker.tell("checking the hash", done, total),
             Progress::Importing { done, total } => ticker.tell("restoring", done, total),
+            Progress::Replaying { done, total } => ticker.tell("applying the log", done, total),
         })?;
         say(&report(&options, &restored));
         Ok(())
@@ -136,7 +147,11 @@ impl RestoreCommand {
 }
 
 fn report(options: &Options, restored: &Restored) -> String {
-    let Restored { source, mark, versions, leases, users, roles } = restored;
+    let Restored { source, mark, versions, from_log, leases, users, roles } = restored;
+    let log = match from_log {
+        0 => String::new(),
+        requests => format!("{requests} requests that only the log had, "),
+    };
     let moved = if source.revision == mark.revision {
         format!("revision {}, as in the source", mark.revision)
     } else {
@@ -146,7 +161,7 @@ fn report(options: &Options, restored: &Restored) -> String {
         )
     };
     format!(
-        "restored {} into {}: {versions} versions of keys, {leases} leases, {users} users, {roles} roles; {moved}",
+        "restored {} into {}: {log}{versions} versions of keys, {leases} leases, {users} users, {roles} roles; {moved}",
         options.source.display(),
         options.data_dir.display(),
     )
