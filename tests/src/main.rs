@@ -8,6 +8,7 @@
 #![allow(clippy::print_stdout, reason = "a test program talks on its standard output")]
 
 mod auth;
+mod bench;
 mod chance;
 mod churn;
 mod client;
@@ -42,6 +43,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Trial {
     Auth(auth::Auth),
+    Bench(bench::Bench),
     Churn(churn::Churn),
     Deployments(deployments::Deployments),
     Differential(differential::Differential),
@@ -62,6 +64,7 @@ enum Trial {
 async fn main() -> Result<()> {
     match Arguments::parse().trial {
         Trial::Auth(trial) => trial.run().await,
+        Trial::Bench(trial) => trial.run().await,
         Trial::Churn(trial) => trial.run().await,
         Trial::Deployments(trial) => trial.run().await,
         Trial::Differential(trial) => trial.run().await,

@@ -34,6 +34,7 @@ fn main() -> ExitCode {
         Some("keygen") => return commands::keygen::run(rest),
         Some("status") => return commands::status::run(rest),
         Some("top") => return commands::top::run(rest),
+        Some("bench") => return vetch_bench::run(rest),
         _ => {}
     }
     let arguments = std::env::args_os().skip(1).map(|a| a.to_string_lossy().into_owned());

@@ -26,6 +26,9 @@ Usage:
   vetch status | vetch top
     Look at running servers, once or as long as you like; --help behind either says how.
 
+  vetch bench
+    Measure any server with etcd's API; 'vetch bench --help' says how.
+
 Every flag can also be given as an environment variable: --max-txn-ops is ETCD_MAX_TXN_OPS.
 Names of earlier releases of etcd are accepted too.
 ";

@@ -1,0 +1,277 @@
+//! What can be asked for on the command line.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::measure::pin::Pin;
+
+#[derive(Parser)]
+#[command(
+    name = "vetch bench",
+    about = "Measures any server with etcd's API",
+    long_about = "Measures any server with etcd's API.\n\nKeys are written below --prefix and stay there unless \
+                  --clean is given. Every run is bounded by --duration; Ctrl-C ends it early and prints what there is.",
+    disable_version_flag = true
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Puts without a condition.
+    Put(Simple),
+    /// Kubernetes' update: if unchanged then put, else read.
+    Cas(Simple),
+    /// Objects that are created and deleted again.
+    Churn(Simple),
+    /// Reads of single keys.
+    Read(Reading),
+    /// Lists of many keys.
+    List(Listing),
+    /// A list in pages, all at one revision.
+    Pages(Paging),
+    /// Writes and the watchers that are told of them.
+    Watch(crate::watch::Watching),
+    /// Renewals of leases.
+    Keepalive(Leasing),
+    /// Very many leases that end at about the same time, with a key each.
+    Expiry(crate::expiry::Expiring),
+    /// What a Kubernetes cluster of N nodes does, or a search for the largest N.
+    Kube(crate::kube::Kube),
+    /// A recorded conversation between Kubernetes and its store, at its own pace or faster.
+    Replay(crate::replay::Replay),
+    /// Fills a server, restarts it and lists everything: times and memory.
+    Restart(crate::restart::Restarting),
+    /// Latency of updates while nothing else happens, and while everything is listed and compacted.
+    Interference(crate::interference::Interfering),
+    /// What this machine can do: syncs of the disk, echoes over loopback.
+    Machine(crate::machine::Machine),
+    /// Runs any of these against several servers in turn and prints ratios.
+    Compare(crate::compare::Compare),
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Common {
+    /// Servers to connect to, one connection after the other.
+    #[arg(long, alias = "endpoint", value_delimiter = ',', default_value = "http://127.0.0.1:2379")]
+    pub(crate) endpoints: Vec<String>,
+    /// Start this command line instead, with {data}, {client} and {peer} filled in.
+    #[arg(long, conflicts_with_all = ["endpoints", "pid"])]
+    pub(crate) server: Option<String>,
+    /// Where servers that are started here keep their data.
+    #[arg(long, default_value_os_t = std::env::temp_dir())]
+    pub(crate) data_root: PathBuf,
+    /// lean: HTTP/2 frames in batches over plain TCP; tonic: an ordinary gRPC client, with TLS if asked for.
+    #[arg(long, value_enum, default_value_t = Client::Lean)]
+    pub(crate) client: Client,
+    /// Connections; not more than there are clients.
+    #[arg(long, default_value_t = 8)]
+    pub(crate) connections: usize,
+    /// Threads that generate load.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) threads: usize,
+    /// Measured time of each point.
+    #[arg(long, default_value = "10s", value_parser = duration)]
+    pub(crate) duration: Duration,
+    /// Time before it, of which nothing counts.
+    #[arg(long, default_value = "1s", value_parser = duration)]
+    pub(crate) warmup: Duration,
+    /// Process of the server, whose CPU time and memory are to be told.
+    #[arg(long)]
+    pub(crate) pid: Option<u32>,
+    /// Processors for client and server, such as 0,1.
+    #[arg(long, value_name = "CLIENT,SERVER")]
+    pub(crate) pin: Option<Pin>,
+    /// All keys begin with this.
+    #[arg(long, default_value = "/registry/vetch-bench/")]
+    pub(crate) prefix: String,
+    /// Delete the keys below the prefix in the end.
+    #[arg(long)]
+    pub(crate) clean: bool,
+    /// Write the report as JSON; - for standard output.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// Write the report as a page with plots.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+    /// Say nothing while it runs.
+    #[arg(long)]
+    pub(crate) quiet: bool,
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    #[command(flatten)]
+    pub(crate) access: Access,
+}
+
+/// As etcdctl has them.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct Access {
+    /// Authorities that the server's certificate is checked with.
+    #[arg(long)]
+    pub(crate) cacert: Option<PathBuf>,
+    #[arg(long, requires = "key")]
+    pub(crate) cert: Option<PathBuf>,
+    #[arg(long, requires = "cert")]
+    pub(crate) key: Option<PathBuf>,
+    /// NAME or NAME:PASSWORD
+    #[arg(long)]
+    pub(crate) user: Option<String>,
+    #[arg(long, requires = "user")]
+    pub(crate) password: Option<String>,
+}
+
+impl Access {
+    pub(crate) fn name_and_password(&self) -> Result<(String, String)> {
+        let user = self.user.clone().unwrap_or_default();
+        if let Some(password) = &self.password {
+            return Ok((user, password.clone()));
+        }
+        let parts = user.split_once(':').map(|(name, password)| (name.to_owned(), password.to_owned()));
+        parts.ok_or_else(|| anyhow::anyhow!("--user NAME:PASSWORD, or --password as well"))
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Client {
+    Lean,
+    Tonic,
+}
+
+impl Client {
+    pub(crate) fn describe(self) -> &'static str {
+        match self {
+            Client::Lean => "lean (HTTP/2 frames in batches, plain TCP)",
+            Client::Tonic => "tonic (ordinary gRPC client)",
+        }
+    }
+}
+
+impl Common {
+    /// Says what cannot be done before anything is started.
+    pub(crate) fn check(&self) -> Result<()> {
+        let access = &self.access;
+        let secured = self.endpoints.iter().any(|endpoint| endpoint.starts_with("https://"));
+        let credentials = access.cacert.is_some() || access.cert.is_some() || access.user.is_some();
+        ensure!(
+            self.client == Client::Tonic || !(secured || credentials),
+            "the lean client speaks plain HTTP/2 only: for TLS or a user give --client tonic"
+        );
+        ensure!(
+            self.connections > 0 && self.threads > 0,
+            "at least one connection and one thread are needed"
+        );
+        ensure!(
+            self.connections <= 20_000 && self.threads <= 256,
+            "so many connections or threads are a mistake"
+        );
+        ensure!(!self.duration.is_zero(), "a duration is needed");
+        ensure!(
+            self.pin.is_none() || self.server.is_some() || self.pid.is_some(),
+            "--pin needs --server or --pid"
+        );
+        Ok(())
+    }
+}
+
+/// Closed or open loop.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Load {
+    /// Clients of which each waits for its answer; several numbers make several measurements.
+    #[arg(long, value_delimiter = ',', default_value = "64", conflicts_with = "rate")]
+    pub(crate) clients: Vec<usize>,
+    /// Requests per second instead, sent on time whether or not earlier ones were answered.
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) rate: Vec<f64>,
+    /// Requests under way at most, with --rate; what is due beyond waits, and its waiting counts.
+    #[arg(long, default_value_t = 2048)]
+    pub(crate) in_flight: usize,
+    /// End after so many requests.
+    #[arg(long)]
+    pub(crate) requests: Option<u64>,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Objects {
+    /// How many keys there are.
+    #[arg(long, default_value_t = 10_000)]
+    pub(crate) keys: usize,
+    /// Bytes of a value.
+    #[arg(long, default_value_t = 400)]
+    pub(crate) value_size: usize,
+    /// The keys are there already, from a run with the same prefix, number and size.
+    #[arg(long)]
+    pub(crate) loaded: bool,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Simple {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    #[command(flatten)]
+    pub(crate) load: Load,
+    #[command(flatten)]
+    pub(crate) objects: Objects,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Reading {
+    #[command(flatten)]
+    pub(crate) simple: Simple,
+    /// Reads that may be stale.
+    #[arg(long)]
+    pub(crate) serializable: bool,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Listing {
+    #[command(flatten)]
+    pub(crate) simple: Simple,
+    /// Keys of one list, several numbers make several measurements; all: every key.
+    #[arg(long, value_delimiter = ',', default_value = "500,10000,all")]
+    pub(crate) lengths: Vec<String>,
+    /// By RangeStream.
+    #[arg(long)]
+    pub(crate) stream: bool,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Paging {
+    #[command(flatten)]
+    pub(crate) simple: Simple,
+    #[arg(long, default_value_t = 500)]
+    pub(crate) page: usize,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Leasing {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    #[command(flatten)]
+    pub(crate) load: Load,
+    #[arg(long, default_value_t = 1000)]
+    pub(crate) leases: usize,
+    /// Seconds.
+    #[arg(long, default_value_t = 600)]
+    pub(crate) ttl: i64,
+}
+
+/// 500ms, 10s, 2m.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{text:?} is no duration such as 500ms, 10s or 2m");
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let number: f64 = number.parse().map_err(|_| wrong())?;
+    let seconds = match unit {
+        "ms" => number / 1e3,
+        "s" => number,
+        "m" => number * 60.0,
+        "h" => number * 3600.0,
+        _ => return Err(wrong()),
+    };
+    Duration::try_from_secs_f64(seconds).map_err(|_| wrong())
+}

@@ -1,0 +1,441 @@
+//! One HTTP/2 connection with gRPC calls on it, as a machine of bytes in and bytes out.
+//!
+//! Invariants: no byte of data is sent that the server's windows do not allow, and no stream above its limit; what has to
+//! wait does so in the order it came. A call succeeds only if its trailers say status 0.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use hashbrown::HashMap;
+use loona_hpack::Decoder;
+
+use super::frame::{self, Head};
+use super::headers::{self, Headers};
+use crate::wire::{Failure, Inbox, Method, Tag};
+
+/// How much the server may send on one stream, and on all of them, before it hears of us.
+const STREAM_WINDOW: u32 = 16 << 20;
+const CONNECTION_WINDOW: u32 = 64 << 20;
+
+struct Stream {
+    tag: Tag,
+    /// How much we may still send.
+    window: i64,
+    /// What we have read and not yet given back.
+    consumed: u32,
+    /// The beginning of a message whose end has not come.
+    partial: Vec<u8>,
+    answered: bool,
+}
+
+/// Waits for room in a window or for a free stream.
+enum Waiting {
+    Call { tag: Tag, method: Method, message: Vec<u8>, last: bool },
+    Data { stream: u32, bytes: Vec<u8>, sent: usize, last: bool },
+}
+
+pub(super) struct Protocol {
+    requests: Headers,
+    decoder: Decoder<'static>,
+    streams: HashMap<u32, Stream, foldhash::fast::FixedState>,
+    by_tag: HashMap<Tag, u32, foldhash::fast::FixedState>,
+    next_stream: u32,
+    waiting: VecDeque<Waiting>,
+    window: i64,
+    first_window: i64,
+    max_payload: usize,
+    max_streams: usize,
+    consumed: u32,
+    input: Vec<u8>,
+    output: Vec<u8>,
+    written: usize,
+    /// A header block of which the rest follows: its stream, its flags, its beginning.
+    headers: Option<(Head, Vec<u8>)>,
+    leaving: bool,
+}
+
+impl Protocol {
+    pub(super) fn new(authority: &str) -> Protocol {
+        let mut output = frame::PREFACE.to_vec();
+        frame::put_head(&mut output, 12, frame::SETTINGS, 0, 0);
+        frame::put_setting(&mut output, frame::SETTING_ENABLE_PUSH, 0);
+        frame::put_setting(&mut output, frame::SETTING_INITIAL_WINDOW_SIZE, STREAM_WINDOW);
+        frame::put_window_update(&mut output, 0, CONNECTION_WINDOW - frame::FIRST_WINDOW as u32);
+        Protocol {
+            requests: Headers::new(authority),
+            decoder: Decoder::new(),
+            streams: HashMap::default(),
+            by_tag: HashMap::default(),
+            next_stream: 1,
+            waiting: VecDeque::new(),
+            window: frame::FIRST_WINDOW,
+            first_window: frame::FIRST_WINDOW,
+            max_payload: frame::MAX_PAYLOAD,
+            max_streams: usize::MAX,
+            consumed: 0,
+            input: Vec::new(),
+            output,
+            written: 0,
+            headers: None,
+            leaving: false,
+        }
+    }
+
+    pub(super) fn output(&self) -> &[u8] {
+        &self.output[self.written..]
+    }
+
+    pub(super) fn written(&mut self, length: usize) {
+        self.written += length;
+        if self.written == self.output.len() {
+            self.output.clear();
+            self.written = 0;
+        }
+    }
+
+    pub(super) fn open(&mut self, tag: Tag, method: Method, message: &[u8], last: bool) {
+        if self.waiting.is_empty() && self.streams.len() < self.max_streams && !self.leaving {
+            self.begin(tag, method, message, last);
+        } else {
+            self.waiting.push_back(Waiting::Call { tag, method, message: message.to_vec(), last });
+        }
+    }
+
+    pub(super) fn send(&mut self, tag: Tag, message: &[u8]) {
+        if let Some(&stream) = self.by_tag.get(&tag) {
+            self.data(stream, message, false);
+        }
+    }
+
+    pub(super) fn abandon(&mut self, tag: Tag) {
+        if let Some(stream) = self.by_tag.remove(&tag) {
+            self.streams.remove(&stream);
+            const CANCEL: u32 = 8;
+            frame::put_head(&mut self.output, 4, frame::RST_STREAM, 0, stream);
+            self.output.extend_from_slice(&CANCEL.to_be_bytes());
+        }
+    }
+
+    /// The connection is lost: so are all calls on it.
+    pub(super) fn fail_all(&mut self, why: &str, inbox: &mut Inbox) {
+        let now = Instant::now();
+        for (_, stream) in self.streams.drain() {
+            inbox.end(stream.tag, now, Some(Failure::transport(why)));
+        }
+        for waiting in self.waiting.drain(..) {
+            if let Waiting::Call { tag, .. } = waiting {
+                inbox.end(tag, now, Some(Failure::transport(why)));
+            }
+        }
+        self.by_tag.clear();
+        self.output.clear();
+        self.written = 0;
+    }
+
+    fn begin(&mut self, tag: Tag, method: Method, message: &[u8], last: bool) {
+        let stream = self.next_stream;
+        self.next_stream += 2;
+        let output = &mut self.output;
+        self.requests.write(method, &mut |block| {
+            frame::put_head(output, block.len(), frame::HEADERS, frame::END_HEADERS, stream);
+            output.extend_from_slice(block);
+        });
+        let state =
+            Stream { tag, window: self.first_window, consumed: 0, partial: Vec::new(), answered: false };
+        self.streams.insert(stream, state);
+        if !last {
+            self.by_tag.insert(tag, stream);
+        }
+        self.data(stream, message, last);
+    }
+
+    /// A message, framed as gRPC wants it, as far as the windows allow.
+    fn data(&mut self, stream: u32, message: &[u8], last: bool) {
+        let length = u32::try_from(message.len()).expect("messages are below 4 GiB").to_be_bytes();
+        let total = message.len() + 5;
+        let room = self.window.min(self.streams.get(&stream).map_or(0, |state| state.window));
+        if self.waiting.is_empty() && total <= self.max_payload && total as i64 <= room {
+            let flags = if last { frame::END_STREAM } else { 0 };
+            frame::put_head(&mut self.output, total, frame::DATA, flags, stream);
+            self.output.push(0);
+            self.output.extend_from_slice(&length);
+            self.output.extend_from_slice(message);
+            self.spend(stream, total);
+            return;
+        }
+        let mut bytes = Vec::with_capacity(total);
+        bytes.push(0);
+        bytes.extend_from_slice(&length);
+        bytes.extend_from_slice(message);
+        // The data of a call that is begun goes before calls that are not.
+        let place = self.waiting.iter().position(|w| matches!(w, Waiting::Call { .. }));
+        let place = place.unwrap_or(self.waiting.len());
+        self.waiting.insert(place, Waiting::Data { stream, bytes, sent: 0, last });
+        self.pump();
+    }
+
+    fn spend(&mut self, stream: u32, length: usize) {
+        self.window -= length as i64;
+        if let Some(state) = self.streams.get_mut(&stream) {
+            state.window -= length as i64;
+        }
+    }
+
+    /// Sends what waits, in order, until something has to go on waiting.
+    fn pump(&mut self) {
+        while let Some(first) = self.waiting.pop_front() {
+            match first {
+                Waiting::Call { tag, method, message, last } => {
+                    if self.streams.len() >= self.max_streams || self.leaving {
+                        self.waiting.push_front(Waiting::Call { tag, method, message, last });
+                        return;
+                    }
+                    self.begin(tag, method, &message, last);
+                }
+                Waiting::Data { stream, bytes, sent, last } => {
+                    // An abandoned stream needs no more data.
+                    let Some(state) = self.streams.get(&stream) else { continue };
+                    let room = usize::try_from(self.window.min(state.window)).unwrap_or(0);
+                    let part = room.min(self.max_payload).min(bytes.len() - sent);
+                    if part == 0 {
+                        self.waiting.push_front(Waiting::Data { stream, bytes, sent, last });
+                        return;
+                    }
+                    let ends = last && sent + part == bytes.len();
+                    let flags = if ends { frame::END_STREAM } else { 0 };
+                    frame::put_head(&mut self.output, part, frame::DATA, flags, stream);
+                    self.output.extend_from_slice(&bytes[sent..sent + part]);
+                    self.spend(stream, part);
+                    if sent + part < bytes.len() {
+                        self.waiting.push_front(Waiting::Data { stream, bytes, sent: sent + part, last });
+                    }
+                }
+            }
+        }
+    }
+
+    /// Bytes from the server. An error ends the connection.
+    pub(super) fn receive(&mut self, bytes: &[u8], at: Instant, inbox: &mut Inbox) -> Result<(), String> {
+        let mut input = std::mem::take(&mut self.input);
+        let outcome = if input.is_empty() {
+            // Usually whole frames arrive; they need not be copied.
+            self.frames(bytes, at, inbox).map(|used| input.extend_from_slice(&bytes[used..]))
+        } else {
+            input.extend_from_slice(bytes);
+            self.frames(&input, at, inbox).map(|used| drop(input.drain(..used)))
+        };
+        self.input = input;
+        outcome
+    }
+
+    /// Takes all whole frames; answers how many bytes they were.
+    fn frames(&mut self, bytes: &[u8], at: Instant, inbox: &mut Inbox) -> Result<usize, String> {
+        let mut used = 0;
+        while let Some(head) = Head::parse(&bytes[used..]) {
+            if head.length > frame::MAX_PAYLOAD {
+                return Err(format!("the server sent a frame of {} bytes", head.length));
+            }
+            let Some(payload) = bytes.get(used + frame::HEAD..used + frame::HEAD + head.length) else {
+                break;
+            };
+            self.frame(head, payload, at, inbox)?;
+            used += frame::HEAD + head.length;
+        }
+        Ok(used)
+    }
+
+    fn frame(&mut self, head: Head, payload: &[u8], at: Instant, inbox: &mut Inbox) -> Result<(), String> {
+        if self.headers.is_some() && head.kind != frame::CONTINUATION {
+            return Err("the server interrupted a header block".to_owned());
+        }
+        match head.kind {
+            frame::DATA => self.on_data(head, payload, at, inbox),
+            frame::HEADERS => {
+                let block = frame::content(head, payload)?;
+                if head.has(frame::END_HEADERS) {
+                    return self.on_headers(head, block, at, inbox);
+                }
+                self.headers = Some((head, block.to_vec()));
+                Ok(())
+            }
+            frame::CONTINUATION => {
+                let (first, mut block) = self.headers.take().ok_or("a continuation of nothing")?;
+                block.extend_from_slice(payload);
+                if head.has(frame::END_HEADERS) {
+                    return self.on_headers(first, &block, at, inbox);
+                }
+                self.headers = Some((first, block));
+                Ok(())
+            }
+            frame::RST_STREAM => {
+                let why = format!("the server reset the stream (HTTP/2 error {})", number(payload)?);
+                self.finish(head.stream, at, Some(Failure::transport(why)), inbox);
+                Ok(())
+            }
+            frame::SETTINGS => self.on_settings(head, payload),
+            frame::PING => {
+                if !head.has(frame::ACK) {
+                    frame::put_head(&mut self.output, payload.len(), frame::PING, frame::ACK, 0);
+                    self.output.extend_from_slice(payload);
+                }
+                Ok(())
+            }
+            frame::GOAWAY => self.on_goaway(payload, at, inbox),
+            frame::WINDOW_UPDATE => {
+                let increment = i64::from(number(payload)? & 0x7fff_ffff);
+                match (head.stream, self.streams.get_mut(&head.stream)) {
+                    (0, _) => self.window += increment,
+                    (_, Some(state)) => state.window += increment,
+                    (_, None) => {}
+                }
+                self.pump();
+                Ok(())
+            }
+            frame::PUSH_PROMISE => Err("the server pushes, which was switched off".to_owned()),
+            _ => Ok(()),
+        }
+    }
+
+    fn on_data(&mut self, head: Head, payload: &[u8], at: Instant, inbox: &mut Inbox) -> Result<(), String> {
+        self.consumed += payload.len() as u32;
+        if self.consumed >= CONNECTION_WINDOW / 2 {
+            frame::put_window_update(&mut self.output, 0, self.consumed);
+            self.consumed = 0;
+        }
+        // Data of an abandoned stream is only counted.
+        let Some(state) = self.streams.get_mut(&head.stream) else { return Ok(()) };
+        state.consumed += payload.len() as u32;
+        if state.consumed >= STREAM_WINDOW / 2 && !head.has(frame::END_STREAM) {
+            frame::put_window_update(&mut self.output, head.stream, state.consumed);
+            state.consumed = 0;
+        }
+        let content = frame::content(head, payload)?;
+        if state.partial.is_empty() {
+            let used = messages(content, state.tag, at, inbox)?;
+            state.partial.extend_from_slice(&content[used..]);
+        } else {
+            state.partial.extend_from_slice(content);
+            if whole(&state.partial) {
+                let used = messages(&state.partial, state.tag, at, inbox)?;
+                state.partial.drain(..used);
+            }
+        }
+        if head.has(frame::END_STREAM) {
+            let why = Failure::transport("the server ended a call without a status");
+            self.finish(head.stream, at, Some(why), inbox);
+        }
+        Ok(())
+    }
+
+    fn on_headers(&mut self, head: Head, block: &[u8], at: Instant, inbox: &mut Inbox) -> Result<(), String> {
+        let (mut http, mut code, mut text) = (None, None, String::new());
+        // Also for streams that are gone: the table must stay in step.
+        let decoded = self.decoder.decode_with_cb(block, |name, value| match &*name {
+            b":status" => http = Some(value.into_owned()),
+            b"grpc-status" => code = std::str::from_utf8(&value).ok().and_then(|v| v.parse::<u32>().ok()),
+            b"grpc-message" => text = String::from_utf8_lossy(&value).into_owned(),
+            _ => {}
+        });
+        decoded.map_err(|error| format!("a header block that cannot be read: {error}"))?;
+        let Some(state) = self.streams.get_mut(&head.stream) else { return Ok(()) };
+        if !state.answered {
+            state.answered = true;
+            if http.as_deref() != Some(b"200") {
+                let status = http.as_deref().map(String::from_utf8_lossy).unwrap_or_default().into_owned();
+                self.finish(
+                    head.stream,
+                    at,
+                    Some(Failure::transport(format!("HTTP status {status}"))),
+                    inbox,
+                );
+                return Ok(());
+            }
+        }
+        if head.has(frame::END_STREAM) {
+            let cut = !state.partial.is_empty();
+            let failure = match code {
+                Some(0) if cut => Some(Failure::transport("the last message is incomplete")),
+                Some(0) => None,
+                Some(code) => Some(Failure { code: Some(code), text }),
+                None => Some(Failure::transport("the server ended a call without a status")),
+            };
+            self.finish(head.stream, at, failure, inbox);
+        }
+        Ok(())
+    }
+
+    fn on_settings(&mut self, head: Head, payload: &[u8]) -> Result<(), String> {
+        if head.has(frame::ACK) {
+            return Ok(());
+        }
+        for setting in payload.chunks_exact(6) {
+            let value = number(&setting[2..])?;
+            match u16::from_be_bytes([setting[0], setting[1]]) {
+                frame::SETTING_HEADER_TABLE_SIZE if value < headers::TABLE_BYTES => {
+                    return Err("the server keeps no table of headers: use --client tonic".to_owned());
+                }
+                frame::SETTING_MAX_CONCURRENT_STREAMS => self.max_streams = value as usize,
+                frame::SETTING_INITIAL_WINDOW_SIZE => {
+                    let change = i64::from(value) - self.first_window;
+                    self.first_window = i64::from(value);
+                    self.streams.values_mut().for_each(|state| state.window += change);
+                }
+                frame::SETTING_MAX_FRAME_SIZE => self.max_payload = value as usize,
+                _ => {}
+            }
+        }
+        frame::put_head(&mut self.output, 0, frame::SETTINGS, frame::ACK, 0);
+        self.pump();
+        Ok(())
+    }
+
+    /// What the server has not begun it never will; when the rest is done, the connection ends.
+    fn on_goaway(&mut self, payload: &[u8], at: Instant, inbox: &mut Inbox) -> Result<(), String> {
+        let last = number(payload)? & 0x7fff_ffff;
+        self.leaving = true;
+        let late: Vec<u32> = self.streams.keys().copied().filter(|stream| *stream > last).collect();
+        for stream in late {
+            self.finish(stream, at, Some(Failure::transport("the server is going away")), inbox);
+        }
+        if self.streams.is_empty() {
+            return Err("the server went away".to_owned());
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, stream: u32, at: Instant, failure: Option<Failure>, inbox: &mut Inbox) {
+        if let Some(state) = self.streams.remove(&stream) {
+            self.by_tag.remove(&state.tag);
+            inbox.end(state.tag, at, failure);
+            if !self.waiting.is_empty() {
+                self.pump();
+            }
+        }
+    }
+}
+
+/// Is there at least one whole message?
+fn whole(bytes: &[u8]) -> bool {
+    bytes
+        .get(1..5)
+        .and_then(|length| number(length).ok())
+        .is_some_and(|length| bytes.len() >= 5 + length as usize)
+}
+
+/// Hands out all whole messages; answers how many bytes they were.
+fn messages(bytes: &[u8], tag: Tag, at: Instant, inbox: &mut Inbox) -> Result<usize, String> {
+    let mut used = 0;
+    while whole(&bytes[used..]) {
+        if bytes[used] != 0 {
+            return Err("the server compresses, which was not asked for".to_owned());
+        }
+        let length = number(&bytes[used + 1..])? as usize;
+        inbox.message(tag, at, &bytes[used + 5..used + 5 + length]);
+        used += 5 + length;
+    }
+    Ok(used)
+}
+
+fn number(bytes: &[u8]) -> Result<u32, String> {
+    bytes.first_chunk().map(|four| u32::from_be_bytes(*four)).ok_or_else(|| "a frame is too short".to_owned())
+}
