@@ -1,7 +1,8 @@
 //! What a request says about who sends it.
 
+use http::HeaderValue;
 use tonic::Request;
-use tonic::metadata::{Ascii, MetadataMap, MetadataValue};
+use tonic::metadata::MetadataMap;
 
 use crate::tls::PeerIdentity;
 
@@ -9,7 +10,7 @@ use crate::tls::PeerIdentity;
 /// requests that are nonsense are refused first, whoever sends them.
 #[derive(Clone, Default)]
 pub struct Credentials {
-    token: Option<MetadataValue<Ascii>>,
+    token: Option<HeaderValue>,
     peer: Option<PeerIdentity>,
 }
 
@@ -19,6 +20,10 @@ const AUTHORIZATION: &str = "authorization";
 const BEARER: &[u8] = b"Bearer ";
 
 impl Credentials {
+    pub fn new(token: Option<HeaderValue>, peer: Option<PeerIdentity>) -> Credentials {
+        Credentials { token, peer }
+    }
+
     pub fn of<T>(request: &Request<T>) -> Credentials {
         let peer = request.extensions().get::<PeerIdentity>().cloned();
         Credentials { token: token(request.metadata()), peer }
@@ -40,6 +45,7 @@ impl Credentials {
     }
 }
 
-fn token(metadata: &MetadataMap) -> Option<MetadataValue<Ascii>> {
-    metadata.get(TOKEN).or_else(|| metadata.get(AUTHORIZATION)).cloned()
+fn token(metadata: &MetadataMap) -> Option<HeaderValue> {
+    let headers = metadata.as_ref();
+    headers.get(TOKEN).or_else(|| headers.get(AUTHORIZATION)).cloned()
 }

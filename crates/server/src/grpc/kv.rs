@@ -27,11 +27,7 @@ impl kv_server::Kv for KvService {
 
     async fn range(&self, request: Request<pb::RangeRequest>) -> Answer<wire::RangeResponse<Kv>> {
         let (credentials, request) = Credentials::split(request);
-        let range = translate::range(request).map_err(status::store)?;
-        let node = self.0.authorise(&credentials, Demand::Keys)?;
-        let response = node.range(range).await.map_err(status::node)?;
-        let header = self.0.header(response.revision);
-        Ok(Response::new(translate::ranged(response, header)))
+        Ok(Response::new(self.answer_range(&credentials, request).await?))
     }
 
     async fn range_stream(&self, request: Request<pb::RangeRequest>) -> Answer<Self::RangeStreamStream> {
@@ -50,13 +46,7 @@ impl kv_server::Kv for KvService {
 
     async fn put(&self, request: Request<pb::PutRequest>) -> Answer<wire::PutResponse<Kv>> {
         let (credentials, request) = Credentials::split(request);
-        let len = request.encoded_len();
-        let put = translate::put(request).map_err(status::store)?;
-        let node = self.0.authorise(&credentials, Demand::Keys)?;
-        self.0.limit(&node, len)?;
-        let response = node.put(put).await.map_err(status::node)?;
-        let header = self.0.header(response.revision);
-        Ok(Response::new(translate::put_done(response, header)))
+        Ok(Response::new(self.answer_put(&credentials, request).await?))
     }
 
     async fn delete_range(
@@ -64,32 +54,77 @@ impl kv_server::Kv for KvService {
         request: Request<pb::DeleteRangeRequest>,
     ) -> Answer<wire::DeleteRangeResponse<Kv>> {
         let (credentials, request) = Credentials::split(request);
-        let len = request.encoded_len();
-        let delete = translate::delete_range(request).map_err(status::store)?;
-        let node = self.0.authorise(&credentials, Demand::Keys)?;
-        self.0.limit(&node, len)?;
-        let response = node.delete_range(delete).await.map_err(status::node)?;
-        let header = self.0.header(response.revision);
-        Ok(Response::new(translate::deleted(response, header)))
+        Ok(Response::new(self.answer_delete_range(&credentials, request).await?))
     }
 
     async fn txn(&self, request: Request<pb::TxnRequest>) -> Answer<wire::TxnResponse<Kv>> {
         let (credentials, request) = Credentials::split(request);
-        let len = request.encoded_len();
-        let txn = translate::txn(request, self.0.settings.max_txn_ops).map_err(status::store)?;
-        let node = self.0.authorise(&credentials, Demand::Keys)?;
-        if !txn.is_read_only() {
-            self.0.limit(&node, len)?;
-        }
-        let response = node.txn(txn).await.map_err(status::node)?;
-        let header = self.0.header(response.revision);
-        Ok(Response::new(translate::txn_done(response, header)))
+        Ok(Response::new(self.answer_txn(&credentials, request).await?))
     }
 
     async fn compact(&self, request: Request<pb::CompactionRequest>) -> Answer<pb::CompactionResponse> {
         let (node, request) = self.0.admit(request, Demand::Root)?;
         let revision = node.compact(request.revision, request.physical).await.map_err(status::node)?;
         Ok(Response::new(pb::CompactionResponse { header: self.0.header(revision) }))
+    }
+}
+
+/// What both ways to the service end in.
+impl KvService {
+    pub(super) async fn answer_range(
+        &self,
+        credentials: &Credentials,
+        request: pb::RangeRequest,
+    ) -> Result<wire::RangeResponse<Kv>, Status> {
+        let range = translate::range(request).map_err(status::store)?;
+        let node = self.0.authorise(credentials, Demand::Keys)?;
+        let response = node.range(range).await.map_err(status::node)?;
+        let header = self.0.header(response.revision);
+        Ok(translate::ranged(response, header))
+    }
+
+    pub(super) async fn answer_put(
+        &self,
+        credentials: &Credentials,
+        request: pb::PutRequest,
+    ) -> Result<wire::PutResponse<Kv>, Status> {
+        let len = request.encoded_len();
+        let put = translate::put(request).map_err(status::store)?;
+        let node = self.0.authorise(credentials, Demand::Keys)?;
+        self.0.limit(&node, len)?;
+        let response = node.put(put).await.map_err(status::node)?;
+        let header = self.0.header(response.revision);
+        Ok(translate::put_done(response, header))
+    }
+
+    pub(super) async fn answer_delete_range(
+        &self,
+        credentials: &Credentials,
+        request: pb::DeleteRangeRequest,
+    ) -> Result<wire::DeleteRangeResponse<Kv>, Status> {
+        let len = request.encoded_len();
+        let delete = translate::delete_range(request).map_err(status::store)?;
+        let node = self.0.authorise(credentials, Demand::Keys)?;
+        self.0.limit(&node, len)?;
+        let response = node.delete_range(delete).await.map_err(status::node)?;
+        let header = self.0.header(response.revision);
+        Ok(translate::deleted(response, header))
+    }
+
+    pub(super) async fn answer_txn(
+        &self,
+        credentials: &Credentials,
+        request: pb::TxnRequest,
+    ) -> Result<wire::TxnResponse<Kv>, Status> {
+        let len = request.encoded_len();
+        let txn = translate::txn(request, self.0.settings.max_txn_ops).map_err(status::store)?;
+        let node = self.0.authorise(credentials, Demand::Keys)?;
+        if !txn.is_read_only() {
+            self.0.limit(&node, len)?;
+        }
+        let response = node.txn(txn).await.map_err(status::node)?;
+        let header = self.0.header(response.revision);
+        Ok(translate::txn_done(response, header))
     }
 }
 

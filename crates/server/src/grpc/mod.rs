@@ -32,6 +32,7 @@ mod size;
 mod snapshot;
 mod status;
 mod translate;
+mod unary;
 mod watch;
 
 use std::sync::Arc;
@@ -43,6 +44,7 @@ use crate::metrics::ServerMetrics;
 pub use rpc::Rpc;
 pub use settings::Settings;
 pub use translate::Kv;
+pub(crate) use unary::Unary;
 
 /// All services of `node`. What single services count goes into `metrics`, and what is asked about them comes from there.
 pub fn routes(node: Node, settings: Arc<Settings>, metrics: Arc<ServerMetrics>) -> Rpc {

@@ -4,6 +4,7 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http::{Request, Response};
@@ -37,6 +38,9 @@ use super::{admission, status};
 /// All services. Cloning copies pointers.
 #[derive(Clone)]
 pub struct Rpc {
+    /// What `kv` serves.
+    kv_service: Arc<KvService>,
+    longest_message: usize,
     kv: KvServer<KvService>,
     watch: WatchServer<WatchService>,
     lease: LeaseServer<LeaseService>,
@@ -54,8 +58,11 @@ type Answer = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + 
 impl Rpc {
     pub(super) fn new(edge: Edge) -> Rpc {
         let limit = edge.settings.max_message_bytes();
+        let kv_service = Arc::new(KvService(edge.clone()));
         Rpc {
-            kv: KvServer::new(KvService(edge.clone())).max_decoding_message_size(limit),
+            kv_service: Arc::clone(&kv_service),
+            longest_message: limit,
+            kv: KvServer::from_arc(kv_service).max_decoding_message_size(limit),
             watch: WatchServer::new(WatchService(edge.clone())).max_decoding_message_size(limit),
             lease: LeaseServer::new(LeaseService(edge.clone())).max_decoding_message_size(limit),
             cluster: ClusterServer::new(ClusterService(edge.clone())).max_decoding_message_size(limit),
@@ -67,6 +74,15 @@ impl Rpc {
             health: HealthServer::new(HealthService(edge.clone())).max_decoding_message_size(limit),
             operator: OperatorServer::new(OperatorService(edge)).max_decoding_message_size(limit),
         }
+    }
+
+    pub(super) fn kv_service(&self) -> &KvService {
+        &self.kv_service
+    }
+
+    /// A longer message is refused.
+    pub(crate) fn longest_message(&self) -> usize {
+        self.longest_message
     }
 
     /// Answers one request. An RPC that fails is an answer too.

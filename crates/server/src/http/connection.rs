@@ -1,22 +1,23 @@
 //! One connection, from its first byte to its end.
 
 use std::convert::Infallible;
-use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use http::{Request, Response};
+use http::Request;
 use hyper::body::Incoming;
-use hyper::server::conn::{http1, http2};
+use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use tonic::body::Body;
+use vetch_http2::Limits;
 
 use super::arrival::{Arrived, arrive};
 use super::detect::{Protocol, Rewound};
+use super::front::Front;
 use super::listen::Stream;
 use super::newcomers::{Displaced, Newcomer};
 use super::route;
@@ -29,7 +30,7 @@ const PATIENCE_FOR_HEADERS: Duration = Duration::from_secs(5 * 60);
 /// Most bytes of an HTTP/1 header.
 const HTTP1_BUFFER: usize = 64 << 10;
 /// Most bytes of an HTTP/2 header list, as decoded.
-const HTTP2_HEADERS: u32 = 64 << 10;
+const HTTP2_HEADERS: usize = 64 << 10;
 /// What a client may send ahead of us on one stream, and on one connection: enough for a full request each.
 const STREAM_WINDOW: u32 = 4 << 20;
 const CONNECTION_WINDOW: u32 = 16 << 20;
@@ -38,13 +39,13 @@ const SEND_BUFFER: usize = 256 << 10;
 /// Streams of one connection if nobody chose a number, so that one client cannot take all of what there is for all.
 /// Clients that want more wait for one to end: they are told the number.
 const MOST_STREAMS: u32 = 64 << 10;
-/// Streams a client may reset before we saw them. Cancelling many watches at once is ordinary.
-const PENDING_RESETS: usize = 1024;
+/// Streams a client may reset before we saw them, over those it lets us answer. Cancelling many watches at once is ordinary.
+const EARLY_RESETS: u32 = 1024;
 
 /// The path of the one RPC whose caller's address is of interest.
 const WATCH: &str = "/etcdserverpb.Watch/Watch";
 
-type Io = TokioIo<Rewound<Stream>>;
+type Io = Rewound<Stream>;
 
 /// What the requests of one connection need. One pointer to it is all that is counted up and down per request.
 pub(super) struct Context {
@@ -53,18 +54,23 @@ pub(super) struct Context {
     pub(super) lifeline: Lifeline,
     /// TLS is spoken on it.
     pub(super) is_secure: bool,
-    peer: Option<PeerIdentity>,
+    pub(super) peer: Option<PeerIdentity>,
     remote: Remote,
     has_asked: AtomicBool,
     newcomer: Mutex<Option<Newcomer>>,
 }
 
 impl Context {
-    /// What has to be done for every request before anything else.
-    fn welcome(&self, request: &mut Request<Incoming>) {
-        if !self.has_asked.swap(true, Relaxed) {
+    /// The client has asked for something: it is no newcomer any more.
+    pub(super) fn note_request(&self) {
+        if !self.has_asked.load(Relaxed) && !self.has_asked.swap(true, Relaxed) {
             self.newcomer.lock().take();
         }
+    }
+
+    /// What has to be done for every request before anything else.
+    pub(super) fn welcome(&self, request: &mut Request<Body>) {
+        self.note_request();
         if let Some(peer) = &self.peer {
             request.extensions_mut().insert(peer.clone());
         }
@@ -95,7 +101,6 @@ pub(super) async fn serve(
     };
     let Some(Arrived { protocol, io, is_secure, peer }) = arrived else { return };
     let serves = offer.serves;
-    let io = TokioIo::new(io);
     let (has_asked, newcomer) = (AtomicBool::new(false), Mutex::new(Some(newcomer)));
     let remote = Remote(remote.into());
     let context =
@@ -117,8 +122,9 @@ pub(super) async fn serve(
 
 async fn http1(io: Io, context: Arc<Context>, displaced: Displaced) {
     let lifeline = context.lifeline.clone();
-    let service = service_fn(move |mut request: Request<Incoming>| {
+    let service = service_fn(move |request: Request<Incoming>| {
         let context = context.clone();
+        let mut request = request.map(Body::new);
         context.welcome(&mut request);
         async move { Ok::<_, Infallible>(route::http(request, &context).await) }
     });
@@ -128,39 +134,32 @@ async fn http1(io: Io, context: Arc<Context>, displaced: Displaced) {
         .header_read_timeout(PATIENCE_FOR_HEADERS)
         .max_buf_size(HTTP1_BUFFER)
         .title_case_headers(true);
-    let connection = pin!(builder.serve_connection(io, service).with_upgrades());
+    let connection = pin!(builder.serve_connection(TokioIo::new(io), service).with_upgrades());
     run(connection, |c| c.graceful_shutdown(), lifeline, displaced).await;
 }
 
 async fn http2(io: Io, context: Arc<Context>, displaced: Displaced) {
     let lifeline = context.lifeline.clone();
-    let builder = http2_builder(&context.shared.settings);
-    let service = service_fn(move |mut request: Request<Incoming>| {
-        let context = context.clone();
-        context.welcome(&mut request);
-        async move { Ok::<Response<Body>, Infallible>(route::any(request, &context).await) }
-    });
-    let connection = pin!(builder.serve_connection(io, service));
+    let limits = limits(&context.shared.settings);
+    let connection = pin!(vetch_http2::Connection::new(io, Arc::new(Front::new(context)), limits));
     run(connection, |c| c.graceful_shutdown(), lifeline, displaced).await;
 }
 
-fn http2_builder(settings: &Settings) -> http2::Builder<TokioExecutor> {
+fn limits(settings: &Settings) -> Limits {
     let streams = match settings.max_concurrent_streams {
         u32::MAX => MOST_STREAMS,
         chosen => chosen,
     };
-    let mut builder = http2::Builder::new(TokioExecutor::new());
-    builder
-        .timer(TokioTimer::new())
-        .initial_stream_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        .max_send_buf_size(SEND_BUFFER)
-        .max_header_list_size(HTTP2_HEADERS)
-        .max_concurrent_streams(streams)
-        .max_pending_accept_reset_streams(PENDING_RESETS)
-        .keep_alive_interval(settings.keepalive_interval)
-        .keep_alive_timeout(settings.keepalive_timeout);
-    builder
+    Limits {
+        streams,
+        stream_window: STREAM_WINDOW,
+        connection_window: CONNECTION_WINDOW,
+        header_list: HTTP2_HEADERS,
+        send_buffer: SEND_BUFFER,
+        early_resets: EARLY_RESETS,
+        keepalive_interval: settings.keepalive_interval,
+        keepalive_timeout: settings.keepalive_timeout,
+    }
 }
 
 /// Drives a connection to its end, passing on what the server says meanwhile.

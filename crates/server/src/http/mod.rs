@@ -13,6 +13,7 @@ mod arrival;
 mod connection;
 mod detect;
 mod endpoint;
+mod front;
 mod gateway;
 pub mod listen;
 mod newcomers;

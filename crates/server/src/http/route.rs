@@ -2,7 +2,6 @@
 
 use http::header::{CONTENT_TYPE, HeaderValue, LOCATION};
 use http::{Method, Request, Response, StatusCode};
-use hyper::body::Incoming;
 use tonic::body::Body;
 use vetch_api::EtcdError;
 
@@ -14,17 +13,16 @@ use super::gateway;
 use super::{Serves, Shared};
 
 /// Calls in progress, over all connections. Each holds some five kilobytes, whether anything comes of it or not.
-const MOST_CALLS: u64 = 128 << 10;
+pub(super) const MOST_CALLS: u64 = 128 << 10;
 
 /// A request on an HTTP/2 connection: gRPC by its content type, else whatever the listener offers.
-pub(super) async fn any(request: Request<Incoming>, context: &Context) -> Response<Body> {
+pub(super) async fn any(request: Request<Body>, context: &Context) -> Response<Body> {
     let shared = &context.shared;
     let has_grpc = matches!(context.serves, Serves::GrpcAndHttp | Serves::Grpc);
     if has_grpc && is_grpc(&request) {
         if shared.metrics.grpc.open() >= MOST_CALLS {
             return tonic::Status::from(EtcdError::RequestTooManyRequests).into_http();
         }
-        let request = request.map(Body::new);
         return shared.metrics.grpc.observed(request, |request| shared.grpc.answer(request)).await;
     }
     if context.serves == Serves::Grpc {
@@ -35,10 +33,10 @@ pub(super) async fn any(request: Request<Incoming>, context: &Context) -> Respon
 }
 
 /// A request that is not gRPC.
-pub(super) async fn http(mut request: Request<Incoming>, context: &Context) -> Response<Body> {
+pub(super) async fn http(mut request: Request<Body>, context: &Context) -> Response<Body> {
     match context.serves {
         Serves::Metrics => {
-            return common_page(&request, &context.shared).await.unwrap_or_else(answer::not_found);
+            return common_page(&request.map(drop), &context.shared).await.unwrap_or_else(answer::not_found);
         }
         Serves::Peer => return peer::answer(&request, &context.shared),
         Serves::GrpcAndHttp | Serves::Grpc | Serves::Http => {}
@@ -62,7 +60,7 @@ pub(super) async fn http(mut request: Request<Incoming>, context: &Context) -> R
     response
 }
 
-async fn page(request: Request<Incoming>, context: &Context) -> Response<Body> {
+async fn page(request: Request<Body>, context: &Context) -> Response<Body> {
     let shared = &context.shared;
     if let Some(redirect) = redirect_to_clean(&request, shared.settings.gateway) {
         return redirect;
@@ -73,12 +71,12 @@ async fn page(request: Request<Incoming>, context: &Context) -> Response<Body> {
     match request.uri().path() {
         "/version" => version::answer(&request),
         "/debug/vars" => debug::vars(),
-        _ => common_page(&request, shared).await.unwrap_or_else(answer::not_found),
+        _ => common_page(&request.map(drop), shared).await.unwrap_or_else(answer::not_found),
     }
 }
 
-/// The pages that metrics listeners have too.
-async fn common_page(request: &Request<Incoming>, shared: &Shared) -> Option<Response<Body>> {
+/// The pages that metrics listeners have too. None of them looks at a body.
+async fn common_page(request: &Request<()>, shared: &Shared) -> Option<Response<Body>> {
     match request.uri().path() {
         "/metrics" => Some(metrics::answer(shared)),
         path if health::is_at(path) => Some(health::answer(request, shared).await),

@@ -4,6 +4,7 @@
 //! out. So nothing in the services has to remember to count, and calls through the JSON gateway count alike.
 
 mod body;
+mod unary;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use super::Histogram;
 use super::methods::{self, Method};
 use super::text::{Text, Type};
 use body::{Incoming, Outgoing};
+pub(crate) use unary::Method as Counted;
 
 /// Distinct client versions counted by name. A client chooses what it sends, so their number must end somewhere.
 const MOST_CLIENT_VERSIONS: usize = 64;
@@ -238,7 +240,10 @@ impl GrpcMetrics {
 
     fn count_client<B>(&self, request: &Request<B>, kind: Kind) {
         let header = request.headers().get("client-api-version").and_then(|v| v.to_str().ok());
-        let version = header.unwrap_or("unknown");
+        self.count_version(header.unwrap_or("unknown"), kind);
+    }
+
+    fn count_version(&self, version: &str, kind: Kind) {
         let is_it = |c: &Client, version: &str| c.version == version;
         if let Some(client) = self.clients.read().iter().find(|c| is_it(c, version)) {
             return client.count(kind);

@@ -18,7 +18,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Method, Request, Response};
-use hyper::body::Incoming;
 use tonic::Status;
 use tonic::body::Body;
 use vetch_api::gateway::{Kind, Route, route};
@@ -30,14 +29,14 @@ use crate::metrics::ServerMetrics;
 use codec::Codec;
 
 pub(super) async fn answer(
-    mut request: Request<Incoming>,
+    mut request: Request<Body>,
     shared: &Shared,
     lifeline: &Lifeline,
 ) -> Response<Body> {
     if websocket::is_wanted(&request) {
         return websocket::upgrade(&mut request, shared, lifeline);
     }
-    serve(request.map(Body::new), &Services::of(shared)).await
+    serve(request, &Services::of(shared)).await
 }
 
 /// What a gateway request needs of the server, so that it can outlive the connection's own future.

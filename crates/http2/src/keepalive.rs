@@ -1,0 +1,61 @@
+//! Whether a silent client is still there.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::time::{Instant, Sleep, sleep_until};
+
+#[derive(Debug)]
+pub(crate) struct Keepalive {
+    interval: Duration,
+    patience: Duration,
+    heard: Instant,
+    is_asked: bool,
+    timer: Pin<Box<Sleep>>,
+}
+
+/// What has to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Due {
+    Ask,
+    GiveUp,
+}
+
+impl Keepalive {
+    pub(crate) fn new(interval: Duration, patience: Duration) -> Keepalive {
+        let heard = Instant::now();
+        Keepalive {
+            interval,
+            patience,
+            heard,
+            is_asked: false,
+            timer: Box::pin(sleep_until(heard + interval)),
+        }
+    }
+
+    /// Something arrived.
+    pub(crate) fn hear(&mut self) {
+        self.heard = Instant::now();
+        if self.is_asked {
+            self.is_asked = false;
+            self.timer.as_mut().reset(self.heard + self.interval);
+        }
+    }
+
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Due> {
+        while self.timer.as_mut().poll(cx).is_ready() {
+            if self.is_asked {
+                return Poll::Ready(Due::GiveUp);
+            }
+            let quiet_until = self.heard + self.interval;
+            if Instant::now() >= quiet_until {
+                self.is_asked = true;
+                self.timer.as_mut().reset(Instant::now() + self.patience);
+                return Poll::Ready(Due::Ask);
+            }
+            self.timer.as_mut().reset(quiet_until);
+        }
+        Poll::Pending
+    }
+}

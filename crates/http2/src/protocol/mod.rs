@@ -1,0 +1,191 @@
+//! The protocol as a state machine: bytes of the client go in, events and bytes for the client come out.
+//!
+//! `receive` takes what was read and leaves what is not a whole frame yet; [`Protocol::next_event`] tells what it
+//! means for the requests. Answers go in by the functions of `send`; what is to be written is in
+//! [`Protocol::output`].
+//!
+//! | file | what |
+//! |---|---|
+//! | `receive` | frames as they come, and which may come when |
+//! | `requests` | header blocks, the opening of streams, their data |
+//! | `control` | settings, windows, pings, resets, farewells |
+//! | `send` | answers, as far as the client's windows reach |
+//! | `output` | bytes to be written, small ones together, large ones as they are |
+//!
+//! Errors that only a broken client makes end the connection even where the standard would let us end a stream only;
+//! it allows that.
+
+mod control;
+mod heads;
+mod output;
+mod receive;
+mod requests;
+mod send;
+mod stream;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use foldhash::fast::RandomState;
+use hashbrown::HashMap;
+
+pub use crate::frame::Code;
+use crate::head::Head;
+use crate::hpack::{Decoder, Encoder};
+use crate::limits::Limits;
+use heads::Heads;
+pub use output::Output;
+use receive::Opening;
+pub use send::{Room, Tail};
+use stream::Stream;
+
+/// The window of every stream and connection until something else is agreed on.
+const FIRST_WINDOW: i64 = 65_535;
+/// No window may become larger.
+const LARGEST_WINDOW: i64 = (1 << 31) - 1;
+/// Streams we ended of which we remember that the client may not know it yet.
+const RESETS_REMEMBERED: usize = 256;
+
+/// What a client wants.
+#[derive(Debug)]
+pub enum Event<T> {
+    /// A request. [`Protocol::begin`] tells whether it still stands.
+    Request { stream: u32, head: Arc<Head> },
+    /// A part of its body; whoever has used it says so by [`Protocol::release`].
+    Data { stream: u32, data: Bytes, end: bool },
+    /// A request that was begun is over: the client gave it up, or broke the rules.
+    Reset { stream: u32, state: T },
+}
+
+/// Why a connection has to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fault {
+    pub code: Code,
+    pub reason: &'static str,
+}
+
+impl Fault {
+    fn new<R>(code: Code, reason: &'static str) -> Result<R, Fault> {
+        Err(Fault { code, reason })
+    }
+}
+
+/// How far our farewell has got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Farewell {
+    None,
+    /// The client knows that we are leaving. What it has sent before it knew is still served.
+    Announced,
+    /// Streams beyond this one are not served.
+    Said(u32),
+}
+
+/// One connection. Every request carries a `T` of whoever serves it.
+#[derive(Debug)]
+pub struct Protocol<T> {
+    limits: Limits,
+    decoder: Decoder,
+    encoder: Encoder,
+    heads: Heads,
+    streams: HashMap<u32, Stream<T>, RandomState>,
+    events: VecDeque<Event<T>>,
+    output: Output,
+    /// Where a header block is being put together.
+    opening: Option<Opening>,
+    /// Bytes of the preface still to come.
+    preface_left: usize,
+    has_settings: bool,
+    newest_stream: u32,
+    /// What the client may still send, and what we have used of it without telling.
+    receive_window: i64,
+    unreleased: u32,
+    /// What we may still send, in all and at the beginning of a stream.
+    send_window: i64,
+    first_send_window: i64,
+    /// Streams with something to send and a window for it.
+    ready: VecDeque<u32>,
+    /// Streams that have room for more of their answer again, and those that will when the output has.
+    resumed: Vec<u32>,
+    congested: Vec<u32>,
+    nuisances: u32,
+    farewell: Farewell,
+    client_left: bool,
+    resets: VecDeque<u32>,
+    scratch: Vec<u8>,
+}
+
+impl<T: Default> Protocol<T> {
+    /// A new connection; our settings are the first thing to be written.
+    pub fn new(limits: Limits) -> Protocol<T> {
+        let mut protocol = Protocol {
+            limits,
+            decoder: Decoder::new(),
+            encoder: Encoder::default(),
+            heads: Heads::default(),
+            streams: HashMap::default(),
+            events: VecDeque::new(),
+            output: Output::default(),
+            opening: None,
+            preface_left: crate::frame::PREFACE.len(),
+            has_settings: false,
+            newest_stream: 0,
+            receive_window: i64::from(limits.connection_window).max(FIRST_WINDOW),
+            unreleased: 0,
+            send_window: FIRST_WINDOW,
+            first_send_window: FIRST_WINDOW,
+            ready: VecDeque::new(),
+            resumed: Vec::new(),
+            congested: Vec::new(),
+            nuisances: 0,
+            farewell: Farewell::None,
+            client_left: false,
+            resets: VecDeque::new(),
+            scratch: Vec::new(),
+        };
+        protocol.introduce();
+        protocol
+    }
+
+    /// What came of the bytes received.
+    pub fn next_event(&mut self) -> Option<Event<T>> {
+        self.events.pop_front()
+    }
+
+    /// The state of a request, if it still stands.
+    pub fn state(&mut self, stream: u32) -> Option<&mut T> {
+        self.streams.get_mut(&stream).map(|stream| &mut stream.state)
+    }
+
+    /// The same for one that is about to be served.
+    pub fn begin(&mut self, stream: u32) -> Option<&mut T> {
+        let stream = self.streams.get_mut(&stream)?;
+        stream.begun = true;
+        Some(&mut stream.state)
+    }
+
+    /// What is to be written.
+    pub fn output(&mut self) -> &mut Output {
+        &mut self.output
+    }
+
+    /// Requests in progress.
+    pub fn open(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// Nothing more will come of this connection.
+    pub fn is_done(&self) -> bool {
+        let leaving = matches!(self.farewell, Farewell::Said(_)) || self.client_left;
+        leaving && self.streams.is_empty() && self.output.is_empty()
+    }
+
+    /// A client that makes work and no requests. Every request that is answered makes up for one nuisance.
+    fn annoy(&mut self) -> Result<(), Fault> {
+        self.nuisances += 1;
+        if self.nuisances > self.limits.early_resets {
+            return Fault::new(Code::EnhanceYourCalm, "too much work for nothing");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,115 @@
+//! What answers the requests of an HTTP/2 connection.
+//!
+//! The calls of which there are most, reads and writes of keys, come as whole messages and go straight to the service.
+//! Everything else goes by [`route`], as a request with a body.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::{HeaderName, Method, Request, Response};
+use tonic::Status;
+use tonic::body::Body;
+use vetch_api::EtcdError;
+use vetch_http2::{Boxed, Call, Head, Incoming, Reply, Service};
+
+use super::Serves;
+use super::connection::Context;
+use super::route::{self, MOST_CALLS};
+use crate::auth::Credentials;
+use crate::grpc::Unary;
+use crate::metrics::Counted;
+
+const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
+const CLIENT_API_VERSION: HeaderName = HeaderName::from_static("client-api-version");
+const TOKEN: HeaderName = HeaderName::from_static("token");
+
+pub(super) struct Front(Arc<Context>);
+
+/// What the headers of a call say, as far as its answer depends on them.
+pub(super) struct Plan {
+    unary: Unary,
+    counted: Counted,
+    credentials: Credentials,
+}
+
+impl Front {
+    pub(super) fn new(context: Arc<Context>) -> Front {
+        Front(context)
+    }
+}
+
+impl Service for Front {
+    type Plan = Plan;
+    type Body = Body;
+
+    /// Only calls about which nothing is unusual. What is wrong with the others, and how to say so, is known where all
+    /// of them are served.
+    fn plan(&self, head: &Head) -> Option<Plan> {
+        let has_grpc = matches!(self.0.serves, Serves::GrpcAndHttp | Serves::Grpc);
+        let content_type = head.get(&CONTENT_TYPE)?.as_bytes();
+        let is_plain = matches!(content_type, b"application/grpc" | b"application/grpc+proto")
+            && head.get(&GRPC_ENCODING).is_none_or(|encoding| encoding == "identity");
+        if !has_grpc || !is_plain || head.method != Method::POST {
+            return None;
+        }
+        let path = head.path.to_str().ok()?;
+        let version = match head.get(&CLIENT_API_VERSION) {
+            Some(version) => version.to_str().ok()?,
+            None => "unknown",
+        };
+        let token = head.get(&TOKEN).or_else(|| head.get(&AUTHORIZATION));
+        Some(Plan {
+            unary: Unary::at(path)?,
+            counted: self.0.shared.metrics.grpc.method(path, version)?,
+            credentials: Credentials::new(token.cloned(), self.0.peer.clone()),
+        })
+    }
+
+    fn longest_message(&self) -> usize {
+        self.0.shared.grpc.longest_message()
+    }
+
+    fn unary(&self, plan: &Arc<Plan>, message: Bytes) -> Call {
+        self.0.note_request();
+        let shared = &self.0.shared;
+        if shared.metrics.grpc.open() >= MOST_CALLS {
+            return Call::Now(refused(EtcdError::RequestTooManyRequests.into()));
+        }
+        let observed = shared.metrics.grpc.begin(&plan.counted, message.len());
+        let asked = match plan.unary.decode(message) {
+            Ok(asked) => asked,
+            Err(status) => {
+                observed.refused(status.code());
+                return Call::Now(refused(status));
+            }
+        };
+        let is_long = asked.may_be_long();
+        let (rpc, plan) = (shared.grpc.clone(), Arc::clone(plan));
+        let answer = Box::pin(async move {
+            match rpc.unary(asked, &plan.credentials).await {
+                Ok(message) => {
+                    observed.answered(message.len());
+                    Reply::Message(message)
+                }
+                Err(status) => {
+                    observed.refused(status.code());
+                    refused(status)
+                }
+            }
+        });
+        if is_long { Call::Apart(answer) } else { Call::Here(answer) }
+    }
+
+    fn call(&self, request: Request<Incoming>) -> Boxed<Response<Body>> {
+        let context = Arc::clone(&self.0);
+        let mut request = request.map(Body::new);
+        context.welcome(&mut request);
+        Box::pin(async move { route::any(request, &context).await })
+    }
+}
+
+fn refused(status: Status) -> Reply {
+    let (parts, _) = status.into_http::<Body>().into_parts();
+    Reply::Refused(parts.headers)
+}
