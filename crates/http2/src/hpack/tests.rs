@@ -215,7 +215,7 @@ fn a_client_without_a_table_is_told_so_and_gets_everything_written_out() {
             assert_eq!(client.reads(&head)[1], "content-type: application/grpc");
             assert_eq!(client.reads(&end), ["grpc-status: 0"]);
         }
-        assert_eq!(client.0.table().0, 0, "at {size}");
+        assert!(client.0.table().0 <= size, "at {size}");
     }
 }
 

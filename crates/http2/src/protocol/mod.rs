@@ -189,3 +189,6 @@ impl<T: Default> Protocol<T> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;
