@@ -27,6 +27,9 @@ mod service;
 mod tasks;
 mod transport;
 
+#[cfg(test)]
+mod testing;
+
 pub use connection::Connection;
 pub use head::Head;
 pub use incoming::{BodyError, Incoming};

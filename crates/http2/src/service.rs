@@ -34,17 +34,22 @@ pub enum Call {
 pub trait Service: Send + Sync + 'static {
     /// What is known of a unary call from its headers. Clients repeat their headers, so it is found out once.
     type Plan: Send + Sync + 'static;
+    /// Held by a call from its headers on until its message is whole: what is begun has to be bounded, too.
+    type Place: Send + 'static;
     type Body: http_body::Body<Data = Bytes, Error: std::fmt::Display> + Send + Unpin + 'static;
 
     /// How to serve requests with this head as whole messages. None: by [`Service::call`].
     fn plan(&self, head: &Head) -> Option<Self::Plan>;
+
+    /// Lets such a call begin, or refuses it.
+    fn admit(&self, plan: &Arc<Self::Plan>) -> Result<Self::Place, Reply>;
 
     /// The longest message of such a call. A longer one, and anything that is not exactly one uncompressed message,
     /// is handed to [`Service::call`].
     fn longest_message(&self) -> usize;
 
     /// Answers a unary call. The message comes without its prefix.
-    fn unary(&self, plan: &Arc<Self::Plan>, message: Bytes) -> Call;
+    fn unary(&self, plan: &Arc<Self::Plan>, place: Self::Place, message: Bytes) -> Call;
 
     /// Answers any request, in a task of its own. The body of the answer is polled with the connection.
     fn call(&self, request: Request<Incoming>) -> Boxed<Response<Self::Body>>;

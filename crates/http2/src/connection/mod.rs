@@ -35,7 +35,7 @@ const MOST_TURNS: usize = 32;
 #[must_use = "a connection is served by polling it"]
 pub struct Connection<I, S: Service> {
     transport: Transport<I>,
-    protocol: Protocol<State<S::Plan>>,
+    protocol: Protocol<State<S>>,
     tasks: Tasks<Work<S::Body>>,
     service: Arc<S>,
     /// What the service made of heads that were seen lately.
@@ -227,3 +227,6 @@ where
 
 // Nothing in it is pinned in place: whatever has to be is in a box.
 impl<I: Unpin, S: Service> Unpin for Connection<I, S> {}
+
+#[cfg(test)]
+mod tests;

@@ -14,31 +14,32 @@ use crate::protocol::{Code, Event};
 use crate::service::{Call, Reply, Service};
 
 /// What a connection knows of one request.
-pub(super) struct State<P> {
+pub(super) struct State<S: Service> {
     /// Where it is being worked on.
     pub(super) place: Option<usize>,
-    input: Input<P>,
+    input: Input<S>,
 }
 
-// Written out because deriving it would ask for `P: Default`.
-impl<P> Default for State<P> {
-    fn default() -> State<P> {
+// Written out because deriving it would ask for `S: Default`.
+impl<S: Service> Default for State<S> {
+    fn default() -> State<S> {
         State { place: None, input: Input::None }
     }
 }
 
-enum Input<P> {
+enum Input<S: Service> {
     /// Nothing is expected, or wanted.
     None,
     /// The message is collected until it is whole.
-    Whole(Whole<P>),
+    Whole(Whole<S>),
     /// The body is passed on as it comes.
     Pipe(Pipe),
 }
 
-struct Whole<P> {
+struct Whole<S: Service> {
     head: Arc<Head>,
-    plan: Arc<P>,
+    plan: Arc<S::Plan>,
+    place: S::Place,
     parts: Vec<Bytes>,
     len: usize,
 }
@@ -67,15 +68,11 @@ where
 
     fn begin(&mut self, stream: u32, head: Arc<Head>) {
         let plan = self.plan(&head);
-        match plan {
-            Some(plan) => {
-                let Some(state) = self.protocol.begin(stream) else { return };
-                state.input = Input::Whole(Whole { head, plan, parts: Vec::new(), len: 0 });
-            }
-            None if self.protocol.begin(stream).is_some() => {
-                self.call(stream, &head);
-            }
-            None => {}
+        let Some(state) = self.protocol.begin(stream) else { return };
+        let Some(plan) = plan else { return self.call(stream, &head) };
+        match self.service.admit(&plan) {
+            Ok(place) => state.input = Input::Whole(Whole { head, plan, place, parts: Vec::new(), len: 0 }),
+            Err(refusal) => self.reply(stream, refusal),
         }
     }
 
@@ -100,23 +97,13 @@ where
             return self.protocol.release_connection(len);
         };
         match &mut state.input {
-            Input::Whole(whole) if end && whole.parts.is_empty() => {
-                let plan = Arc::clone(&whole.plan);
-                match only_message(&data, self.service.longest_message()) {
-                    Some(message) => {
-                        state.input = Input::None;
-                        self.protocol.release(stream, len);
-                        self.unary(stream, &plan, message);
-                    }
-                    None => {
-                        self.protocol.release(stream, len);
-                        self.give_up_collecting(stream, data, true);
-                    }
-                }
-            }
-            Input::Whole(_) => {
+            Input::Whole(whole) => {
+                let is_all = end && whole.parts.is_empty();
                 self.protocol.release(stream, len);
-                self.collect(stream, data, end);
+                match is_all.then(|| only_message(&data, self.service.longest_message())).flatten() {
+                    Some(message) => self.unary(stream, message),
+                    None => self.collect(stream, data, end),
+                }
             }
             Input::Pipe(pipe) => {
                 if !pipe.push(data, false, end) {
@@ -127,40 +114,30 @@ where
         }
     }
 
-    /// A message that comes in several parts.
+    /// A message that comes in several parts, or is none.
     fn collect(&mut self, stream: u32, data: Bytes, end: bool) {
-        let limit = self.service.longest_message() + PREFIX;
-        let Some(state) = self.protocol.state(stream) else { return };
-        let Input::Whole(whole) = &mut state.input else { return };
-        let len = whole.len + data.len();
-        if len > limit {
+        let limit = self.service.longest_message();
+        let Some(State { input: Input::Whole(whole), .. }) = self.protocol.state(stream) else { return };
+        if whole.len + data.len() > limit + PREFIX {
             return self.give_up_collecting(stream, data, end);
         }
-        whole.len = len;
+        whole.len += data.len();
         self.held += data.len();
         whole.parts.push(data);
         if end {
-            let joined = join(&whole.parts, len);
-            let plan = Arc::clone(&whole.plan);
-            match only_message(&joined, limit) {
-                Some(message) => {
-                    state.input = Input::None;
-                    self.held -= len;
-                    self.unary(stream, &plan, message);
-                }
+            match only_message(&join(&whole.parts, whole.len), limit) {
+                Some(message) => self.unary(stream, message),
                 None => self.give_up_collecting(stream, Bytes::new(), true),
             }
         } else if self.held > MOST_HELD {
-            self.held -= len;
+            self.held -= whole.len;
             self.protocol.reset(stream, Code::EnhanceYourCalm);
         }
     }
 
     /// It is not one whole message, whatever it is: it is passed on as it came.
     fn give_up_collecting(&mut self, stream: u32, data: Bytes, end: bool) {
-        let Some(state) = self.protocol.state(stream) else { return };
-        let Input::Whole(whole) = std::mem::replace(&mut state.input, Input::None) else { return };
-        self.held -= whole.len;
+        let Some(whole) = self.take_whole(stream) else { return };
         self.call(stream, &whole.head);
         let Some(state) = self.protocol.state(stream) else { return };
         if let Input::Pipe(pipe) = &state.input {
@@ -171,8 +148,20 @@ where
         }
     }
 
-    fn unary(&mut self, stream: u32, plan: &Arc<S::Plan>, message: Bytes) {
-        match self.service.unary(plan, message) {
+    fn take_whole(&mut self, stream: u32) -> Option<Whole<S>> {
+        let state = self.protocol.state(stream)?;
+        match std::mem::replace(&mut state.input, Input::None) {
+            Input::Whole(whole) => {
+                self.held -= whole.len;
+                Some(whole)
+            }
+            Input::None | Input::Pipe(_) => None,
+        }
+    }
+
+    fn unary(&mut self, stream: u32, message: Bytes) {
+        let Some(whole) = self.take_whole(stream) else { return };
+        match self.service.unary(&whole.plan, whole.place, message) {
             Call::Now(reply) => self.reply(stream, reply),
             Call::Here(future) => self.add(stream, Job::Here(future)),
             Call::Apart(future) => self.add(stream, Job::Apart(Apart::spawn(future))),
@@ -207,7 +196,7 @@ where
     }
 
     /// The client does not want it any more.
-    fn abandon(&mut self, state: State<S::Plan>) {
+    fn abandon(&mut self, state: State<S>) {
         if let Input::Whole(whole) = &state.input {
             self.held -= whole.len;
         }

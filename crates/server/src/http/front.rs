@@ -18,7 +18,7 @@ use super::connection::Context;
 use super::route::{self, MOST_CALLS};
 use crate::auth::Credentials;
 use crate::grpc::Unary;
-use crate::metrics::Counted;
+use crate::metrics::{Counted, Place};
 
 const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 const CLIENT_API_VERSION: HeaderName = HeaderName::from_static("client-api-version");
@@ -41,6 +41,7 @@ impl Front {
 
 impl Service for Front {
     type Plan = Plan;
+    type Place = Place;
     type Body = Body;
 
     /// Only calls about which nothing is unusual. What is wrong with the others, and how to say so, is known where all
@@ -66,17 +67,24 @@ impl Service for Front {
         })
     }
 
+    fn admit(&self, _: &Arc<Plan>) -> Result<Place, Reply> {
+        self.0.note_request();
+        let calls = &self.0.shared.metrics.grpc;
+        if calls.open() >= MOST_CALLS {
+            return Err(refused(EtcdError::RequestTooManyRequests.into()));
+        }
+        Ok(calls.place())
+    }
+
     fn longest_message(&self) -> usize {
         self.0.shared.grpc.longest_message()
     }
 
-    fn unary(&self, plan: &Arc<Plan>, message: Bytes) -> Call {
-        self.0.note_request();
+    fn unary(&self, plan: &Arc<Plan>, place: Place, message: Bytes) -> Call {
         let shared = &self.0.shared;
-        if shared.metrics.grpc.open() >= MOST_CALLS {
-            return Call::Now(refused(EtcdError::RequestTooManyRequests.into()));
-        }
         let observed = shared.metrics.grpc.begin(&plan.counted, message.len());
+        // It is counted as a call from here on.
+        drop(place);
         let asked = match plan.unary.decode(message) {
             Ok(asked) => asked,
             Err(status) => {

@@ -22,7 +22,7 @@ use super::Histogram;
 use super::methods::{self, Method};
 use super::text::{Text, Type};
 use body::{Incoming, Outgoing};
-pub(crate) use unary::Method as Counted;
+pub(crate) use unary::{Method as Counted, Place};
 
 /// Distinct client versions counted by name. A client chooses what it sends, so their number must end somewhere.
 const MOST_CLIENT_VERSIONS: usize = 64;

@@ -18,8 +18,8 @@ mod tls;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-pub(crate) use grpc::Counted;
 pub use grpc::GrpcMetrics;
+pub(crate) use grpc::{Counted, Place};
 pub(crate) use health::CHECKS;
 pub use health::HealthMetrics;
 pub use histogram::Histogram;

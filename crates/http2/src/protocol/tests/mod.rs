@@ -1,7 +1,6 @@
 //! The protocol, told by bytes.
 
 mod chaos;
-mod client;
 mod flow;
 mod limits;
 mod rules;
@@ -12,7 +11,7 @@ use http::{HeaderMap, StatusCode};
 use super::{Code, Event, Fault, Protocol, Room, Tail};
 use crate::frame::{flag, kind};
 use crate::limits::Limits;
-use client::{Client, frame};
+use crate::testing::{self as client, Client, frame};
 
 /// Bytes for every request, so that it can be told whose they are.
 type Server = Protocol<u32>;

@@ -1,7 +1,7 @@
 //! What a client must not do, and what comes of it.
 
 use super::*;
-use client::field;
+use crate::testing::field;
 
 fn headers_frame(flags: u8, stream: u32, block: &[u8]) -> Vec<u8> {
     frame(kind::HEADERS, flag::END_HEADERS | flags, stream, block)

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use tonic::Code;
 
-use super::{Call, Counters, GrpcMetrics};
+use super::{Call, Counters, GrpcMetrics, Traffic};
 
 /// An RPC as one client calls it: found once, counted often.
 #[derive(Debug)]
@@ -14,11 +14,26 @@ pub(crate) struct Method {
     version: Box<str>,
 }
 
+/// The place of a call of which no message has come yet: nothing but its being open is counted.
+#[derive(Debug)]
+pub(crate) struct Place(Arc<Traffic>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Relaxed);
+    }
+}
+
 /// A call in progress. Dropped, it was given up by the client.
 #[derive(Debug)]
 pub(crate) struct Observed(Call);
 
 impl GrpcMetrics {
+    pub(crate) fn place(&self) -> Place {
+        self.traffic.open.fetch_add(1, Relaxed);
+        Place(Arc::clone(&self.traffic))
+    }
+
     /// None: there is no such RPC.
     pub(crate) fn method(&self, path: &str, version: &str) -> Option<Method> {
         let counters = Arc::clone(&self.methods[*self.by_path.get(path)?]);

@@ -3,17 +3,17 @@
 use crate::frame::{HEADER_LEN, Header, PREFACE, flag, kind, number};
 use crate::hpack::{Decoder, Name};
 
-pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let header = Header { len: payload.len(), kind, flags, stream };
     [&header.encode(), payload].concat()
 }
 
-pub(super) fn opening() -> Vec<u8> {
+pub(crate) fn opening() -> Vec<u8> {
     [PREFACE, &frame(kind::SETTINGS, 0, 0, &[])].concat()
 }
 
 /// A field that is not remembered; both texts are short.
-pub(super) fn field(name: &str, value: &str) -> Vec<u8> {
+pub(crate) fn field(name: &str, value: &str) -> Vec<u8> {
     let mut out = vec![0];
     for text in [name, value] {
         assert!(text.len() < 127);
@@ -23,13 +23,13 @@ pub(super) fn field(name: &str, value: &str) -> Vec<u8> {
     out
 }
 
-pub(super) fn headers(path: &str) -> Vec<u8> {
+pub(crate) fn headers(path: &str) -> Vec<u8> {
     let fields =
         [(":method", "POST"), (":scheme", "http"), (":path", path), (":authority", "x"), ("te", "trailers")];
     fields.iter().flat_map(|(name, value)| field(name, value)).collect()
 }
 
-pub(super) fn call(stream: u32, body: &[u8]) -> Vec<u8> {
+pub(crate) fn call(stream: u32, body: &[u8]) -> Vec<u8> {
     [
         frame(kind::HEADERS, flag::END_HEADERS, stream, &headers("/kv")),
         frame(kind::DATA, flag::END_STREAM, stream, body),
@@ -38,7 +38,7 @@ pub(super) fn call(stream: u32, body: &[u8]) -> Vec<u8> {
 }
 
 /// The tables it needs to read headers.
-pub(super) struct Client {
+pub(crate) struct Client {
     decoder: Decoder,
     block: Vec<u8>,
     begun: Option<Header>,
@@ -52,7 +52,7 @@ impl Default for Client {
 
 impl Client {
     /// One line for every frame; a header block in several frames is one.
-    pub(super) fn read(&mut self, mut bytes: &[u8]) -> Vec<String> {
+    pub(crate) fn read(&mut self, mut bytes: &[u8]) -> Vec<String> {
         let mut lines = Vec::new();
         while !bytes.is_empty() {
             let header = Header::parse(bytes).expect("whole frames are written");

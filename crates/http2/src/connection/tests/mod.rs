@@ -1,0 +1,200 @@
+//! Whole connections, over a pipe in memory, with a client that writes frames by hand.
+
+mod bodies;
+mod calls;
+mod ends;
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response};
+use http_body::Frame;
+use http_body_util::{BodyExt, Full, combinators::BoxBody};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+
+use super::Connection;
+use crate::frame::{HEADER_LEN, Header, flag, kind};
+use crate::testing::{self, Client, field, frame};
+use crate::{BodyError, Boxed, Call, Head, Incoming, Limits, Reply, Service};
+
+/// Paths say what it does. Everything that waits, waits for `gate`.
+struct Test {
+    gate: Arc<Semaphore>,
+    /// Calls that have not ended, bodies' parts that were made, and places taken.
+    running: Arc<AtomicUsize>,
+    parts: Arc<AtomicUsize>,
+    places: Arc<AtomicUsize>,
+}
+
+impl Default for Test {
+    fn default() -> Test {
+        let (gate, running) = (Arc::new(Semaphore::new(0)), Arc::default());
+        Test { gate, running, parts: Arc::default(), places: Arc::default() }
+    }
+}
+
+/// Counts while it lives.
+struct Counted(Arc<AtomicUsize>);
+
+impl Counted {
+    fn new(count: &Arc<AtomicUsize>) -> Counted {
+        count.fetch_add(1, SeqCst);
+        Counted(Arc::clone(count))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, SeqCst);
+    }
+}
+
+const LONGEST: usize = 100_000;
+
+impl Service for Test {
+    type Plan = String;
+    type Place = Counted;
+    type Body = BoxBody<Bytes, BodyError>;
+
+    fn plan(&self, head: &Head) -> Option<String> {
+        let path = head.path.to_str().ok()?;
+        path.starts_with("/unary").then(|| path.to_string())
+    }
+
+    fn admit(&self, plan: &Arc<String>) -> Result<Counted, Reply> {
+        if plan.ends_with("refused") {
+            return Err(Reply::Refused(HeaderMap::new()));
+        }
+        Ok(Counted::new(&self.places))
+    }
+
+    fn longest_message(&self) -> usize {
+        LONGEST
+    }
+
+    fn unary(&self, plan: &Arc<String>, _: Counted, message: Bytes) -> Call {
+        let reply = || Reply::Message(message_of(&message));
+        if !plan.contains("waits") {
+            return Call::Now(reply());
+        }
+        let (gate, counted, reply) = (Arc::clone(&self.gate), Counted::new(&self.running), reply());
+        let answer = Box::pin(async move {
+            let _counted = counted;
+            gate.acquire().await.unwrap().forget();
+            reply
+        });
+        if plan.contains("apart") { Call::Apart(answer) } else { Call::Here(answer) }
+    }
+
+    fn call(&self, request: Request<Incoming>) -> Boxed<Response<BoxBody<Bytes, BodyError>>> {
+        let (gate, counted, parts) =
+            (Arc::clone(&self.gate), Counted::new(&self.running), Arc::clone(&self.parts));
+        Box::pin(async move {
+            let _counted = counted;
+            match request.uri().path() {
+                "/echo" => Response::new(request.into_body().boxed()),
+                "/endless" => Response::new(Endless(parts).boxed()),
+                "/waits" => {
+                    gate.acquire().await.unwrap().forget();
+                    Response::new(Full::from("waited").map_err(|e| match e {}).boxed())
+                }
+                path => {
+                    let path = path.to_string();
+                    let len = request.into_body().collect().await.map_or(0, |body| body.to_bytes().len());
+                    let text = format!("{path} with {len} bytes");
+                    Response::new(Full::from(text).map_err(|e| match e {}).boxed())
+                }
+            }
+        })
+    }
+}
+
+/// An answer without end; counts its parts.
+struct Endless(Arc<AtomicUsize>);
+
+impl http_body::Body for Endless {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        self.0.fetch_add(1, SeqCst);
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from(vec![7; 10_000])))))
+    }
+}
+
+/// A message with its prefix.
+fn message_of(text: &[u8]) -> Bytes {
+    let len = u32::try_from(text.len()).unwrap().to_be_bytes();
+    Bytes::from([&[0][..], &len, text].concat())
+}
+
+/// The client's side.
+struct Peer {
+    io: DuplexStream,
+    client: Client,
+    served: JoinHandle<std::io::Result<()>>,
+}
+
+fn connect(service: Arc<Test>, limits: Limits) -> Peer {
+    let (ours, theirs) = tokio::io::duplex(1 << 20);
+    let served = tokio::spawn(Connection::new(theirs, service, limits));
+    Peer { io: ours, client: Client::default(), served }
+}
+
+async fn open(service: &Arc<Test>) -> Peer {
+    let mut peer = connect(Arc::clone(service), Limits::default());
+    peer.write(&testing::opening()).await;
+    assert_eq!(peer.lines(3).await.len(), 3, "settings, a window, and the answer to our settings");
+    peer
+}
+
+impl Peer {
+    async fn write(&mut self, bytes: &[u8]) {
+        self.io.write_all(bytes).await.unwrap();
+    }
+
+    async fn call(&mut self, stream: u32, path: &str, body: &[u8]) {
+        let head = frame(kind::HEADERS, flag::END_HEADERS, stream, &testing::headers(path));
+        let data = frame(kind::DATA, flag::END_STREAM, stream, body);
+        self.write(&[head, data].concat()).await;
+    }
+
+    /// The next `count` lines, as [`Client`] reads them.
+    async fn lines(&mut self, count: usize) -> Vec<String> {
+        let mut lines = Vec::new();
+        while lines.len() < count {
+            let bytes = self.frame().await.expect("the connection is open");
+            lines.extend(self.client.read(&bytes));
+        }
+        lines
+    }
+
+    async fn frame(&mut self) -> Option<Vec<u8>> {
+        let mut bytes = vec![0; HEADER_LEN];
+        self.io.read_exact(&mut bytes).await.ok()?;
+        let len = Header::parse(&bytes).unwrap().len;
+        bytes.resize(HEADER_LEN + len, 0);
+        self.io.read_exact(&mut bytes[HEADER_LEN..]).await.ok()?;
+        Some(bytes)
+    }
+}
+
+/// Waits until something is so.
+async fn until(what: &str, is_so: impl Fn() -> bool) {
+    for _ in 0..2000 {
+        if is_so() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("{what} did not happen");
+}
