@@ -17,6 +17,7 @@ pub mod bolt;
 pub mod checkpoint;
 pub mod entry;
 mod grpc;
+pub mod http2;
 pub mod identity;
 pub mod image;
 pub mod json;
@@ -33,7 +34,7 @@ mod tests;
 /// A target and its name.
 pub type Target = (&'static str, fn(&[u8]));
 
-pub const TARGETS: [Target; 9] = [
+pub const TARGETS: [Target; 10] = [
     ("entry", entry::run),
     ("recovery", recovery::run),
     ("checkpoint", checkpoint::run),
@@ -43,4 +44,5 @@ pub const TARGETS: [Target; 9] = [
     ("json", json::run),
     ("model", model::run),
     ("bolt", bolt::run),
+    ("http2", http2::run),
 ];

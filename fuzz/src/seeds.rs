@@ -24,6 +24,7 @@ fn main() {
     write(&dir, "wire", messages());
     write(&dir, "json", bodies());
     write(&dir, "bolt", databases());
+    write(&dir, "http2", connections());
     write(&dir, "model", vec![(0..=255).collect(), (0..200).map(|n: u8| n.wrapping_mul(37)).collect()]);
 }
 
@@ -33,6 +34,41 @@ fn write(dir: &Path, target: &str, seeds: Vec<Vec<u8>>) {
     for (n, seed) in seeds.iter().enumerate() {
         std::fs::write(dir.join(format!("seed-{n:02}")), seed).expect("the corpus can be written");
     }
+}
+
+/// Clients: calls, one in parts, settings, windows, a reset, pings, padding, a farewell.
+fn connections() -> Vec<Vec<u8>> {
+    let frame = |kind: u8, flags: u8, stream: u8, payload: &[u8]| {
+        [&[0, (payload.len() >> 8) as u8, payload.len() as u8, kind, flags, 0, 0, 0, stream], payload]
+            .concat()
+    };
+    // Indexed fields, a path that is remembered, Huffman-coded text, and one that is not remembered.
+    let head =
+        b"\x83\x86\x44\x03/kv\x41\x8c\xf1\xe3\xc2\xe5\xf2\x3a\x6b\xa0\xab\x90\xf4\xff\x00\x02te\x08trailers";
+    let call = |stream| [frame(1, 4, stream, head), frame(0, 1, stream, b"\0\0\0\0\x02hi")].concat();
+    let again = [frame(1, 4, 3, b"\x83\x86\xbf\xbe"), frame(0, 1, 3, b"\0\0\0\0\0")].concat();
+    let settings = frame(4, 0, 0, &[0, 4, 0, 0, 1, 0, 0, 1, 0, 0, 0, 0]);
+    let windows = [frame(8, 0, 0, &[0, 1, 0, 0]), frame(8, 0, 1, &[0, 0, 16, 0])].concat();
+    let parts = [
+        frame(1, 0, 1, &head[..5]),
+        frame(9, 4, 1, &head[5..]),
+        frame(0, 0, 1, b"ab"),
+        frame(0, 8, 1, b"\x01c\0"),
+    ];
+    let last = [
+        frame(3, 0, 1, &[0, 0, 0, 8]),
+        frame(6, 0, 0, b"12345678"),
+        frame(7, 0, 0, &[0; 8]),
+        frame(2, 0, 5, &[0; 5]),
+    ];
+    let lives = [
+        call(1),
+        [call(1), again.clone()].concat(),
+        [settings, call(1), windows].concat(),
+        [parts.concat(), last.concat()].concat(),
+        [frame(1, 5, 1, head), again].concat(),
+    ];
+    lives.iter().flat_map(|life| [[&[255, 0], &life[..]].concat(), [&[6, 77], &life[..]].concat()]).collect()
 }
 
 /// Files with an inline bucket, one of a page, one of several levels, and one with overflow pages.
