@@ -14,6 +14,7 @@ mod churn;
 mod client;
 mod deployments;
 mod differential;
+mod encryption;
 mod etcdctl;
 mod faults;
 mod gateway;
@@ -29,6 +30,7 @@ mod server;
 mod snapshot;
 mod status;
 mod tls;
+mod tools;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -47,6 +49,7 @@ enum Trial {
     Churn(churn::Churn),
     Deployments(deployments::Deployments),
     Differential(differential::Differential),
+    Encryption(encryption::Encryption),
     Etcdctl(etcdctl::Etcdctl),
     Faults(faults::Faults),
     Gateway(gateway::Gateway),
@@ -58,6 +61,7 @@ enum Trial {
     Status(status::Status),
     Tls(tls::TlsTrial),
     Snapshot(snapshot::Snapshot),
+    Tools(tools::Tools),
 }
 
 #[tokio::main]
@@ -68,6 +72,7 @@ async fn main() -> Result<()> {
         Trial::Churn(trial) => trial.run().await,
         Trial::Deployments(trial) => trial.run().await,
         Trial::Differential(trial) => trial.run().await,
+        Trial::Encryption(trial) => trial.run().await,
         Trial::Etcdctl(trial) => trial.run(),
         Trial::Faults(trial) => trial.run().await,
         Trial::Gateway(trial) => trial.run().await,
@@ -79,5 +84,6 @@ async fn main() -> Result<()> {
         Trial::Status(trial) => trial.run().await,
         Trial::Tls(trial) => trial.run(),
         Trial::Snapshot(trial) => trial.run().await,
+        Trial::Tools(trial) => trial.run().await,
     }
 }

@@ -28,6 +28,7 @@ mod recovery;
 mod scan;
 mod sealing;
 mod segment;
+mod survey;
 mod tail;
 mod writer;
 
@@ -38,6 +39,7 @@ pub use maintenance::{Maintained, Maintenance};
 pub use record::{RECORD_HEADER_LEN, RECORD_VERSION, SEALED_RECORD_VERSION, SECTOR};
 pub use recovery::{CutTail, LocalReader, Recovery, RecoveryReport};
 pub use scan::Progress;
+pub use survey::{RecordSight, Sight, survey};
 pub use writer::{LocalJournal, Stats};
 
 use vetch_seal::Keys;

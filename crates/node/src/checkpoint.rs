@@ -29,6 +29,7 @@ mod graves;
 mod import;
 mod manifest;
 mod merge;
+pub mod offline;
 mod plan;
 mod recovery;
 mod run;

@@ -28,6 +28,12 @@ pub(crate) fn load_or_create(disk: &dyn Disk, dir: &Path, proposed: Identity) ->
     }
 }
 
+/// Why the identity on disk cannot be read, if it cannot.
+pub fn check(disk: &dyn Disk, dir: &Path) -> Result<Identity, String> {
+    let bytes = read_file(disk, &dir.join(NAME)).map_err(|error| error.to_string())?;
+    decode(&bytes).map_err(str::to_owned)
+}
+
 fn io(op: &'static str, path: &Path, source: std::io::Error) -> OpenError {
     OpenError::Io { op, path: path.display().to_string(), source }
 }

@@ -18,6 +18,7 @@ mod chain;
 pub mod command;
 mod compaction;
 mod compare;
+pub mod describe;
 pub mod error;
 mod evaluate;
 pub mod hash;

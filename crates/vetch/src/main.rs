@@ -31,10 +31,12 @@ fn main() -> ExitCode {
     let rest = std::env::args_os().skip(2);
     match std::env::args_os().nth(1).as_ref().and_then(|word| word.to_str()) {
         Some("snapshot") => return commands::snapshot::run(rest),
+        Some("inspect") => return commands::inspect::run(rest),
         Some("keygen") => return commands::keygen::run(rest),
         Some("status") => return commands::status::run(rest),
         Some("top") => return commands::top::run(rest),
         Some("bench") => return vetch_bench::run(rest),
+        Some("verify") => return commands::verify::run(rest),
         _ => {}
     }
     let arguments = std::env::args_os().skip(1).map(|a| a.to_string_lossy().into_owned());

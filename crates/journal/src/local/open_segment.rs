@@ -15,7 +15,9 @@ const CHUNK: u64 = 1 << 20;
 /// The segment and how far its records were read.
 pub(super) struct OpenSegment {
     pub(super) segment: Segment,
+    /// Whole sectors.
     pub(super) len: u64,
+    file_len: u64,
     pub(super) offset: u64,
     file: Box<dyn DiskFile>,
     window: (u64, Bytes),
@@ -26,13 +28,31 @@ impl OpenSegment {
         let path = dir.join(&segment.name);
         let opened = disk.open(&path).and_then(|file| Ok((file.len()?, file)));
         let (len, file) = opened.map_err(JournalError::io("opening", path))?;
-        let open = OpenSegment { segment, len, offset: 0, file, window: (0, Bytes::new()) };
+        let open = OpenSegment { segment, len, file_len: len, offset: 0, file, window: (0, Bytes::new()) };
         if len == 0 || len % SECTOR as u64 != 0 {
             return Err(
                 open.corrupt(len, "the file was cut short: its length is not a whole number of sectors")
             );
         }
         Ok(open)
+    }
+
+    /// Opens a file of any length; what is behind the last whole sector is left out.
+    pub(super) fn open_as_is(
+        disk: &dyn Disk,
+        dir: &Path,
+        segment: Segment,
+    ) -> Result<OpenSegment, JournalError> {
+        let path = dir.join(&segment.name);
+        let opened = disk.open(&path).and_then(|file| Ok((file.len()?, file)));
+        let (file_len, file) = opened.map_err(JournalError::io("opening", path))?;
+        let len = file_len - file_len % SECTOR as u64;
+        Ok(OpenSegment { segment, len, file_len, offset: 0, file, window: (0, Bytes::new()) })
+    }
+
+    /// Of the file as it is.
+    pub(super) fn file_len(&self) -> u64 {
+        self.file_len
     }
 
     /// `len` bytes at `at`, which must lie within the file.

@@ -10,3 +10,4 @@ mod rng;
 mod sealing;
 mod sectors;
 mod support;
+mod survey;

@@ -27,16 +27,16 @@ use super::{CheckpointConfig, LoadReport, Loaded};
 const PROGRESS_EVERY: u64 = 4096;
 
 /// A manifest read from disk.
-struct Found {
-    manifest: Manifest,
-    bytes: u64,
+pub(super) struct Found {
+    pub(super) manifest: Manifest,
+    pub(super) bytes: u64,
     /// The key it is sealed with, if it is.
-    key: Option<KeyId>,
+    pub(super) key: Option<KeyId>,
 }
 
 /// A store built from a checkpoint, and what of its files turned out to be alive.
-struct State {
-    store: Store,
+pub(super) struct State {
+    pub(super) store: Store,
     history: Vec<Event>,
     files: Vec<DataFile>,
     records: u64,
@@ -128,7 +128,7 @@ fn fell_back(failures: &[Damage], has_checkpoint: bool) -> Option<String> {
 }
 
 /// Numbers of the manifests, newest first.
-fn manifests(names: &[Name]) -> Vec<u64> {
+pub(super) fn manifests(names: &[Name]) -> Vec<u64> {
     let mut numbers: Vec<u64> =
         names.iter().filter(|name| matches!(name, Name::Manifest(_))).map(|name| name.number()).collect();
     numbers.sort_unstable_by_key(|&number| std::cmp::Reverse(number));
@@ -182,7 +182,7 @@ impl Search<'_> {
     }
 }
 
-enum ReadError {
+pub(super) enum ReadError {
     Damaged(Damage),
     /// It is no damage, so it is not passed over.
     Refused(LoadError),
@@ -206,7 +206,12 @@ fn check_keys(disk: &dyn Disk, dir: &Path, names: &[Name], keys: &Keys) -> Resul
     Ok(())
 }
 
-fn read_manifest(disk: &dyn Disk, dir: &Path, number: u64, keys: &Keys) -> Result<Found, ReadError> {
+pub(super) fn read_manifest(
+    disk: &dyn Disk,
+    dir: &Path,
+    number: u64,
+    keys: &Keys,
+) -> Result<Found, ReadError> {
     let path = dir.join(manifest_name(number));
     let damaged = |offset, reason: String| ReadError::Damaged(Damage::new(&path, offset, reason));
     let bytes = read_file(disk, &path).map_err(|error| damaged(0, format!("unreadable: {error}")))?;
@@ -233,7 +238,7 @@ fn usable_before(disk: &dyn Disk, dir: &Path, names: &[Name], number: u64, keys:
     found.find(is_whole).map(|found| Published::new(&found.manifest, found.bytes, found.key))
 }
 
-fn load_state(
+pub(super) fn load_state(
     disk: &dyn Disk,
     dir: &Path,
     found: &Found,

@@ -3,6 +3,7 @@
 //! Exit codes are those of etcd's tools: 1 for a failure, 128 for arguments that make no sense.
 
 mod client;
+pub(crate) mod inspect;
 pub(crate) mod keygen;
 mod look;
 mod output;
@@ -10,6 +11,8 @@ mod progress;
 pub(crate) mod snapshot;
 pub(crate) mod status;
 pub(crate) mod top;
+pub(crate) mod verify;
+mod verify_data;
 mod words;
 
 use std::ffi::OsString;

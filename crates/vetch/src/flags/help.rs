@@ -20,6 +20,9 @@ Usage:
   vetch snapshot
     Save, show and restore snapshots; 'vetch snapshot --help' says how.
 
+  vetch inspect, vetch verify
+    Show, and check, what a data directory holds; with --help they say how.
+
   vetch keygen
     Make a key for encryption at rest; 'vetch keygen --help' says how.
 

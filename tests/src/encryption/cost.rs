@@ -1,0 +1,64 @@
+//! The cost: processor time of the server per put, sealed and plain by turns.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use anyhow::{Result, ensure};
+use vetch_api::pb;
+
+use super::house::House;
+use crate::client::Client;
+use crate::server::{Kind, Options, Server};
+
+const WRITERS: usize = 64;
+const VALUE_BYTES: usize = 1024;
+/// More than this many times the plain cost is a mistake and no noise.
+const MOST: f64 = 2.0;
+
+pub(super) async fn run(puts: usize, rounds: usize) -> Result<()> {
+    let (mut plain, mut sealed) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        plain.push(round(puts, false).await?);
+        sealed.push(round(puts, true).await?);
+    }
+    let shown = |costs: &[f64]| costs.iter().map(|cost| format!("{cost:.1}")).collect::<Vec<_>>().join(", ");
+    println!("  server CPU per put of {VALUE_BYTES} bytes by {WRITERS} clients, in us, round by round:");
+    println!("    plain  {}", shown(&plain));
+    println!("    sealed {}", shown(&sealed));
+    let least = |costs: &[f64]| costs.iter().copied().fold(f64::INFINITY, f64::min);
+    let times = least(&sealed) / least(&plain);
+    println!("    the best sealed round cost {times:.2} times the best plain one");
+    ensure!(times < MOST, "sealing costs too much");
+    Ok(())
+}
+
+/// Microseconds of the server's processor time per put.
+async fn round(puts: usize, is_sealed: bool) -> Result<f64> {
+    let house = House::new()?;
+    house.keygen()?;
+    let flags =
+        if is_sealed { vec![format!("--encryption-key-file={}", house.keys().display())] } else { vec![] };
+    let server = Server::start_with(Kind::Vetch, Options { flags, data_dir: Some(house.data()) })?;
+    let next = Arc::new(AtomicUsize::new(0));
+    let before = server.cpu_seconds()?;
+    let mut writers = tokio::task::JoinSet::new();
+    let client = Client::connect(&server.endpoint()).await?;
+    for _ in 0..WRITERS {
+        let (mut kv, next) = (client.kv.clone(), Arc::clone(&next));
+        writers.spawn(async move {
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                if number >= puts {
+                    return anyhow::Ok(());
+                }
+                let (key, value) =
+                    (format!("/registry/{:05}", number % 5000), vec![number as u8; VALUE_BYTES]);
+                kv.put(pb::PutRequest { key: key.into(), value: value.into(), ..Default::default() }).await?;
+            }
+        });
+    }
+    while let Some(result) = writers.join_next().await {
+        result??;
+    }
+    Ok((server.cpu_seconds()? - before) * 1e6 / puts as f64)
+}
