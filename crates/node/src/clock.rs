@@ -57,18 +57,22 @@ pub(crate) struct Clock {
     timers: HashMap<i64, Timer>,
     /// Deadlines, earliest first. An entry that is not the timer's `queued` belongs to a lease that is gone.
     queue: BinaryHeap<Reverse<(u64, i64)>>,
+    /// How many of the timers are `ending`.
+    ending: usize,
 }
 
 impl Clock {
     pub(crate) fn start(&mut self, id: i64, grant: u64, ttl: i64, remaining: i64, now: u64) {
         let deadline = after(now, remaining);
         let timer = Timer { grant, ttl, deadline, queued: deadline, recorded: remaining, ending: false };
-        self.timers.insert(id, timer);
+        let before = self.timers.insert(id, timer);
+        self.ending -= usize::from(before.is_some_and(|timer| timer.ending));
         self.queue.push(Reverse((deadline, id)));
     }
 
     pub(crate) fn stop(&mut self, id: i64) {
-        self.timers.remove(&id);
+        let timer = self.timers.remove(&id);
+        self.ending -= usize::from(timer.is_some_and(|timer| timer.ending));
     }
 
     pub(crate) fn renew(&mut self, id: i64, now: u64) -> Renewal {
@@ -114,6 +118,7 @@ impl Clock {
                 timer.queued = timer.deadline;
                 self.queue.push(Reverse((timer.deadline, id)));
             } else {
+                self.ending += usize::from(!timer.ending);
                 timer.ending = true;
                 expired.push((id, timer.grant));
                 // It comes up again until it is gone, because its end may be refused, as by an alarm or a full disk.
@@ -127,6 +132,7 @@ impl Clock {
     /// A revoke could not be handed in; the lease comes up again.
     pub(crate) fn revoke_failed(&mut self, id: i64) {
         if let Some(timer) = self.timers.get_mut(&id) {
+            self.ending -= usize::from(timer.ending);
             timer.ending = false;
             timer.queued = timer.deadline;
             self.queue.push(Reverse((timer.deadline, id)));
@@ -173,9 +179,9 @@ impl Clock {
         }
     }
 
-    /// Leases whose deadline has passed. Looks at every lease: not for the way of a request.
-    pub(crate) fn overdue(&self, now: u64) -> usize {
-        self.timers.values().filter(|timer| timer.deadline <= now).count()
+    /// Leases whose end was asked for and that are still there.
+    pub(crate) fn ending(&self) -> usize {
+        self.ending
     }
 
     /// All leases, soonest to end first.
@@ -206,14 +212,22 @@ mod tests {
         assert_eq!(clock.renew(7, 9_000), Renewal::Renewed { ttl: 10 });
         assert_eq!(clock.expire(10_000, 9), []);
         assert_eq!(clock.remaining(7, 10_000), Some((9, 10)));
+        assert_eq!(clock.ending(), 0);
         assert_eq!(clock.expire(19_000, 9), [(7, 1)]);
+        assert_eq!(clock.ending(), 1);
         assert_eq!(clock.expire(23_999, 9), [], "its end is under way");
         assert_eq!(clock.expire(24_000, 9), [(7, 1)], "its end was refused, it seems");
+        assert_eq!(clock.ending(), 1, "the same one");
         assert_eq!(clock.renew(7, 24_000), Renewal::Ended { grant: 1 });
         clock.revoke_failed(7);
+        assert_eq!(clock.ending(), 0);
         assert_eq!(clock.expire(24_001, 9), [(7, 1)]);
+        clock.start(7, 2, 10, 10, 24_001);
+        assert_eq!(clock.ending(), 0, "granted again");
+        assert_eq!(clock.expire(34_001, 9), [(7, 2)]);
         clock.stop(7);
-        assert_eq!(clock.renew(7, 24_002), Renewal::Unknown);
+        assert_eq!(clock.ending(), 0);
+        assert_eq!(clock.renew(7, 34_002), Renewal::Unknown);
     }
 
     fn left(clock: &mut Clock, now: u64) -> Vec<(i64, i64)> {

@@ -105,7 +105,7 @@ impl Node {
 
     /// Leases whose time is over and that are still there: their end is on the way, or refused for lack of space.
     pub fn overdue_leases(&self) -> usize {
-        self.shared().clock.lock().overdue(self.shared().now())
+        self.shared().clock.lock().ending()
     }
 
     pub fn written_prefixes(&self) -> WrittenPrefixes {

@@ -13,8 +13,8 @@ use vetch_api::vetch::{LookRequest, LookResponse, Server, Storage};
 use super::Failure;
 use super::client::{ClientArgs, Session, refused};
 
-/// A read that takes longer is as bad as none.
-const HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
+/// An answer that takes longer is as bad as none.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What was found at one endpoint.
 #[derive(Debug, Serialize)]
@@ -60,16 +60,21 @@ async fn look_at(
 async fn check(session: &Session) -> Result<(), String> {
     let request = session.request(pb::RangeRequest { key: "health".into(), ..Default::default() });
     let mut client = KvClient::new(session.channel());
-    match tokio::time::timeout(HEALTH_TIMEOUT, client.range(request)).await {
+    match tokio::time::timeout(TIMEOUT, client.range(request)).await {
         Ok(Ok(_)) => Ok(()),
         Ok(Err(status)) if status.code() == Code::PermissionDenied => Ok(()),
         Ok(Err(status)) => Err(format!("a read failed: {}", refused(status).text)),
-        Err(_) => Err(format!("a read was not answered in {} s", HEALTH_TIMEOUT.as_secs())),
+        Err(_) => Err(format!("a read was not answered in {} s", TIMEOUT.as_secs())),
     }
 }
 
 /// Everything about a Vetch, with up to `most_streams` slow streams by name; what there is about an etcd.
 pub(crate) async fn look(session: &Session, most_streams: u32) -> Result<LookResponse, Failure> {
+    let looked = tokio::time::timeout(TIMEOUT, look_now(session, most_streams)).await;
+    looked.unwrap_or_else(|_| Err(Failure { code: 1, text: format!("no answer in {} s", TIMEOUT.as_secs()) }))
+}
+
+async fn look_now(session: &Session, most_streams: u32) -> Result<LookResponse, Failure> {
     let request = session.request(LookRequest { most_streams });
     match OperatorClient::new(session.channel()).look(request).await {
         Ok(look) => Ok(look.into_inner()),
