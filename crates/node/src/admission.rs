@@ -11,10 +11,10 @@
 //! Because segments are prepared ahead, a request that is admitted finds room in the journal. The exception is a burst
 //! that outruns the preparation just as the disk fills up: its append writes nothing and waits for space.
 
-use vetch_store::Store;
 use vetch_store::request::{
     Alarm, AlarmKind, DeleteRangeRequest, PutRequest, RequestOp, TxnRequest, WriteRequest,
 };
+use vetch_store::{Record, Store};
 
 use crate::error::NodeError;
 
@@ -166,6 +166,7 @@ fn is_internal(request: &WriteRequest) -> bool {
             | WriteRequest::AlarmDeactivate(_)
             | WriteRequest::LeaseRemaining { .. }
             | WriteRequest::Auth(_)
+            | WriteRequest::Foreign { .. }
     )
 }
 
@@ -192,6 +193,7 @@ pub(crate) fn cost(request: &WriteRequest) -> u64 {
         WriteRequest::Put(put) => put_cost(put),
         WriteRequest::Txn(txn) => txn_cost(txn, &put_cost, &|_| 0),
         WriteRequest::LeaseGrant { .. } => LEASE_COST,
+        WriteRequest::Foreign { changes } => foreign_cost(changes),
         _ => 0,
     }
 }
@@ -204,6 +206,7 @@ fn journal_cost(request: &WriteRequest) -> u64 {
         WriteRequest::Txn(txn) => txn_cost(txn, &put_cost, &delete_cost),
         WriteRequest::LeaseRemaining { leases } => LEASE_COST * leases.len() as u64,
         WriteRequest::Auth(_) => AUTH_COST,
+        WriteRequest::Foreign { changes } => foreign_cost(changes),
         _ => LEASE_COST,
     };
     ENTRY_COST + effects
@@ -211,6 +214,10 @@ fn journal_cost(request: &WriteRequest) -> u64 {
 
 fn put_cost(put: &PutRequest) -> u64 {
     RECORD_COST + (put.key.len() + put.value.len()) as u64
+}
+
+fn foreign_cost(changes: &[Record]) -> u64 {
+    changes.iter().map(|change| RECORD_COST + (change.key().len() + change.value().len()) as u64).sum()
 }
 
 /// A range is written down key by key while that is short, and as the range otherwise.

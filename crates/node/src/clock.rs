@@ -75,6 +75,18 @@ impl Clock {
         self.ending -= usize::from(timer.is_some_and(|timer| timer.ending));
     }
 
+    /// Every lease has from now on what `remaining` says, in seconds, or its full time.
+    pub(crate) fn restart(&mut self, remaining: &HashMap<i64, i64>, now: u64) {
+        self.queue.clear();
+        for (&id, timer) in &mut self.timers {
+            let left = remaining.get(&id).map_or(timer.ttl, |&left| left.clamp(1, timer.ttl.max(1)));
+            timer.deadline = after(now, left);
+            timer.queued = timer.deadline;
+            timer.ending = false;
+            self.queue.push(Reverse((timer.deadline, id)));
+        }
+    }
+
     pub(crate) fn renew(&mut self, id: i64, now: u64) -> Renewal {
         let Some(timer) = self.timers.get_mut(&id) else { return Renewal::Unknown };
         if timer.ending || timer.deadline <= now {
@@ -228,6 +240,17 @@ mod tests {
         clock.stop(7);
         assert_eq!(clock.ending(), 0);
         assert_eq!(clock.renew(7, 34_002), Renewal::Unknown);
+    }
+
+    #[test]
+    fn a_clock_that_is_restarted_forgets_what_ran_out_before() {
+        let mut clock = Clock::default();
+        clock.start(7, 1, 10, 10, 0);
+        clock.start(8, 2, 10, 10, 0);
+        clock.restart(&HashMap::from([(7, 3)]), 60_000);
+        assert_eq!(clock.expire(62_999, 9), []);
+        assert_eq!(clock.expire(63_000, 9), [(7, 1)]);
+        assert_eq!(clock.renew(8, 69_999), Renewal::Renewed { ttl: 10 }, "it has its full time");
     }
 
     fn left(clock: &mut Clock, now: u64) -> Vec<(i64, i64)> {

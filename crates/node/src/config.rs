@@ -50,6 +50,8 @@ pub struct NodeConfig {
     pub keys: Keys,
     /// A write that takes longer to evaluate, or a range that takes longer to read, counts as slow.
     pub slow_apply: Duration,
+    /// Follow another server: nothing is decided here until [`Follower::lead`](crate::Follower::lead).
+    pub follow: bool,
     pub tuning: Tuning,
 }
 
@@ -72,6 +74,7 @@ impl NodeConfig {
             request_timeout: Duration::from_secs(7),
             keys: Keys::none(),
             slow_apply: Duration::from_millis(100),
+            follow: false,
             tuning: Tuning::default(),
         }
     }

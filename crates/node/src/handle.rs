@@ -181,6 +181,12 @@ impl Node {
         }
     }
 
+    /// Lowers whatever alarm is raised.
+    pub async fn clear_alarms(&self) -> Result<(), NodeError> {
+        let all = AlarmSelector { member: 0, kind: None };
+        self.alarm(AlarmAction::Deactivate, all).await.map(drop)
+    }
+
     pub fn alarms(&self) -> Vec<Alarm> {
         self.shared.store.read().alarms().collect()
     }
@@ -236,8 +242,10 @@ impl Node {
         }
     }
 
-    fn hand_in(&self, request: WriteRequest) -> Result<oneshot::Receiver<Outcome>, NodeError> {
-        if self.shared.is_stopping() {
+    pub(crate) fn hand_in(&self, request: WriteRequest) -> Result<oneshot::Receiver<Outcome>, NodeError> {
+        // Whoever stands in front of a follower lets no client through; should one come all the same, it is refused.
+        let is_early = self.shared.is_following() && self.caller != Caller::Server;
+        if self.shared.is_stopping() || is_early {
             return Err(NodeError::Stopped);
         }
         let metrics = &self.shared.metrics;
@@ -291,7 +299,7 @@ impl Node {
         drop(threads.clock_stop);
         // How much time every lease has left, so that a planned restart is no gift to any of them.
         for _ in 0..RECORD_ATTEMPTS {
-            if clock_loop::record(&self.shared, 0) {
+            if self.shared.is_following() || clock_loop::record(&self.shared, 0) {
                 break;
             }
             std::thread::sleep(RECORD_PAUSE);

@@ -15,6 +15,7 @@ pub mod checkpoint;
 mod clock;
 pub mod config;
 pub mod error;
+mod follow;
 mod handle;
 pub mod identity;
 pub mod import;
@@ -37,6 +38,7 @@ pub mod types;
 pub mod verify;
 pub mod watch;
 
+pub use follow::{FollowedLease, Follower};
 pub use handle::Node;
 pub use read::RangeStream;
 pub use sealing::{KeysNeeded, SealingStatus};

@@ -298,6 +298,7 @@ fn share(
         fan_out: doors.fan_out,
         holds: AtomicUsize::new(0),
         freed: watch::Sender::new(-1),
+        following: AtomicBool::new(config.follow),
         stopping: AtomicBool::new(false),
         state: watch::Sender::new(RunState::Running),
         config,

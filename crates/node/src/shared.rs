@@ -119,6 +119,8 @@ pub(crate) struct Shared {
     pub(crate) holds: AtomicUsize,
     /// Compaction revision up to which memory has been given back.
     pub(crate) freed: watch::Sender<i64>,
+    /// Another server decides; see `follow`.
+    pub(crate) following: AtomicBool,
     pub(crate) stopping: AtomicBool,
     pub(crate) state: watch::Sender<RunState>,
 }
@@ -190,6 +192,10 @@ impl Shared {
 
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_following(&self) -> bool {
+        self.following.load(Ordering::Acquire)
     }
 
     pub(crate) fn fail(&self, cause: String) {

@@ -34,6 +34,9 @@ pub enum StoreError {
     LeaseExists,
     #[error("too large lease TTL")]
     LeaseTtlTooLarge,
+    /// A revision of another server that does not fit the state here.
+    #[error("{0}")]
+    Misfit(&'static str),
     #[error(transparent)]
     Auth(#[from] AuthError),
 }

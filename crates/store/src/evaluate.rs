@@ -56,6 +56,7 @@ impl Store {
             WriteRequest::AlarmActivate(alarm) => self.evaluate_alarm_on(*alarm, journal),
             WriteRequest::AlarmDeactivate(alarm) => self.evaluate_alarm_off(*alarm, journal),
             WriteRequest::Auth(change) => self.evaluate_auth(change, journal),
+            WriteRequest::Foreign { changes } => self.evaluate_foreign(changes, journal),
         }
     }
 
@@ -268,7 +269,7 @@ impl<'s> Txn<'s> {
     }
 
     /// Like [`Txn::commit`], with the changes written down.
-    fn commit_to(mut self, journal: &mut Vec<u8>) -> Vec<Event> {
+    pub(crate) fn commit_to(mut self, journal: &mut Vec<u8>) -> Vec<Event> {
         let range_deletes = std::mem::take(&mut self.range_deletes);
         let events = self.commit();
         if !events.is_empty() {

@@ -43,6 +43,11 @@ impl Lease {
         self.remaining > 0
     }
 
+    /// Whether any key goes when it does.
+    pub fn has_keys(&self) -> bool {
+        !self.slots.is_empty()
+    }
+
     pub(crate) fn slots(&self) -> impl Iterator<Item = Slot> + '_ {
         self.slots.iter().copied()
     }

@@ -21,6 +21,7 @@ mod compare;
 pub mod describe;
 pub mod error;
 mod evaluate;
+mod foreign;
 pub mod hash;
 pub mod history;
 mod keys;

@@ -213,6 +213,10 @@ pub enum WriteRequest {
     AlarmDeactivate(Alarm),
     /// Changes users, roles, or whether anybody is asked who they are.
     Auth(auth::Change),
+    /// Takes over a revision that another server made: its changes in order, each with the numbers it was given there.
+    Foreign {
+        changes: Vec<Record>,
+    },
 }
 
 /// The time a lease has left. An id may be revoked and granted again while this is on its way, so the grant says which
@@ -303,6 +307,9 @@ pub enum WriteResponse {
         changed: Vec<Alarm>,
     },
     Auth {
+        revision: i64,
+    },
+    Foreign {
         revision: i64,
     },
 }

@@ -40,6 +40,10 @@ impl ClockLoop {
         if self.shared.is_stopping() {
             return Step::Ended;
         }
+        // The server that is followed ends leases; its word for it comes as deletes.
+        if self.shared.is_following() {
+            return Step::Idle;
+        }
         expire(&self.shared);
         let now = self.shared.time.now();
         self.shared.moments.lock().note(now, self.shared.revision.load(Ordering::Relaxed));

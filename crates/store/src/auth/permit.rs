@@ -125,7 +125,9 @@ impl Store {
             WriteRequest::Auth(_) | WriteRequest::Compact { .. } => self.auth.check_root(caller),
             WriteRequest::AlarmActivate(_) | WriteRequest::AlarmDeactivate(_) => self.auth.check_root(caller),
             // These are the server's own, whoever made them necessary.
-            WriteRequest::LeaseExpire { .. } | WriteRequest::LeaseRemaining { .. } => Ok(()),
+            WriteRequest::LeaseExpire { .. }
+            | WriteRequest::LeaseRemaining { .. }
+            | WriteRequest::Foreign { .. } => Ok(()),
         }
     }
 

@@ -23,7 +23,8 @@ pub(crate) fn request(request: &WriteRequest) -> Option<model::Request> {
         WriteRequest::LeaseRemaining { .. }
         | WriteRequest::AlarmActivate(_)
         | WriteRequest::AlarmDeactivate(_)
-        | WriteRequest::Auth(_) => return None,
+        | WriteRequest::Auth(_)
+        | WriteRequest::Foreign { .. } => return None,
     })
 }
 
@@ -150,7 +151,10 @@ pub(crate) fn answer(response: &WriteResponse) -> Option<(i64, model::Answer)> {
             (*revision, model::Answer::LeaseGrant { id: *id, ttl: *ttl })
         }
         WriteResponse::LeaseRevoke { revision, .. } => (*revision, model::Answer::LeaseRevoke),
-        WriteResponse::LeaseRemaining { .. } | WriteResponse::Alarm { .. } | WriteResponse::Auth { .. } => {
+        WriteResponse::LeaseRemaining { .. }
+        | WriteResponse::Alarm { .. }
+        | WriteResponse::Auth { .. }
+        | WriteResponse::Foreign { .. } => {
             return None;
         }
     })
