@@ -30,6 +30,7 @@ mod rpc;
 mod settings;
 mod size;
 mod snapshot;
+mod stand_in;
 mod status;
 mod translate;
 mod unary;
@@ -43,6 +44,7 @@ use crate::metrics::ServerMetrics;
 
 pub use rpc::Rpc;
 pub use settings::Settings;
+pub use stand_in::StandIn;
 pub use translate::Kv;
 pub(crate) use unary::Unary;
 

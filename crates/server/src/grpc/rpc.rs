@@ -32,6 +32,7 @@ use super::lock::LockService;
 use super::maintenance::MaintenanceService;
 use super::operator::OperatorService;
 use super::snapshot::Places;
+use super::stand_in::{Passed, StandIn};
 use super::watch::WatchService;
 use super::{admission, status};
 
@@ -51,6 +52,8 @@ pub struct Rpc {
     election: ElectionServer<ElectionService>,
     health: HealthServer<HealthService>,
     operator: OperatorServer<OperatorService>,
+    /// While another server is the one that answers.
+    stand_in: Option<StandIn>,
 }
 
 type Answer = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
@@ -73,6 +76,7 @@ impl Rpc {
             election: ElectionServer::new(ElectionService(edge.clone())).max_decoding_message_size(limit),
             health: HealthServer::new(HealthService(edge.clone())).max_decoding_message_size(limit),
             operator: OperatorServer::new(OperatorService(edge)).max_decoding_message_size(limit),
+            stand_in: None,
         }
     }
 
@@ -85,8 +89,26 @@ impl Rpc {
         self.longest_message
     }
 
+    /// The same services behind `stand_in`, which decides where requests are answered.
+    pub fn behind(self, stand_in: StandIn) -> Rpc {
+        Rpc { stand_in: Some(stand_in), ..self }
+    }
+
+    /// Whether requests are answered here and nowhere else, from now on.
+    pub(crate) fn is_here(&self) -> bool {
+        self.stand_in.as_ref().is_none_or(StandIn::is_here)
+    }
+
     /// Answers one request. An RPC that fails is an answer too.
     pub async fn answer(&self, request: Request<Body>) -> Response<Body> {
+        let request = match &self.stand_in {
+            None => request,
+            // Boxed, because almost no server has one, and each request would carry the room for it.
+            Some(stand_in) => match Box::pin(stand_in.pass(request)).await {
+                Passed::Here(request) => request,
+                Passed::Answered(response) => return response,
+            },
+        };
         if let Err(refusal) = admission::check(request.headers()) {
             return status::of(refusal).into_http();
         }

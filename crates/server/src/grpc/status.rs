@@ -31,6 +31,8 @@ pub(super) fn of_store(error: StoreError) -> EtcdError {
         StoreError::LeaseNotFound => EtcdError::LeaseNotFound,
         StoreError::LeaseExists => EtcdError::LeaseExist,
         StoreError::LeaseTtlTooLarge => EtcdError::LeaseTTLTooLarge,
+        // No request of a client leads here.
+        StoreError::Misfit(_) => EtcdError::Corrupt,
         StoreError::Auth(error) => of_auth(error),
     }
 }

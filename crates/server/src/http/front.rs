@@ -51,7 +51,8 @@ impl Service for Front {
         let content_type = head.get(&CONTENT_TYPE)?.as_bytes();
         let is_plain = matches!(content_type, b"application/grpc" | b"application/grpc+proto")
             && head.get(&GRPC_ENCODING).is_none_or(|encoding| encoding == "identity");
-        if !has_grpc || !is_plain || head.method != Method::POST {
+        // Where another server may have to answer, the long way leads there.
+        if !has_grpc || !is_plain || head.method != Method::POST || !self.0.shared.grpc.is_here() {
             return None;
         }
         let path = head.path.to_str().ok()?;

@@ -10,6 +10,7 @@ mod kv;
 mod lease;
 mod operator;
 mod recipes;
+mod stand_in;
 mod watch;
 
 use std::sync::Arc;

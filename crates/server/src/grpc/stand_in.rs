@@ -1,0 +1,232 @@
+//! Standing in for another server, until this one takes its place.
+//!
+//! A server that is about to replace another can be given to clients before it does. Until then it passes every gRPC request on
+//! and every answer back. For the change-over it first lets what is under way finish while whatever comes new has to wait;
+//! then those who waited are answered here. They notice a pause, and no error. Streams cannot be carried over: they
+//! end as when a server goes away, and their clients begin them anew where they were.
+//!
+//! Bounded by what bounds requests anyway: calls in progress, and their deadlines.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderValue, TE};
+use http::{Request, Response};
+use http_body::{Frame, SizeHint};
+use tokio::sync::watch;
+use tonic::Status;
+use tonic::body::Body;
+use tonic::transport::Channel;
+use tower::ServiceExt;
+
+/// The service that only Vetch has.
+const OWN: &str = "/vetch.v1.Operator/";
+
+/// Where requests are answered. Cloning copies a pointer.
+#[derive(Debug, Clone)]
+pub struct StandIn(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    phase: watch::Sender<Phase>,
+    /// Short calls under way elsewhere.
+    quick: watch::Sender<usize>,
+}
+
+#[derive(Debug, Clone)]
+enum Phase {
+    /// Passed on.
+    Elsewhere(Channel),
+    /// Refused, for this reason.
+    Nowhere(&'static str),
+    /// To be decided soon: requests wait.
+    Soon,
+    Here,
+}
+
+/// What became of a request.
+pub(super) enum Passed {
+    Here(Request<Body>),
+    Answered(Response<Body>),
+}
+
+impl StandIn {
+    /// Refuses everything for now.
+    pub fn new(why: &'static str) -> StandIn {
+        let (phase, quick) = (watch::Sender::new(Phase::Nowhere(why)), watch::Sender::new(0));
+        StandIn(Arc::new(Inner { phase, quick }))
+    }
+
+    /// From now on `channel` leads to who answers.
+    pub fn pass_to(&self, channel: Channel) {
+        self.0.phase.send_replace(Phase::Elsewhere(channel));
+    }
+
+    /// From now on requests are refused.
+    pub fn refuse(&self, why: &'static str) {
+        self.0.phase.send_replace(Phase::Nowhere(why));
+    }
+
+    /// Lets new requests wait, ends streams, and waits until short calls that were passed on are answered, at most for
+    /// `patience`. True if all are.
+    pub async fn hold(&self, patience: Duration) -> bool {
+        self.0.phase.send_replace(Phase::Soon);
+        let mut quick = self.0.quick.subscribe();
+        tokio::time::timeout(patience, quick.wait_for(|&calls| calls == 0)).await.is_ok()
+    }
+
+    /// From now on this server answers, beginning with who waits.
+    pub fn take_over(&self) {
+        self.0.phase.send_replace(Phase::Here);
+    }
+
+    /// Once this is so, it stays so.
+    pub(super) fn is_here(&self) -> bool {
+        matches!(*self.0.phase.borrow(), Phase::Here)
+    }
+
+    pub(super) async fn pass(&self, request: Request<Body>) -> Passed {
+        // What is asked about this very process is not the other server's to answer.
+        if request.uri().path().starts_with(OWN) {
+            return Passed::Here(request);
+        }
+        let mut phase = self.0.phase.subscribe();
+        loop {
+            let now = phase.borrow_and_update().clone();
+            match now {
+                Phase::Here => return Passed::Here(request),
+                Phase::Nowhere(why) => return Passed::Answered(Status::unavailable(why).into_http()),
+                Phase::Elsewhere(channel) => {
+                    let is_quick = is_quick(request.uri().path());
+                    let call = is_quick.then(|| QuickCall::begin(&self.0));
+                    // Counted before this look, so that whoever holds requests back waits for this one or it is held back.
+                    if phase.has_changed().unwrap_or(false) {
+                        continue;
+                    }
+                    return Passed::Answered(forward(channel, request, call, phase).await);
+                }
+                Phase::Soon => {
+                    // The sender lives as long as the server.
+                    let _ = phase.changed().await;
+                }
+            }
+        }
+    }
+}
+
+/// Calls that are answered at once, whatever they ask for. All others are streams, or wait for something to happen.
+fn is_quick(path: &str) -> bool {
+    match path.strip_prefix('/').and_then(|path| path.split_once('/')) {
+        Some(("etcdserverpb.KV", method)) => method != "RangeStream",
+        Some(("etcdserverpb.Lease", method)) => method != "LeaseKeepAlive",
+        Some(("etcdserverpb.Maintenance", method)) => method != "Snapshot",
+        Some((service, _)) => matches!(service, "etcdserverpb.Auth" | "etcdserverpb.Cluster"),
+        None => false,
+    }
+}
+
+/// Counts as under way until dropped.
+struct QuickCall(Arc<Inner>);
+
+impl QuickCall {
+    fn begin(inner: &Arc<Inner>) -> QuickCall {
+        inner.quick.send_modify(|calls| *calls += 1);
+        QuickCall(Arc::clone(inner))
+    }
+}
+
+impl Drop for QuickCall {
+    fn drop(&mut self) {
+        self.0.quick.send_modify(|calls| *calls -= 1);
+    }
+}
+
+async fn forward(
+    channel: Channel,
+    mut request: Request<Body>,
+    call: Option<QuickCall>,
+    mut phase: watch::Receiver<Phase>,
+) -> Response<Body> {
+    // What the JSON gateway makes has no need of these on its way inside of this server.
+    let headers = request.headers_mut();
+    headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/grpc"));
+    headers.entry(TE).or_insert(HeaderValue::from_static("trailers"));
+    let answer = channel.oneshot(request);
+    let answer = if call.is_some() {
+        answer.await
+    } else {
+        tokio::select! {
+            answer = answer => answer,
+            _ = phase.changed() => return moved().into_http(),
+        }
+    };
+    match answer {
+        Ok(response) => response.map(|body| Body::new(Forwarded::new(body, call, phase))),
+        Err(error) => {
+            let text = format!("the server that this one stands in for cannot be reached: {error}");
+            Status::unavailable(text).into_http()
+        }
+    }
+}
+
+/// What a stream ends with when its server changes; clients know it from servers that go away.
+fn moved() -> Status {
+    Status::unavailable("the server has changed; begin again")
+}
+
+/// A body on its way back.
+struct Forwarded {
+    body: Body,
+    /// None for a stream.
+    _call: Option<QuickCall>,
+    /// Resolves when a stream has to end.
+    cut: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    ended: bool,
+}
+
+impl Forwarded {
+    fn new(body: Body, call: Option<QuickCall>, mut phase: watch::Receiver<Phase>) -> Forwarded {
+        let is_stream = call.is_none();
+        let cut = async move {
+            let _ = phase.changed().await;
+        };
+        Forwarded { body, _call: call, cut: is_stream.then(|| Box::pin(cut) as _), ended: false }
+    }
+}
+
+impl http_body::Body for Forwarded {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) {
+            return Poll::Ready(frame);
+        }
+        let Some(cut) = &mut self.cut else { return Poll::Pending };
+        if cut.as_mut().poll(cx).is_pending() {
+            return Poll::Pending;
+        }
+        self.ended = true;
+        let mut trailers = http::HeaderMap::new();
+        // Only a text that no header can hold is refused, and this one is ours.
+        let _ = moved().add_header(&mut trailers);
+        Poll::Ready(Some(Ok(Frame::trailers(trailers))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.ended || self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,102 @@
+//! A server that stands in for another one, and then takes its place.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_stream::StreamExt;
+use tonic::Code;
+use tonic::transport::{Channel, Endpoint};
+use vetch_api::pb;
+use vetch_api::pb::kv_client::KvClient;
+use vetch_api::pb::watch_client::WatchClient;
+use vetch_api::pb::watch_request::RequestUnion;
+use vetch_server::grpc::{Rpc, StandIn};
+use vetch_server::http::url::Url;
+use vetch_server::http::{Offer, Security, Server, Serves, Settings, Shared, listen};
+use vetch_server::metrics::ServerMetrics;
+
+use crate::{World, refused};
+
+/// Services on a port of their own, and a way to them.
+async fn listening(world: &World, rpc: &Rpc) -> (Server, Channel) {
+    let listener = listen::bind(&Url::parse("http://127.0.0.1:0").unwrap(), false).await.unwrap();
+    let address = format!("http://{}", listener.address());
+    let shared = Shared {
+        grpc: rpc.clone(),
+        node: world.node.clone(),
+        metrics: Arc::new(ServerMetrics::new(false, Duration::MAX)),
+        settings: Settings::default(),
+    };
+    let offer = Offer { serves: Serves::GrpcAndHttp, security: Security::Plain };
+    let server = Server::start(Arc::new(shared), vec![(listener, offer)]);
+    (server, Endpoint::from_shared(address).unwrap().connect().await.unwrap())
+}
+
+fn put(key: &'static str) -> pb::PutRequest {
+    pb::PutRequest { key: key.into(), value: "v".into(), ..Default::default() }
+}
+
+async fn watch(rpc: &Rpc) -> tonic::Streaming<pb::WatchResponse> {
+    let create = pb::WatchCreateRequest { key: "/".into(), range_end: "0".into(), ..Default::default() };
+    let request = pb::WatchRequest { request_union: Some(RequestUnion::CreateRequest(create)) };
+    let requests = tokio_stream::once(request).chain(tokio_stream::pending());
+    let mut answers = WatchClient::new(rpc.clone()).watch(requests).await.unwrap().into_inner();
+    assert!(answers.message().await.unwrap().unwrap().created);
+    answers
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_are_passed_on_then_wait_and_then_are_answered_here() {
+    let (there, here) = (World::new().await, World::new().await);
+    let (server, channel) = listening(&there, &there.rpc).await;
+    let stand_in = StandIn::new("not yet");
+    let rpc = here.rpc.clone().behind(stand_in.clone());
+    let (front, to_front) = listening(&here, &rpc).await;
+    let mut kv = KvClient::new(to_front);
+    assert_eq!(refused(kv.put(put("/early")).await), (Code::Unavailable, "not yet".into()));
+
+    stand_in.pass_to(channel);
+    let mut events = watch(&rpc).await;
+    kv.put(put("/passed")).await.unwrap();
+    assert_eq!((there.under("/").await.len(), here.under("/").await.len()), (1, 0));
+    assert_eq!(events.message().await.unwrap().unwrap().events.len(), 1);
+    // What the other server refuses is refused in its words.
+    assert_eq!(refused(kv.put(put("")).await).1, "etcdserver: key is not provided");
+
+    assert!(stand_in.hold(Duration::from_secs(5)).await, "nothing is under way any more");
+    assert_eq!(events.message().await.unwrap_err().code(), Code::Unavailable, "a stream begins again");
+    let waiting = tokio::spawn(async move { kv.put(put("/waited")).await });
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert!(!waiting.is_finished(), "answered by nobody yet");
+    stand_in.take_over();
+    waiting.await.unwrap().unwrap();
+    assert_eq!((there.under("/").await.len(), here.under("/").await.len()), (1, 1));
+    watch(&rpc).await;
+    front.stop().await;
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_under_way_is_waited_for_and_a_change_of_mind_lets_requests_through_again() {
+    let (there, here) = (World::new().await, World::new().await);
+    let (server, channel) = listening(&there, &there.rpc).await;
+    let stand_in = StandIn::new("not yet");
+    stand_in.pass_to(channel.clone());
+    let rpc = here.rpc.clone().behind(stand_in.clone());
+    let puts: Vec<_> = (0..200)
+        .map(|_| {
+            let mut kv = KvClient::new(rpc.clone());
+            tokio::spawn(async move { kv.put(put("/many")).await })
+        })
+        .collect();
+    assert!(stand_in.hold(Duration::from_secs(10)).await);
+    let passed = there.node.revision();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(there.node.revision(), passed, "nothing comes after all that was under way");
+    stand_in.pass_to(channel);
+    for put in puts {
+        put.await.unwrap().unwrap();
+    }
+    assert_eq!(there.node.revision(), 201);
+    server.stop().await;
+}
