@@ -9,6 +9,7 @@ mod compactor;
 mod flags;
 mod keys;
 mod logging;
+mod migrate;
 mod notify;
 mod serve;
 mod settings;
@@ -39,6 +40,9 @@ fn main() -> ExitCode {
         Some("verify") => return commands::verify::run(rest),
         _ => {}
     }
+    if std::env::args_os().nth(1).is_some_and(|word| word == "migrate") {
+        return migrate::run(std::env::args_os().skip(2));
+    }
     let arguments = std::env::args_os().skip(1).map(|a| a.to_string_lossy().into_owned());
     let variables = std::env::vars_os();
     let variables =
@@ -46,12 +50,18 @@ fn main() -> ExitCode {
     match flags::parse(arguments, variables) {
         Ok(Command::Help) => print(&flags::help()),
         Ok(Command::Version) => print(&version()),
-        Ok(Command::Serve(parsed)) => run(&parsed),
+        Ok(Command::Serve(parsed)) => live(&parsed, serve::serve),
         Err(error) => misused(&error),
     }
 }
 
-fn run(parsed: &Parsed) -> ExitCode {
+/// The life of a server, as `life` has it: with a log, with settings that were checked, and to an end that fits.
+fn live<L, F, E>(parsed: &Parsed, life: L) -> ExitCode
+where
+    L: FnOnce(Settings) -> F,
+    F: Future<Output = Result<End, E>>,
+    E: std::fmt::Display,
+{
     let outputs = parsed.list("log-outputs");
     let choice = logging::Choice {
         logger: parsed.text("logger"),
@@ -75,7 +85,7 @@ fn run(parsed: &Parsed) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return fatal(&error),
     };
-    match runtime.block_on(serve::serve(settings)) {
+    match runtime.block_on(life(settings)) {
         Ok(End::Signal(number)) => {
             // Left to itself, the runtime would wait for a recovery that is still reading.
             runtime.shutdown_background();
@@ -117,7 +127,7 @@ fn end_by(signal: i32) -> ExitCode {
     }
 }
 
-fn fatal(error: &dyn std::error::Error) -> ExitCode {
+fn fatal(error: &dyn std::fmt::Display) -> ExitCode {
     // A second start is refused silently, so this only has an effect if there is no log yet.
     let _ = logging::start(logging::DEFAULT);
     tracing::error!(%error, "cannot serve");

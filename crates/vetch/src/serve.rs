@@ -13,11 +13,13 @@ use vetch_node::Node;
 use vetch_node::config::NodeConfig;
 use vetch_node::error::OpenError;
 use vetch_node::types::Progress;
+use vetch_server::grpc::StandIn;
 use vetch_server::http::listen::Listener;
 use vetch_server::http::{Offer, Server, Shared};
 use vetch_server::metrics::ServerMetrics;
 use vetch_server::{grpc, version};
 
+use crate::migrate::marker;
 use crate::settings::Settings;
 use crate::sockets::{self, SocketError};
 use crate::wal_dir::{self, WalDirError};
@@ -43,6 +45,8 @@ pub(crate) enum StartError {
     EtcdData(String),
     #[error("{0} holds what an interrupted 'vetch snapshot restore' left: remove it and restore again")]
     Unfinished(String),
+    #[error("{0} holds a migration that is not finished: go on with 'vetch migrate', or remove it")]
+    Migrating(String),
     #[error(transparent)]
     Socket(#[from] SocketError),
     #[error(transparent)]
@@ -81,12 +85,14 @@ pub(crate) async fn serve(settings: Settings) -> Result<End, StartError> {
         // Nothing was promised to anyone yet, so there is nothing to finish.
         number = signals.next() => return Ok(End::Signal(number)),
     };
-    if let Some(path) = &settings.key_file {
-        keys::announce(&node, path);
-        tokio::spawn(keys::follow(node.clone(), path.clone()));
-    }
-    let server = start(&settings, node.clone(), listeners);
+    let server = start(&settings, node.clone(), listeners, None);
+    start_compactor(&settings, &node);
     announce(&settings, &node);
+    Ok(until_the_end(server, node, &mut signals).await)
+}
+
+/// Waits until there is a reason to stop, and stops.
+pub(crate) async fn until_the_end(server: Server, node: Node, signals: &mut Signals) -> End {
     let end = tokio::select! {
         number = signals.next() => End::Signal(number),
         stopped = node.stopped() => {
@@ -100,22 +106,29 @@ pub(crate) async fn serve(settings: Settings) -> Result<End, StartError> {
         // A disk that hangs must not keep an operator from ending the process. What was acknowledged is durable.
         number = signals.next() => {
             tracing::warn!(signal = number, "a second signal: leaving at once");
-            return Ok(End::Signal(number));
+            return End::Signal(number);
         }
     }
-    Ok(end)
+    end
 }
 
 /// The data directory is for this user alone, and not one of etcd's: starting empty where there was data would tell
 /// a control plane that everything is gone.
 fn prepare(path: &Path) -> Result<(), StartError> {
-    let failed = |error| StartError::DataDir { path: path.display().to_string(), error };
     if vetch_snapshot::restore::is_etcd(path) {
         return Err(StartError::EtcdData(path.display().to_string()));
     }
     if path.join(vetch_node::import::UNFINISHED).exists() {
         return Err(StartError::Unfinished(path.display().to_string()));
     }
+    if marker::is_under_way(path) {
+        return Err(StartError::Migrating(path.display().to_string()));
+    }
+    create(path)
+}
+
+pub(crate) fn create(path: &Path) -> Result<(), StartError> {
+    let failed = |error| StartError::DataDir { path: path.display().to_string(), error };
     DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
     let mode = fs::metadata(path).map_err(failed)?.permissions().mode() & 0o777;
     if mode & 0o077 != 0 {
@@ -169,16 +182,27 @@ impl ProgressLog {
     }
 }
 
-fn start(settings: &Settings, node: Node, listeners: Vec<(Listener, Offer)>) -> Server {
-    if let Some(retention) = settings.retention {
-        tokio::spawn(compactor::run(node.clone(), retention));
+/// Begins to answer. With a `stand_in`, that one decides by whom.
+pub(crate) fn start(
+    settings: &Settings,
+    node: Node,
+    listeners: Vec<(Listener, Offer)>,
+    stand_in: Option<StandIn>,
+) -> Server {
+    if let Some(path) = &settings.key_file {
+        keys::announce(&node, path);
+        tokio::spawn(keys::follow(node.clone(), path.clone()));
     }
     let metrics = Arc::new(ServerMetrics {
         features: settings.features.clone(),
         ..ServerMetrics::new(settings.extensive_metrics, settings.slow_request)
     });
+    let routes = grpc::routes(node.clone(), Arc::new(settings.grpc.clone()), Arc::clone(&metrics));
     let shared = Shared {
-        grpc: grpc::routes(node.clone(), Arc::new(settings.grpc.clone()), Arc::clone(&metrics)),
+        grpc: match stand_in {
+            Some(stand_in) => routes.behind(stand_in),
+            None => routes,
+        },
         node,
         metrics,
         settings: settings.http.clone(),
@@ -186,7 +210,13 @@ fn start(settings: &Settings, node: Node, listeners: Vec<(Listener, Offer)>) -> 
     Server::start(Arc::new(shared), listeners)
 }
 
-fn announce(settings: &Settings, node: &Node) {
+pub(crate) fn start_compactor(settings: &Settings, node: &Node) {
+    if let Some(retention) = settings.retention {
+        tokio::spawn(compactor::run(node.clone(), retention));
+    }
+}
+
+pub(crate) fn announce(settings: &Settings, node: &Node) {
     let identity = node.identity();
     tracing::info!(
         etcd_version = version::SERVER,
@@ -200,14 +230,14 @@ fn announce(settings: &Settings, node: &Node) {
     tell_systemd("READY=1");
 }
 
-fn tell_systemd(what: &str) {
+pub(crate) fn tell_systemd(what: &str) {
     if let Err(error) = notify::tell(std::env::var_os("NOTIFY_SOCKET").as_deref(), what) {
         tracing::warn!(%error, what, "cannot tell systemd");
     }
 }
 
 /// Requests first, then the node, then what streams are left: what was accepted is answered if at all possible.
-async fn finish(end: End, mut server: Server, node: Node) {
+pub(crate) async fn finish(end: End, mut server: Server, node: Node) {
     if let End::Signal(signal) = end {
         tracing::info!(signal, "closing");
         tell_systemd("STOPPING=1");
@@ -220,20 +250,20 @@ async fn finish(end: End, mut server: Server, node: Node) {
 }
 
 /// The two signals that mean "stop".
-struct Signals {
+pub(crate) struct Signals {
     terminate: Signal,
     interrupt: Signal,
 }
 
 impl Signals {
-    fn listen() -> io::Result<Signals> {
+    pub(crate) fn listen() -> io::Result<Signals> {
         Ok(Signals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
         })
     }
 
-    async fn next(&mut self) -> i32 {
+    pub(crate) async fn next(&mut self) -> i32 {
         tokio::select! {
             _ = self.terminate.recv() => SignalKind::terminate().as_raw_value(),
             _ = self.interrupt.recv() => SignalKind::interrupt().as_raw_value(),

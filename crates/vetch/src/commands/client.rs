@@ -13,11 +13,21 @@ use vetch_api::pb::auth_client::AuthClient;
 
 use super::Failure;
 
+/// Flow control windows of a connection: with small ones every few kilobytes of a large answer wait for the other side.
+const WINDOW: u32 = 8 << 20;
+
 #[derive(Args, Clone)]
 pub(crate) struct ClientArgs {
     /// Servers, separated by commas.
     #[arg(long, default_value = "127.0.0.1:2379")]
     endpoints: String,
+    #[command(flatten)]
+    pub(crate) access: Access,
+}
+
+/// What a connection takes besides an address.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct Access {
     /// Certificates of the authorities that the server's is checked by. Makes the connection a TLS one.
     #[arg(long)]
     cacert: Option<PathBuf>,
@@ -38,6 +48,7 @@ pub(crate) struct ClientArgs {
 }
 
 /// A connection, and who speaks on it.
+#[derive(Debug, Clone)]
 pub(crate) struct Session {
     channel: Channel,
     token: Option<AsciiMetadataValue>,
@@ -64,6 +75,13 @@ impl ClientArgs {
     }
 
     pub(crate) async fn connect(&self, endpoint: &str) -> Result<Session, Failure> {
+        self.access.connect(endpoint).await
+    }
+}
+
+impl Access {
+    /// `endpoint` is an address, or a URL.
+    pub(crate) async fn connect(&self, endpoint: &str) -> Result<Session, Failure> {
         let channel = self.channel(endpoint).await?;
         let token = self.token(channel.clone()).await?;
         Ok(Session { channel, token })
@@ -73,8 +91,10 @@ impl ClientArgs {
         let is_tls = self.cacert.is_some() || endpoint.starts_with("https://");
         let scheme = if is_tls { "https://" } else { "http://" };
         let address = endpoint.trim_start_matches("https://").trim_start_matches("http://");
-        let mut target =
-            Endpoint::from_shared(format!("{scheme}{address}"))?.connect_timeout(self.dial_timeout);
+        let mut target = Endpoint::from_shared(format!("{scheme}{address}"))?
+            .connect_timeout(self.dial_timeout)
+            .initial_connection_window_size(WINDOW)
+            .initial_stream_window_size(WINDOW);
         if is_tls {
             let Some(cacert) = &self.cacert else {
                 return Err(Failure::bad_arguments("--cacert is needed for an https endpoint"));

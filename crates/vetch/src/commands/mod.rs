@@ -2,12 +2,12 @@
 //!
 //! Exit codes are those of etcd's tools: 1 for a failure, 128 for arguments that make no sense.
 
-mod client;
+pub(crate) mod client;
 pub(crate) mod inspect;
 pub(crate) mod keygen;
 mod look;
 mod output;
-mod progress;
+pub(crate) mod progress;
 pub(crate) mod snapshot;
 pub(crate) mod status;
 pub(crate) mod top;
@@ -22,20 +22,26 @@ use std::process::ExitCode;
 use clap::Parser;
 
 /// Arguments that make no sense.
-const BAD_ARGUMENTS: u8 = 128;
+pub(crate) const BAD_ARGUMENTS: u8 = 128;
 /// An output format that does not exist.
 const BAD_FEATURE: u8 = 4;
 
 /// The exit code, and what to say.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    code: u8,
-    text: String,
+    pub(crate) code: u8,
+    pub(crate) text: String,
 }
 
 impl Failure {
-    fn bad_arguments(text: impl Into<String>) -> Failure {
+    pub(crate) fn bad_arguments(text: impl Into<String>) -> Failure {
         Failure { code: BAD_ARGUMENTS, text: text.into() }
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.text)
     }
 }
 
@@ -45,7 +51,7 @@ impl<E: std::error::Error> From<E> for Failure {
     }
 }
 
-fn exit(outcome: Result<(), Failure>) -> ExitCode {
+pub(crate) fn exit(outcome: Result<(), Failure>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure { code, text }) => {
@@ -56,7 +62,10 @@ fn exit(outcome: Result<(), Failure>) -> ExitCode {
 }
 
 /// The arguments of a command of this name, or the exit code once its usage was explained.
-fn parsed<T: Parser>(name: &str, arguments: impl Iterator<Item = OsString>) -> Result<T, ExitCode> {
+pub(crate) fn parsed<T: Parser>(
+    name: &str,
+    arguments: impl Iterator<Item = OsString>,
+) -> Result<T, ExitCode> {
     T::try_parse_from(std::iter::once(OsString::from(name)).chain(arguments)).map_err(|error| {
         // If neither output can be written to there is no way left to explain.
         let _ = error.print();
@@ -65,12 +74,12 @@ fn parsed<T: Parser>(name: &str, arguments: impl Iterator<Item = OsString>) -> R
 }
 
 /// A line for whoever watches.
-fn say(text: &str) {
+pub(crate) fn say(text: &str) {
     // If standard error is closed there is nobody to tell.
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
 /// The answer.
-fn answer(text: &str) -> Result<(), Failure> {
+pub(crate) fn answer(text: &str) -> Result<(), Failure> {
     Ok(writeln!(std::io::stdout(), "{text}")?)
 }

@@ -17,6 +17,9 @@ Usage:
   vetch -h | --help
     Show this text.
 
+  vetch migrate
+    Move a running etcd to Vetch without stopping it; 'vetch migrate --help' says how.
+
   vetch snapshot
     Save, show and restore snapshots; 'vetch snapshot --help' says how.
 

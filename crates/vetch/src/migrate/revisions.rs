@@ -1,0 +1,115 @@
+//! From what a watch over everything tells to whole revisions.
+//!
+//! A response holds whole revisions, unless it is marked as a fragment: then the last one may go on in the next response.
+//! So the revision at the end is kept until something later comes, or a response that is not a fragment.
+
+use vetch_api::mvccpb::event::EventType;
+use vetch_api::mvccpb::{Event, KeyValue};
+use vetch_node::store::Record;
+use vetch_node::store::record::Fields;
+
+/// The changes of one revision, in order.
+pub(super) type Revision = Vec<Record>;
+
+/// Puts revisions together.
+#[derive(Debug, Default)]
+pub(super) struct Assembler {
+    open: Revision,
+}
+
+impl Assembler {
+    /// Takes the events of a response; returns the revisions that are complete.
+    pub(super) fn take(&mut self, events: Vec<Event>, is_fragment: bool) -> Result<Vec<Revision>, String> {
+        let mut complete = Vec::new();
+        for event in events {
+            let kind = event.r#type();
+            let kv = event.kv.ok_or("an event without a key")?;
+            let last = self.open.last().map(Record::mod_revision);
+            if last.is_some_and(|last| kv.mod_revision < last) {
+                return Err(format!("events out of order: {} behind {last:?}", kv.mod_revision));
+            }
+            if last.is_some_and(|last| kv.mod_revision > last) {
+                complete.push(std::mem::take(&mut self.open));
+            }
+            let sub = u32::try_from(self.open.len()).map_err(|_| "a revision without an end")?;
+            self.open.push(record(kind, &kv, sub)?);
+        }
+        if !is_fragment && !self.open.is_empty() {
+            complete.push(std::mem::take(&mut self.open));
+        }
+        Ok(complete)
+    }
+}
+
+fn record(kind: EventType, kv: &KeyValue, sub: u32) -> Result<Record, String> {
+    if kind == EventType::Delete {
+        // The store knows where the life began that ends here.
+        return Ok(Record::tombstone(&kv.key, kv.mod_revision, sub, 0));
+    }
+    if kv.version < 1 || kv.key.is_empty() {
+        return Err(format!("a put at revision {} without a version or a key", kv.mod_revision));
+    }
+    Ok(Record::new(Fields {
+        key: &kv.key,
+        value: &kv.value,
+        create_revision: kv.create_revision,
+        mod_revision: kv.mod_revision,
+        version: kv.version,
+        lease: kv.lease,
+        sub,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(key: &str, revision: i64) -> Event {
+        let kv = KeyValue {
+            key: key.to_owned().into(),
+            create_revision: revision,
+            mod_revision: revision,
+            version: 1,
+            ..KeyValue::default()
+        };
+        Event { kv: Some(kv), ..Event::default() }
+    }
+
+    fn shape(revisions: &[Revision]) -> Vec<Vec<(i64, u32)>> {
+        let places = |revision: &Revision| revision.iter().map(|r| (r.mod_revision(), r.sub())).collect();
+        revisions.iter().map(places).collect()
+    }
+
+    #[test]
+    fn a_response_holds_whole_revisions() {
+        let mut assembler = Assembler::default();
+        let taken = assembler.take(vec![put("a", 5), put("b", 5), put("a", 6)], false).unwrap();
+        assert_eq!(shape(&taken), [vec![(5, 0), (5, 1)], vec![(6, 0)]]);
+    }
+
+    #[test]
+    fn a_revision_in_fragments_is_one_revision() {
+        let mut assembler = Assembler::default();
+        let first = assembler.take(vec![put("a", 5), put("a", 6)], true).unwrap();
+        assert_eq!(shape(&first), [vec![(5, 0)]]);
+        assert_eq!(shape(&assembler.take(vec![put("b", 6)], true).unwrap()), Vec::<Vec<_>>::new());
+        let last = assembler.take(vec![put("c", 6)], false).unwrap();
+        assert_eq!(shape(&last), [vec![(6, 0), (6, 1), (6, 2)]]);
+    }
+
+    #[test]
+    fn an_answer_without_events_completes_nothing_twice() {
+        let mut assembler = Assembler::default();
+        assert_eq!(shape(&assembler.take(Vec::new(), false).unwrap()), Vec::<Vec<_>>::new());
+        assembler.take(vec![put("a", 5)], true).unwrap();
+        assert_eq!(shape(&assembler.take(Vec::new(), false).unwrap()), [vec![(5, 0)]]);
+        assert_eq!(shape(&assembler.take(Vec::new(), false).unwrap()), Vec::<Vec<_>>::new());
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let mut assembler = Assembler::default();
+        assert!(assembler.take(vec![put("a", 6), put("a", 5)], true).is_err());
+        assert!(assembler.take(vec![Event::default()], false).is_err());
+    }
+}
