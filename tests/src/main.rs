@@ -20,6 +20,7 @@ mod faults;
 mod gateway;
 mod ground;
 mod judge;
+mod migrate;
 mod million;
 mod mount;
 mod options;
@@ -54,6 +55,7 @@ enum Trial {
     Faults(faults::Faults),
     Gateway(gateway::Gateway),
     Judge(judge::Judge),
+    Migrate(migrate::Migrate),
     Million(million::Million),
     Options(options::Options),
     Powercut(powercut::PowerCut),
@@ -77,6 +79,7 @@ async fn main() -> Result<()> {
         Trial::Faults(trial) => trial.run().await,
         Trial::Gateway(trial) => trial.run().await,
         Trial::Judge(trial) => trial.run(),
+        Trial::Migrate(trial) => trial.run().await,
         Trial::Million(trial) => trial.run().await,
         Trial::Options(trial) => trial.run(),
         Trial::Powercut(trial) => trial.run().await,

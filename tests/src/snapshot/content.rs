@@ -11,7 +11,7 @@ use crate::client::Client;
 const LARGE: usize = 1_400_000;
 
 /// Fills a fresh server.
-pub(super) async fn fill(client: &Client) -> Result<()> {
+pub(crate) async fn fill(client: &Client) -> Result<()> {
     for round in 0..3 {
         for key in 0..40 {
             put(client, &format!("/many/{key:03}"), &format!("{key} in round {round}"), 0).await?;
@@ -59,17 +59,22 @@ async fn after(client: &Client) -> Result<()> {
 }
 
 /// The same requests to two servers must have the same outcome after a restore.
-pub(super) async fn go_on(client: &Client) -> Result<()> {
+pub(crate) async fn go_on(client: &Client) -> Result<()> {
+    let at = write_on(client).await?;
+    compact(client, at - 1).await
+}
+
+/// The same without the compaction. Returns the revision of the last request.
+pub(crate) async fn write_on(client: &Client) -> Result<i64> {
     put(client, "/reborn", "after the restore", 0).await?;
     put(client, "/leased/three", "v", 7001).await?;
     transact(client, "restored").await?;
     client.lease.clone().lease_revoke(pb::LeaseRevokeRequest { id: -5 }).await?;
-    let at = delete(client, "/many/020", "").await?;
-    compact(client, at - 1).await
+    delete(client, "/many/020", "").await
 }
 
 /// Users and roles, without turning authentication on.
-pub(super) async fn add_users(client: &Client) -> Result<()> {
+pub(crate) async fn add_users(client: &Client) -> Result<()> {
     let mut auth = AuthClient::new(client.channel.clone());
     for name in ["reader", "writer"] {
         auth.role_add(pb::AuthRoleAddRequest { name: name.into() }).await?;

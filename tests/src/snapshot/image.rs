@@ -14,31 +14,31 @@ use crate::client::Client;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Image {
-    pub(super) revision: i64,
-    pub(super) compact_revision: i64,
+pub(crate) struct Image {
+    pub(crate) revision: i64,
+    pub(crate) compact_revision: i64,
     /// All keys, and HashKV, at each revision from the compaction on.
-    pub(super) states: BTreeMap<i64, State>,
+    pub(crate) states: BTreeMap<i64, State>,
     /// Every event from the compaction on.
-    pub(super) events: Vec<mvccpb::Event>,
-    pub(super) leases: BTreeMap<i64, Lease>,
+    pub(crate) events: Vec<mvccpb::Event>,
+    pub(crate) leases: BTreeMap<i64, Lease>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct State {
+pub(crate) struct State {
     /// None where etcd answers with what it remembers of its compaction, which it hashed as of the compaction before.
     hash: Option<u32>,
     kvs: Vec<mvccpb::KeyValue>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Lease {
+pub(crate) struct Lease {
     granted: i64,
     keys: Vec<Vec<u8>>,
 }
 
 impl Image {
-    pub(super) async fn of(client: &Client) -> Result<Image> {
+    pub(crate) async fn of(client: &Client) -> Result<Image> {
         let newest = hash_kv(client, 0).await?;
         // Before 3.6 an answer does not say what was hashed, which without compactions in between is the newest revision.
         let now = newest.header.as_ref().map_or(0, |header| header.revision);
@@ -55,7 +55,7 @@ impl Image {
     }
 
     /// Fails with the first difference.
-    pub(super) fn must_equal(&self, other: &Image, what: &str) -> Result<()> {
+    pub(crate) fn must_equal(&self, other: &Image, what: &str) -> Result<()> {
         let marks = |image: &Image| (image.revision, image.compact_revision);
         ensure!(marks(self) == marks(other), "{what}: revisions {:?} and {:?}", marks(self), marks(other));
         for (at, state) in &self.states {
@@ -78,7 +78,7 @@ impl Image {
     }
 
     /// A line about what was compared.
-    pub(super) fn size(&self) -> String {
+    pub(crate) fn size(&self) -> String {
         let keys = self.states.values().next_back().map_or(0, |state| state.kvs.len());
         format!(
             "{keys} keys at revision {}, compacted at {}; {} events, {} leases, HashKV at {} revisions",
@@ -93,13 +93,13 @@ impl Image {
 
 /// Users with their roles, and roles with their permissions.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Users {
+pub(crate) struct Users {
     users: BTreeMap<String, Vec<String>>,
     roles: BTreeMap<String, Vec<authpb::Permission>>,
 }
 
 impl Users {
-    pub(super) async fn of(client: &Client) -> Result<Users> {
+    pub(crate) async fn of(client: &Client) -> Result<Users> {
         let mut auth = AuthClient::new(client.channel.clone());
         let mut users = BTreeMap::new();
         for name in auth.user_list(pb::AuthUserListRequest {}).await?.into_inner().users {
@@ -114,17 +114,17 @@ impl Users {
         Ok(Users { users, roles })
     }
 
-    pub(super) fn count(&self) -> (usize, usize) {
+    pub(crate) fn count(&self) -> (usize, usize) {
         (self.users.len(), self.roles.len())
     }
 }
 
-pub(super) async fn hash_kv(client: &Client, revision: i64) -> Result<pb::HashKvResponse> {
+pub(crate) async fn hash_kv(client: &Client, revision: i64) -> Result<pb::HashKvResponse> {
     let answer = client.maintenance.clone().hash_kv(pb::HashKvRequest { revision }).await;
     Ok(answer.with_context(|| format!("HashKV at {revision}"))?.into_inner())
 }
 
-pub(super) async fn list(client: &Client, revision: i64) -> Result<Vec<mvccpb::KeyValue>> {
+pub(crate) async fn list(client: &Client, revision: i64) -> Result<Vec<mvccpb::KeyValue>> {
     let everything = "\0".to_owned();
     let request = pb::RangeRequest {
         key: everything.clone().into(),
@@ -194,7 +194,7 @@ fn told(event: &mvccpb::Event) -> String {
 
 impl State {
     /// Whether these are the same keys with the same values.
-    pub(super) fn has(&self, kvs: &[mvccpb::KeyValue]) -> bool {
+    pub(crate) fn has(&self, kvs: &[mvccpb::KeyValue]) -> bool {
         self.kvs == kvs
     }
 }

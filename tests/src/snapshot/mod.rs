@@ -5,8 +5,8 @@
 //! users and roles. The tools on the way are etcd's own wherever there are any.
 
 mod cluster;
-mod content;
-mod image;
+pub(crate) mod content;
+pub(crate) mod image;
 mod killed;
 mod large;
 mod load;
