@@ -39,7 +39,8 @@ impl Operation {
         Operation(match request {
             WriteRequest::Put(_) => 0,
             WriteRequest::DeleteRange(_) => 1,
-            WriteRequest::Txn(_) => 2,
+            // Whatever made a revision elsewhere, it comes as the changes of a transaction.
+            WriteRequest::Txn(_) | WriteRequest::Foreign { .. } => 2,
             WriteRequest::Compact { .. } => 3,
             WriteRequest::LeaseGrant { .. } => 4,
             // The end of a lease is a revoke, whoever asks for it.

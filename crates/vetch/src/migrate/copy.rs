@@ -32,6 +32,8 @@ pub(super) async fn copy(
     let options = Options {
         source: place.snapshot(),
         source_wal: None,
+        other_members: Vec::new(),
+        leave_undecided: false,
         data_dir: place.building(),
         skip_hash_check: false,
         // Clients go on where they are.
@@ -80,7 +82,10 @@ fn build(options: &Options, keys: &Keys) -> Result<Restored, Trouble> {
     let mut ticker = Ticker::new();
     let restored = restore::restore_sealed(options, keys, &mut |progress| match progress {
         Progress::Hashing { done, total } => ticker.tell("migrate: checking the copy", done, total),
-        Progress::Importing { done, total } => ticker.tell("migrate: loading the copy", done, total),
+        // A snapshot has no log to be replayed; it would be progress of the same kind.
+        Progress::Importing { done, total } | Progress::Replaying { done, total } => {
+            ticker.tell("migrate: loading the copy", done, total);
+        }
     });
     restored.map_err(|error| Trouble::Fatal(format!("the copy cannot be used: {error}")))
 }
