@@ -78,6 +78,7 @@ impl Clock {
     /// Every lease has from now on what `remaining` says, in seconds, or its full time.
     pub(crate) fn restart(&mut self, remaining: &HashMap<i64, i64>, now: u64) {
         self.queue.clear();
+        self.ending = 0;
         for (&id, timer) in &mut self.timers {
             let left = remaining.get(&id).map_or(timer.ttl, |&left| left.clamp(1, timer.ttl.max(1)));
             timer.deadline = after(now, left);
