@@ -1,8 +1,8 @@
 //! Answers.
 //!
 //! What fits into the client's windows is put into the output at once, or by [`Protocol::pump`] when there is room;
-//! the rest waits with its stream. So the output holds what can be written now, and never much more than
-//! [`MOST_OUTPUT`].
+//! the rest waits with its stream. So the output holds what can be written now, and of long answers never much more than
+//! [`ENOUGH_OUTPUT`].
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
@@ -11,7 +11,10 @@ use super::{Code, Protocol};
 use crate::frame::{Header, MAX_PAYLOAD, flag, kind};
 
 /// Bytes in the output beyond which nothing is added that can wait.
-pub(crate) const MOST_OUTPUT: usize = 256 << 10;
+const ENOUGH_OUTPUT: usize = 128 << 10;
+/// Bytes in the output beyond which the client is not heard. Long answers never reach it: only answers to what the
+/// client sends meanwhile do, and of these there should be no more until it has taken some.
+const MOST_OUTPUT: usize = 256 << 10;
 
 /// What ends an answer.
 #[derive(Debug)]
@@ -98,7 +101,7 @@ impl<T: Default> Protocol<T> {
             stream.wants_room = true;
             return Room::Later;
         }
-        if self.output.len() >= MOST_OUTPUT {
+        if self.output.len() >= ENOUGH_OUTPUT {
             self.congested.push(id);
             return Room::Later;
         }
@@ -107,13 +110,13 @@ impl<T: Default> Protocol<T> {
 
     /// Streams that were told to wait for room and have some now.
     pub fn resumed(&mut self, out: &mut Vec<u32>) {
-        if self.output.len() < MOST_OUTPUT {
+        if self.output.len() < ENOUGH_OUTPUT {
             out.append(&mut self.congested);
         }
         out.append(&mut self.resumed);
     }
 
-    /// The client should take something before it is given, or asks for, more.
+    /// The client should take something before it asks for more.
     pub fn is_congested(&self) -> bool {
         self.output.len() >= MOST_OUTPUT
     }
@@ -121,7 +124,7 @@ impl<T: Default> Protocol<T> {
     /// Moves data to the output, as far as it and the windows have room; every stream a frame in turn.
     pub fn pump(&mut self) {
         while self.send_window > 0
-            && self.output.len() < MOST_OUTPUT
+            && self.output.len() < ENOUGH_OUTPUT
             && let Some(id) = self.ready.pop_front()
         {
             self.send_frame(id);

@@ -94,9 +94,9 @@ impl Service for Front {
             }
         };
         let is_long = asked.may_be_long();
-        let (rpc, plan) = (shared.grpc.clone(), Arc::clone(plan));
+        let (context, plan) = (Arc::clone(&self.0), Arc::clone(plan));
         let answer = Box::pin(async move {
-            match rpc.unary(asked, &plan.credentials).await {
+            match context.shared.grpc.unary(asked, &plan.credentials).await {
                 Ok(message) => {
                     observed.answered(message.len());
                     Reply::Message(message)
