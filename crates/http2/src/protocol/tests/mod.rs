@@ -112,6 +112,22 @@ fn it_does_not_matter_how_the_bytes_are_cut() {
     }
 }
 
+/// The same bytes are the same head only while the table that they refer to stays as it is.
+#[test]
+fn heads_seen_before_are_not_mistaken_for_later_ones() {
+    let mut server = server();
+    let newest = [0x83, 0x86, 0xbe];
+    let named = |path: u8| [0x83, 0x86, 0x44, 2, b'/', path];
+    let blocks: [&[u8]; 6] = [&named(b'a'), &newest, &newest, &named(b'b'), &newest, &newest];
+    let mut told = Vec::new();
+    for (stream, block) in (1..).step_by(2).zip(blocks) {
+        take(&mut server, &frame(kind::HEADERS, flag::END_HEADERS, stream, block)).unwrap();
+        told.extend(events(&mut server));
+    }
+    let paths: Vec<&str> = told.iter().map(|line| &line[line.len() - 2..]).collect();
+    assert_eq!(paths, ["/a", "/a", "/a", "/b", "/b", "/b"]);
+}
+
 #[test]
 fn answers_may_be_refusals_and_pages() {
     let (mut server, mut client) = (server(), Client::default());
