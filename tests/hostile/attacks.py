@@ -7,6 +7,7 @@ import time
 
 import h2
 from h2 import frame
+from intruders import auth_bypass
 
 
 def send_quietly(connection, data):
@@ -337,6 +338,6 @@ def tls_handshake_flood(server, seconds=4):
 
 
 PLAIN = [malformed_frames, oversized_headers, continuation_flood, rapid_reset, many_streams, control_floods,
-         unread_answers, grpc_nonsense, http1_nonsense, slow_loris, abrupt_ends]
+         unread_answers, grpc_nonsense, http1_nonsense, slow_loris, abrupt_ends, auth_bypass]
 
 TLS = [tls_nonsense, tls_handshake_flood, slow_loris, abrupt_ends]

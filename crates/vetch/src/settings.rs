@@ -175,6 +175,7 @@ fn http_settings(flags: &Parsed, peer_urls: Vec<String>) -> http::Settings {
             hosts: Whitelist::parse(flags.text("host-whitelist")),
         },
         gateway: flags.bool("enable-grpc-gateway"),
+        client_cert_auth: flags.bool("client-cert-auth"),
         // Base64 makes bytes a third longer; names and escapes get the rest.
         max_json_bytes: usize::try_from(message.saturating_mul(2)).unwrap_or(usize::MAX),
         max_concurrent_streams: u32::try_from(flags.uint("max-concurrent-streams")).unwrap_or(u32::MAX),

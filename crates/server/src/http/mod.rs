@@ -66,6 +66,8 @@ pub struct Settings {
     pub access: access::Access,
     /// Serve the JSON gateway under `/v3/`.
     pub gateway: bool,
+    /// The common name of a client's certificate is a user's name, but not on the gateway.
+    pub client_cert_auth: bool,
     /// Largest JSON body of one request, and of one message in a request stream.
     pub max_json_bytes: usize,
     /// Streams a client may have open on one connection.
@@ -84,6 +86,7 @@ impl Default for Settings {
             client_urls: vec!["http://localhost:2379".into()],
             access: access::Access::default(),
             gateway: true,
+            client_cert_auth: false,
             max_json_bytes: 2 * (2 << 20),
             max_concurrent_streams: u32::MAX,
             keepalive_interval: Some(Duration::from_secs(2 * 60 * 60)),

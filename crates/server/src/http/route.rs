@@ -2,6 +2,7 @@
 
 use http::header::{CONTENT_TYPE, HeaderValue, LOCATION};
 use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Limited};
 use tonic::body::Body;
 use vetch_api::EtcdError;
 
@@ -11,9 +12,13 @@ use super::connection::Context;
 use super::endpoint::{debug, health, metrics, peer, version};
 use super::gateway;
 use super::{Serves, Shared};
+use crate::tls::PeerIdentity;
 
 /// Calls in progress, over all connections. Each holds some five kilobytes, whether anything comes of it or not.
 pub(super) const MOST_CALLS: u64 = 128 << 10;
+
+/// Of a request that is refused, this much is read.
+const SMALL_BODY: usize = 64 << 10;
 
 /// A request on an HTTP/2 connection: gRPC by its content type, else whatever the listener offers.
 pub(super) async fn any(request: Request<Body>, context: &Context) -> Response<Body> {
@@ -49,6 +54,11 @@ pub(super) async fn http(mut request: Request<Body>, context: &Context) -> Respo
     {
         return refusal;
     }
+    if let Some(refusal) = refuse_name(&request, &context.shared) {
+        // An answer that comes before its request is over may be lost with what is cut off then.
+        let _ = Limited::new(request.into_body(), SMALL_BODY).collect().await;
+        return refusal;
+    }
     let origin = access.cors_headers(request.headers());
     let mut response = match request.method() {
         &Method::OPTIONS => Response::new(Body::default()),
@@ -58,6 +68,20 @@ pub(super) async fn http(mut request: Request<Body>, context: &Context) -> Respo
         add_cors(response.headers_mut(), origin);
     }
     response
+}
+
+/// Whoever comes with a name in a certificate expects to be known by it, which the gateway cannot do, so etcd refuses it while
+/// users are asked who they are; and so does this.
+fn refuse_name<B>(request: &Request<B>, shared: &Shared) -> Option<Response<Body>> {
+    let has_name =
+        request.extensions().get::<PeerIdentity>().is_some_and(|peer| !peer.common_name().is_empty());
+    let is_gateway = shared.settings.gateway && request.uri().path().starts_with("/v3/");
+    if !has_name || !is_gateway || !shared.settings.client_cert_auth || !shared.node.auth_enabled() {
+        return None;
+    }
+    let text =
+        "CommonName of client sending a request against gateway will be ignored and not used as expected";
+    Some(answer::failure(StatusCode::BAD_REQUEST, text))
 }
 
 async fn page(request: Request<Body>, context: &Context) -> Response<Body> {
