@@ -170,10 +170,6 @@ impl Common {
             "so many connections or threads are a mistake"
         );
         ensure!(!self.duration.is_zero(), "a duration is needed");
-        ensure!(
-            self.pin.is_none() || self.server.is_some() || self.pid.is_some(),
-            "--pin needs --server or --pid"
-        );
         Ok(())
     }
 }
@@ -206,6 +202,9 @@ pub(crate) struct Objects {
     /// The keys are there already, from a run with the same prefix, number and size.
     #[arg(long)]
     pub(crate) loaded: bool,
+    /// Write the keys by transactions that create them, for servers without a plain put, such as kine.
+    #[arg(long)]
+    pub(crate) create: bool,
 }
 
 #[derive(Args, Clone, Debug)]

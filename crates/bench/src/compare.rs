@@ -109,6 +109,7 @@ pub(crate) fn run(options: &Compare, stop: &Stop) -> Result<bool> {
             std::thread::sleep(options.pause);
         }
     }
+    ensure!(!rounds.is_empty(), "nothing was measured: {}", failures.join("; "));
     let names: Vec<&str> = targets.iter().map(|(name, _)| *name).collect();
     let outcome = Outcome {
         command: options.workload.join(" "),

@@ -30,7 +30,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Parser;
 
 use cli::{Cli, Command, Common};
@@ -74,6 +74,8 @@ fn dispatch(command: &Command) -> Result<bool> {
         _ => {
             let common = common(command).context("a workload has common options")?;
             common.check()?;
+            let has_process = common.server.is_some() || common.pid.is_some();
+            ensure!(common.pin.is_none() || has_process, "--pin needs --server or --pid");
             let mut target = match &common.server {
                 Some(line) => Target::start(line, &common.data_root, common.pin)?,
                 None => Target::endpoint(common.endpoints.clone(), common.pid, common.pin)?,

@@ -57,7 +57,7 @@ impl<'a> Run<'a> {
             .map(|index| Keys::new(&format!("{}watch/{index:04}/", session.common.prefix), options.keys))
             .collect();
         for keys in &prefixes {
-            setup::fill(session, keys, Values::new(options.value_size, session.common.seed))?;
+            setup::fill(session, keys, Values::new(options.value_size, session.common.seed), false)?;
         }
         let connections = match options.stream_connections {
             0 => options.streams,

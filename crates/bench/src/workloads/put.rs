@@ -3,7 +3,7 @@
 use prost::Message;
 use vetch_api::pb;
 
-use super::{Keys, Share, Values};
+use super::{Keys, Share, Values, cas};
 use crate::drive::{Asked, Work};
 use crate::measure::tally::Yield;
 use crate::scan;
@@ -14,13 +14,19 @@ pub(crate) struct Put {
     values: Values,
     share: Share,
     turn: usize,
+    create: bool,
 }
 
 impl Put {
     /// Worker `worker` of `workers` takes its share of the keys, in order.
     pub(crate) fn new(keys: Keys, values: Values, worker: usize, workers: usize) -> Put {
         let share = Share::of(worker, workers, keys.count);
-        Put { keys, values, share, turn: 0 }
+        Put { keys, values, share, turn: 0, create: false }
+    }
+
+    /// The same by transactions that create the keys.
+    pub(crate) fn creating(self) -> Put {
+        Put { create: true, ..self }
     }
 
     /// How many requests write every key of the share once.
@@ -37,12 +43,19 @@ impl Work for Put {
     fn next(&mut self, _slot: usize, message: &mut Vec<u8>) -> Asked {
         let key = self.keys.key(self.share.at(self.turn));
         self.turn += 1;
+        if self.create {
+            cas::create(key, self.values.value(), 0).encode(message).expect("a vector grows");
+            return Asked { method: Method::Txn, class: 0 };
+        }
         let request = pb::PutRequest { key, value: self.values.value(), ..Default::default() };
         request.encode(message).expect("a vector grows");
         Asked { method: Method::Put, class: 0 }
     }
 
     fn message(&mut self, _slot: usize, message: &[u8]) -> Result<Yield, String> {
+        if self.create && scan::number(message, 2)? == 0 {
+            return Err("the key is there already".to_owned());
+        }
         if scan::revision(message)? <= 1 {
             return Err("a put without a revision".to_owned());
         }

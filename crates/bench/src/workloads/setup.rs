@@ -29,7 +29,7 @@ pub(crate) fn keys(session: &Session<'_>, objects: &Objects) -> Result<Keys> {
     ensure!(objects.keys > 0 && objects.keys <= 100_000_000, "between one key and a hundred million");
     let keys = Keys::new(&session.common.prefix, objects.keys);
     if !objects.loaded {
-        fill(session, &keys, Values::new(objects.value_size, session.common.seed))?;
+        fill(session, &keys, Values::new(objects.value_size, session.common.seed), objects.create)?;
     }
     let mut wire = session.wire(1)?;
     let (first, end) = keys.all();
@@ -45,9 +45,10 @@ pub(crate) fn keys(session: &Session<'_>, objects: &Objects) -> Result<Keys> {
 }
 
 /// Writes every key once.
-pub(crate) fn fill(session: &Session<'_>, keys: &Keys, values: Values) -> Result<()> {
+pub(crate) fn fill(session: &Session<'_>, keys: &Keys, values: Values, create: bool) -> Result<()> {
     session.say(&format!("writing {} keys", keys.count));
-    let mut work = Put::new(keys.clone(), values, 0, 1);
+    let work = Put::new(keys.clone(), values, 0, 1);
+    let mut work = if create { work.creating() } else { work };
     let requests = work.once();
     run(session, &mut work, requests).map(drop)
 }
@@ -79,13 +80,8 @@ pub(crate) fn revisions(wire: &mut dyn Wire, keys: &Keys) -> Result<Arc<Vec<i64>
     let mut revisions = Vec::with_capacity(keys.count);
     let (mut key, range_end) = keys.all();
     while revisions.len() < keys.count {
-        let request = pb::RangeRequest {
-            key,
-            range_end: range_end.clone(),
-            limit: PAGE,
-            keys_only: true,
-            ..Default::default()
-        };
+        let request =
+            pb::RangeRequest { key, range_end: range_end.clone(), limit: PAGE, ..Default::default() };
         let page: pb::RangeResponse = blocking::ask(wire, Method::Range, &request)?;
         revisions.extend(page.kvs.iter().map(|kv| kv.mod_revision));
         let last = page.kvs.last().context("fewer keys than were written")?;

@@ -1,0 +1,174 @@
+#!/usr/bin/env python3
+"""Writes the page of benchmarks from the results that run.sh left: report.py page DIRECTORY MODE VERSION..., and
+report.py half FILE: half of the most updates a second that etcd was measured to do."""
+import json
+import os
+import platform
+import sys
+
+# What, the file, the row in it, the goal as a ratio to etcd (> at least, < at most).
+ROWS = [
+    ("CAS/s, 1 client, 400 B", "cas-400", "1 clients: update, rate", ">1.3"),
+    ("CAS/s, 64 clients, 400 B", "cas-400", "64 clients: update, rate", ">3"),
+    ("CAS/s, 512 clients, 400 B", "cas-400", "512 clients: update, rate", ">5"),
+    ("CAS/s, 1 client, 2 KiB", "cas-2048", "1 clients: update, rate", ">1.3"),
+    ("CAS/s, 64 clients, 2 KiB", "cas-2048", "64 clients: update, rate", ">3"),
+    ("CAS/s, 512 clients, 2 KiB", "cas-2048", "512 clients: update, rate", ">5"),
+    ("server CPU of one CAS, 64 clients, 400 B", "cas-400", "64 clients: server CPU per request", "<0.25"),
+    ("server CPU of one CAS, 512 clients, 400 B", "cas-400", "512 clients: server CPU per request", "<0.25"),
+    ("CAS p99 at half of etcd's maximum", "offered", "*: update, p99", "<0.4"),
+    ("linearizable reads/s, 64 clients", "read", "64 clients: linearizable read, rate", ">3"),
+    ("linearizable reads/s, 512 clients", "read", "512 clients: linearizable read, rate", ">3"),
+    ("list of 10,000 keys of 1 KiB", "large", "10000 keys*: list, data", ">3"),
+    ("list of 10,000: memory, peak less start", "large", "10000 keys*: server memory, peak less start", "=64"),
+    ("RangeStream of all keys", "large", "*: list of everything by stream", ">3"),
+    ("RangeStream of all: memory, peak less before", "large", "*: memory during that list, peak less before", "=64"),
+    ("page of 500, first tenth, p50", "large", "pages*: page of the first tenth, p50", ""),
+    ("page of 500, last tenth, p50", "large", "pages*: page of the last tenth, p50", ""),
+    ("memory after restart and one full list", "large", "*: memory after restart and list", "<0.6"),
+    ("restart to first read", "large", "*: restart to first read", "<0.2"),
+    ("events per server CPU second, few streams", "watch-few", "*: events per server CPU second", ">4"),
+    ("events per server CPU second, a stream each", "watch-many", "*: events per server CPU second", ">4"),
+    ("write to event p99 at 500 writes/s, few streams", "watch-few-500", "*: write to event, p99", "<0.1"),
+    ("write to event p99 at 500 writes/s, a stream each", "watch-many-500", "*: write to event, p99", "<0.1"),
+    ("write p99.9 busy / quiet", "interference", "*: p99.9 busy / quiet", "=2"),
+    ("lease renewals/s", "keepalive", "*: renewal, rate", ">3"),
+    ("expiry of all leases: last due to last gone", "expiry", "*: last due to last gone", "<0.2"),
+    ("expiry of all leases: first due to last gone", "expiry", "*: first due to last gone", ""),
+    ("largest cluster that is fast enough, nodes", "kube", "largest*: nodes", ">5"),
+]
+
+
+def load(path):
+    with open(path) as file:
+        return json.load(file)
+
+
+def find(results, name):
+    """The row with that name; a * stands for anything before the colon."""
+    for row in results["rows"]:
+        if "*" not in name and row["name"] == name:
+            return row
+        if "*" in name:
+            begin, end = name.split("*", 1)
+            if row["name"].startswith(begin) and row["name"].endswith(end):
+                return row
+    return None
+
+
+def number(value):
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if abs(value) >= 100 or value == 0 else f"{value:.3g}"
+
+
+def judge(goal, vetch):
+    """The goal in words, and whether it was met."""
+    if not goal or vetch is None:
+        return "", ""
+    kind, limit = goal[0], float(goal[1:])
+    if kind == "=":
+        return f"<= {limit:g}, absolute", "yes" if vetch["median"] <= limit else "**no**"
+    ratio = (vetch["ratio"] or {}).get("median")
+    if ratio is None:
+        return f"{'>=' if kind == '>' else '<='} {limit:g}x", ""
+    met = ratio >= limit if kind == ">" else ratio <= limit
+    return f"{'>=' if kind == '>' else '<='} {limit:g}x", "yes" if met else "**no**"
+
+
+def row(directory, what, file, name, goal):
+    path = os.path.join(directory, file + ".json")
+    if not os.path.exists(path):
+        return f"| {what} | not measured | | | | | |"
+    found = find(load(path), name)
+    if found is None:
+        return f"| {what} | no answer | | | | | |"
+    cells = {cell["target"]: cell for cell in found["cells"]}
+    text = {}
+    for target in ("etcd", "vetch", "kine"):
+        cell = cells.get(target)
+        spread = f" ({number(cell['least'])} to {number(cell['most'])})" if cell else ""
+        text[target] = number(cell["median"]) + spread if cell else ""
+    vetch = cells.get("vetch")
+    ratio = (vetch or {}).get("ratio")
+    ratio = f"{ratio['median']:.2f} ({ratio['least']:.2f} to {ratio['most']:.2f})" if ratio else ""
+    wanted, met = judge(goal, vetch)
+    unit = f" [{found['unit']}]" if found["unit"] else ""
+    return f"| {what}{unit} | {text['etcd']} | {text['vetch']} | {ratio} | {wanted} | {met} | {text['kine']} |"
+
+
+def machine(directory):
+    path = os.path.join(directory, "machine.json")
+    if not os.path.exists(path):
+        return []
+    point = load(path)["points"][0]
+    return [f"| *machine*: {f['name']} [{f['unit']}] | {number(f['value'])} | | | | | |" for f in point["figures"]]
+
+
+def commands(directory):
+    names = sorted(name[:-5] for name in os.listdir(directory) if name.endswith(".json") and name != "machine.json")
+    lines, failures = [], []
+    for name in names:
+        results = load(os.path.join(directory, name + ".json"))
+        ran = " ".join(w for w in results["command"].split() if not w.startswith("/"))
+        lines.append(f"* `{name}`: {results['rounds']} rounds of `vetch bench {ran.replace(' --data-root', '')}`")
+        failures += [f"* `{name}`: {failure.splitlines()[0][:200]}" for failure in results["failures"]]
+        failures += errors(name, results)
+    return lines, failures
+
+
+def errors(name, results):
+    told = []
+    for one in results["reports"]:
+        for point in one["report"]["points"]:
+            wrong = sum(c["errors"] + c["unanswered"] for c in point["classes"])
+            if wrong:
+                told.append(f"* `{name}`, round {one['round'] + 1}, {one['target']}, {point['label']}: {wrong} errors")
+    return told
+
+
+def facts(directory):
+    path = os.path.join(directory, "cas-400.json")
+    if not os.path.exists(path):
+        return "client and pinning: not measured"
+    report = load(path)["reports"][0]["report"]
+    return f"client: {report['client']}; {report['pinned']}"
+
+
+def page(directory, mode, versions):
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    print("# Benchmarks\n")
+    print("Written by `bench/compare/run.sh`; do not edit. How it measures is in [bench.md](bench.md).\n")
+    if mode != "full":
+        print("**A quick run: it shows that everything works. Its figures mean nothing.**\n")
+    print(f"* machine: {os.cpu_count()} processors, {memory:.0f} GiB, Linux {platform.release()}")
+    print(f"* versions: {'; '.join(v for v in versions if v)}")
+    print(f"* {facts(directory)}")
+    print("* single servers, all syncing every write, data on the same file system, started afresh in every round\n")
+    print("Medians of the rounds, with least and most; the ratio is the median of the rounds' ratios to etcd.\n")
+    print("| | etcd | Vetch | ratio | goal | met | kine |\n|---|---:|---:|---:|---:|---|---:|")
+    for line in machine(directory):
+        print(line)
+    for what, file, name, goal in ROWS:
+        print(row(directory, what, file, name, goal))
+    lines, failures = commands(directory)
+    print("\n## Commands\n")
+    print("\n".join(lines))
+    if failures:
+        print("\n## What failed\n")
+        print("\n".join(failures))
+
+
+def half(path):
+    rates = [c["median"] for r in load(path)["rows"] if r["name"].endswith("update, rate")
+             for c in r["cells"] if c["target"] == "etcd"]
+    print(max(1, round(max(rates) / 2)))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 3 and sys.argv[1] == "half":
+        half(sys.argv[2])
+    elif len(sys.argv) > 3 and sys.argv[1] == "page":
+        page(sys.argv[2], sys.argv[3], sys.argv[4:])
+    else:
+        sys.exit(__doc__)

@@ -1,0 +1,127 @@
+#!/usr/bin/env bash
+# Compares Vetch with etcd 3.7.1 and, where it can take part, with kine on SQLite: run.sh quick|full [group...]
+#
+# Each group of rows leaves its results in bench/results/quick or bench/results/full and is skipped if they are there, so
+# a run can be interrupted and continued; --again before the groups repeats them. In the end docs/benchmarks.md is
+# written from the full results, or bench/results/quick/benchmarks.md from the quick ones.
+#
+# All servers are single, sync every write, and keep their data below $BENCH_DATA (default: a temporary directory here), so
+# on one file system. With two processors or more the client is pinned to the first and the server to the second. full takes
+# about an hour and needs a quiet machine, 8 GiB of memory and 10 GB of disk; quick shows that everything works, nothing else.
+set -euo pipefail
+
+cd "$(dirname "$0")/../.."
+mode=${1:-}
+[[ $mode == quick || $mode == full ]] || { sed -n '2,/^set/p' "$0" | sed '$d; s/^# \{0,1\}//'; exit 2; }
+shift
+again=
+[[ ${1:-} == --again ]] && { again=yes; shift; }
+
+all=(machine cas offered read watch lease large interference kube)
+groups=("$@")
+((${#groups[@]})) || groups=("${all[@]}")
+
+results=$PWD/bench/results/$mode
+data=${BENCH_DATA:-$PWD/bench/results/data}
+mkdir -p "$results" "$data"
+
+vetch=${VETCH_BIN:-}
+if [[ -z $vetch ]]; then
+  cargo build --release -p vetch
+  vetch=${CARGO_TARGET_DIR:-$PWD/target}/release/vetch
+fi
+etcd=${ETCD_BIN:-$(scripts/peers.sh)/etcd}
+kine=${KINE_BIN:-$(bench/compare/peers.sh)}
+
+flags='--data-dir {data} --listen-client-urls {client} --advertise-client-urls {client} --listen-peer-urls {peer}'
+flags+=' --initial-advertise-peer-urls {peer} --initial-cluster default={peer} --log-level error'
+flags+=' --quota-backend-bytes 8589934592'
+on_etcd="etcd=$etcd $flags"
+on_vetch="vetch=$vetch $flags"
+# SQLite in WAL mode syncs every transaction if told so.
+database='sqlite://{data}/state.db?_journal=WAL&cache=shared&_busy_timeout=30000&_txlock=immediate&_synchronous=FULL'
+on_kine="kine=sh -c 'mkdir -p {data} && exec $kine --listen-address {client} --metrics-bind-address 0 --endpoint \"$database\"'"
+
+pin=()
+(($(nproc) >= 2)) && pin=(--pin 0,1)
+
+if [[ $mode == full ]]; then
+  rounds=5 seconds=4s warm=1s million=1000000 pages=5s leases=100000 ttl=45 nodes=250 most=40000 pods=3 probe=6s watchers=1000
+else
+  rounds=1 seconds=1s warm=300ms million=20000 pages=1s leases=300 ttl=5 nodes=20 most=40 pods=3 probe=2s watchers=50
+fi
+
+say() { printf '== %s\n' "$*" >&2; }
+
+# measure NAME TARGET... -- WORKLOAD...: one comparison, unless it is there already.
+measure() {
+  local name=$1 targets=()
+  shift
+  while [[ $1 != -- ]]; do targets+=(--target "$1"); shift; done
+  shift
+  local file=$results/$name.json
+  [[ -e $file && -z $again ]] && { say "$name is there already"; return; }
+  say "$name"
+  local begun=$SECONDS
+  # A target that fails is told in the results; only a run without results ends the script.
+  "$vetch" bench compare --rounds "$rounds" --json "$file.part" "${targets[@]}" \
+    -- "$@" --data-root "$data" --quiet "${pin[@]}" >"$results/$name.txt" 2>"$results/$name.log" || true
+  [[ -s $file.part ]] || { tail -n 5 "$results/$name.log" >&2; return 1; }
+  mv "$file.part" "$file"
+  say "$name took $((SECONDS - begun)) s"
+}
+
+both=("$on_etcd" "$on_vetch")
+three=("$on_etcd" "$on_vetch" "$on_kine")
+timed=(--duration "$seconds" --warmup "$warm")
+
+group_machine() {
+  [[ -e $results/machine.json && -z $again ]] && return
+  "$vetch" bench machine --dir "$data" --json "$results/machine.json" >"$results/machine.txt"
+}
+group_cas() {
+  for size in 400 2048; do
+    measure "cas-$size" "${three[@]}" -- cas --create --clients 1,64,512 --value-size "$size" "${timed[@]}"
+  done
+}
+# Half of the most that etcd was measured to do.
+group_offered() {
+  [[ -e $results/cas-400.json ]] || group_cas
+  local rate
+  rate=$(python3 bench/compare/report.py half "$results/cas-400.json")
+  measure offered "${both[@]}" -- cas --rate "$rate" --value-size 400 "${timed[@]}"
+}
+group_read() { measure read "${three[@]}" -- read --create --clients 64,512 --value-size 400 "${timed[@]}"; }
+group_watch() {
+  local many=$watchers few=$((watchers / 50))
+  for streams in "$few" "$many"; do
+    measure "watch-$([[ $streams == "$many" ]] && echo many || echo few)" "${both[@]}" -- \
+      watch --watchers "$watchers" --streams "$streams" --writers 16 "${timed[@]}"
+    measure "watch-$([[ $streams == "$many" ]] && echo many || echo few)-500" "${both[@]}" -- \
+      watch --watchers "$watchers" --streams "$streams" --rate 500 "${timed[@]}"
+  done
+}
+group_lease() {
+  measure keepalive "${both[@]}" -- keepalive --clients 64 --leases 1000 "${timed[@]}"
+  measure expiry "${both[@]}" -- expiry --leases "$leases" --ttl "$ttl"
+}
+group_large() { measure large "${both[@]}" -- restart --keys "$million" --value-size 1024 --lists "$pages" --warmup 500ms; }
+group_interference() {
+  measure interference "${both[@]}" -- interference --keys $((million / 10)) --value-size 1024 --rate 500 "${timed[@]}"
+}
+group_kube() {
+  measure kube "${both[@]}" -- kube --search --nodes "$nodes" --most-nodes "$most" --pods-per-node "$pods" \
+    --duration "$probe" --warmup 1s --precision 0.25
+}
+
+for group in "${groups[@]}"; do
+  declare -F "group_$group" >/dev/null || { echo "no such group: $group (${all[*]})"; exit 2; }
+  "group_$group"
+done
+rm -rf "$data"/vetch-bench-*
+
+page=$results/benchmarks.md
+[[ $mode == full ]] && page=docs/benchmarks.md
+python3 bench/compare/report.py page "$results" "$mode" "$("$vetch" --version | sed -n 2p)" "$("$etcd" --version | head -n1)" "$(basename "$(dirname "$kine")")" >"$page.part"
+mv "$page.part" "$page"
+say "$page is written, ${SECONDS} s in all"
