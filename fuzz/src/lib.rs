@@ -16,6 +16,7 @@ mod alloc;
 pub mod bolt;
 pub mod checkpoint;
 pub mod entry;
+pub mod etcd_log;
 mod grpc;
 pub mod http2;
 pub mod identity;
@@ -34,7 +35,7 @@ mod tests;
 /// A target and its name.
 pub type Target = (&'static str, fn(&[u8]));
 
-pub const TARGETS: [Target; 10] = [
+pub const TARGETS: [Target; 11] = [
     ("entry", entry::run),
     ("recovery", recovery::run),
     ("checkpoint", checkpoint::run),
@@ -45,4 +46,5 @@ pub const TARGETS: [Target; 10] = [
     ("model", model::run),
     ("bolt", bolt::run),
     ("http2", http2::run),
+    ("etcd_log", etcd_log::run),
 ];

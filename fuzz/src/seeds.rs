@@ -9,7 +9,7 @@ use prost::Message;
 use vetch_api::pb;
 use vetch_bolt::{PAGE_SIZE, Writer};
 use vetch_fuzz::image::{self, Flags};
-use vetch_fuzz::{checkpoint, identity, recovery, replay};
+use vetch_fuzz::{checkpoint, etcd_log, identity, recovery, replay};
 use vetch_journal::{Draft, Journal, Kind, LocalJournal, MemDisk, PartId, PayloadRef, Recovery, Tip};
 use vetch_node::checkpoint::{Capture, load};
 use vetch_store::{Record, Store};
@@ -25,6 +25,7 @@ fn main() {
     write(&dir, "json", bodies());
     write(&dir, "bolt", databases());
     write(&dir, "http2", connections());
+    write(&dir, "etcd_log", logs());
     write(&dir, "model", vec![(0..=255).collect(), (0..200).map(|n: u8| n.wrapping_mul(37)).collect()]);
 }
 
@@ -69,6 +70,73 @@ fn connections() -> Vec<Vec<u8>> {
         [frame(1, 5, 1, head), again].concat(),
     ];
     lives.iter().flat_map(|life| [[&[255, 0], &life[..]].concat(), [&[6, 77], &life[..]].concat()]).collect()
+}
+
+/// A message as the field of another.
+fn field(tag: u32, message: &impl Message) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    prost::encoding::encode_key(tag, prost::encoding::WireType::LengthDelimited, &mut bytes);
+    prost::encoding::encode_varint(message.encoded_len() as u64, &mut bytes);
+    message.encode(&mut bytes).expect("there is room");
+    bytes
+}
+
+/// The log of an etcd that was asked for a little of everything, whole, in two files, and as raw bytes.
+fn logs() -> Vec<Vec<u8>> {
+    let put = |key: &str, lease| pb::PutRequest {
+        key: key.to_owned().into(),
+        value: "v".into(),
+        lease,
+        ..Default::default()
+    };
+    let nested = pb::TxnRequest {
+        compare: vec![pb::Compare { key: "a".into(), ..Default::default() }],
+        failure: vec![pb::RequestOp { request: Some(pb::request_op::Request::RequestPut(put("n", 0))) }],
+        ..Default::default()
+    };
+    let user = |name: &str| pb::AuthUserAddRequest {
+        name: name.into(),
+        hashed_password: "aGFzaA==".into(),
+        ..Default::default()
+    };
+    let requests = [
+        field(4, &put("a", 0)),
+        field(8, &pb::LeaseGrantRequest { id: 5, ttl: 60 }),
+        field(4, &put("b", 5)),
+        field(6, &nested),
+        field(5, &pb::DeleteRangeRequest { key: "a".into(), range_end: "b".into(), prev_kv: true }),
+        field(7, &pb::CompactionRequest { revision: 3, physical: false }),
+        field(9, &pb::LeaseRevokeRequest { id: 5 }),
+        field(10, &pb::AlarmRequest { action: 1, member_id: 1, alarm: 1 }),
+        field(10, &pb::AlarmRequest { action: 2, member_id: 1, alarm: 1 }),
+        field(1100, &user("root")),
+        field(1104, &pb::AuthUserGrantRoleRequest { user: "root".into(), role: "root".into() }),
+        field(1200, &pb::AuthRoleAddRequest { name: "r".into() }),
+        field(1000, &pb::AuthEnableRequest {}),
+        [vec![0xa2, 0x06, 8, 0x12, 4, b'r', b'o', b'o', b't', 0x18, 9], field(4, &put("c", 0))].concat(),
+    ];
+    let mut records: Vec<(u8, Vec<u8>)> = vec![(4, Vec::new()), (1, vec![8, 1, 16, 2]), (5, Vec::new())];
+    for (n, request) in (1u8..).zip(requests) {
+        let mut data = vec![0x10, 2, 0x18, n, 0x22];
+        prost::encoding::encode_varint(request.len() as u64, &mut data);
+        data.extend(request);
+        // In the middle a second file begins, as its number says.
+        records.push((if n == 6 { 128 + 2 } else { 2 }, data));
+        if n % 4 == 0 {
+            records.push((3, vec![8, 2, 24, n]));
+        }
+    }
+    let mut raw = Vec::new();
+    let mut crc = 0;
+    for (kind, content) in records.iter().filter(|(kind, _)| *kind < 128).take(8) {
+        crc = crc32c::crc32c_append(crc, content);
+        etcd_log::frame(&mut raw, *kind, content, crc);
+    }
+    vec![
+        image::build(Flags(1), &records),
+        image::build(Flags(1), &records[..8]),
+        image::build(Flags(0), &[(0, raw)]),
+    ]
 }
 
 /// Files with an inline bucket, one of a page, one of several levels, and one with overflow pages.
