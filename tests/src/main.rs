@@ -8,6 +8,7 @@
 #![allow(clippy::print_stdout, reason = "a test program talks on its standard output")]
 
 mod auth;
+mod backup;
 mod bench;
 mod chance;
 mod churn;
@@ -46,6 +47,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Trial {
     Auth(auth::Auth),
+    Backup(backup::Backup),
     Bench(bench::Bench),
     Churn(churn::Churn),
     Deployments(deployments::Deployments),
@@ -70,6 +72,7 @@ enum Trial {
 async fn main() -> Result<()> {
     match Arguments::parse().trial {
         Trial::Auth(trial) => trial.run().await,
+        Trial::Backup(trial) => trial.run().await,
         Trial::Bench(trial) => trial.run().await,
         Trial::Churn(trial) => trial.run().await,
         Trial::Deployments(trial) => trial.run().await,

@@ -11,7 +11,7 @@ mod closing;
 mod send;
 mod shared;
 mod traffic;
-mod translate;
+pub(crate) mod translate;
 mod values;
 mod watchers;
 

@@ -60,8 +60,8 @@ pub use entry::{
 };
 pub use local::{
     CutTail, LocalConfig, LocalJournal, LocalReader, Maintained, Maintenance, Progress, RECORD_HEADER_LEN,
-    RECORD_VERSION, RecordSight, Recovery, RecoveryReport, SEALED_RECORD_VERSION, SECTOR, Sight, Stats,
-    survey,
+    RECORD_VERSION, RawPlace, RawReader, RawRecord, RecordCheck, RecordSight, Recovery, RecoveryReport,
+    SEALED_RECORD_VERSION, SECTOR, Sight, Stats, survey,
 };
 pub use mem_disk::{Fault, MemDisk, Op, Pending};
 pub use real_disk::RealDisk;

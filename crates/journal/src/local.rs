@@ -23,6 +23,7 @@
 
 mod maintenance;
 mod open_segment;
+mod raw;
 mod record;
 mod recovery;
 mod scan;
@@ -36,6 +37,7 @@ mod writer;
 mod tests;
 
 pub use maintenance::{Maintained, Maintenance};
+pub use raw::{RawPlace, RawReader, RawRecord, RecordCheck};
 pub use record::{RECORD_HEADER_LEN, RECORD_VERSION, SEALED_RECORD_VERSION, SECTOR};
 pub use recovery::{CutTail, LocalReader, Recovery, RecoveryReport};
 pub use scan::Progress;

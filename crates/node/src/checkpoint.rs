@@ -26,6 +26,7 @@ mod decode;
 mod directory;
 mod error;
 mod graves;
+mod holds;
 mod import;
 mod manifest;
 mod merge;
@@ -37,8 +38,9 @@ mod tally;
 
 pub use checkpointer::Checkpointer;
 pub use error::{CheckpointError, Damage, LoadError};
+pub use holds::{Files, Held, Holds};
 pub use import::Import;
-pub use recovery::load;
+pub use recovery::{audit, load};
 
 /// Says for each of the given records whether the store still has it; see `Store::retains`.
 pub type Retained<'a> = dyn Fn(&[Record]) -> Vec<bool> + 'a;

@@ -52,6 +52,8 @@ pub struct NodeConfig {
     pub slow_apply: Duration,
     /// Follow another server: nothing is decided here until [`Follower::lead`](crate::Follower::lead).
     pub follow: bool,
+    /// The node is archived while it runs, and may keep this many bytes of journal files for that; see [`crate::archive`].
+    pub archive_limit: Option<u64>,
     pub tuning: Tuning,
 }
 
@@ -75,6 +77,7 @@ impl NodeConfig {
             keys: Keys::none(),
             slow_apply: Duration::from_millis(100),
             follow: false,
+            archive_limit: None,
             tuning: Tuning::default(),
         }
     }

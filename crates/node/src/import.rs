@@ -20,6 +20,20 @@ use crate::identity;
 /// Where a data directory is built, inside of the one that it will be.
 pub const UNFINISHED: &str = "member.restoring";
 
+/// How far the revision of a backup is moved ahead: more than any cluster writes between two of them.
+pub const BUMP: u64 = 1_000_000_000;
+
+/// `source` with its revision moved ahead by `bump` and everything before compacted, or as it is for 0. None: that would
+/// leave no revisions to be written.
+pub fn bumped(source: Mark, bump: u64) -> Option<Mark> {
+    if bump == 0 {
+        return Some(source);
+    }
+    let revision = i64::try_from(bump).ok().and_then(|bump| source.revision.checked_add(bump))?;
+    // As much again is left to write as has been moved over.
+    (revision < i64::MAX / 2).then_some(Mark { revision, compact_revision: revision })
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
     #[error("data-dir {0:?} not empty or could not be read")]

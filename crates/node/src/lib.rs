@@ -10,6 +10,7 @@
 //! Not here: gRPC, JSON, passwords and tokens. The types of requests and answers are the store's ([`store::request`]).
 
 mod admission;
+pub mod archive;
 mod auth;
 pub mod checkpoint;
 mod clock;

@@ -126,6 +126,7 @@ pub struct NodeMetrics {
     pub leases_expired: Counter,
     /// How long leases were granted for.
     pub lease_ttl: Histogram,
+    pub backup: BackupMetrics,
 }
 
 impl NodeMetrics {
@@ -145,6 +146,24 @@ impl NodeMetrics {
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// What became of backups. Times are in milliseconds since 1970.
+#[derive(Debug, Default)]
+pub struct BackupMetrics {
+    /// Everything up to this revision is in the backup, and that was so at this time.
+    pub revision: Gauge,
+    pub time: Gauge,
+    /// Entries that are durable and not yet in the backup.
+    pub lag: Gauge,
+    pub full_revision: Gauge,
+    pub full_time: Gauge,
+    pub fulls: Counter,
+    pub chunks: Counter,
+    pub bytes: Counter,
+    pub failures: Counter,
+    /// How often journal had to be let go that was not in the backup.
+    pub let_go: Counter,
 }
 
 impl Default for NodeMetrics {
@@ -188,6 +207,7 @@ impl Default for NodeMetrics {
             leases_renewed: Counter::default(),
             leases_expired: Counter::default(),
             lease_ttl: Histogram::of_numbers(LEASE_BOUNDS),
+            backup: BackupMetrics::default(),
         }
     }
 }

@@ -16,6 +16,7 @@ use vetch_store::{Record, Store};
 use vetch_watch::{EventLog, Events, Hub};
 
 use crate::admission::Admission;
+use crate::archive::Keep;
 use crate::auth::DurableAuth;
 use crate::checkpoint::{self, Checkpointer};
 use crate::clock::Clock;
@@ -202,7 +203,8 @@ fn connect(
     let sealing =
         Sealing::new(config.keys.clone(), found.journal.segments_by_key(), found.checkpointer.files_by_key());
     let state = State { store: found.store, revisions: found.revisions, tip: found.tip, sealing };
-    let shared = share(config, identity, time, state, Doors { asks, bell, fan_out: fan_out_bell });
+    let keep = Keep::new(config.archive_limit, &found.tip, found.checkpointer.holds());
+    let shared = share(config, identity, time, state, keep, Doors { asks, bell, fan_out: fan_out_bell });
     shared.fresh_bytes.store(sequencer.fresh_bytes(), Ordering::Relaxed);
     shared.active_room.store(found.journal.room(), Ordering::Relaxed);
     shared.checkpoint_bytes.store(found.checkpointer.disk_bytes(), Ordering::Relaxed);
@@ -217,6 +219,7 @@ fn connect(
         last_checkpoint: started,
         not_before: None,
         failed: false,
+        trimmed: 0,
         capture: Capturing::No,
         patience: Duration::ZERO,
     };
@@ -263,6 +266,7 @@ fn share(
     identity: Identity,
     time: Arc<dyn Time>,
     state: State,
+    keep: Keep,
     doors: Doors,
 ) -> Arc<Shared> {
     let mark = state.store.head();
@@ -274,6 +278,7 @@ fn share(
         time,
         clock: Mutex::new(start_clock(&state.store)),
         auth: DurableAuth::new(Arc::clone(state.store.auth())),
+        keep,
         store: RwLock::new(state.store),
         log: RwLock::new(EventLog::load(floor, mark.revision, state.revisions)),
         hub: RwLock::new(Hub::new(config.tuning.ring, mark.revision)),

@@ -17,6 +17,7 @@ use vetch_store::request::WriteRequest;
 use vetch_watch::{EventLog, Hub, StreamId};
 
 use crate::admission;
+use crate::archive::Keep;
 use crate::auth::DurableAuth;
 use crate::checkpoint::Capture;
 use crate::clock::Clock;
@@ -90,6 +91,7 @@ pub(crate) struct Shared {
     /// When revisions became visible.
     pub(crate) moments: Mutex<Moments>,
     pub(crate) auth: DurableAuth,
+    pub(crate) keep: Keep,
     pub(crate) metrics: NodeMetrics,
     pub(crate) sealing: Sealing,
     pub(crate) asks: crossbeam_channel::Sender<Ask>,

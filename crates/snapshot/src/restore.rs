@@ -9,7 +9,7 @@
 use std::path::PathBuf;
 
 use vetch_node::config::Identity;
-use vetch_node::import::Import;
+use vetch_node::import::{Import, bumped};
 use vetch_node::seal::Keys;
 use vetch_node::store::{Mark, Store};
 
@@ -19,9 +19,7 @@ use crate::file::{SnapshotError, SnapshotFile};
 use crate::import::{self, Meta, Versions};
 use crate::replay::{Replay, Replayed, may_change};
 use crate::wal::Entry;
-
-/// How far the revision of a snapshot is moved ahead: more than any cluster writes between two backups.
-pub const BUMP: u64 = 1_000_000_000;
+pub use vetch_node::import::BUMP;
 
 /// Memory for versions that are being sorted, and in how many pieces a database is sorted at most.
 const PIECE_BYTES: u64 = 64 << 20;
@@ -141,7 +139,9 @@ fn build(
         count += replayed.records.len() as u64;
         target.add(replayed.records)?;
     }
-    let mark = bumped(source, bump)?;
+    let mark = bumped(source, bump).ok_or_else(|| {
+        SnapshotError::Refused(format!("--bump-revision {bump} leaves no revisions to be written"))
+    })?;
     let restored = Restored {
         source,
         mark,
@@ -175,16 +175,4 @@ fn replay(
         progress(Progress::Replaying { done, total });
     }
     Ok(replay.finish())
-}
-
-fn bumped(source: Mark, bump: u64) -> Result<Mark, SnapshotError> {
-    if bump == 0 {
-        return Ok(source);
-    }
-    let revision = i64::try_from(bump).ok().and_then(|bump| source.revision.checked_add(bump));
-    // As much again is left to write as has been moved over.
-    let revision = revision.filter(|&revision| revision < i64::MAX / 2).ok_or_else(|| {
-        SnapshotError::Refused(format!("--bump-revision {bump} leaves no revisions to be written"))
-    })?;
-    Ok(Mark { revision, compact_revision: revision })
 }

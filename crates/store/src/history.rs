@@ -13,13 +13,21 @@ use crate::state::{Mark, Store};
 
 pub struct HistoryRun {
     mark: Mark,
+    /// Whatever is in memory belongs to the state.
+    is_swept: bool,
     resume: Option<Vec<u8>>,
     versions: Vec<Record>,
 }
 
 impl HistoryRun {
     pub fn new(mark: Mark) -> HistoryRun {
-        HistoryRun { mark, resume: Some(Vec::new()), versions: Vec::new() }
+        HistoryRun { mark, is_swept: false, resume: Some(Vec::new()), versions: Vec::new() }
+    }
+
+    /// Everything that a store at `mark` holds once its compaction has been carried out in full: also what was changed
+    /// and changed again by the compacted revision itself, which a watcher may still ask for.
+    pub fn of_swept(mark: Mark) -> HistoryRun {
+        HistoryRun { is_swept: true, ..HistoryRun::new(mark) }
     }
 
     /// Collects the versions of up to `budget` keys. True when all are there.
@@ -37,6 +45,9 @@ impl HistoryRun {
     }
 
     fn collect(&mut self, versions: &[Record]) {
+        if self.is_swept {
+            return self.versions.extend_from_slice(versions);
+        }
         let Mark { revision, compact_revision } = self.mark;
         let upto = versions.partition_point(|version| version.mod_revision() <= revision);
         let old = versions.partition_point(|version| version.mod_revision() <= compact_revision).min(upto);

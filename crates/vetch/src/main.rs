@@ -37,6 +37,8 @@ fn main() -> ExitCode {
         Some("status") => return commands::status::run(rest),
         Some("top") => return commands::top::run(rest),
         Some("bench") => return vetch_bench::run(rest),
+        Some("backup") => return commands::backup::run(rest),
+        Some("restore") => return commands::restore::run(rest),
         Some("verify") => return commands::verify::run(rest),
         _ => {}
     }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::mm::{MlockAllFlags, mlockall};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use vetch_backup::archiver::Archiver;
 use vetch_node::Node;
 use vetch_node::config::NodeConfig;
 use vetch_node::error::OpenError;
@@ -66,6 +67,8 @@ pub(crate) enum StartError {
 /// How long running requests may take to finish, before and after the node stopped.
 const PATIENCE_WITH_REQUESTS: Duration = Duration::from_secs(1);
 const PATIENCE_WITH_STREAMS: Duration = Duration::from_secs(2);
+/// How long the last backup may take when everything else has ended.
+const PATIENCE_WITH_BACKUP: Duration = Duration::from_secs(5);
 
 pub(crate) async fn serve(settings: Settings) -> Result<End, StartError> {
     let mut signals = Signals::listen().map_err(StartError::Signals)?;
@@ -85,14 +88,20 @@ pub(crate) async fn serve(settings: Settings) -> Result<End, StartError> {
         // Nothing was promised to anyone yet, so there is nothing to finish.
         number = signals.next() => return Ok(End::Signal(number)),
     };
+    let archiver = archive(&settings, &node);
     let server = start(&settings, node.clone(), listeners, None);
     start_compactor(&settings, &node);
     announce(&settings, &node);
-    Ok(until_the_end(server, node, &mut signals).await)
+    Ok(until_the_end(server, node, archiver, &mut signals).await)
 }
 
 /// Waits until there is a reason to stop, and stops.
-pub(crate) async fn until_the_end(server: Server, node: Node, signals: &mut Signals) -> End {
+pub(crate) async fn until_the_end(
+    server: Server,
+    node: Node,
+    archiver: Option<Archiver>,
+    signals: &mut Signals,
+) -> End {
     let end = tokio::select! {
         number = signals.next() => End::Signal(number),
         stopped = node.stopped() => {
@@ -102,7 +111,7 @@ pub(crate) async fn until_the_end(server: Server, node: Node, signals: &mut Sign
         }
     };
     tokio::select! {
-        () = finish(end, server, node) => {}
+        () = async { finish(end, server, node).await; end_backups(archiver).await } => {}
         // A disk that hangs must not keep an operator from ending the process. What was acknowledged is durable.
         number = signals.next() => {
             tracing::warn!(signal = number, "a second signal: leaving at once");
@@ -179,6 +188,22 @@ impl ProgressLog {
             let percent = done.saturating_mul(100).checked_div(total).unwrap_or(100);
             tracing::info!(step, percent, bytes_done = done, bytes_total = total, "recovery");
         }
+    }
+}
+
+/// Starts what makes backups, if there are to be any. It never stops the server, whatever becomes of it.
+pub(crate) fn archive(settings: &Settings, node: &Node) -> Option<Archiver> {
+    let (backup, archive) = settings.backup.clone().zip(node.archive())?;
+    let started = Archiver::start(archive, backup);
+    started.inspect_err(|error| tracing::error!(%error, "no backups: their threads cannot be started")).ok()
+}
+
+/// Sends what is left, if that does not take long.
+async fn end_backups(archiver: Option<Archiver>) {
+    let Some(archiver) = archiver else { return };
+    let sent = tokio::task::spawn_blocking(move || archiver.finish(PATIENCE_WITH_BACKUP)).await;
+    if !sent.unwrap_or(false) {
+        tracing::warn!("the last writes are not in the backup yet; the next start sends them");
     }
 }
 

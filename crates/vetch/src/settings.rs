@@ -1,5 +1,6 @@
 //! What the flags mean together: checked, typed, and split by who needs it.
 
+mod backup;
 mod cluster;
 mod error;
 mod tls;
@@ -7,6 +8,7 @@ mod tls;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use vetch_backup::archiver;
 use vetch_node::config::NodeConfig;
 use vetch_node::seal::{self, Keys};
 use vetch_server::http::access::{Access, Whitelist};
@@ -41,6 +43,7 @@ pub(crate) struct Settings {
     pub(crate) slow_request: Duration,
     pub(crate) features: Vec<Feature>,
     pub(crate) retention: Option<Retention>,
+    pub(crate) backup: Option<archiver::Settings>,
 }
 
 /// Smaller segments would be all headers; a larger one takes too long to prepare.
@@ -75,6 +78,7 @@ impl Settings {
             tls::check_certificate(url, *serves, tls)?;
         }
         let retention = retention(flags)?;
+        let backup = backup::settings(flags)?;
         let peer_urls = cluster::peer_urls(flags, &data_dir(flags))?;
         Ok(Settings {
             node: node_config(flags, timing, &peer_urls)?,
@@ -91,6 +95,7 @@ impl Settings {
             slow_request: flags.duration("warning-unary-request-duration"),
             features: feature_gates(flags.text("feature-gates")),
             retention,
+            backup,
         })
     }
 
@@ -128,6 +133,7 @@ fn node_config(flags: &Parsed, timing: Timing, peer_urls: &[String]) -> Result<N
     if let Some(path) = path(flags, "encryption-key-file") {
         node.keys = Keys::new(seal::read(&path)?);
     }
+    node.archive_limit = backup::journal_limit(flags);
     if !SEGMENT_BYTES.contains(&node.journal_segment_bytes) {
         return Err(SettingsError::SegmentBytes(node.journal_segment_bytes));
     }

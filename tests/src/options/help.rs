@@ -11,8 +11,18 @@ use crate::server::Kind;
 const ONLY_IN_ETCDS_HELP: [&str; 2] = ["discovery", "discovery-proxy"];
 
 /// Ours, and what etcd knows and does not list.
-const ONLY_HERE: [&str; 4] =
-    ["checkpoint-bytes", "checkpoint-interval", "encryption-key-file", "journal-segment-bytes"];
+const ONLY_HERE: [&str; 10] = [
+    "backup-credentials-file",
+    "backup-full-interval",
+    "backup-interval",
+    "backup-journal-bytes",
+    "backup-location",
+    "backup-retention",
+    "checkpoint-bytes",
+    "checkpoint-interval",
+    "encryption-key-file",
+    "journal-segment-bytes",
+];
 
 /// Every flag etcd lists is one of ours, and the other way round. The table in docs/compatibility.md is held against ours
 /// by a test of its own.

@@ -49,7 +49,7 @@ pub(super) fn delete(delete: &Delete) -> pb::DeleteRangeRequest {
     }
 }
 
-pub(super) fn txn(txn: &Txn) -> pb::TxnRequest {
+pub(crate) fn txn(txn: &Txn) -> pb::TxnRequest {
     pb::TxnRequest {
         compare: txn.compare.iter().map(compare).collect(),
         success: txn.success.iter().map(op).collect(),
@@ -95,7 +95,7 @@ fn compare(compare: &Compare) -> pb::Compare {
     }
 }
 
-pub(super) fn watch(watch: &Watch, watch_id: i64) -> pb::WatchCreateRequest {
+pub(crate) fn watch(watch: &Watch, watch_id: i64) -> pb::WatchCreateRequest {
     let mut filters = Vec::new();
     if watch.no_put {
         filters.push(pb::watch_create_request::FilterType::Noput as i32);
@@ -115,7 +115,7 @@ pub(super) fn watch(watch: &Watch, watch_id: i64) -> pb::WatchCreateRequest {
     }
 }
 
-pub(super) fn key_value(kv: &mvccpb::KeyValue) -> KeyValue {
+pub(crate) fn key_value(kv: &mvccpb::KeyValue) -> KeyValue {
     KeyValue {
         key: kv.key.to_vec(),
         value: shorten(&kv.value),
@@ -126,7 +126,7 @@ pub(super) fn key_value(kv: &mvccpb::KeyValue) -> KeyValue {
     }
 }
 
-pub(super) fn event(event: &mvccpb::Event) -> Result<Event> {
+pub(crate) fn event(event: &mvccpb::Event) -> Result<Event> {
     Ok(Event {
         deleted: event.r#type == mvccpb::event::EventType::Delete as i32,
         kv: key_value(event.kv.as_ref().context("an event without a key")?),

@@ -10,6 +10,7 @@ use vetch_store::{Freed, Mark, Record};
 
 use super::CheckpointConfig;
 use super::directory::{Needed, data_name};
+use super::holds::Holds;
 use super::manifest::{DataFile, Manifest};
 
 /// A checkpoint that is on disk.
@@ -61,6 +62,7 @@ pub struct Checkpointer {
     next_number: u64,
     /// Data files found damaged since the start.
     pub(super) unreadable: HashSet<PathBuf>,
+    pub(super) holds: Arc<Holds>,
 }
 
 impl Checkpointer {
@@ -74,6 +76,8 @@ impl Checkpointer {
         older: Option<Published>,
         next: Next,
     ) -> Checkpointer {
+        let holds = Arc::new(Holds::default());
+        holds.publish(&current);
         Checkpointer {
             disk,
             dir: dir.to_path_buf(),
@@ -87,6 +91,7 @@ impl Checkpointer {
             next_id: next.id,
             next_number: next.number,
             unreadable: HashSet::new(),
+            holds,
         }
     }
 
@@ -105,6 +110,11 @@ impl Checkpointer {
     /// Up to where the journal may be trimmed: the tip of the checkpoint before the newest. None: not at all.
     pub fn trim_to(&self) -> Option<Tip> {
         self.older.as_ref().map(|older| older.tip)
+    }
+
+    /// For those who copy a checkpoint while it may be replaced.
+    pub fn holds(&self) -> Arc<Holds> {
+        Arc::clone(&self.holds)
     }
 
     /// The state of the newest checkpoint.
@@ -180,6 +190,7 @@ impl Checkpointer {
             needed.manifests.extend(published.number);
             needed.data.extend(published.files.iter().map(|file| file.written.id));
         }
+        self.holds.add_to(&mut needed);
         needed
     }
 }

@@ -182,6 +182,20 @@ impl Search<'_> {
     }
 }
 
+/// Reads all of the checkpoint `number` in `dir` and keeps nothing of it: is every byte what was written?
+pub fn audit(disk: &dyn Disk, dir: &Path, number: u64, keys: &Keys) -> Result<(), LoadError> {
+    let found = read_manifest(disk, dir, number, keys).map_err(|error| match error {
+        ReadError::Damaged(damage) => LoadError::Damaged(damage),
+        ReadError::Refused(error) => error,
+    })?;
+    for reader in open_all(disk, dir, &found.manifest.files, keys).map_err(LoadError::Damaged)? {
+        for block in 0..reader.blocks() {
+            reader.read_block(block).map_err(LoadError::Damaged)?;
+        }
+    }
+    Ok(())
+}
+
 pub(super) enum ReadError {
     Damaged(Damage),
     /// It is no damage, so it is not passed over.

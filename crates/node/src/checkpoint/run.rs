@@ -228,6 +228,7 @@ impl Checkpointer {
         let published = Published::new(&manifest, bytes.len() as u64, key);
         let before = std::mem::replace(&mut self.current, published);
         self.older = before.number.is_some().then_some(before);
+        self.holds.publish(&self.current);
         let new_records = std::mem::take(&mut self.pending).len() as u64;
         let (_, leftovers) = directory::remove_unneeded(&*self.disk, &self.dir, &self.needed());
         Ok(Report {

@@ -15,6 +15,7 @@ use vetch_journal::{Maintenance, Position};
 use vetch_store::{Freed, Record};
 use vetch_watch::Revision;
 
+use crate::archive::Trim;
 use crate::checkpoint::{Capture, Checkpointer};
 use crate::runtime::Step;
 use crate::shared::{Ask, Shared};
@@ -39,6 +40,8 @@ pub struct Housekeeping {
     pub(crate) not_before: Option<Duration>,
     /// The last checkpoint failed.
     pub(crate) failed: bool,
+    /// Up to where the journal was asked to be trimmed last.
+    pub(crate) trimmed: u64,
     pub(crate) capture: Capturing,
     /// How long a place in the sequencer's queue is waited for. A queue that is full now may be full for ever after.
     pub(crate) patience: Duration,
@@ -91,6 +94,10 @@ impl Housekeeping {
             self.compact();
         }
         self.checkpoint_if_due();
+        if self.shared.keep.is_on() {
+            // Entries may have become safe elsewhere, or may have to be given up.
+            self.trim();
+        }
         self.review_alarms();
         self.shared.sealing.note_checkpoint(self.checkpointer.files_by_key(), generation);
         self.shared.sealing.tell();
@@ -261,10 +268,7 @@ impl Housekeeping {
                 if vetch_bugs::on(Bug::TrimmedTooFar) {
                     let _ = self.trims.try_send(Position(*self.shared.durable.borrow() + 1));
                 }
-                if let Some(tip) = self.checkpointer.trim_to() {
-                    // A full queue holds older positions; the next checkpoint names a newer one.
-                    let _ = self.trims.try_send(Position(tip.seq + 1));
-                }
+                self.trim();
                 tracing::debug!(?report, took = ?began.elapsed(), "checkpoint taken");
             }
             Err(error) => {
@@ -275,6 +279,27 @@ impl Housekeeping {
             }
         }
         self.shared.checkpoint_bytes.store(self.checkpointer.disk_bytes(), Ordering::Relaxed);
+    }
+
+    /// Gives up what neither the two newest checkpoints nor a backup needs.
+    fn trim(&mut self) {
+        let Some(tip) = self.checkpointer.trim_to() else { return };
+        let disk_full = self.shared.disk_full.load(Ordering::Relaxed);
+        if disk_full && self.shared.keep.release_checkpoints() {
+            tracing::warn!("the disk is full: checkpoint files that were held for a backup are let go");
+        }
+        let journal_bytes = self.shared.journal_bytes.load(Ordering::Relaxed);
+        let upto = match self.shared.keep.trim(tip.seq + 1, journal_bytes, disk_full) {
+            Trim::Upto(upto) => upto,
+            Trim::LetGo(upto) => {
+                self.shared.tell_let_go();
+                upto
+            }
+        };
+        // A full queue holds older positions; the next round names a newer one.
+        if upto > self.trimmed && self.trims.try_send(Position(upto)).is_ok() {
+            self.trimmed = upto;
+        }
     }
 
     fn ask_for_capture(&mut self) {

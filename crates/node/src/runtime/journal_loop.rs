@@ -203,6 +203,7 @@ impl JournalLoop {
             self.shared.revision.store(mark.revision, Ordering::Release);
         }
         if let Some(entry) = last {
+            self.shared.keep.became_durable(entry.after());
             self.shared.durable.send_replace(entry.seq());
         }
         // A full bell has been rung already.

@@ -3,9 +3,10 @@
 use tonic::{Request, Response, Status};
 use vetch_api::vetch::operator_server::Operator;
 use vetch_api::vetch::{
-    Durations, Journal, Leases, LookRequest, LookResponse, Method, Prefix, Server, SlowStream, Storage,
-    Traffic, Watching,
+    BackUpRequest, BackUpResponse, Durations, Journal, Leases, LookRequest, LookResponse, Method, Prefix,
+    Server, SlowStream, Storage, Traffic, Watching,
 };
+use vetch_node::archive::BackedUp;
 use vetch_node::inspect::Laggard;
 use vetch_node::metrics::Histogram;
 use vetch_node::prefixes::Writes;
@@ -14,6 +15,7 @@ use vetch_node::{KeyRange, Node};
 use super::authorise::Demand;
 use super::edge::Edge;
 use super::maintenance::alarm_text;
+use super::status;
 use crate::metrics::{SLOW_STREAM, prefix_text, usage};
 use crate::version;
 
@@ -48,6 +50,13 @@ impl Operator for OperatorService {
             other_prefixes: Some(row("(other)".into(), &written.other)),
             methods: self.methods(),
         }))
+    }
+
+    async fn back_up(&self, request: Request<BackUpRequest>) -> Result<Response<BackUpResponse>, Status> {
+        let (_, request) = self.0.admit(request, Demand::Root)?;
+        let done = self.0.node.back_up(request.full).await.map_err(status::of_backup)?;
+        let BackedUp { location, revision, full_revision } = done;
+        Ok(Response::new(BackUpResponse { location, revision, full_revision }))
     }
 }
 

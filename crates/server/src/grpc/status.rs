@@ -6,6 +6,7 @@
 use tonic::{Code, Status};
 use vetch_api::EtcdError;
 use vetch_api::error::received_too_large;
+use vetch_node::archive::BackupError;
 use vetch_node::error::NodeError;
 use vetch_node::store::StoreError;
 use vetch_node::store::auth::AuthError;
@@ -116,6 +117,17 @@ pub(super) fn relayed(error: EtcdError) -> Status {
 /// Refuses something that etcd does and Vetch does not. The text is our own.
 pub(super) fn unsupported(what: &'static str) -> Status {
     Status::unimplemented(what)
+}
+
+/// Why there is no backup now. No part of etcd's API, so the text is our own.
+pub(super) fn of_backup(error: BackupError) -> Status {
+    let text = error.to_string();
+    match error {
+        BackupError::NotConfigured => Status::failed_precondition(text),
+        BackupError::Busy => Status::resource_exhausted(text),
+        BackupError::Failed(_) => Status::internal(text),
+        BackupError::Stopped => Status::unavailable(text),
+    }
 }
 
 /// Refuses a value that the API does not define and etcd has no error for.

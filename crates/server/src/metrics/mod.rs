@@ -4,6 +4,7 @@
 //! exported only if there is something true to say under it: what belongs to Go's runtime, to bbolt or to
 //! etcd's own proxy is left out; docs/metrics.md lists what.
 
+mod backup;
 pub mod grpc;
 mod health;
 mod histogram;

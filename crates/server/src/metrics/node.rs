@@ -10,6 +10,7 @@ use vetch_node::metrics::{Counter, NodeMetrics};
 
 pub(crate) use own::{SLOW_STREAM, prefix_text};
 
+use super::backup;
 use super::text::{Text, Type};
 use crate::version;
 
@@ -22,6 +23,7 @@ pub(super) fn write(page: &mut Text, node: &Node) {
     durations::write(page, metrics);
     watchers(page, node);
     own::write(page, node);
+    backup::write(page, node);
 }
 
 fn identity(page: &mut Text, node: &Node) {

@@ -2,16 +2,19 @@
 //!
 //! Exit codes are those of etcd's tools: 1 for a failure, 128 for arguments that make no sense.
 
+pub(crate) mod backup;
 pub(crate) mod client;
 pub(crate) mod inspect;
 pub(crate) mod keygen;
 mod look;
 mod output;
 pub(crate) mod progress;
+pub(crate) mod restore;
 pub(crate) mod snapshot;
 pub(crate) mod status;
 pub(crate) mod top;
 pub(crate) mod verify;
+mod verify_backup;
 mod verify_data;
 mod words;
 

@@ -35,6 +35,9 @@ Usage:
   vetch bench
     Measure any server with etcd's API; 'vetch bench --help' says how.
 
+  vetch backup | vetch restore
+    Take, list and prune backups; go back to a revision or a time. --help behind either says how.
+
 Every flag can also be given as an environment variable: --max-txn-ops is ETCD_MAX_TXN_OPS.
 Names of earlier releases of etcd are accepted too.
 ";

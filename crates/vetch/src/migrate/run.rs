@@ -300,6 +300,7 @@ impl Migration {
         let pause = done.begun.elapsed();
         serve::announce(&self.settings, &node);
         serve::start_compactor(&self.settings, &node);
+        let archiver = serve::archive(&self.settings, &node);
         let compared = match done.verified {
             Some(verified) => verified.text(),
             None => "HashKV is compared now, because it takes longer than --max-pause".into(),
@@ -319,7 +320,7 @@ impl Migration {
             node.status().leases
         ));
         tokio::spawn(watcher::look_after(source, node.clone(), done.revision, done.verified.is_none()));
-        serve::until_the_end(stage.server, node, signals).await
+        serve::until_the_end(stage.server, node, archiver, signals).await
     }
 
     /// The next attempt begins with a new copy. That takes a while, so an etcd that an interrupted cut-over has left fenced

@@ -82,6 +82,12 @@ pub(crate) enum SettingsError {
     CheckpointInterval,
     #[error("--encryption-key-file: {0}")]
     Keys(#[from] RingError),
+    #[error("--backup-location: {0}")]
+    BackupLocation(vetch_backup::BackupError),
+    #[error("--{0} has no effect without --backup-location")]
+    NoBackup(&'static str),
+    #[error("--backup-interval must be at least 100ms, and --backup-full-interval at least as long")]
+    BackupInterval,
     #[error("--watch-progress-notify-interval must be at least 100ms")]
     ProgressInterval,
 }

@@ -1,0 +1,56 @@
+//! Why a backup could not be made, read or restored.
+
+use std::path::{Path, PathBuf};
+
+use vetch_journal::JournalError;
+use vetch_node::checkpoint::LoadError;
+use vetch_node::import::ImportError;
+
+#[derive(Debug, thiserror::Error)]
+pub enum BackupError {
+    #[error("backup location {location:?}: {reason}")]
+    Location { location: String, reason: String },
+    /// The store did not do what it was asked; trying again later may help.
+    #[error("{op} {object}: {reason}")]
+    Store { op: &'static str, object: String, reason: String },
+    #[error("{0} is not there")]
+    Missing(String),
+    /// Bytes that are not what was written.
+    #[error("{object} is damaged: {reason}")]
+    Damaged { object: String, reason: String },
+    #[error("{object}: format {format} is not known to this version; use the version that wrote it")]
+    NotSupported { object: String, format: u64 },
+    /// Somebody else writes here. Nothing was changed.
+    #[error("{0}")]
+    Foreign(String),
+    /// What was asked for cannot be had.
+    #[error("{0}")]
+    Refused(String),
+    #[error("{op} {}: {source}", path.display())]
+    Io { op: &'static str, path: PathBuf, source: std::io::Error },
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    #[error(transparent)]
+    Checkpoint(#[from] LoadError),
+    #[error(transparent)]
+    Import(#[from] ImportError),
+}
+
+impl BackupError {
+    pub(crate) fn io(op: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> BackupError {
+        let path = path.to_path_buf();
+        move |source| BackupError::Io { op, path, source }
+    }
+
+    pub(crate) fn damaged(object: &str, reason: impl Into<String>) -> BackupError {
+        BackupError::Damaged { object: object.to_owned(), reason: reason.into() }
+    }
+
+    /// Whether something in the backup is not what was written there.
+    pub fn is_damage(&self) -> bool {
+        matches!(
+            self,
+            BackupError::Damaged { .. } | BackupError::Missing(_) | BackupError::NotSupported { .. }
+        )
+    }
+}

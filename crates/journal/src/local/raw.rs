@@ -1,0 +1,211 @@
+//! Raw: records as they lie in segment files, for whoever copies a journal without reading its entries.
+//!
+//! A copy is made while the journal is written: only records that are durable are touched, and what is known of the
+//! file is forgotten between two runs, because the zeros behind the end become records. Checksums and the order of
+//! records are checked on the way out, and once more, with the chain of entries, wherever the copy is looked at.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::open_segment::OpenSegment;
+use super::record::{self, Header, HeaderError, RECORD_HEADER_LEN, SECTOR};
+use super::segment::Segment;
+use crate::contract::JournalError;
+use crate::disk::Disk;
+use crate::entry::{Entry, Tip, entry_len, hash_entry};
+
+/// Where a record begins, or will.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RawPlace {
+    /// Sequence number in the name of the segment.
+    pub segment: u64,
+    pub offset: u64,
+    /// Sequence number of the entry there.
+    pub seq: u64,
+}
+
+/// One record, header and padding included.
+#[derive(Clone, Debug)]
+pub struct RawRecord {
+    pub place: RawPlace,
+    /// Length of its segment file.
+    pub segment_len: u64,
+    pub journal_id: u64,
+    pub last_seq: u64,
+    pub bytes: Bytes,
+}
+
+/// A run over durable records.
+pub struct RawReader {
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    place: RawPlace,
+    open: Option<OpenSegment>,
+}
+
+impl RawReader {
+    /// The first entry that the journal in `dir` still has. None: there is no segment.
+    pub fn oldest(disk: &dyn Disk, dir: &Path) -> Result<Option<u64>, JournalError> {
+        Ok(segments(disk, dir)?.first().map(|segment| segment.first_seq))
+    }
+
+    /// Begins where the record with entry `seq` does, or will; that must be its first entry.
+    pub fn seek(disk: Arc<dyn Disk>, dir: &Path, seq: u64) -> Result<RawReader, JournalError> {
+        let segments = segments(disk.as_ref(), dir)?;
+        let holder = segments.iter().rev().find(|segment| segment.first_seq <= seq);
+        let Some(holder) = holder else {
+            let reason = format!("the journal has no entry {seq} any more");
+            return Err(JournalError::corrupt(dir.display().to_string(), 0, reason));
+        };
+        let first = holder.first_seq;
+        let mut reader = RawReader::resume(disk, dir, RawPlace { segment: first, offset: 0, seq: first });
+        while reader.place.seq < seq {
+            if reader.next_record(seq - 1)?.is_none() {
+                let reason = format!("no record begins with entry {seq}");
+                return Err(JournalError::corrupt(&holder.name, reader.place.offset, reason));
+            }
+        }
+        Ok(reader)
+    }
+
+    /// Goes on at a place that [`RawReader::place`] told.
+    pub fn resume(disk: Arc<dyn Disk>, dir: &Path, place: RawPlace) -> RawReader {
+        RawReader { disk, dir: dir.to_path_buf(), place, open: None }
+    }
+
+    /// Where the next record begins, or will.
+    pub fn place(&self) -> RawPlace {
+        self.place
+    }
+
+    /// The next record, if all of its entries are among those up to `until`, which must be durable.
+    pub fn next_record(&mut self, until: u64) -> Result<Option<RawRecord>, JournalError> {
+        if self.place.seq > until {
+            return Ok(None);
+        }
+        loop {
+            let mut open = match self.open.take() {
+                Some(open) => open,
+                None => self.open_segment()?,
+            };
+            open.offset = self.place.offset;
+            let is_end = open.offset == open.len || record::is_zero(&open.bytes(open.offset, SECTOR as u64)?);
+            if !is_end {
+                let found = self.take(&mut open, until);
+                self.open = Some(open);
+                return found;
+            }
+            // A durable entry that is not here is in the next segment, which bears its number.
+            if open.segment.first_seq == self.place.seq {
+                return Err(open.corrupt(open.offset, "a segment in use begins with zeros"));
+            }
+            self.place = RawPlace { segment: self.place.seq, offset: 0, seq: self.place.seq };
+        }
+    }
+
+    fn open_segment(&self) -> Result<OpenSegment, JournalError> {
+        OpenSegment::open(self.disk.as_ref(), &self.dir, Segment::new(self.place.segment))
+    }
+
+    fn take(&mut self, open: &mut OpenSegment, until: u64) -> Result<Option<RawRecord>, JournalError> {
+        let at = self.place;
+        let sector = open.bytes(at.offset, SECTOR as u64)?;
+        let header = Header::parse(&sector).map_err(|error| match error {
+            HeaderError::Version(version) => open.unsupported(at.offset, version),
+            HeaderError::Invalid => open.corrupt(at.offset, "the header of a record is damaged"),
+        })?;
+        let last_seq = header.first_seq + u64::from(header.entries.max(1)) - 1;
+        if header.first_seq != at.seq || header.extent() > open.len - at.offset {
+            return Err(open.corrupt(at.offset, format!("a record does not begin with entry {}", at.seq)));
+        }
+        if last_seq > until {
+            return Ok(None);
+        }
+        let bytes = open.bytes(at.offset, header.extent())?;
+        let payload = &bytes[RECORD_HEADER_LEN..RECORD_HEADER_LEN + header.payload_len as usize];
+        if crc32c::crc32c(payload) != header.payload_crc {
+            return Err(open.corrupt(at.offset, "the payload of a record does not match its checksum"));
+        }
+        self.place = RawPlace { offset: at.offset + header.extent(), seq: last_seq + 1, ..at };
+        let (journal_id, segment_len) = (header.journal_id, open.len);
+        Ok(Some(RawRecord { place: at, segment_len, journal_id, last_seq, bytes }))
+    }
+}
+
+fn segments(disk: &dyn Disk, dir: &Path) -> Result<Vec<Segment>, JournalError> {
+    Ok(Segment::among(&disk.list(dir).map_err(JournalError::io("listing", dir))?))
+}
+
+/// Checks rows of copied records, one row after the other: checksums, order, and the chain of entries that are
+/// not sealed.
+#[derive(Debug, Default)]
+pub struct RecordCheck {
+    next_seq: Option<u64>,
+    journal_id: Option<u64>,
+    tip: Option<Tip>,
+}
+
+impl RecordCheck {
+    /// `rows` are whole records, the first of which follows the last one given before. The error says what is wrong, and
+    /// at which byte.
+    pub fn take(&mut self, rows: &Bytes) -> Result<(), (u64, String)> {
+        let mut at = 0;
+        while at < rows.len() {
+            at += self.record(&rows.slice(at..)).map_err(|reason| (at as u64, reason))?;
+        }
+        Ok(())
+    }
+
+    /// The sequence number that the next record must begin with.
+    pub fn next_seq(&self) -> Option<u64> {
+        self.next_seq
+    }
+
+    fn record(&mut self, rest: &Bytes) -> Result<usize, String> {
+        if rest.len() < SECTOR {
+            return Err("a record is cut short".to_owned());
+        }
+        let header = Header::parse(rest).map_err(|error| match error {
+            HeaderError::Version(version) => format!("record version {version} is not known to this version"),
+            HeaderError::Invalid => "the header of a record is damaged".to_owned(),
+        })?;
+        if self.next_seq.is_some_and(|expected| expected != header.first_seq) {
+            return Err(format!("a record begins with entry {} out of turn", header.first_seq));
+        }
+        if self.journal_id.is_some_and(|id| id != header.journal_id) {
+            return Err("a record belongs to another journal".to_owned());
+        }
+        let extent = usize::try_from(header.extent()).unwrap_or(usize::MAX);
+        if extent > rest.len() {
+            return Err("a record is cut short".to_owned());
+        }
+        let payload = rest.slice(RECORD_HEADER_LEN..RECORD_HEADER_LEN + header.payload_len as usize);
+        if crc32c::crc32c(&payload) != header.payload_crc {
+            return Err("the payload of a record does not match its checksum".to_owned());
+        }
+        if header.is_sealed {
+            // Who has the key sees more; what is here is as it was written.
+            self.tip = None;
+        } else {
+            self.entries(payload, header.entries)?;
+        }
+        self.journal_id = Some(header.journal_id);
+        self.next_seq = Some(header.first_seq + u64::from(header.entries));
+        Ok(extent)
+    }
+
+    fn entries(&mut self, mut payload: Bytes, count: u32) -> Result<(), String> {
+        for _ in 0..count {
+            let len = entry_len(&payload).map_err(|error| format!("bad entry: {error}"))?;
+            let bytes = payload.split_to(len);
+            let entry = Entry::decode(&bytes).map_err(|error| format!("bad entry: {error}"))?;
+            let before =
+                self.tip.or_else(|| Tip::claimed_by(&entry)).ok_or("bad entry: no place in a chain")?;
+            let tip = before.accept(&entry, hash_entry(&bytes));
+            self.tip = Some(tip.map_err(|error| format!("bad entry: {error}"))?);
+        }
+        if payload.is_empty() { Ok(()) } else { Err("bytes behind the last entry of a record".to_owned()) }
+    }
+}
