@@ -33,7 +33,7 @@ enum Command {
     Seed { seed: u64 },
     /// Plants one bug after the other and tells which seed shows it.
     Bugs {
-        #[arg(long, default_value_t = 3000)]
+        #[arg(long, default_value_t = 6000)]
         seeds: u64,
         only: Vec<String>,
     },

@@ -30,10 +30,10 @@ impl Pulse {
         now >= self.due
     }
 
-    /// When to try again after a claim that did not succeed: later and later, up to the election timeout.
+    /// When to try again after a claim that did not succeed: later and later, up to a third of the election timeout.
     pub(crate) fn retry_at(&mut self, now: Duration, config: &Config) -> Duration {
         self.failed = self.failed.saturating_add(1);
-        let wait = (config.retry * (1 << self.failed.min(6))).min(config.election);
+        let wait = (config.retry * (1 << self.failed.min(6))).min(config.election / 3);
         now + wait + self.jitter(config) / 8
     }
 

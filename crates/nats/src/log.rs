@@ -1,0 +1,194 @@
+//! Log: a stream of JetStream as the fence sees it.
+//!
+//! A thread of the runtime sends appends in the order they are given; outcomes and records come back through one bounded
+//! channel. What was asked over a connection that broke is not told any more: `Reconnected` comes first.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use async_nats::jetstream;
+use async_nats::jetstream::stream::Stream;
+use async_nats::{Client, ConnectOptions, Event};
+use bytes::Bytes;
+use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+use tokio::runtime::Runtime;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use vetch_fence::{Log, LogError, News, Ticket};
+use vetch_journal::Position;
+
+use crate::check::{self, Unsafe};
+use crate::options::Options;
+use crate::tail::Tail;
+use crate::{NatsError, append};
+
+/// News waiting to be taken; behind that, the stream's consumer waits.
+const NEWS: usize = 1024;
+/// Appends waiting to be sent; the fence has far fewer in flight.
+const APPENDS: usize = 1024;
+/// Bytes of a message besides the record: its headers.
+const HEADERS: usize = 256;
+/// Between two tries to put news into a full channel.
+const FULL_WAIT: Duration = Duration::from_millis(1);
+
+/// A stream of JetStream.
+pub struct NatsLog {
+    runtime: Runtime,
+    client: Client,
+    stream: Stream<()>,
+    mouth: Mouth,
+    news: Receiver<(u64, News)>,
+    appends: mpsc::Sender<(Ticket, Position, Bytes)>,
+    tail: Option<JoinHandle<()>>,
+    timeout: Duration,
+    unsafe_settings: Vec<Unsafe>,
+}
+
+/// Where news is told, and over which connection it came.
+#[derive(Clone)]
+pub(crate) struct Mouth {
+    to: Sender<(u64, News)>,
+    connection: Arc<AtomicU64>,
+    since: u64,
+}
+
+impl Mouth {
+    /// The same, for what is asked from now on.
+    fn now(&self) -> Mouth {
+        Mouth { since: self.connection.load(Ordering::SeqCst), ..self.clone() }
+    }
+
+    /// Tells, waiting while nobody listens.
+    pub(crate) async fn tell(&self, news: News) {
+        let mut item = (self.since, news);
+        while let Err(TrySendError::Full(back)) = self.to.try_send(item) {
+            item = back;
+            tokio::time::sleep(FULL_WAIT).await;
+        }
+    }
+}
+
+impl NatsLog {
+    /// Connects, makes the stream if there is none, and refuses one that could lose what it acknowledged.
+    pub fn open(options: &Options) -> Result<NatsLog, NatsError> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        let runtime = runtime.map_err(|error| NatsError::Connect(error.to_string()))?;
+        let (to, news) = bounded(NEWS);
+        let mouth = Mouth { to, connection: Arc::new(AtomicU64::new(0)), since: 0 };
+        let (client, stream, unsafe_settings) = runtime.block_on(opened(options, mouth.clone()))?;
+        let (appends, queue) = mpsc::channel(APPENDS);
+        runtime.spawn(send(client.clone(), options.clone(), queue, mouth.clone()));
+        let timeout = options.timeout;
+        Ok(NatsLog { runtime, client, stream, mouth, news, appends, tail: None, timeout, unsafe_settings })
+    }
+
+    /// What was found unsafe and accepted all the same.
+    pub fn unsafe_settings(&self) -> &[Unsafe] {
+        &self.unsafe_settings
+    }
+}
+
+async fn opened(options: &Options, mouth: Mouth) -> Result<(Client, Stream<()>, Vec<Unsafe>), NatsError> {
+    let events = ConnectOptions::new().event_callback(move |event| {
+        let mouth = mouth.clone();
+        async move {
+            if matches!(event, Event::Disconnected) {
+                mouth.connection.fetch_add(1, Ordering::SeqCst);
+            }
+            if matches!(event, Event::Connected) && mouth.connection.load(Ordering::SeqCst) > 0 {
+                mouth.now().tell(News::Reconnected).await;
+            }
+        }
+    });
+    let client = options.connect(&options.login, events).await?;
+    let context = jetstream::new(client.clone());
+    let failed = |error: &dyn std::fmt::Display| NatsError::Stream {
+        stream: options.stream.clone(),
+        why: error.to_string(),
+    };
+    let mut stream =
+        context.get_or_create_stream(check::wanted(options)).await.map_err(|error| failed(&error))?;
+    let config = stream.info().await.map_err(|error| failed(&error))?.config.clone();
+    let mut problems = check::settings(&config, options);
+    let server = client.server_info();
+    problems.extend(check::version(&server.server_name, &server.version));
+    match &options.system {
+        None => problems.push(Unsafe::Unknown { seen: 0, wanted: options.replicas }),
+        Some(login) => {
+            let system = options.connect(login, ConnectOptions::new()).await?;
+            problems.extend(check::servers(&system, options.replicas).await);
+        }
+    }
+    if !problems.is_empty() && !options.allow_unsafe {
+        return Err(NatsError::Unsafe(problems));
+    }
+    let stream = context.get_stream_no_info(&options.stream).await.map_err(|error| failed(&error))?;
+    Ok((client, stream, problems))
+}
+
+/// Sends appends one after another; each outcome is awaited by itself.
+async fn send(
+    client: Client,
+    options: Options,
+    mut queue: mpsc::Receiver<(Ticket, Position, Bytes)>,
+    mouth: Mouth,
+) {
+    let mut context = jetstream::new(client);
+    context.set_timeout(options.timeout);
+    let subject = options.subject();
+    while let Some((ticket, after, record)) = queue.recv().await {
+        let mouth = mouth.now();
+        match context.send_publish(subject.clone(), append::message(after, record)).await {
+            Ok(answer) => {
+                tokio::spawn(async move { mouth.tell(append::outcome(ticket, answer.await)).await });
+            }
+            Err(error) => mouth.tell(append::outcome(ticket, Err(error))).await,
+        }
+    }
+}
+
+impl Log for NatsLog {
+    fn append(&mut self, ticket: Ticket, after: Position, record: Bytes) {
+        if self.appends.try_send((ticket, after, record)).is_err() {
+            let why = "too many appends wait to be sent".to_string();
+            let mouth = self.mouth.now();
+            self.runtime.spawn(async move { mouth.tell(News::Unknown { ticket, why }).await });
+        }
+    }
+
+    fn read(&mut self, after: Position) {
+        if let Some(tail) = self.tail.take() {
+            tail.abort();
+        }
+        let (client, stream, mouth) = (self.client.clone(), self.stream.clone(), self.mouth.now());
+        let tail = Tail { client, stream, mouth, after, timeout: self.timeout };
+        self.tail = Some(self.runtime.spawn(tail.run()));
+    }
+
+    fn next(&mut self, wait: Duration) -> Option<News> {
+        let until = Instant::now() + wait;
+        loop {
+            let (connection, news) = self.news.recv_deadline(until).ok()?;
+            if connection == self.mouth.connection.load(Ordering::SeqCst) {
+                return Some(news);
+            }
+        }
+    }
+
+    fn trim(&mut self, floor: Position) -> Result<(), LogError> {
+        let purge = async { self.stream.purge().sequence(floor.0).await };
+        let purged = self.runtime.block_on(async { tokio::time::timeout(self.timeout, purge).await });
+        match purged {
+            Err(_) => {
+                Err(LogError("the stream's leader did not answer; it may have been trimmed or not".into()))
+            }
+            Ok(Err(error)) => Err(LogError(error.to_string())),
+            Ok(Ok(_)) => Ok(()),
+        }
+    }
+
+    fn max_record(&self) -> usize {
+        self.client.server_info().max_payload.saturating_sub(HEADERS)
+    }
+}

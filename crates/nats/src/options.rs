@@ -1,0 +1,99 @@
+//! Options: where the servers are, how to log in, which stream.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use async_nats::ConnectOptions;
+
+use crate::NatsError;
+
+/// How to log in.
+#[derive(Clone, Debug, Default)]
+pub enum Login {
+    #[default]
+    Nobody,
+    User {
+        name: String,
+        password: String,
+    },
+    Token(String),
+    /// The text of a credentials file, as `nsc` writes it.
+    Credentials(String),
+}
+
+/// Certificates; the system's authorities are trusted unless one is given.
+#[derive(Clone, Debug, Default)]
+pub struct Tls {
+    pub required: bool,
+    pub authority: Option<PathBuf>,
+    /// Certificate and key of this client.
+    pub client: Option<(PathBuf, PathBuf)>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Any of them is enough; the others are learnt.
+    pub urls: Vec<String>,
+    pub login: Login,
+    /// A user of the system account, to look at every server's settings.
+    pub system: Option<Login>,
+    pub tls: Tls,
+    pub stream: String,
+    pub replicas: usize,
+    /// Bytes that the stream may hold; above that, appends are refused.
+    pub max_bytes: Option<i64>,
+    /// Use the stream although it may lose acknowledged records.
+    pub allow_unsafe: bool,
+    /// How long a request may take.
+    pub timeout: Duration,
+}
+
+impl Options {
+    pub fn new(urls: Vec<String>, stream: &str) -> Options {
+        Options {
+            urls,
+            login: Login::Nobody,
+            system: None,
+            tls: Tls::default(),
+            stream: stream.to_string(),
+            replicas: 3,
+            max_bytes: None,
+            allow_unsafe: false,
+            timeout: Duration::from_secs(5),
+        }
+    }
+
+    /// The only subject of the stream.
+    pub fn subject(&self) -> String {
+        format!("vetch.journal.{}", self.stream)
+    }
+
+    pub(crate) async fn connect(
+        &self,
+        login: &Login,
+        options: ConnectOptions,
+    ) -> Result<async_nats::Client, NatsError> {
+        let failed = |error: &dyn std::fmt::Display| NatsError::Connect(error.to_string());
+        let mut options = options
+            .name(format!("vetch {}", self.stream))
+            .connection_timeout(self.timeout)
+            .request_timeout(Some(self.timeout))
+            .ping_interval(Duration::from_secs(2))
+            .reconnect_delay_callback(|attempt| Duration::from_millis(50 * attempt.min(10) as u64))
+            .require_tls(self.tls.required);
+        if let Some(authority) = &self.tls.authority {
+            options = options.add_root_certificates(authority.clone());
+        }
+        if let Some((certificate, key)) = &self.tls.client {
+            options = options.add_client_certificate(certificate.clone(), key.clone());
+        }
+        options = match login {
+            Login::Nobody => options,
+            Login::User { name, password } => options.user_and_password(name.clone(), password.clone()),
+            Login::Token(token) => options.token(token.clone()),
+            Login::Credentials(text) => options.credentials(text).map_err(|error| failed(&error))?,
+        };
+        let urls: Result<Vec<async_nats::ServerAddr>, _> = self.urls.iter().map(|url| url.parse()).collect();
+        options.connect(urls.map_err(|error| failed(&error))?).await.map_err(|error| failed(&error))
+    }
+}
