@@ -370,6 +370,8 @@ impl Member {
         match self.view.read(at, record) {
             Err(divergence) => self.halt(divergence),
             Ok((print, verdict)) => {
+                // It goes on behind what was read, so it is not shorter.
+                self.short = None;
                 self.flight.read_up_to(at);
                 match verdict {
                     Verdict::Valid(entries) => self.accepted(now, at, print, entries),

@@ -250,7 +250,13 @@ impl World {
                 Void::Copy => "void: copy",
                 Void::Orphan => "void: orphan",
             }),
-            Event::Suspect { .. } => self.count("suspect"),
+            Event::Suspect { .. } => {
+                // Reads that always lag look like a loss; reads that never do must not.
+                if self.plan.breach == Breach::None && self.plan.lagging == 0 {
+                    return violated(format!("server {node} suspects an honest log"));
+                }
+                self.count(if self.plan.breach == Breach::None { "suspect, but honest" } else { "suspect" });
+            }
             Event::Full => self.count("full"),
             Event::Behind { .. } => {
                 self.count("behind the trim");

@@ -1,5 +1,7 @@
 //! A log that breaks its contract is found out, and never followed.
 
+use std::time::Duration;
+
 use vetch_fence::{Author, Event, Index, Member, News, Page, Record, floor};
 use vetch_journal::{Position, Tip};
 
@@ -39,8 +41,15 @@ fn a_log_that_seems_short_for_a_moment_is_no_reason_to_worry() {
     assert!(!play.members[1].is_suspect());
     play.write(0, 9);
     play.settle_one(0);
-    play.catch_up(1);
+    // New records are told, without a word about the end.
+    let pushed = play.log.read(play.members[1].view().position(), 10, 0);
+    play.tell(1, News::Records(Page { end: None, ..pushed }));
     assert_eq!(play.tip(1), play.tip(0));
+    // An answer that was under way for long is no second sign.
+    play.now += Duration::from_secs(6);
+    let stale = play.log.read(Position(5), 10, 3);
+    play.tell(1, News::Records(stale));
+    assert!(!play.members[1].is_suspect());
 }
 
 #[test]

@@ -11,6 +11,9 @@ use crate::crew::{Crew, start};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Does something to the servers of a stream.
+type Fault = fn(&mut Cluster, &str);
+
 #[test]
 #[ignore = "needs nats-server: scripts/test nats"]
 fn nothing_acknowledged_is_lost_when_servers_of_nats_die_sleep_and_return() {
@@ -19,7 +22,7 @@ fn nothing_acknowledged_is_lost_when_servers_of_nats_die_sleep_and_return() {
     let logs = (0..3).map(|_| cluster.open(&stream)).collect();
     let crew = Crew::start(logs, Duration::from_millis(2));
     crew.wait_for(50, PATIENCE);
-    let faults: [(&str, fn(&mut Cluster, &str)); 5] = [
+    let faults: [(&str, Fault); 5] = [
         ("a follower is killed", follower_killed),
         ("the leader is killed", leader_killed),
         ("the leader sleeps for 3 s", leader_sleeps),
