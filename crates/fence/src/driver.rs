@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use crate::config::Config;
 use crate::log::Log;
-use crate::member::{Command, Config, Event, Member};
+use crate::member::{Command, Event, Member};
 use crate::record::Author;
 use crate::view::Index;
 

@@ -9,11 +9,12 @@ use std::time::{Duration, Instant};
 
 use vetch_journal::{Appended, Corrupt, Journal, JournalError, Position, Read, ReadItem, Sealed, Tip};
 
+use crate::config::Config;
 use crate::divergence::Divergence;
 use crate::driver::Driver;
 use crate::leading::Refusal;
 use crate::log::{Log, News, Ticket};
-use crate::member::{Config, Event};
+use crate::member::Event;
 use crate::record::Author;
 use crate::view::{Index, Verdict, View};
 

@@ -16,6 +16,7 @@
 //! All but the last are pure: no threads, no I/O, no clock. docs/cluster-protocol.md explains the protocol, its failure cases and what shows them.
 
 mod claiming;
+mod config;
 mod divergence;
 mod driver;
 mod flight;
@@ -28,12 +29,13 @@ mod record;
 mod trim;
 mod view;
 
+pub use config::Config;
 pub use divergence::Divergence;
 pub use driver::Driver;
 pub use journal::SharedJournal;
 pub use leading::Refusal;
 pub use log::{Log, LogError, News, Page, Ticket};
-pub use member::{Command, Config, Event, Member, ReadId};
+pub use member::{Command, Event, Member, ReadId};
 pub use record::{Author, Record, RecordError, author_of, claim, join};
 pub use trim::{Disagreement, floor};
 pub use view::{Index, Verdict, View, Void};

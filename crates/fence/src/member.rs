@@ -18,6 +18,7 @@ use vetch_bugs::Bug;
 use vetch_journal::{Entry, Hash, Kind, Position, Tip};
 
 use crate::claiming::Claim;
+use crate::config::Config;
 use crate::divergence::Divergence;
 use crate::flight::{Flight, Pending};
 use crate::log::{News, Page, Ticket};
@@ -28,48 +29,15 @@ use crate::view::{Index, Verdict, View, Void};
 /// Records read again after a reconnect.
 const ANCHOR: u64 = 8;
 
-/// Limits and times of a member.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// An idle writer appends a barrier this often.
-    pub heartbeat: Duration,
-    /// Without a sign of the writer for this long, plus at most `jitter`, a member claims.
-    pub election: Duration,
-    pub jitter: Duration,
-    /// After a claim that failed, at least this long until the next.
-    pub retry: Duration,
-    /// An append without an outcome for this long counts as unknown.
-    pub append_timeout: Duration,
-    /// A read without an answer for this long is asked for again.
-    pub read_timeout: Duration,
-    /// A follower that hears nothing for this long asks.
-    pub poll: Duration,
-    /// How long the log may seem shorter than what was read from it before that is told.
-    pub patience: Duration,
-    /// Appends in flight.
-    pub window: usize,
-    /// Reads that wait for one barrier.
-    pub max_reads: usize,
-    /// Bytes of a record.
-    pub max_record: usize,
-}
+/// Answers in a row that have to show a log that is too short.
+const SHORT_ANSWERS: u32 = 5;
 
-impl Default for Config {
-    fn default() -> Config {
-        Config {
-            heartbeat: Duration::from_millis(200),
-            election: Duration::from_millis(1500),
-            jitter: Duration::from_millis(500),
-            retry: Duration::from_millis(20),
-            append_timeout: Duration::from_secs(2),
-            read_timeout: Duration::from_secs(1),
-            poll: Duration::from_millis(500),
-            patience: Duration::from_secs(5),
-            window: 8,
-            max_reads: 65_536,
-            max_record: 1 << 20,
-        }
-    }
+/// Signs that the log has lost what was read from it, since it last went on.
+#[derive(Clone, Copy)]
+struct Short {
+    since: Duration,
+    answers: u32,
+    told: bool,
 }
 
 /// Names a read that waits for its index.
@@ -133,8 +101,8 @@ pub struct Member {
     /// Since when an answer to a read is awaited.
     reading: Option<Duration>,
     poll_at: Duration,
-    /// Since when the log seems too short, and whether that was told.
-    short: Option<(Duration, bool)>,
+    /// Whether the log seems too short.
+    short: Option<Short>,
     /// Whether the last record read was compared with what this connection to the log says lies there.
     anchored: bool,
     stopped: bool,
@@ -193,7 +161,7 @@ impl Member {
 
     /// Whether the log seems to have lost what was read from it.
     pub fn is_suspect(&self) -> bool {
-        self.short.is_some_and(|(_, told)| told)
+        self.short.is_some_and(|short| short.told)
     }
 
     /// The tip to seal the next entry on: after everything in flight.
@@ -457,10 +425,13 @@ impl Member {
         self.claim_at_end(now, end);
     }
 
+    /// One answer may have been long on its way, and time passes for who sleeps: only several in a row, over a while, are
+    /// worth a word.
     fn seems_short(&mut self, now: Duration, end: Position) {
-        let (since, told) = *self.short.get_or_insert((now, false));
-        if !told && now >= since + self.config.patience {
-            self.short = Some((since, true));
+        let short = self.short.get_or_insert(Short { since: now, answers: 0, told: false });
+        short.answers += 1;
+        if !short.told && short.answers >= SHORT_ANSWERS && now >= short.since + self.config.patience {
+            short.told = true;
             self.events.push(Event::Suspect { read: self.view.position(), end });
         }
     }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::member::Config;
+use crate::config::Config;
 
 /// Tracks signs of life of the writer.
 #[derive(Clone, Debug)]

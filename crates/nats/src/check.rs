@@ -203,12 +203,15 @@ mod tests {
     use super::{Unsafe, settings, version, wanted};
     use crate::options::Options;
 
+    /// Makes a setting worse.
+    type Change = fn(&mut async_nats::jetstream::stream::Config);
+
     #[test]
     fn the_settings_of_a_new_stream_are_safe_and_every_change_for_the_worse_is_named() {
         let options = Options::new(vec![], "j");
         let good = wanted(&options);
         assert_eq!(settings(&good, &options), []);
-        let worse: [(&str, fn(&mut async_nats::jetstream::stream::Config)); 6] = [
+        let worse: [(&str, Change); 6] = [
             ("storage", |config| config.storage = async_nats::jetstream::stream::StorageType::Memory),
             ("num_replicas", |config| config.num_replicas = 1),
             ("discard", |config| config.discard = async_nats::jetstream::stream::DiscardPolicy::Old),
