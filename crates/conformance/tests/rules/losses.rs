@@ -22,6 +22,8 @@ fn written() -> Play {
 #[test]
 fn who_is_ahead_of_the_log_says_so_and_does_not_claim() {
     let mut play = written();
+    // A log that takes everything: that nothing is appended is this server's own doing.
+    play.log.checks_position = false;
     play.log.lose(3);
     let end = play.log.last();
     for _ in 0..1000 {
@@ -36,8 +38,10 @@ fn who_is_ahead_of_the_log_says_so_and_does_not_claim() {
 #[test]
 fn a_log_that_seems_short_for_a_moment_is_no_reason_to_worry() {
     let mut play = written();
-    let stale = play.log.read(Position(5), 10, 3);
-    play.tell(1, News::Records(stale));
+    for _ in 0..4 {
+        let stale = play.log.read(Position(5), 10, 3);
+        play.tell(1, News::Records(stale));
+    }
     assert!(!play.members[1].is_suspect());
     play.write(0, 9);
     play.settle_one(0);
@@ -45,7 +49,7 @@ fn a_log_that_seems_short_for_a_moment_is_no_reason_to_worry() {
     let pushed = play.log.read(play.members[1].view().position(), 10, 0);
     play.tell(1, News::Records(Page { end: None, ..pushed }));
     assert_eq!(play.tip(1), play.tip(0));
-    // An answer that was under way for long is no second sign.
+    // Since the log went on, an answer that was long on its way is the first sign, not the fifth.
     play.now += Duration::from_secs(6);
     let stale = play.log.read(Position(5), 10, 3);
     play.tell(1, News::Records(stale));
