@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
@@ -67,7 +67,7 @@ async fn counts(kind: Kind, client: &str) -> Result<()> {
         let written = u64::try_from(outside.revision().await? - before)?;
         let acknowledged = sum(&report, "acknowledged");
         ensure!(fine && sum(&report, "errors") == 0, "{workload}: errors: {report}");
-        ensure!(acknowledged > 20, "{workload}: only {acknowledged} were acknowledged");
+        ensure!(acknowledged > 0, "{workload}: nothing was acknowledged");
         ensure!(
             acknowledged + loaded == written,
             "{workload}: {acknowledged} + {loaded} were acknowledged, {written} written"
@@ -81,9 +81,24 @@ async fn counts(kind: Kind, client: &str) -> Result<()> {
 /// A server that stands still for a while delays everything that was due meanwhile, and all of it counts.
 async fn stall(kind: Kind) -> Result<()> {
     let server = Server::start(kind)?;
-    let words = ["put", "--rate", "500", "--keys", "100", "--duration", "1500ms", "--warmup", "300ms"];
+    let outside = Client::connect(&server.endpoint()).await?;
+    // So few under way that most of what is due during the stall cannot even be sent: it counts all the same.
+    let words = [
+        "put",
+        "--rate",
+        "500",
+        "--in-flight",
+        "8",
+        "--keys",
+        "100",
+        "--duration",
+        "1s",
+        "--warmup",
+        "300ms",
+    ];
     let running = generator(&server, "lean", &words)?.spawn()?;
-    sleep(Duration::from_millis(900));
+    under_way(&outside).await?;
+    sleep(Duration::from_millis(600));
     server.signal(Signal::STOP)?;
     sleep(STALL);
     server.signal(Signal::CONT)?;
@@ -93,22 +108,25 @@ async fn stall(kind: Kind) -> Result<()> {
     let micros = |name: &str| latency[name].as_f64().unwrap_or(0.0);
     let wanted = STALL.as_secs_f64() * 1e6;
     ensure!(micros("p999") > 0.85 * wanted, "p99.9 hides the stall: {latency}");
-    // A fifth of all requests was due during the stall; a generator that waits for answers would have sent one.
+    // Three in ten were due during the stall, one of them in its first third: it waited for two thirds and more. A generator that
+    // counts from when it could send would have eight that waited.
     ensure!(
-        micros("p90") > 0.2 * wanted,
+        micros("p90") > 0.5 * wanted,
         "most of those that were due during the stall are missing: {latency}"
     );
-    ensure!(micros("count") > 700.0, "not all that was due was measured: {latency}");
+    ensure!(micros("count") >= 495.0, "not all that was due was measured: {latency}");
     Ok(())
 }
 
 /// What is under way when the server dies is no success.
 async fn killed(client: &str) -> Result<()> {
     let mut server = Server::start(Kind::Vetch)?;
-    let before = Client::connect(&server.endpoint()).await?.revision().await?;
+    let outside = Client::connect(&server.endpoint()).await?;
+    let before = outside.revision().await?;
     let words = ["put", "--clients", "32", "--keys", "100", "--duration", "1200ms", "--warmup", "100ms"];
     let running = generator(&server, client, &words)?.spawn()?;
-    sleep(Duration::from_millis(600));
+    under_way(&outside).await?;
+    sleep(Duration::from_millis(300));
     server.kill()?;
     let output = running.wait_with_output()?;
     let report: Value = serde_json::from_slice(&output.stdout)?;
@@ -123,6 +141,17 @@ async fn killed(client: &str) -> Result<()> {
         "{acknowledged} were acknowledged and {written} written"
     );
     ensure!(written <= acknowledged + failed, "{written} were written of {acknowledged} and {failed}");
+    Ok(())
+}
+
+/// Waits until writes arrive: on a busy machine a program takes its time to begin.
+async fn under_way(outside: &Client) -> Result<()> {
+    let before = outside.revision().await?;
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while outside.revision().await? == before {
+        ensure!(Instant::now() < deadline, "the load generator writes nothing");
+        sleep(Duration::from_millis(5));
+    }
     Ok(())
 }
 

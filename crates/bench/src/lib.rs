@@ -64,6 +64,7 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
 
 /// Whether all went well.
 fn dispatch(command: &Command) -> Result<bool> {
+    measure::processors();
     let stop = Stop::on_signals()?;
     match command {
         Command::Compare(options) => compare::run(options, &stop),

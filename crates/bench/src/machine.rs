@@ -61,7 +61,7 @@ pub(crate) fn run(options: &Machine, stop: &Stop) -> Result<Report> {
         server_version: user.split_whitespace().take(3).collect::<Vec<_>>().join(" "),
         client: "none".to_owned(),
         pinned: format!("nothing pinned; {model}"),
-        processors: std::thread::available_parallelism().map_or(1, usize::from),
+        processors: crate::measure::processors(),
         points: vec![Point {
             label: "machine".to_owned(),
             seconds: options.duration.as_secs_f64(),

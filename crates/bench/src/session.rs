@@ -85,7 +85,7 @@ impl Session<'_> {
                 .common
                 .pin
                 .map_or_else(|| "nothing pinned".to_owned(), |pin| format!("pinned: {pin}")),
-            processors: std::thread::available_parallelism().map_or(1, usize::from),
+            processors: crate::measure::processors(),
             points: Vec::new(),
             interrupted: false,
         })

@@ -5,8 +5,8 @@ pub(crate) mod pin;
 pub(crate) mod process;
 pub(crate) mod tally;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Raised by Ctrl-C. Whatever runs ends soon and tells what it has.
 #[derive(Clone, Debug, Default)]
@@ -26,4 +26,10 @@ impl Stop {
     pub(crate) fn is_raised(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
+}
+
+/// The processors of this machine that we may use; asked for before anything is pinned, because a pinned thread sees one.
+pub(crate) fn processors() -> usize {
+    static COUNT: OnceLock<usize> = OnceLock::new();
+    *COUNT.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
