@@ -38,11 +38,18 @@ pub(super) async fn run(seed: u64) -> Result<()> {
     relay.mend();
     let line = migration.hears("THE CUT-OVER FAILED").await?;
     println!("  {}", line.split(". The etcd").next().unwrap_or_default());
+    // The request to fence may arrive after everybody has given up on it; then it is taken down a moment later.
+    tokio::time::sleep(Duration::from_secs(3)).await;
     let alarms = source.maintenance.clone().alarm(pb::AlarmRequest::default()).await?.into_inner().alarms;
     ensure!(alarms.is_empty() && !migration.is_done(), "the etcd was left fenced: {alarms:?}");
     let before = source.revision().await?;
     tokio::time::sleep(Duration::from_secs(1)).await;
     ensure!(source.revision().await? > before + 20, "the etcd does not go on");
+    let is_late = migration.said()?.contains("has come up late");
+    println!(
+        "  the fence came up {}",
+        if is_late { "late, and was taken down" } else { "in time, or not at all" }
+    );
 
     migration.cut_over().await?;
     let fence = fence_of(&migration.hears("DONE").await?)?;

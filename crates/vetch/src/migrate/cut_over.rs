@@ -48,6 +48,8 @@ pub(super) struct Scene<'a> {
     pub(super) max_pause: Duration,
     /// How the last comparison went.
     pub(super) rehearsal: Verified,
+    /// Whether the etcd has said that it is fenced. If it was asked and has not answered, the fence may still come up.
+    pub(super) is_fenced: bool,
 }
 
 /// How it went.
@@ -76,6 +78,7 @@ impl Scene<'_> {
 
     async fn change_over(&mut self, begun: Instant, is_drained: bool) -> Result<Done, Trouble> {
         let revision = self.source.fence(self.member_id).await?;
+        self.is_fenced = true;
         let arrival = tokio::time::timeout(ARRIVAL, self.arrive(revision)).await;
         arrival.map_err(|_| Trouble::Lost("the last revisions did not arrive".into()))??;
         if let Some(id) = leases::match_all(self.source, self.follower).await? {
@@ -106,12 +109,16 @@ impl Scene<'_> {
         Ok(())
     }
 
-    /// The etcd is to go on. Should that fail, it is said as loudly as possible, and the marker stays as it is.
+    /// The etcd is to go on. The marker stays as it is if a fence may still come up: then it has to be looked out for. Should
+    /// all of this fail, it is said as loudly as possible.
     async fn undo(&mut self, trouble: Trouble) -> Trouble {
         for _ in 0..UNDO_ATTEMPTS {
             if self.source.unfence().await.is_ok() {
-                self.marker.phase = Phase::Following;
                 self.stand_in.pass_to(self.source.channel());
+                if !self.is_fenced {
+                    return trouble;
+                }
+                self.marker.phase = Phase::Following;
                 return match self.place.write(self.marker) {
                     Ok(()) => trouble,
                     Err(error) => error.into(),

@@ -1,5 +1,10 @@
 //! Following: what a watch tells goes into the node, whole revisions at a time.
 
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
+
+use tokio_stream::Stream;
 use tonic::Streaming;
 use vetch_api::pb;
 use vetch_node::Follower;
@@ -11,6 +16,8 @@ use super::trouble::Trouble;
 
 /// Revisions handed to the node at once.
 const AT_ONCE: usize = 1024;
+/// Bytes that are enough for one batch.
+const BYTES_AT_ONCE: usize = 16 << 20;
 
 /// A watch over everything, from the revision behind the node's on.
 pub(super) struct Feed {
@@ -24,8 +31,28 @@ impl Feed {
     }
 
     /// The next revisions; none if the etcd had other things to tell. May be dropped while it waits.
+    ///
+    /// An etcd tells every revision for itself. What has come while the last ones were written goes together, because each
+    /// batch waits for the disk once.
     pub(super) async fn next(&mut self) -> Result<Vec<Revision>, Trouble> {
-        let Some(answer) = self.stream.message().await? else {
+        let first = self.stream.message().await?;
+        let mut revisions = self.take(first)?;
+        let mut bytes = size(&revisions);
+        while revisions.len() < AT_ONCE && bytes < BYTES_AT_ONCE {
+            let stream = &mut self.stream;
+            let Some(answer) = poll_fn(|cx| Poll::Ready(ready(Pin::new(&mut *stream).poll_next(cx)))).await
+            else {
+                break;
+            };
+            let more = self.take(answer.transpose()?)?;
+            bytes += size(&more);
+            revisions.extend(more);
+        }
+        Ok(revisions)
+    }
+
+    fn take(&mut self, answer: Option<pb::WatchResponse>) -> Result<Vec<Revision>, Trouble> {
+        let Some(answer) = answer else {
             return Err(Trouble::Lost("the etcd ended the watch".into()));
         };
         if answer.compact_revision > 0 {
@@ -39,6 +66,17 @@ impl Feed {
         }
         self.assembler.take(answer.events, answer.fragment).map_err(Trouble::Anew)
     }
+}
+
+fn ready<T>(polled: Poll<T>) -> Option<T> {
+    match polled {
+        Poll::Ready(ready) => Some(ready),
+        Poll::Pending => None,
+    }
+}
+
+fn size(revisions: &[Revision]) -> usize {
+    revisions.iter().flatten().map(|change| change.footprint()).sum()
 }
 
 /// Writes revisions down; leases that they name come first.

@@ -1,6 +1,6 @@
 //! The life of a migration, from the first connection to the server that is left.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use vetch_node::Follower;
 use vetch_server::grpc::StandIn;
@@ -23,6 +23,8 @@ use crate::sockets;
 const LOOK: Duration = Duration::from_millis(100);
 /// How long to wait before a lost etcd is tried again.
 const RECONNECT: Duration = Duration::from_secs(1);
+/// How long a fence that was asked for may take to come up: an etcd gives up on a request in less than half of this.
+const SUSPICION: Duration = Duration::from_secs(20);
 
 const NOT_YET: &str = "vetch migrate: not connected to the etcd";
 
@@ -50,7 +52,7 @@ pub(super) async fn run(settings: Settings, flags: Flags) -> Result<End, Failure
     // Wrong endpoints, certificates or passwords are told at once; later, whatever is lost may come back.
     Source::connect(&flags.from, &flags.access).await?;
     let mut signals = Signals::listen()?;
-    let mut migration = Migration { settings, flags, place, requested: false };
+    let mut migration = Migration { settings, flags, place, requested: false, suspicion: None };
     migration.requested = migration.flags.cut_over;
     loop {
         match migration.attempt(&mut signals).await {
@@ -92,6 +94,8 @@ struct Migration {
     place: Place,
     /// Whether to cut over as soon as it is safe.
     requested: bool,
+    /// Until when a fence that was asked for, and given up on, may still come up.
+    suspicion: Option<Instant>,
 }
 
 /// The parts that run while the etcd is followed.
@@ -206,6 +210,7 @@ impl Migration {
                 _ = look.tick() => {
                     self.requested |= self.place.take_request()?;
                     watcher.look(self.requested, &self.place).await?;
+                    self.look_out(&watcher.source, marker).await?;
                     if self.requested && watcher.is_safe() {
                         let done = self.cut_over(&mut watcher, marker).await?;
                         return Ok(Followed::CutOver(Box::new(done), watcher.source));
@@ -233,28 +238,39 @@ impl Migration {
             let text = format!("the etcd is at revision {}, and the copy at {here}", standing.revision);
             return Err(Trouble::Anew(text));
         }
-        self.check_fence(source.is_fenced().await?, marker)?;
+        self.check_fence(source, marker).await?;
         watcher::same_users(source, &stage.follower).await
     }
 
     /// An interrupted cut-over goes on if the fence stands: clients are waiting. If it does not, somebody has decided
-    /// otherwise, or it was never put up.
-    fn check_fence(&mut self, is_fenced: bool, marker: &mut Marker) -> Result<(), Trouble> {
-        match (is_fenced, marker.phase) {
-            (true, Phase::CuttingOver) => {
-                say("migrate: a cut-over was interrupted, and the etcd is fenced: going on with it");
-                self.requested = true;
-            }
-            (false, Phase::CuttingOver) => {
-                marker.phase = Phase::Following;
-                self.place.write(marker)?;
-            }
-            (false, _) => {}
-            (true, _) => {
-                let text = "the etcd has a CORRUPT alarm that this migration did not raise: find out why, then 'etcdctl \
-                            alarm disarm'";
-                return Err(Trouble::Fatal(text.into()));
-            }
+    /// otherwise, or it was never put up, or it is about to come up.
+    async fn check_fence(&mut self, source: &Source, marker: &Marker) -> Result<(), Trouble> {
+        let is_fenced = source.is_fenced().await?;
+        if marker.phase != Phase::CuttingOver {
+            let text = "the etcd has a CORRUPT alarm that this migration did not raise: find out why, then 'etcdctl alarm \
+                        disarm'";
+            return if is_fenced { Err(Trouble::Fatal(text.into())) } else { Ok(()) };
+        }
+        if is_fenced && self.suspicion.is_none() {
+            say("migrate: a cut-over was interrupted, and the etcd is fenced: going on with it");
+            self.requested = true;
+        } else {
+            self.suspicion.get_or_insert(Instant::now() + SUSPICION);
+        }
+        Ok(())
+    }
+
+    /// Takes down a fence that comes up although the cut-over was given up.
+    async fn look_out(&mut self, source: &Source, marker: &mut Marker) -> Result<(), Trouble> {
+        let Some(until) = self.suspicion.filter(|_| !self.requested) else { return Ok(()) };
+        if source.is_fenced().await? {
+            say("migrate: the fence of the cut-over that was given up has come up late; taking it down");
+            source.unfence().await?;
+        }
+        if Instant::now() > until {
+            self.suspicion = None;
+            marker.phase = Phase::Following;
+            self.place.write(marker)?;
         }
         Ok(())
     }
@@ -275,12 +291,16 @@ impl Migration {
             marker,
             max_pause: self.flags.max_pause,
             rehearsal,
+            is_fenced: false,
         };
         let trouble = match scene.play().await {
             Ok(done) => return Ok(done),
             Err(trouble) => trouble,
         };
         self.requested = false;
+        if marker.phase == Phase::CuttingOver {
+            self.suspicion = Some(Instant::now() + SUSPICION);
+        }
         self.place.tell_failure(trouble.text())?;
         let then = match trouble {
             Trouble::Fatal(_) => String::new(),
