@@ -126,7 +126,9 @@ def run(seconds, scratch, running):
     rule_files = [mixin_file, ROOT / 'deploy/prometheus/vetch.rules.yaml']
     promtool(tools, rule_files)
 
-    pair = {'etcd': servers.Server('etcd', peers / 'etcd', scratch), 'vetch': servers.Server('vetch', VETCH, scratch)}
+    # Backups are made, so that what is said about them can be asked for.
+    backed_up = servers.Server('vetch', VETCH, scratch, ['--backup-location', str(scratch / 'backup')])
+    pair = {'etcd': servers.Server('etcd', peers / 'etcd', scratch), 'vetch': backed_up}
     running += pair.values()
     prometheus = servers.Prometheus(tools / 'bin/prometheus', scratch, {JOBS[w]: s.url for w, s in pair.items()}, rule_files)
     running.append(prometheus)
