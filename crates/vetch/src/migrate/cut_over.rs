@@ -11,7 +11,7 @@
 //! ```
 //!
 //! If any step fails before the last but one, the fence is taken down, requests are passed on again, and the etcd goes on as if
-//! nothing had been.
+//! nothing had been. From the last but one on, nothing is taken back.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -71,7 +71,7 @@ impl Scene<'_> {
         let begun = Instant::now();
         let is_drained = self.stand_in.hold(DRAIN).await;
         match self.change_over(begun, is_drained).await {
-            Ok(done) => Ok(done),
+            Ok(done) => self.settle().map(|()| done),
             Err(trouble) => Err(self.undo(trouble).await),
         }
     }
@@ -99,6 +99,17 @@ impl Scene<'_> {
         let finished = Marker { revision, ..self.marker.clone() };
         self.place.finish(&finished)?;
         Ok(Done { revision, begun, remaining, verified, is_drained })
+    }
+
+    /// The truth has changed hands; nobody is answered before that is on disk. If it cannot be put there, nothing is undone: an
+    /// etcd that took writes again would be a second truth beside the one that the directory names.
+    fn settle(&self) -> Result<(), Trouble> {
+        self.place.sync().map_err(|error| {
+            Trouble::Fatal(format!(
+                "it is not certain that the end of the migration is on disk: {error}. THE ETCD STAYS FENCED: run this \
+                 command once more, and do not disarm the alarm before it says which of them is the truth"
+            ))
+        })
     }
 
     async fn arrive(&mut self, revision: i64) -> Result<(), Trouble> {

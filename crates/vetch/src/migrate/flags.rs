@@ -28,22 +28,30 @@ const OWN: [(&str, bool); 11] = [
 ];
 
 const MORE: &str = "\
-All flags of the server are taken as well, with or without ETCD_ variables: --data-dir is where the copy is made,
---listen-client-urls, --advertise-client-urls, --cert-file and so on are those of the server it will be. 'vetch --help' lists them.
+All flags of the server are taken as well, as flags or as ETCD_ variables:
+--data-dir is where the copy is made; --listen-client-urls, --cert-file and so
+on are those of the server it will be. 'vetch --help' lists them.
 
 What happens:
-  1. A snapshot of the etcd is copied into the data directory, with all revisions, leases, users and roles.
-  2. What the etcd writes from then on follows. A line every few seconds says how far behind the copy is, and whether it is safe
-     to cut over. On its own addresses Vetch already answers: it passes every request on to the etcd. Clients can be pointed
-     to it now, one after the other.
-  3. 'vetch migrate cut-over --data-dir DIR' on the same machine, or --cut-over from the start, changes over: the etcd is fenced (it
-     refuses writes: its CORRUPT alarm is raised), the last revisions arrive, both sides are compared, and Vetch answers by
-     itself. Clients of Vetch wait for that long, a fraction of a second as a rule, and see no error.
-  4. The last line says DONE. Then stop the etcd. The process goes on as a server; later starts need no 'migrate'.
+  1. A snapshot of the etcd is copied into the data directory, with all
+     revisions, leases, users and roles.
+  2. What the etcd writes from then on follows. A line every few seconds says
+     how far behind the copy is, and whether it is safe to cut over. On its own
+     addresses Vetch already answers: it passes every request on to the etcd.
+     Clients can be pointed to it now, one after the other.
+  3. 'vetch migrate cut-over --data-dir DIR' on the same machine, or --cut-over
+     from the start, changes over: the etcd is fenced (its CORRUPT alarm is
+     raised, so it refuses writes), the last revisions arrive, both sides are
+     compared, and Vetch answers by itself. Clients of Vetch wait for that long,
+     a fraction of a second as a rule, and see no error.
+  4. The last line says DONE. Then stop the etcd. The process goes on as a
+     server; later starts need no 'migrate'.
 
-If it is interrupted before that, the same command goes on where it was; the etcd is untouched and remains the truth. If the
-machine dies in the middle of the cut-over, either run the same command again, or give up and let the etcd take writes again
-with 'etcdctl alarm disarm'.";
+If it is interrupted before that, the same command goes on where it was; the
+etcd is untouched and remains the truth. If the machine dies in the middle of
+the cut-over, run the same command again. To give up instead, look for
+migration.done.json in the data directory first: if it is there, Vetch is the
+truth. If not, 'etcdctl alarm disarm' lets the etcd take writes again.";
 
 #[derive(Parser, Debug)]
 #[command(

@@ -86,12 +86,12 @@ impl Place {
         self.put(UNDER_WAY, marker)
     }
 
-    /// The truth changes hands here.
+    /// The truth changes hands here, and has to be synced by whoever calls. An error means that it has not changed hands, so
+    /// the rename comes last.
     pub(super) fn finish(&self, marker: &Marker) -> io::Result<()> {
+        ignore_missing(fs::remove_file(self.data_dir.join(FAILED)))?;
         self.put(UNDER_WAY, marker)?;
-        fs::rename(self.data_dir.join(UNDER_WAY), self.data_dir.join(DONE))?;
-        self.sync()?;
-        ignore_missing(fs::remove_file(self.data_dir.join(FAILED)))
+        fs::rename(self.data_dir.join(UNDER_WAY), self.data_dir.join(DONE))
     }
 
     fn put(&self, name: &str, marker: &Marker) -> io::Result<()> {
@@ -187,6 +187,19 @@ mod tests {
         place.finish(&marker).unwrap();
         assert!(!is_under_way(dir.path()));
         assert_eq!(done(dir.path()).unwrap(), Some(marker));
+    }
+
+    #[test]
+    fn what_could_not_be_finished_has_not_changed_hands() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = Place::take(dir.path()).unwrap();
+        let marker = Marker { from: Vec::new(), cluster_id: 1, phase: Phase::CuttingOver, revision: 7 };
+        place.write(&marker).unwrap();
+        // Something that cannot be removed as a file.
+        fs::create_dir(dir.path().join(FAILED)).unwrap();
+        place.finish(&marker).unwrap_err();
+        assert!(is_under_way(dir.path()));
+        assert_eq!(done(dir.path()).unwrap(), None);
     }
 
     #[test]

@@ -301,7 +301,6 @@ impl Migration {
         if marker.phase == Phase::CuttingOver {
             self.suspicion = Some(Instant::now() + SUSPICION);
         }
-        self.place.tell_failure(trouble.text())?;
         let then = match trouble {
             Trouble::Fatal(_) => String::new(),
             Trouble::Lost(_) | Trouble::Anew(_) => format!(
@@ -310,6 +309,9 @@ impl Migration {
             ),
         };
         say(&format!("migrate: THE CUT-OVER FAILED: {}{then}", trouble.text()));
+        if let Err(error) = self.place.tell_failure(trouble.text()) {
+            say(&format!("migrate: whoever asked for the cut-over cannot be told: {error}"));
+        }
         Err(trouble)
     }
 
