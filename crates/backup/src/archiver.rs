@@ -35,6 +35,8 @@ const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LAST_RETRY: Duration = Duration::from_secs(15);
 /// A full backup that failed, or found nothing new, is tried again after this.
 const FULL_RETRY: Duration = Duration::from_secs(30);
+/// Requests that may wait for a full backup.
+const MOST_WAITING: usize = 16;
 
 /// What to do, where and how often.
 #[derive(Debug, Clone)]
@@ -169,6 +171,10 @@ impl Worker {
 
     fn answer(&mut self, request: BackupRequest) {
         match self.ship() {
+            Ok(()) if request.full && self.waiting.len() == MOST_WAITING => {
+                let text = "too many wait for a full backup already; ask again when it is done";
+                self.reply(request, Err(text.to_owned()));
+            }
             Ok(()) if request.full => {
                 self.full_not_before = Instant::now();
                 self.waiting.push(request);

@@ -72,6 +72,9 @@ impl Location {
 
     /// Opens it to be read. A directory must exist.
     pub fn open(&self) -> Result<Depot, BackupError> {
+        if self.directory().is_some_and(|path| !path.is_dir()) {
+            return Err(self.failed("there is no such directory".to_owned()));
+        }
         Depot::new(self.to_string(), self.store()?)
     }
 
