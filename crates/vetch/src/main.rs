@@ -40,10 +40,8 @@ fn main() -> ExitCode {
         Some("backup") => return commands::backup::run(rest),
         Some("restore") => return commands::restore::run(rest),
         Some("verify") => return commands::verify::run(rest),
+        Some("migrate") => return migrate::run(rest),
         _ => {}
-    }
-    if std::env::args_os().nth(1).is_some_and(|word| word == "migrate") {
-        return migrate::run(std::env::args_os().skip(2));
     }
     let arguments = std::env::args_os().skip(1).map(|a| a.to_string_lossy().into_owned());
     let variables = std::env::vars_os();

@@ -31,9 +31,10 @@ pub(crate) struct Access {
     /// Certificates of the authorities that the server's is checked by. Makes the connection a TLS one.
     #[arg(long)]
     cacert: Option<PathBuf>,
-    /// The client's certificate and its key.
+    /// The client's own certificate.
     #[arg(long, requires = "key")]
     cert: Option<PathBuf>,
+    /// The key of that certificate.
     #[arg(long, requires = "cert")]
     key: Option<PathBuf>,
     /// User and password as user:password.
@@ -42,7 +43,7 @@ pub(crate) struct Access {
     /// The password, if it is not part of --user.
     #[arg(long, requires = "user")]
     password: Option<String>,
-    /// How long a connection may take, in seconds or with a unit (2s, 500ms).
+    /// How long a connection may take, in seconds or with units (2s, 500ms).
     #[arg(long, default_value = "2s", value_parser = duration)]
     pub(crate) dial_timeout: Duration,
 }
@@ -105,10 +106,9 @@ impl Access {
             }
             target = target.tls_config(tls)?;
         }
-        target.connect().await.map_err(|error| {
-            let cause =
-                std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
-            Failure { code: 1, text: format!("cannot connect to {endpoint}: {error}{cause}") }
+        target.connect().await.map_err(|error| Failure {
+            code: 1,
+            text: format!("cannot connect to {endpoint}: {}", with_causes(&error)),
         })
     }
 
@@ -139,14 +139,36 @@ pub(crate) fn refused(status: tonic::Status) -> Failure {
     Failure { code: 1, text }
 }
 
+/// What an error says, and what led to it: the last of these is what somebody can do something about.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(&format!(": {error}"));
+        cause = error.source();
+    }
+    text
+}
+
+/// A duration as the server's flags have it, or a bare number of seconds.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let (number, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len()));
-    let number: f64 = number.parse().map_err(|_| format!("{text:?} is not a duration"))?;
-    let seconds = match unit {
-        "" | "s" => number,
-        "ms" => number / 1000.0,
-        "m" => number * 60.0,
-        _ => return Err(format!("{unit:?} is not a unit of time known here")),
-    };
-    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+    let seconds = || text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let wrong = || format!("{text:?} is not a duration such as 500ms, 2s, 5m or 168h");
+    crate::flags::duration(text).or_else(seconds).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_units_or_are_seconds() {
+        for (text, millis) in [("2s", 2000), ("500ms", 500), ("1h30m", 5_400_000), ("3", 3000), ("0.5", 500)]
+        {
+            assert_eq!(duration(text), Ok(Duration::from_millis(millis)), "{text}");
+        }
+        for text in ["", "x", "-1", "5y", "inf", "NaN"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
 }

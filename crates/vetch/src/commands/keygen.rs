@@ -52,13 +52,11 @@ impl Cli {
             )));
         }
         let line = seal::generate(id);
+        let failed = |error| Failure { code: 1, text: format!("cannot write {}: {error}", path.display()) };
         if is_there {
-            put_first(path, &line)?;
+            put_first(path, &line).map_err(failed)?;
         } else {
-            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-            file.write_all(HEADING.as_bytes())?;
-            file.write_all(line.as_bytes())?;
-            file.sync_all()?;
+            make(path, &line).map_err(failed)?;
         }
         say(&format!(
             "{id} is the first key of {}. Keep a copy: without it, what it seals is lost.",
@@ -77,6 +75,13 @@ impl Cli {
         let name = self.id.clone().unwrap_or_else(next);
         KeyId::new(&name).ok_or_else(|| Failure::bad_arguments(wrong))
     }
+}
+
+fn make(path: &Path, line: &str) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(HEADING.as_bytes())?;
+    file.write_all(line.as_bytes())?;
+    file.sync_all()
 }
 
 /// Puts a line before the first key, so that at every moment the file holds the old keys or the old keys and the new one. A line
@@ -108,7 +113,7 @@ fn put_first(path: &Path, line: &str) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    fn make(path: &Path, id: Option<&str>) -> Result<(), Failure> {
+    fn generated(path: &Path, id: Option<&str>) -> Result<(), Failure> {
         Cli { file: Some(path.to_path_buf()), id: id.map(str::to_owned) }.run()
     }
 
@@ -116,19 +121,19 @@ mod tests {
     fn a_new_key_comes_first_and_the_others_stay() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("keys");
-        make(&path, None).unwrap();
+        generated(&path, None).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
-        make(&path, None).unwrap();
-        make(&path, Some("mine")).unwrap();
+        generated(&path, None).unwrap();
+        generated(&path, Some("mine")).unwrap();
         let ids = || seal::read(&path).unwrap().ids().map(|id| id.to_string()).collect::<Vec<_>>().join(" ");
         assert_eq!(ids(), "mine k2 k1");
-        assert!(make(&path, Some("k1")).is_err(), "a name is used once");
-        assert!(make(&path, Some("a b")).is_err());
+        assert!(generated(&path, Some("k1")).is_err(), "a name is used once");
+        assert!(generated(&path, Some("a b")).is_err());
         let text = fs::read_to_string(&path).unwrap();
         assert!(text.starts_with(HEADING), "{text}");
         // Encryption was being switched off, and is on again.
         fs::write(&path, format!("plain\n{text}")).unwrap();
-        make(&path, None).unwrap();
+        generated(&path, None).unwrap();
         assert_eq!(ids(), "k3 mine k2 k1");
         assert!(seal::read(&path).unwrap().current().is_some());
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing else is left");

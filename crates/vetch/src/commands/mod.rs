@@ -20,9 +20,11 @@ mod words;
 
 use std::ffi::OsString;
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
+use vetch_node::seal::{self, Keys};
 
 /// Arguments that make no sense.
 pub(crate) const BAD_ARGUMENTS: u8 = 128;
@@ -73,6 +75,14 @@ pub(crate) fn parsed<T: Parser>(
         // If neither output can be written to there is no way left to explain.
         let _ = error.print();
         if error.use_stderr() { ExitCode::from(BAD_ARGUMENTS) } else { ExitCode::SUCCESS }
+    })
+}
+
+/// The keys of encryption at rest in this file, or none.
+pub(crate) fn keys(file: Option<&Path>) -> Result<Keys, Failure> {
+    Ok(match file {
+        Some(path) => Keys::new(seal::read(path)?),
+        None => Keys::none(),
     })
 }
 

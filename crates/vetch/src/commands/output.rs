@@ -17,9 +17,22 @@ impl Format {
             "fields" => Ok(Format::Fields),
             "json" => Ok(Format::Json),
             "table" => Ok(Format::Table),
-            _ => Err(Failure { code: BAD_FEATURE, text: "unsupported output format".into() }),
+            _ => Err(unsupported(name, "simple, fields, json or table")),
         }
     }
+
+    /// For commands that have no other forms than these two.
+    pub(crate) fn simple_or_json(name: &str) -> Result<Format, Failure> {
+        match name {
+            "simple" => Ok(Format::Simple),
+            "json" => Ok(Format::Json),
+            _ => Err(unsupported(name, "simple or json")),
+        }
+    }
+}
+
+fn unsupported(name: &str, known: &str) -> Failure {
+    Failure { code: BAD_FEATURE, text: format!("unsupported output format {name:?}: -w takes {known} here") }
 }
 
 /// One row under a header, in a frame.

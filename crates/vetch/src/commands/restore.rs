@@ -9,11 +9,10 @@ use vetch_backup::catalog::Target;
 use vetch_backup::restore::{Options, Progress, Restored, restore};
 use vetch_backup::times;
 use vetch_node::import::BUMP;
-use vetch_node::seal::{self, Keys};
 
 use super::backup::Source;
 use super::progress::Ticker;
-use super::{Failure, exit, parsed, say};
+use super::{Failure, exit, keys, parsed, say};
 
 /// Makes a data directory from a backup: the newest state, or the one at a revision or a time.
 #[derive(Parser)]
@@ -66,7 +65,7 @@ impl Cli {
             data_dir: self.data_dir.clone(),
             bump: if self.no_bump { 0 } else { self.bump_revision },
             identity: None,
-            keys: self.keys()?,
+            keys: keys(self.encryption_key_file.as_deref())?,
         };
         let depot = self.source.location()?.open()?;
         let mut ticker = Ticker::new();
@@ -76,15 +75,6 @@ impl Cli {
         })?;
         say(&report(&self.data_dir.display().to_string(), &restored));
         Ok(())
-    }
-}
-
-impl Cli {
-    fn keys(&self) -> Result<Keys, Failure> {
-        match &self.encryption_key_file {
-            Some(path) => Ok(Keys::new(seal::read(path)?)),
-            None => Ok(Keys::none()),
-        }
     }
 }
 

@@ -10,7 +10,7 @@ use super::client::ClientArgs;
 use super::look::Found;
 use super::output::{Format, size};
 use super::words::{at_most, quantile, time};
-use super::{BAD_FEATURE, Failure, answer, exit, parsed};
+use super::{Failure, answer, exit, parsed};
 
 #[derive(Parser)]
 #[command(
@@ -36,7 +36,7 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
 
 impl Cli {
     fn run(&self) -> Result<(), Failure> {
-        let format = Format::parse(&self.write_out)?;
+        let format = Format::simple_or_json(&self.write_out)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let found: Vec<Found> = runtime.block_on(async {
             let mut found = Vec::new();
@@ -47,10 +47,7 @@ impl Cli {
         });
         answer(&match format {
             Format::Simple => found.iter().map(text).collect::<Vec<_>>().join("\n\n"),
-            Format::Json => serde_json::to_string_pretty(&found)?,
-            Format::Fields | Format::Table => {
-                return Err(Failure { code: BAD_FEATURE, text: "unsupported output format".into() });
-            }
+            _ => serde_json::to_string_pretty(&found)?,
         })?;
         let unhealthy: Vec<&str> =
             found.iter().filter(|f| !f.is_healthy).map(|f| f.endpoint.as_str()).collect();

@@ -36,7 +36,7 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
 
 impl Cli {
     fn run(&self) -> Result<(), Failure> {
-        let format = Format::parse(&self.write_out)?;
+        let format = Format::simple_or_json(&self.write_out)?;
         let location = self.source.location()?;
         if verify_backup::is_backup(&location) {
             return verify_backup::run(&location, format);

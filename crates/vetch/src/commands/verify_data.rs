@@ -7,9 +7,9 @@ use serde_json::json;
 use vetch_node::journal::{Disk, RealDisk};
 use vetch_node::verify::{Problem, Verified, verify};
 
-use super::inspect::{check_dir, keys};
+use super::inspect::check_dir;
 use super::output::Format;
-use super::{Failure, answer};
+use super::{Failure, answer, keys};
 
 /// Verifies `data_dir` and answers; a failure if anything is wrong with it.
 pub(super) fn run(data_dir: &Path, format: Format, key_file: Option<&Path>) -> Result<(), Failure> {

@@ -23,8 +23,8 @@ Usage:
   vetch snapshot
     Save, show and restore snapshots; 'vetch snapshot --help' says how.
 
-  vetch inspect, vetch verify
-    Show, and check, what a data directory holds; with --help they say how.
+  vetch inspect | vetch verify
+    Show what a data directory holds; check every byte of one, or of a backup. --help behind either says how.
 
   vetch keygen
     Make a key for encryption at rest; 'vetch keygen --help' says how.

@@ -20,12 +20,11 @@ pub(super) struct List {
 
 impl List {
     pub(super) fn run(&self) -> Result<(), Failure> {
-        let format = Format::parse(&self.write_out)?;
+        let format = Format::simple_or_json(&self.write_out)?;
         let catalog = Catalog::read(&self.source.location()?.open()?)?;
         match format {
             Format::Json => answer(&as_json(&catalog).to_string()),
-            Format::Simple => answer(&shown(&catalog)),
-            Format::Fields | Format::Table => Err(Failure::bad_arguments("-w is simple or json here")),
+            _ => answer(&shown(&catalog)),
         }
     }
 }

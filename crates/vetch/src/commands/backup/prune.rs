@@ -5,17 +5,17 @@ use std::time::Duration;
 use clap::Args;
 use vetch_backup::{prune, times};
 
+use super::super::client::duration;
 use super::super::output::size;
 use super::super::{Failure, answer};
 use super::Source;
-use crate::flags::duration;
 
 #[derive(Args)]
 pub(super) struct Prune {
     #[command(flatten)]
     source: Source,
     /// Every point that is not older than this stays restorable, as 168h.
-    #[arg(long, value_parser = span)]
+    #[arg(long, value_parser = duration)]
     keep: Duration,
     /// At least so many full backups of each journal stay, however old they are.
     #[arg(long, default_value_t = 1)]
@@ -42,8 +42,4 @@ impl Prune {
             size(pruned.bytes)
         ))
     }
-}
-
-fn span(text: &str) -> Result<Duration, String> {
-    duration(text).ok_or_else(|| format!("{text:?} is not a duration such as 168h"))
 }

@@ -13,11 +13,11 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 use vetch_node::journal::{Disk, RealDisk};
-use vetch_node::seal::{self, Keys};
+use vetch_node::seal::Keys;
 
 use self::filter::Filter;
 use self::show::Out;
-use super::{Failure, exit, parsed};
+use super::{Failure, exit, keys, parsed};
 
 /// Shows what a data directory holds. No server is needed, and one that runs is not disturbed.
 #[derive(Parser)]
@@ -122,14 +122,6 @@ impl Common {
         let view = View { disk: std::sync::Arc::new(RealDisk), data_dir: self.data_dir.clone(), keys };
         Ok((view, Out::new(&self.write_out)?))
     }
-}
-
-/// The keys in this file, or none.
-pub(super) fn keys(file: Option<&Path>) -> Result<Keys, Failure> {
-    Ok(match file {
-        Some(path) => Keys::new(seal::read(path)?),
-        None => Keys::none(),
-    })
 }
 
 /// Refuses what is no data directory.

@@ -20,11 +20,7 @@ pub(super) struct Out {
 
 impl Out {
     pub(super) fn new(format: &str) -> Result<Out, Failure> {
-        let is_json = match Format::parse(format)? {
-            Format::Json => true,
-            Format::Simple => false,
-            _ => return Err(Failure::bad_arguments("--write-out is simple or json")),
-        };
+        let is_json = Format::simple_or_json(format)? == Format::Json;
         Ok(Out { is_json, out: std::io::BufWriter::new(std::io::stdout()), problems: 0 })
     }
 

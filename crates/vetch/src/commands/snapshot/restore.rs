@@ -4,12 +4,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use vetch_node::config::Identity;
-use vetch_node::seal::{self, Keys};
 use vetch_server::identity;
 use vetch_snapshot::restore::{BUMP, Options, Progress, Restored, restore_sealed};
 
 use super::super::progress::Ticker;
-use super::super::{Failure, say};
+use super::super::{Failure, keys, say};
 
 #[derive(Args)]
 pub(super) struct RestoreCommand {
@@ -85,10 +84,7 @@ impl RestoreCommand {
             identity: self.identity()?,
         };
         let mut ticker = Ticker::new();
-        let keys = match &self.encryption_key_file {
-            Some(path) => Keys::new(seal::read(path)?),
-            None => Keys::none(),
-        };
+        let keys = keys(self.encryption_key_file.as_deref())?;
         let restored = restore_sealed(&options, &keys, &mut |progress| match progress {
             Progress::Hashing { done, total } => ticker.tell("checking the hash", done, total),
             Progress::Importing { done, total } => ticker.tell("restoring", done, total),
@@ -105,9 +101,9 @@ impl RestoreCommand {
         // Nothing said about the revision, and everything before it compacted: then the default holds for any source.
         let bump = if self.mark_compacted == Some(true) { bump.or(Some(BUMP)) } else { bump };
         match self.mark_compacted {
-            Some(marked) if marked != is_bumped => {
-                Err(Failure::bad_arguments("--mark-compacted required if --revision-bump > 0"))
-            }
+            Some(marked) if marked != is_bumped => Err(Failure::bad_arguments(
+                "--mark-compacted goes with --bump-revision: give both, or neither with --no-bump",
+            )),
             _ => Ok(bump),
         }
     }
@@ -186,7 +182,9 @@ mod tests {
     #[test]
     fn the_revision_is_moved_unless_told_otherwise() {
         let bump = |arguments: &[&str]| parsed(arguments).bump().map_err(|failure| failure.text);
-        let wrong = Err("--mark-compacted required if --revision-bump > 0".to_owned());
+        let wrong = Err(
+            "--mark-compacted goes with --bump-revision: give both, or neither with --no-bump".to_owned()
+        );
         assert_eq!(bump(&[]), Ok(None));
         assert_eq!(bump(&["--no-bump"]), Ok(Some(0)));
         assert_eq!(bump(&["--bump-revision", "0"]), Ok(Some(0)));

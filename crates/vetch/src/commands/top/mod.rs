@@ -15,7 +15,7 @@ use vetch_api::vetch::LookResponse;
 use super::client::{ClientArgs, Session, duration};
 use super::look::look;
 use super::output::Format;
-use super::{BAD_FEATURE, Failure, answer, exit, parsed};
+use super::{Failure, answer, exit, parsed};
 use rates::View;
 use screen::{Room, draw};
 use terminal::{Terminal, Wish};
@@ -32,7 +32,7 @@ const STREAMS: u32 = 20;
 struct Cli {
     #[command(flatten)]
     client: ClientArgs,
-    /// Time between two looks, in seconds or with a unit (2s, 500ms).
+    /// Time between two looks, in seconds or with units (2s, 500ms).
     #[arg(long, default_value = "2s", value_parser = duration)]
     interval: Duration,
     /// Show one interval and end.
@@ -53,10 +53,7 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
 
 impl Cli {
     fn run(&self) -> Result<(), Failure> {
-        let format = Format::parse(&self.write_out)?;
-        if !matches!(format, Format::Simple | Format::Json) {
-            return Err(Failure { code: BAD_FEATURE, text: "unsupported output format".into() });
-        }
+        let format = Format::simple_or_json(&self.write_out)?;
         if self.interval.is_zero() {
             return Err(Failure::bad_arguments("--interval must be longer than nothing"));
         }
