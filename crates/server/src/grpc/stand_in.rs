@@ -2,8 +2,9 @@
 //!
 //! A server that is about to replace another can be given to clients before it does. Until then it passes every gRPC request on
 //! and every answer back. For the change-over it first lets what is under way finish while whatever comes new has to wait;
-//! then those who waited are answered here. They notice a pause, and no error. Streams cannot be carried over: they
-//! end as when a server goes away, and their clients begin them anew where they were.
+//! then those who waited are answered here. They notice a pause, and no error. One that was passed on and came too late,
+//! so that the other server refused it because of its fence, has changed nothing there: it waits like the others. Streams
+//! cannot be carried over: they end as when a server goes away, and their clients begin them anew where they were.
 //!
 //! Bounded by what bounds requests anyway: calls in progress, and their deadlines.
 
@@ -16,14 +17,17 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue, TE};
 use http::{Request, Response};
 use http_body::{Frame, SizeHint};
+use http_body_util::{BodyExt, Full};
 use tokio::sync::watch;
-use tonic::Status;
 use tonic::body::Body;
 use tonic::transport::Channel;
+use tonic::{Code, Status};
 use tower::ServiceExt;
 
 /// The service that only Vetch has.
 const OWN: &str = "/vetch.v1.Operator/";
+/// What an etcd with a CORRUPT alarm says to whoever wants to change something.
+const FENCED: &str = "etcdserver: corrupt cluster";
 
 /// Where requests are answered. Cloning copies a pointer.
 #[derive(Debug, Clone)]
@@ -88,7 +92,7 @@ impl StandIn {
         matches!(*self.0.phase.borrow(), Phase::Here)
     }
 
-    pub(super) async fn pass(&self, request: Request<Body>) -> Passed {
+    pub(super) async fn pass(&self, mut request: Request<Body>) -> Passed {
         // What is asked about this very process is not the other server's to answer.
         if request.uri().path().starts_with(OWN) {
             return Passed::Here(request);
@@ -106,7 +110,21 @@ impl StandIn {
                     if phase.has_changed().unwrap_or(false) {
                         continue;
                     }
-                    return Passed::Answered(forward(channel, request, call, phase).await);
+                    let Some(call) = call else {
+                        return Passed::Answered(forward(channel, request, None, phase).await);
+                    };
+                    let again = match keep(request).await {
+                        Ok((kept, again)) => {
+                            request = kept;
+                            again
+                        }
+                        Err(status) => return Passed::Answered(status.into_http()),
+                    };
+                    let answer = forward(channel, request, Some(call), phase.clone()).await;
+                    if !is_fenced(&answer) || !phase.has_changed().unwrap_or(false) {
+                        return Passed::Answered(answer);
+                    }
+                    request = again;
                 }
                 Phase::Soon => {
                     // The sender lives as long as the server.
@@ -126,6 +144,21 @@ fn is_quick(path: &str) -> bool {
         Some((service, _)) => matches!(service, "etcdserverpb.Auth" | "etcdserverpb.Cluster"),
         None => false,
     }
+}
+
+/// A request of one message, and the same once more.
+async fn keep(request: Request<Body>) -> Result<(Request<Body>, Request<Body>), Status> {
+    let (head, body) = request.into_parts();
+    // As long as the front lets messages be, which hands them on whole.
+    let message = body.collect().await?.to_bytes();
+    let with = |head| Request::from_parts(head, Body::new(Full::new(message.clone())));
+    Ok((with(head.clone()), with(head)))
+}
+
+/// Whether a request was refused by the alarm that a fence is made of, which is before anything of it was done.
+fn is_fenced(answer: &Response<Body>) -> bool {
+    let status = Status::from_header_map(answer.headers());
+    status.is_some_and(|status| status.code() == Code::DataLoss && status.message() == FENCED)
 }
 
 /// Counts as under way until dropped.

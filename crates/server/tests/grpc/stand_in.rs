@@ -3,11 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+use http_body::Frame;
+use http_body_util::StreamBody;
 use tokio_stream::StreamExt;
 use tonic::Code;
+use tonic::body::Body;
 use tonic::transport::{Channel, Endpoint};
 use vetch_api::pb;
 use vetch_api::pb::kv_client::KvClient;
+use vetch_api::pb::maintenance_client::MaintenanceClient;
 use vetch_api::pb::watch_client::WatchClient;
 use vetch_api::pb::watch_request::RequestUnion;
 use vetch_server::grpc::{Rpc, StandIn};
@@ -98,5 +103,43 @@ async fn what_is_under_way_is_waited_for_and_a_change_of_mind_lets_requests_thro
         put.await.unwrap().unwrap();
     }
     assert_eq!(there.node.revision(), 201);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_that_the_fence_refused_is_answered_here_after_the_change_over() {
+    let (there, here) = (World::new().await, World::new().await);
+    let (server, channel) = listening(&there, &there.rpc).await;
+    let alarm = |action: pb::alarm_request::AlarmAction| pb::AlarmRequest {
+        action: action.into(),
+        member_id: 1,
+        alarm: pb::AlarmType::Corrupt.into(),
+    };
+    let mut maintenance = MaintenanceClient::new(channel.clone());
+    maintenance.alarm(alarm(pb::alarm_request::AlarmAction::Activate)).await.unwrap();
+    let stand_in = StandIn::new("not yet");
+    stand_in.pass_to(channel);
+    let rpc = here.rpc.clone().behind(stand_in.clone());
+    let mut kv = KvClient::new(rpc.clone());
+    // Nothing changes hands now, so the other server's word counts.
+    assert_eq!(refused(kv.put(put("/refused")).await).0, Code::DataLoss);
+
+    // Passed on before, refused after: the message comes when the request is known to be on its way.
+    let (taken, is_taken) = tokio::sync::oneshot::channel();
+    let (message, comes) = tokio::sync::oneshot::channel::<Bytes>();
+    let body = futures_util::stream::once(async move {
+        taken.send(()).unwrap();
+        Ok::<_, tonic::Status>(Frame::data(comes.await.unwrap()))
+    });
+    let late = http::Request::post("/etcdserverpb.KV/Put").header("content-type", "application/grpc");
+    let late = late.header("te", "trailers").body(Body::new(StreamBody::new(body))).unwrap();
+    let waiting = tokio::spawn(async move { rpc.answer(late).await });
+    is_taken.await.unwrap();
+    assert!(!stand_in.hold(Duration::from_millis(10)).await, "one is under way");
+    message.send(Bytes::from_static(b"\0\0\0\0\x07\x0a\x05/late")).unwrap();
+    stand_in.take_over();
+    let answer = waiting.await.unwrap();
+    assert_eq!(answer.headers().get("grpc-status").map(|status| status.as_bytes()), None, "{answer:?}");
+    assert_eq!((there.under("/").await.len(), here.under("/").await.len()), (0, 1));
     server.stop().await;
 }
