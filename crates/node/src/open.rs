@@ -18,7 +18,7 @@ use vetch_watch::{EventLog, Events, Hub};
 use crate::admission::Admission;
 use crate::archive::Keep;
 use crate::auth::DurableAuth;
-use crate::checkpoint::{self, Checkpointer};
+use crate::checkpoint::{self, Checkpointer, Loaded};
 use crate::clock::Clock;
 use crate::config::{Identity, NodeConfig};
 use crate::error::OpenError;
@@ -45,6 +45,9 @@ const TRIM_QUEUE: usize = 16;
 /// Everything recovery found.
 struct Recovered {
     store: Store,
+    /// What happened before the checkpoint and may still be watched.
+    history: Vec<Event>,
+    /// What happened behind it.
     revisions: Vec<(i64, Events<NodeEvent>)>,
     /// Records that are in the journal and not yet in a checkpoint.
     dirty: Vec<Record>,
@@ -92,7 +95,7 @@ fn recover(
 ) -> Result<Recovered, OpenError> {
     let member = config.data_dir.join("member");
     let mut tell = |bytes_done, bytes_total| progress(Progress::Checkpoint { bytes_done, bytes_total });
-    let loaded = checkpoint::load(
+    let mut loaded = checkpoint::load(
         Arc::clone(disk),
         &member.join("checkpoint"),
         config.tuning.checkpoint,
@@ -112,7 +115,8 @@ fn recover(
         keys: config.keys.clone(),
     };
     let recovery = LocalJournal::recover(Arc::clone(disk), &member.join("journal"), local, loaded.tip)?;
-    let mut tail = Tail { store: loaded.store, revisions: by_revision(loaded.history), dirty: Vec::new() };
+    let mut tail =
+        Tail { store: std::mem::take(&mut loaded.store), revisions: Vec::new(), dirty: Vec::new() };
     let mut journal = tail.replay(recovery, progress)?;
     // What the checkpoint before the newest would have to replay must be readable too.
     let oldest = loaded.checkpointer.trim_to().unwrap_or(loaded.tip);
@@ -122,7 +126,8 @@ fn recover(
     let mark = tail.store.head();
     tail.store.publish(mark);
     let Tail { store, revisions, dirty } = tail;
-    Ok(Recovered { store, revisions, dirty, journal, tip, checkpointer: loaded.checkpointer })
+    let Loaded { history, checkpointer, .. } = loaded;
+    Ok(Recovered { store, history, revisions, dirty, journal, tip, checkpointer })
 }
 
 /// The state while the journal's tail is replayed into it.
@@ -169,18 +174,19 @@ impl Tail {
 }
 
 /// Groups events, which come in revision order, by their revision.
-fn by_revision(history: Vec<Event>) -> Vec<(i64, Events<NodeEvent>)> {
-    let mut revisions = Vec::new();
+fn by_revision(history: Vec<Event>) -> impl Iterator<Item = (i64, Events<NodeEvent>)> {
     let mut events = history.into_iter().map(NodeEvent).peekable();
-    while let Some(first) = events.next() {
+    std::iter::from_fn(move || {
+        let first = events.next()?;
         let revision = first.0.kv.mod_revision();
-        let mut group = vec![first];
-        while let Some(event) = events.next_if(|event| event.0.kv.mod_revision() == revision) {
+        let is_of_it = |event: &NodeEvent| event.0.kv.mod_revision() == revision;
+        let Some(second) = events.next_if(is_of_it) else { return Some((revision, Events::One(first))) };
+        let mut group = vec![first, second];
+        while let Some(event) = events.next_if(is_of_it) {
             group.push(event);
         }
-        revisions.push((revision, group.into()));
-    }
-    revisions
+        Some((revision, group.into()))
+    })
 }
 
 /// Builds what the parts share, and the parts around it.
@@ -202,7 +208,13 @@ fn connect(
     let started = time.now();
     let sealing =
         Sealing::new(config.keys.clone(), found.journal.segments_by_key(), found.checkpointer.files_by_key());
-    let state = State { store: found.store, revisions: found.revisions, tip: found.tip, sealing };
+    let state = State {
+        store: found.store,
+        history: found.history,
+        revisions: found.revisions,
+        tip: found.tip,
+        sealing,
+    };
     let keep = Keep::new(config.archive_limit, &found.tip, found.checkpointer.holds());
     let shared = share(config, identity, time, state, keep, Doors { asks, bell, fan_out: fan_out_bell });
     shared.fresh_bytes.store(sequencer.fresh_bytes(), Ordering::Relaxed);
@@ -249,6 +261,7 @@ fn connect(
 /// The state that recovery found, for everybody.
 struct State {
     store: Store,
+    history: Vec<Event>,
     revisions: Vec<(i64, Events<NodeEvent>)>,
     tip: Tip,
     sealing: Sealing,
@@ -280,7 +293,11 @@ fn share(
         auth: DurableAuth::new(Arc::clone(state.store.auth())),
         keep,
         store: RwLock::new(state.store),
-        log: RwLock::new(EventLog::load(floor, mark.revision, state.revisions)),
+        log: RwLock::new(EventLog::load(
+            floor,
+            mark.revision,
+            by_revision(state.history).chain(state.revisions),
+        )),
         hub: RwLock::new(Hub::new(config.tuning.ring, mark.revision)),
         streams: Mutex::new(HashMap::new()),
         prefixes: Mutex::default(),

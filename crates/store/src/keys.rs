@@ -109,14 +109,45 @@ impl Keys {
         entry.expect("an occupied slot is in the table").remove();
         self.free.push(slot);
     }
+}
 
-    /// Makes room for so many keys that are about to come.
-    pub(crate) fn reserve(&mut self, keys: usize) {
-        self.segments.reserve(keys / SEGMENT + 1);
-        let Keys { segments, hasher, shards, .. } = self;
-        for shard in shards {
-            shard.reserve(keys / SHARDS + 1, |&slot| hasher.hash_one(key_in(segments, slot)));
+/// Keys that come all at once, in any order, each of them new.
+///
+/// A hash sends neighbours to far places. So the tables are filled in the end, one after the other: each of them is small enough
+/// to stay in the processor's cache while it is filled.
+pub(crate) struct Filling {
+    keys: Keys,
+    /// For each table, the hashes and slots that belong there.
+    coming: Vec<Vec<(u64, Slot)>>,
+}
+
+impl Filling {
+    /// Makes room for about so many keys.
+    pub(crate) fn new(expected: usize) -> Filling {
+        let mut keys = Keys::default();
+        keys.segments.reserve(expected / SEGMENT + 1);
+        Filling { keys, coming: (0..SHARDS).map(|_| Vec::with_capacity(expected / SHARDS)).collect() }
+    }
+
+    /// Slots are given out in the order in which keys come. The chain is not empty.
+    pub(crate) fn push(&mut self, chain: Chain) -> Slot {
+        let key = chain.last().expect("a key has a version").key();
+        let hash = self.keys.hasher.hash_one(key);
+        let slot = self.keys.add_slot(chain);
+        self.coming[shard_of(hash)].push((hash, slot));
+        slot
+    }
+
+    pub(crate) fn finish(self) -> Keys {
+        let mut keys = self.keys;
+        for (shard, coming) in keys.shards.iter_mut().zip(self.coming) {
+            let hash_again = |_: &Slot| unreachable!("the table has room for all that come");
+            shard.reserve(coming.len(), hash_again);
+            for (hash, slot) in coming {
+                shard.insert_unique(hash, slot, hash_again);
+            }
         }
+        keys
     }
 }
 
@@ -161,5 +192,25 @@ mod tests {
         }
         assert!((0..many).all(|number| keys.find(name(number).as_bytes()) == Some(number as Slot)));
         assert!(keys.shards.iter().all(|shard| shard.len() < 4 * many / SHARDS), "hashes spread");
+    }
+
+    #[test]
+    fn keys_that_came_all_at_once_are_found_and_others_can_follow() {
+        let name = |number: usize| format!("{number:06}");
+        let many = SEGMENT + 7;
+        // Fewer and more than were expected.
+        for expected in [0, 3 * many] {
+            let mut filling = Filling::new(expected);
+            for number in 0..many {
+                let slot = filling.push(Chain::One(put(&name(number), 2 + number as i64)));
+                assert_eq!(slot as usize, number);
+            }
+            let mut keys = filling.finish();
+            for number in many..4 * many {
+                keys.insert(put(&name(number), 2 + number as i64));
+            }
+            assert!((0..4 * many).all(|number| keys.find(name(number).as_bytes()) == Some(number as Slot)));
+            assert_eq!(keys.find(b"other"), None);
+        }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::auth::{Auth, AuthState};
 use crate::chain::Chain;
-use crate::keys::{Keys, Slot};
+use crate::keys::{Filling, Slot};
 use crate::lease::Leases;
 use crate::record::Record;
 use crate::request::{Alarm, Event};
@@ -38,7 +38,7 @@ pub struct BadCheckpoint(&'static str);
 
 pub struct Loader {
     mark: Mark,
-    keys: Keys,
+    keys: Filling,
     bytes: u64,
     /// Versions of the key being read.
     chain: Vec<Record>,
@@ -47,9 +47,7 @@ pub struct Loader {
 
 impl Loader {
     pub fn new(mark: Mark, expected_keys: usize) -> Loader {
-        let mut keys = Keys::default();
-        keys.reserve(expected_keys);
-        Loader { mark, keys, bytes: 0, chain: Vec::new(), slots: 0 }
+        Loader { mark, keys: Filling::new(expected_keys), bytes: 0, chain: Vec::new(), slots: 0 }
     }
 
     /// Takes the next version. They come in order of key, then revision, then position in the revision.
@@ -78,18 +76,19 @@ impl Loader {
         let mut chain = Chain::One(first);
         versions.for_each(|record| chain.push(record));
         chain.compact(self.mark.compact_revision, drop);
-        let Some(first) = chain.versions().first() else { return };
+        if chain.versions().is_empty() {
+            return;
+        }
         self.bytes += chain.versions().iter().map(|record| record.footprint() as u64).sum::<u64>();
-        let slot = self.keys.insert(first.clone());
+        let slot = self.keys.push(chain);
         assert!(slot == self.slots, "slots are given out in key order");
         self.slots += 1;
-        *self.keys.chain_mut(slot) = chain;
     }
 
     /// The store, and the events from the compaction on for those who watch the past.
     pub fn finish(mut self, state: &Unversioned) -> Result<(Store, Vec<Event>), BadCheckpoint> {
         self.close_chain();
-        let keys = self.keys;
+        let keys = self.keys.finish();
         let living = |slot: Slot| keys.chain(slot).last().is_some_and(|last| !last.is_tombstone());
         let tree = Tree::load(&|slot: Slot| keys.key(slot), (0..self.slots).map(|slot| (slot, living(slot))));
         let mut leases = Leases::default();
@@ -122,24 +121,30 @@ impl Store {
     /// What is derived from the versions' revisions: garbage to come, keys that came and went, events.
     fn load_history(&mut self, slots: Slot) -> Vec<Event> {
         let compacted = self.head.compact_revision;
-        let mut events = Vec::new();
+        // The order of events is found without looking at the versions again, which are far apart in memory.
+        let mut places = Vec::new();
         let mut superseded = Vec::new();
         for slot in 0..slots {
             let mut prev: Option<&Record> = None;
-            for version in self.keys.chain(slot).versions() {
+            for (index, version) in (0u32..).zip(self.keys.chain(slot).versions()) {
                 if prev.is_some_and(|prev| !prev.is_tombstone()) || version.is_tombstone() {
                     superseded.push((version.mod_revision(), slot));
                 }
                 if version.mod_revision() >= compacted {
-                    let prev = shown_before(self.keys.chain(slot), version).cloned();
-                    events.push(Event { kv: version.clone(), prev });
+                    places.push((version.mod_revision(), version.sub(), slot, index));
                 }
                 prev = Some(version);
             }
         }
         superseded.sort_unstable();
         self.superseded = superseded.into_iter().collect();
-        events.sort_unstable_by_key(|event| (event.kv.mod_revision(), event.kv.sub()));
+        places.sort_unstable();
+        let event = |(_, _, slot, index): (i64, u32, Slot, u32)| {
+            let chain = self.keys.chain(slot);
+            let version = &chain.versions()[index as usize];
+            Event { kv: version.clone(), prev: shown_before(chain, version).cloned() }
+        };
+        let events: Vec<Event> = places.into_iter().map(event).collect();
         for event in &events {
             let revision = event.kv.mod_revision();
             if event.kv.is_tombstone() {
