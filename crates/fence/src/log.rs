@@ -36,6 +36,28 @@ pub trait Log: Send {
     fn max_record(&self) -> usize;
 }
 
+impl<L: Log + ?Sized> Log for Box<L> {
+    fn append(&mut self, ticket: Ticket, after: Position, record: Bytes) {
+        (**self).append(ticket, after, record);
+    }
+
+    fn read(&mut self, after: Position) {
+        (**self).read(after);
+    }
+
+    fn next(&mut self, wait: Duration) -> Option<News> {
+        (**self).next(wait)
+    }
+
+    fn trim(&mut self, floor: Position) -> Result<(), LogError> {
+        (**self).trim(floor)
+    }
+
+    fn max_record(&self) -> usize {
+        (**self).max_record()
+    }
+}
+
 /// Why a log did not do what it was asked at once.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]

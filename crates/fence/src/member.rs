@@ -106,6 +106,8 @@ pub struct Member {
     /// Whether the last record read was compared with what this connection to the log says lies there.
     anchored: bool,
     stopped: bool,
+    /// Whether an answer has shown the end of the log, and all before it was read.
+    read_to_end: bool,
     tickets: u64,
     pub(crate) commands: Vec<Command>,
     pub(crate) events: Vec<Event>,
@@ -130,6 +132,7 @@ impl Member {
             short: None,
             anchored: start.position.0 == 0,
             stopped: false,
+            read_to_end: false,
             tickets: 0,
             commands: Vec::new(),
             events: Vec::new(),
@@ -157,6 +160,11 @@ impl Member {
     /// Whether this member does nothing any more: it halted, or the log was trimmed beyond it.
     pub fn is_stopped(&self) -> bool {
         self.stopped
+    }
+
+    /// Whether everything there was at some moment since the start has been read.
+    pub fn has_read_to_the_end(&self) -> bool {
+        self.read_to_end
     }
 
     /// Whether the log seems to have lost what was read from it.
@@ -420,6 +428,7 @@ impl Member {
         if end < self.view.position() {
             self.seems_short(now, end);
         } else {
+            self.read_to_end |= end == self.view.position();
             self.short = None;
         }
         self.claim_at_end(now, end);

@@ -79,6 +79,8 @@ pub struct Capture {
     pub swept: Option<i64>,
     /// The journal's tip that leads to exactly this state.
     pub tip: Tip,
+    /// Where the record lies that made the tip, in a shared journal; 0 for a local one.
+    pub position: u64,
     pub unversioned: Unversioned,
     /// Every version and tombstone made since the last capture, or since the loaded checkpoint, in any order.
     pub dirty: Vec<Record>,
@@ -88,7 +90,7 @@ impl Capture {
     /// Captures `store` at head; `tip` is the tip after the entry that holds its last change.
     pub fn at_head(store: &Store, tip: Tip, dirty: Vec<Record>) -> Capture {
         let swept = (!store.has_garbage()).then(|| store.visible().compact_revision);
-        Capture { mark: store.head(), swept, tip, unversioned: store.unversioned(), dirty }
+        Capture { mark: store.head(), swept, tip, position: 0, unversioned: store.unversioned(), dirty }
     }
 }
 
@@ -138,6 +140,8 @@ pub struct Loaded {
     pub history: Vec<Event>,
     /// Where replay of the journal begins.
     pub tip: Tip,
+    /// The same place in a shared journal; 0 in a local one.
+    pub position: u64,
     pub mark: Mark,
     pub checkpointer: Checkpointer,
     pub report: LoadReport,

@@ -50,6 +50,17 @@ pub enum OpenError {
          restore from a backup, or start the version that wrote it"
     )]
     Replay { seq: u64, source: BadCommand },
+    #[error("{0} holds the data of a server on a shared journal: start it with --journal")]
+    Shared(String),
+    #[error(
+        "{0} holds the data of a server on a journal of its own, which a shared journal does not know: start without --journal, \
+         or with another --data-dir"
+    )]
+    NotShared(String),
+    #[error("the journal takes records of {max} bytes; set max_payload of its servers to {wanted} or more")]
+    SmallRecords { max: usize, wanted: usize },
+    #[error("the node ended before it had read the journal: {0}")]
+    Ended(String),
     #[error("{path}: {reason}. Restore the file from a backup of the data directory")]
     Identity { path: String, reason: String },
     #[error("{op} {path}: {source}")]

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use crossbeam_channel::TrySendError;
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use vetch_seal::Ring;
 use vetch_store::auth::Caller;
 use vetch_store::request::*;
 
+use crate::cluster::ClusterStatus;
 use crate::config::Identity;
 use crate::error::NodeError;
 use crate::metrics::NodeMetrics;
@@ -74,7 +75,20 @@ impl Node {
 
     /// What clients see as the Raft term: it grows with every start, as a lone etcd's does.
     pub fn term(&self) -> u64 {
-        self.shared.epoch + 1
+        match self.cluster() {
+            Some(cluster) => cluster.borrow().epoch,
+            None => self.shared.epoch + 1,
+        }
+    }
+
+    /// Who writes to the shared journal; None on a journal of one's own.
+    pub fn cluster(&self) -> Option<watch::Receiver<ClusterStatus>> {
+        self.shared.cluster.as_ref().map(|cluster| cluster.status.subscribe())
+    }
+
+    /// Whether another server has taken over from this one, so that it has to be opened again.
+    pub fn is_replaced(&self) -> bool {
+        *self.shared.state.borrow() == RunState::Replaced
     }
 
     pub fn metrics(&self) -> &NodeMetrics {
@@ -201,7 +215,10 @@ impl Node {
             revision: mark.revision,
             compact_revision: mark.compact_revision,
             term: self.term(),
-            index: *shared.durable.borrow(),
+            index: match &shared.cluster {
+                Some(cluster) => cluster.status.borrow().index,
+                None => *shared.durable.borrow(),
+            },
             disk_bytes: shared.disk_bytes(),
             live_bytes: stats.bytes,
             quota_bytes: shared.config.quota().unwrap_or(0),
@@ -244,8 +261,15 @@ impl Node {
 
     pub(crate) fn hand_in(&self, request: WriteRequest) -> Result<oneshot::Receiver<Outcome>, NodeError> {
         // Whoever stands in front of a follower lets no client through; should one come all the same, it is refused.
-        let is_early = self.shared.is_following() && self.caller != Caller::Server;
-        if self.shared.is_stopping() || is_early {
+        if self.shared.is_following() {
+            // In a cluster not even the server itself decides anything, unless it is the writer.
+            match &self.shared.cluster {
+                Some(_) => return Err(NodeError::Timeout),
+                None if self.caller != Caller::Server => return Err(NodeError::Stopped),
+                None => {}
+            }
+        }
+        if self.shared.is_stopping() {
             return Err(NodeError::Stopped);
         }
         let metrics = &self.shared.metrics;
@@ -320,6 +344,7 @@ impl Node {
         let ended = state.wait_for(|state| *state != RunState::Running).await;
         match ended.as_deref() {
             Ok(RunState::Failed(cause)) => Err(cause.clone()),
+            Ok(RunState::Replaced) => Err("another server writes to the journal now".into()),
             _ => Ok(()),
         }
     }

@@ -58,6 +58,8 @@ impl Node {
         loop {
             match renew(shared, id) {
                 Renewal::Renewed { ttl } => {
+                    // A writer that was replaced must not promise what its successor never heard of.
+                    shared.confirm().await?;
                     shared.metrics.leases_renewed.add(1);
                     return Ok(ttl);
                 }
@@ -71,7 +73,10 @@ impl Node {
                     Ok(_) | Err(NodeError::Store(StoreError::LeaseNotFound)) => return Ok(0),
                     Err(error) => return Err(error),
                 },
-                Renewal::Unknown => return Ok(0),
+                Renewal::Unknown => {
+                    shared.confirm().await?;
+                    return Ok(0);
+                }
             }
         }
     }
@@ -83,6 +88,7 @@ impl Node {
             let caller = self.caller();
             shared.permit_lease(caller, |store, auth| store.permit_lease_reads(auth, caller, id))?;
         }
+        shared.confirm().await?;
         let Some((ttl, granted_ttl)) = shared.clock.lock().remaining(id, shared.now()) else {
             return Ok(None);
         };
@@ -107,6 +113,7 @@ impl Node {
     pub async fn leases(&self) -> Result<Vec<i64>, NodeError> {
         let (shared, caller) = (self.shared(), self.caller());
         shared.permit_lease(caller, |store, auth| store.permit_all_lease_reads(auth, caller))?;
+        shared.confirm().await?;
         Ok(shared.clock.lock().by_deadline())
     }
 }

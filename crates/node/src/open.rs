@@ -1,16 +1,19 @@
 //! Open: from a data directory to a running node.
 //!
 //! Take the directory, load the newest checkpoint, replay the journal behind it, claim a new epoch, start the threads.
+//! `shared` does the same for a journal that several servers share.
+
+mod shared;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crossbeam_channel::{Sender, bounded};
+use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
-use vetch_journal::{DirLock, Disk, Journal, LocalConfig, LocalJournal, Payload, Position, RealDisk, Tip};
+use vetch_journal::{Disk, Journal, LocalConfig, LocalJournal, Payload, Position, RealDisk, Tip};
 use vetch_store::request::{AlarmKind, Event};
 use vetch_store::{Record, Store};
 use vetch_watch::{EventLog, Events, Hub};
@@ -20,6 +23,7 @@ use crate::archive::Keep;
 use crate::auth::DurableAuth;
 use crate::checkpoint::{self, Checkpointer, Loaded};
 use crate::clock::Clock;
+use crate::cluster::Cluster;
 use crate::config::{Identity, NodeConfig};
 use crate::error::OpenError;
 use crate::handle::{Node, Threads};
@@ -28,12 +32,12 @@ use crate::metrics::NodeMetrics;
 use crate::runtime::clock_loop::ClockLoop;
 use crate::runtime::fan_out::FanOut;
 use crate::runtime::housekeeping::{Capturing, Housekeeping};
-use crate::runtime::journal_loop::JournalLoop;
+use crate::runtime::journal_loop::{Finisher, JournalLoop};
 use crate::runtime::sequencer_loop::{Ready, SequencerLoop};
 use crate::runtime::spawn;
 use crate::sealing::Sealing;
-use crate::sequencer::Sequencer;
-use crate::shared::{Ask, Chores, RunState, Shared};
+use crate::sequencer::{Batch, Sequencer};
+use crate::shared::{Ask, Chores, Reply, RunState, Shared};
 use crate::stepped::Parts;
 use crate::time::{Monotonic, Time};
 use crate::types::Progress;
@@ -51,7 +55,8 @@ struct Recovered {
     revisions: Vec<(i64, Events<NodeEvent>)>,
     /// Records that are in the journal and not yet in a checkpoint.
     dirty: Vec<Record>,
-    journal: LocalJournal,
+    /// None if it is shared.
+    journal: Option<LocalJournal>,
     tip: Tip,
     checkpointer: Checkpointer,
 }
@@ -84,20 +89,33 @@ pub(crate) fn assemble(
     })?;
     let lock = disk.lock_dir(&member)?;
     let identity = identity::load_or_create(disk.as_ref(), &member, config.proposed)?;
-    let recovered = recover(&disk, &config, &mut progress)?;
-    Ok(connect(config, identity, time, recovered, lock))
+    let mut recovered = recover(&disk, &config, &mut progress)?;
+    let local = recovered.journal.take().expect("a local journal was recovered");
+    let (shared, rest) = connect(config, identity, time, recovered, Some(&local), None);
+    let journal = JournalLoop {
+        shared: Arc::clone(&shared),
+        finisher: Finisher { shared: Arc::clone(&shared) },
+        batches: rest.batches,
+        trims: Some(rest.trims),
+        journal: local,
+        waiting: None,
+        noted: None,
+        _lock: lock,
+    };
+    let Rest { sequencer, housekeeping, fan_out, clock, .. } = rest;
+    Ok((shared, Parts { sequencer, journal, housekeeping, fan_out, clock }))
 }
 
-fn recover(
+/// The newest checkpoint.
+fn load(
     disk: &Arc<dyn Disk>,
     config: &NodeConfig,
     progress: &mut dyn FnMut(Progress),
-) -> Result<Recovered, OpenError> {
-    let member = config.data_dir.join("member");
+) -> Result<Loaded, OpenError> {
     let mut tell = |bytes_done, bytes_total| progress(Progress::Checkpoint { bytes_done, bytes_total });
-    let mut loaded = checkpoint::load(
+    let loaded = checkpoint::load(
         Arc::clone(disk),
-        &member.join("checkpoint"),
+        &config.data_dir.join("member").join("checkpoint"),
         config.tuning.checkpoint,
         config.tuning.recovery_threads,
         &config.keys,
@@ -107,6 +125,19 @@ fn recover(
         progress(Progress::Note(format!("the newest checkpoint was passed over: {why}")));
     }
     loaded.report.notes.iter().for_each(|note| progress(Progress::Note(note.clone())));
+    Ok(loaded)
+}
+
+fn recover(
+    disk: &Arc<dyn Disk>,
+    config: &NodeConfig,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Recovered, OpenError> {
+    let member = config.data_dir.join("member");
+    let mut loaded = load(disk, config, progress)?;
+    if loaded.position > 0 {
+        return Err(OpenError::Shared(config.data_dir.display().to_string()));
+    }
     let local = LocalConfig {
         segment_len: config.journal_segment_bytes,
         spares: config.tuning.spare_segments,
@@ -127,7 +158,7 @@ fn recover(
     tail.store.publish(mark);
     let Tail { store, revisions, dirty } = tail;
     let Loaded { history, checkpointer, .. } = loaded;
-    Ok(Recovered { store, history, revisions, dirty, journal, tip, checkpointer })
+    Ok(Recovered { store, history, revisions, dirty, journal: Some(journal), tip, checkpointer })
 }
 
 /// The state while the journal's tail is replayed into it.
@@ -189,44 +220,56 @@ fn by_revision(history: Vec<Event>) -> impl Iterator<Item = (i64, Events<NodeEve
     })
 }
 
+/// The parts of a node but for the journal's, and where that one's work comes from.
+struct Rest {
+    sequencer: SequencerLoop,
+    housekeeping: Housekeeping,
+    fan_out: FanOut,
+    clock: ClockLoop,
+    batches: Receiver<Batch<Reply>>,
+    trims: Receiver<Position>,
+}
+
 /// Builds what the parts share, and the parts around it.
 fn connect(
     config: NodeConfig,
     identity: Identity,
     time: Arc<dyn Time>,
     found: Recovered,
-    lock: DirLock,
-) -> (Arc<Shared>, Parts) {
+    local: Option<&LocalJournal>,
+    cluster: Option<Cluster>,
+) -> (Arc<Shared>, Rest) {
     let (asks, asks_in) = bounded(config.queue_depth);
     let (batches, batches_in) = bounded(config.appends_in_flight);
     let (trims, trims_in) = bounded(TRIM_QUEUE);
     let (bell, bell_in) = bounded(1);
     let (fan_out_bell, fan_out_in) = bounded(1);
-    let sequencer = Sequencer::new(found.tip, found.dirty);
+    let sequencer = Sequencer::new(found.tip, cluster.is_some(), found.dirty);
     let alarmed = found.store.alarms().any(|alarm| alarm.kind == AlarmKind::NoSpace);
     let admission = Admission::new(identity.member_id, config.quota(), alarmed);
     let started = time.now();
-    let sealing =
-        Sealing::new(config.keys.clone(), found.journal.segments_by_key(), found.checkpointer.files_by_key());
+    let segments_by_key = local.map(LocalJournal::segments_by_key).unwrap_or_default();
+    let sealing = Sealing::new(config.keys.clone(), segments_by_key, found.checkpointer.files_by_key());
     let state = State {
         store: found.store,
         history: found.history,
         revisions: found.revisions,
         tip: found.tip,
         sealing,
+        cluster,
     };
     let keep = Keep::new(config.archive_limit, &found.tip, found.checkpointer.holds());
     let shared = share(config, identity, time, state, keep, Doors { asks, bell, fan_out: fan_out_bell });
     shared.fresh_bytes.store(sequencer.fresh_bytes(), Ordering::Relaxed);
-    shared.active_room.store(found.journal.room(), Ordering::Relaxed);
+    shared.active_room.store(local.map_or(0, LocalJournal::room), Ordering::Relaxed);
     shared.checkpoint_bytes.store(found.checkpointer.disk_bytes(), Ordering::Relaxed);
-    let segments = found.journal.segments() as u64 * shared.config.journal_segment_bytes;
+    let segments = local.map_or(0, LocalJournal::segments) as u64 * shared.config.journal_segment_bytes;
     shared.journal_bytes.store(segments, Ordering::Relaxed);
     let housekeeping = Housekeeping {
         shared: Arc::clone(&shared),
         bell: bell_in,
         trims,
-        maintenance: found.journal.maintenance(),
+        maintenance: local.map(LocalJournal::maintenance),
         checkpointer: found.checkpointer,
         last_checkpoint: started,
         not_before: None,
@@ -234,15 +277,6 @@ fn connect(
         trimmed: 0,
         capture: Capturing::No,
         patience: Duration::ZERO,
-    };
-    let journal = JournalLoop {
-        shared: Arc::clone(&shared),
-        batches: batches_in,
-        trims: Some(trims_in),
-        journal: found.journal,
-        waiting: None,
-        noted: None,
-        _lock: lock,
     };
     let sequencer = SequencerLoop {
         shared: Arc::clone(&shared),
@@ -255,7 +289,7 @@ fn connect(
     let fan_out = FanOut { shared: Arc::clone(&shared), bell: fan_out_in, more: false };
     let clock = ClockLoop { shared: Arc::clone(&shared), last_record: started, last_turn: started };
     shared.chores.ring();
-    (shared, Parts { sequencer, journal, housekeeping, fan_out, clock })
+    (shared, Rest { sequencer, housekeeping, fan_out, clock, batches: batches_in, trims: trims_in })
 }
 
 /// The state that recovery found, for everybody.
@@ -265,6 +299,7 @@ struct State {
     revisions: Vec<(i64, Events<NodeEvent>)>,
     tip: Tip,
     sealing: Sealing,
+    cluster: Option<Cluster>,
 }
 
 /// Where the parts are reached.
@@ -320,7 +355,8 @@ fn share(
         fan_out: doors.fan_out,
         holds: AtomicUsize::new(0),
         freed: watch::Sender::new(-1),
-        following: AtomicBool::new(config.follow),
+        following: AtomicBool::new(config.follow || state.cluster.is_some()),
+        cluster: state.cluster,
         stopping: AtomicBool::new(false),
         state: watch::Sender::new(RunState::Running),
         config,

@@ -29,7 +29,13 @@ pub(crate) async fn range(
     let metrics = &shared.metrics;
     let open = metrics.open_reads.hold();
     let began = Instant::now();
-    let response = run_range(shared, request).await;
+    let response = match request.serializable {
+        true => run_range(shared, request).await,
+        false => match shared.confirm().await {
+            Ok(()) => run_range(shared, request).await,
+            Err(error) => Err(error),
+        },
+    };
     let took = began.elapsed();
     drop(open);
     metrics.ranges.add(1);
@@ -104,7 +110,10 @@ pub(crate) async fn read_txn(
     shared.permit(caller, |auth| auth.check_read_txn(caller, request))?;
     shared.metrics.txns.add(1);
     let open = shared.metrics.open_reads.hold();
-    let response = begin_and_run_txn(shared, request).await;
+    let response = match shared.confirm().await {
+        Ok(()) => begin_and_run_txn(shared, request).await,
+        Err(error) => Err(error),
+    };
     drop(open);
     shared.permit_answer(caller)?;
     response
@@ -164,6 +173,10 @@ impl RangeStream {
 
     /// The next chunk; None after the last one or after an error.
     pub async fn next(&mut self) -> Option<Result<RangeChunk, NodeError>> {
+        if let Err(error) = self.confirm().await {
+            self.state = State::Ended;
+            return Some(Err(error));
+        }
         loop {
             let chunk = self.step();
             match chunk {
@@ -177,6 +190,14 @@ impl RangeStream {
                     return Some(Err(error));
                 }
             }
+        }
+    }
+
+    /// Before the first chunk.
+    async fn confirm(&self) -> Result<(), NodeError> {
+        match &self.state {
+            State::Begin(request) if !request.serializable => self.shared.confirm().await,
+            _ => Ok(()),
         }
     }
 

@@ -21,6 +21,7 @@ pub(crate) mod fan_out;
 pub(crate) mod housekeeping;
 pub(crate) mod journal_loop;
 pub(crate) mod sequencer_loop;
+pub(crate) mod shared_loop;
 
 /// What came of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,6 +13,7 @@ use vetch_store::{Mark, Record, Store, StoreError};
 use vetch_watch::Events;
 
 use crate::admission::Admission;
+use crate::checkpoint::Capture;
 use crate::error::NodeError;
 use crate::watch::NodeEvent;
 
@@ -28,6 +29,10 @@ pub(crate) type Outcome = Result<WriteResponse, NodeError>;
 pub(crate) struct Batch<R> {
     /// None if nothing changed; the answers still wait for what is in flight before them.
     pub(crate) entry: Option<Sealed>,
+    /// The same on a shared journal, where its place is not known before it is proposed.
+    pub(crate) draft: Option<Draft>,
+    /// A checkpoint that is to be captured right behind this batch, on a shared journal.
+    pub(crate) capture: Option<Wanted>,
     /// What readers may see once the entry is durable.
     pub(crate) mark: Mark,
     pub(crate) revisions: Vec<(i64, Events<NodeEvent>)>,
@@ -36,8 +41,17 @@ pub(crate) struct Batch<R> {
     pub(crate) replies: Vec<(R, Outcome)>,
 }
 
+/// A capture that somebody waits for, and what the sequencer could tell of it: nothing while another server decides.
+pub(crate) struct Wanted {
+    pub(crate) reply: std::sync::mpsc::SyncSender<Capture>,
+    pub(crate) capture: Option<Capture>,
+}
+
 pub(crate) struct Sequencer {
+    /// On a shared journal only its number means something: it counts what was handed to the journal.
     tip: Tip,
+    /// Whether entries get their place later, by whoever proposes them to a shared journal.
+    is_shared: bool,
     /// Records made since the last checkpoint was captured.
     dirty: Vec<Record>,
     /// Bytes journalled since then, padding included near enough: leases and compactions count as well.
@@ -54,9 +68,9 @@ pub(crate) struct Round<R> {
 }
 
 impl Sequencer {
-    pub(crate) fn new(tip: Tip, dirty: Vec<Record>) -> Sequencer {
+    pub(crate) fn new(tip: Tip, is_shared: bool, dirty: Vec<Record>) -> Sequencer {
         let fresh_bytes = dirty.iter().map(|record| record.saved_len() as u64).sum();
-        Sequencer { tip, dirty, fresh_bytes }
+        Sequencer { tip, is_shared, dirty, fresh_bytes }
     }
 
     pub(crate) fn begin<R>(&self) -> Round<R> {
@@ -112,6 +126,9 @@ impl Sequencer {
     pub(crate) fn seal<R>(&mut self, mut round: Round<R>, store: &Store) -> Batch<R> {
         let mark = store.head();
         let changed = round.draft.payload_len() > 0;
+        if self.is_shared {
+            return self.hand_out(round, mark, changed);
+        }
         let entry = changed.then(|| {
             round.draft.end_part(round.units);
             let entry = round.draft.seal(&mut self.tip);
@@ -119,7 +136,34 @@ impl Sequencer {
             entry
         });
         assert!(self.tip.next_rev == mark.revision + 1, "the journal numbers revisions as the store does");
-        Batch { entry, mark, revisions: round.revisions, auth: round.auth, replies: round.replies }
+        Batch {
+            entry,
+            draft: None,
+            capture: None,
+            mark,
+            revisions: round.revisions,
+            auth: round.auth,
+            replies: round.replies,
+        }
+    }
+
+    /// The round for a shared journal, without a place.
+    fn hand_out<R>(&mut self, mut round: Round<R>, mark: Mark, changed: bool) -> Batch<R> {
+        let draft = changed.then(|| {
+            self.fresh_bytes += round.draft.payload_len() as u64 + ENTRY_PADDING;
+            round.draft.end_part(round.units);
+            self.tip.seq += 1;
+            round.draft
+        });
+        Batch {
+            entry: None,
+            draft,
+            capture: None,
+            mark,
+            revisions: round.revisions,
+            auth: round.auth,
+            replies: round.replies,
+        }
     }
 
     /// The tip behind everything sealed so far.

@@ -21,6 +21,7 @@ use crate::archive::Keep;
 use crate::auth::DurableAuth;
 use crate::checkpoint::Capture;
 use crate::clock::Clock;
+use crate::cluster::Cluster;
 use crate::config::{Identity, NodeConfig};
 use crate::metrics::NodeMetrics;
 use crate::moments::Moments;
@@ -123,6 +124,8 @@ pub(crate) struct Shared {
     pub(crate) freed: watch::Sender<i64>,
     /// Another server decides; see `follow`.
     pub(crate) following: AtomicBool,
+    /// The node's part in a cluster on a shared journal; see `cluster`.
+    pub(crate) cluster: Option<Cluster>,
     pub(crate) stopping: AtomicBool,
     pub(crate) state: watch::Sender<RunState>,
 }
@@ -141,6 +144,8 @@ pub(crate) enum RunState {
     Stopped,
     /// The journal failed; nothing more is acknowledged.
     Failed(String),
+    /// Another server writes to the shared journal now: open the node again.
+    Replaced,
 }
 
 /// A doorbell for the housekeeping thread; ringing twice before it is answered is the same as once.

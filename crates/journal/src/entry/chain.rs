@@ -85,7 +85,7 @@ fn next_rev(base_rev: i64, units: u64) -> Option<i64> {
 
 /// An entry under construction, in its final buffer: the caller appends payload bytes behind reserved headers, so
 /// sealing moves nothing.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Draft {
     buf: Vec<u8>,
     kind: Kind,

@@ -74,7 +74,7 @@ impl Import {
         let tip = Tip::genesis(mark.revision + 1);
         let next_id = self.files.len() as u64 + 1;
         let files = self.files.clone();
-        let manifest = Manifest { number: NUMBER, tip, mark, next_id, files, unversioned };
+        let manifest = Manifest { number: NUMBER, tip, position: 0, mark, next_id, files, unversioned };
         let name = manifest_name(NUMBER);
         let (bytes, _) = manifest.encode(&self.keys);
         write_atomically(&*self.disk, &self.dir, &name, &bytes)

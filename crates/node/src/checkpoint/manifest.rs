@@ -37,6 +37,8 @@ const ALARMS: u16 = 3;
 const AUTH: u16 = 4;
 /// Only if there are sealed files.
 const SEALS: u16 = 5;
+/// Only of a server on a shared journal: where in it the tip was made.
+const POSITION: u16 = 6;
 const MUST_UNDERSTAND: u16 = 1;
 
 /// A data file as a checkpoint uses it.
@@ -58,6 +60,8 @@ pub(super) struct DataFile {
 pub(super) struct Manifest {
     pub(super) number: u64,
     pub(super) tip: Tip,
+    /// Where the record lies that made the tip, in a shared journal; 0 for a local one.
+    pub(super) position: u64,
     pub(super) mark: Mark,
     /// Above the id of every data file made so far.
     pub(super) next_id: u64,
@@ -99,7 +103,8 @@ impl Manifest {
         out.put_u32_le(VERSION);
         let has_auth = self.unversioned.auth != AuthState::default();
         let has_seals = self.files.iter().any(|file| file.written.seal.is_some());
-        out.put_u32_le(3 + u32::from(has_auth) + u32::from(has_seals));
+        let has_position = self.position > 0;
+        out.put_u32_le(3 + u32::from(has_auth) + u32::from(has_seals) + u32::from(has_position));
         out.put_u64_le(self.number);
         out.put_u64_le(self.tip.epoch);
         out.put_u64_le(self.tip.seq);
@@ -127,6 +132,9 @@ impl Manifest {
         }
         if has_seals {
             section(&mut out, SEALS, |out| self.files.iter().for_each(|file| put_seal(out, &file.written)));
+        }
+        if has_position {
+            section(&mut out, POSITION, |out| out.put_u64_le(self.position));
         }
         out
     }
@@ -169,8 +177,8 @@ impl Manifest {
         tip.next_rev = rest.get_i64_le();
         let mark = Mark { revision: rest.get_i64_le(), compact_revision: rest.get_i64_le() };
         let next_id = rest.get_u64_le();
-        let mut manifest =
-            Manifest { number, tip, mark, next_id, files: Vec::new(), unversioned: Unversioned::default() };
+        let (files, unversioned) = (Vec::new(), Unversioned::default());
+        let mut manifest = Manifest { number, tip, position: 0, mark, next_id, files, unversioned };
         for _ in 0..sections {
             let at = bytes.len() - rest.len();
             manifest.take_section(&mut rest, at)?;
@@ -207,6 +215,10 @@ impl Manifest {
             SEALS => {
                 let seals = take_all(body, 56, take_seal).ok_or(damaged("bad list of seals"))?;
                 self.note_seals(seals).ok_or(damaged("a seal of a file that is not there"))?;
+            }
+            POSITION => {
+                let position = body.try_into().map(u64::from_le_bytes);
+                self.position = position.map_err(|_| damaged("a position that is no number"))?;
             }
             _ if flags & MUST_UNDERSTAND == 0 => {}
             tag => return Err(BadManifest::NotSupported(format!("manifest section {tag}"))),

@@ -89,6 +89,7 @@ pub fn load(
         store: state.store,
         history: state.history,
         tip: found.manifest.tip,
+        position: found.manifest.position,
         mark,
         checkpointer,
         report,
@@ -106,7 +107,7 @@ fn empty(
     let current = Published::nothing();
     let (tip, mark) = (current.tip, current.mark);
     let checkpointer = Checkpointer::new(disk, dir, config, keys.clone(), current, None, next);
-    Loaded { store: Store::default(), history: Vec::new(), tip, mark, checkpointer, report }
+    Loaded { store: Store::default(), history: Vec::new(), tip, position: 0, mark, checkpointer, report }
 }
 
 /// Above every number in the directory, used or left over.

@@ -216,6 +216,7 @@ impl Checkpointer {
         let manifest = Manifest {
             number,
             tip: capture.tip,
+            position: capture.position,
             mark: capture.mark,
             next_id: self.next_id,
             files,

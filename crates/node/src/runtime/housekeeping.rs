@@ -34,7 +34,8 @@ pub struct Housekeeping {
     pub(crate) shared: Arc<Shared>,
     pub(crate) bell: Receiver<()>,
     pub(crate) trims: Sender<Position>,
-    pub(crate) maintenance: Maintenance,
+    /// None on a shared journal, which has no files here.
+    pub(crate) maintenance: Option<Maintenance>,
     pub(crate) checkpointer: Checkpointer,
     pub(crate) last_checkpoint: Duration,
     pub(crate) not_before: Option<Duration>,
@@ -109,8 +110,9 @@ impl Housekeeping {
     }
 
     fn prepare_segments(&mut self) {
+        let Some(maintenance) = &mut self.maintenance else { return };
         let was_full = self.shared.disk_full.load(Ordering::Relaxed);
-        let full = match self.maintenance.run() {
+        let full = match maintenance.run() {
             Ok(_) => false,
             Err(error) => {
                 if !was_full && error.is_no_space() {
@@ -122,7 +124,7 @@ impl Housekeeping {
                 true
             }
         };
-        let spare = self.maintenance.spares() as u64 * self.shared.config.journal_segment_bytes;
+        let spare = maintenance.spares() as u64 * self.shared.config.journal_segment_bytes;
         self.shared.spare_room.store(spare, Ordering::Relaxed);
         self.shared.disk_full.store(full, Ordering::Relaxed);
     }
@@ -326,7 +328,9 @@ impl Housekeeping {
                 Err(TryRecvError::Disconnected) => return None,
             },
         };
-        if *self.shared.durable.borrow() < capture.tip.seq {
+        // On a shared journal, the journal's thread hands out only what is durable.
+        let is_local = self.shared.cluster.is_none();
+        if is_local && *self.shared.durable.borrow() < capture.tip.seq {
             self.capture = Capturing::Taken(capture);
             return None;
         }
@@ -334,7 +338,8 @@ impl Housekeeping {
     }
 
     fn review_alarms(&self) {
-        if self.shared.store.read().alarms().next().is_some() {
+        let decides = self.shared.cluster.is_none() || !self.shared.is_following();
+        if decides && self.shared.store.read().alarms().next().is_some() {
             // A full queue means that the next round comes soon enough.
             let _ = self.shared.asks.try_send(Ask::Review);
         }

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Select, TryRecvError};
-use vetch_journal::{Appended, DirLock, Journal, LocalJournal, Position, Sealed};
+use vetch_journal::{Appended, DirLock, Journal, LocalJournal, Position, Sealed, Tip};
 use vetch_seal::KeyId;
 use vetch_store::request::WriteResponse;
 
@@ -20,6 +20,11 @@ use crate::shared::{Reply, Shared};
 /// How soon an append that found no space is tried again.
 const SPACE_RETRY: Duration = Duration::from_millis(100);
 
+/// What is done with batches once they are durable.
+pub(crate) struct Finisher {
+    pub(crate) shared: Arc<Shared>,
+}
+
 /// The part that makes things durable and visible.
 pub struct JournalLoop {
     pub(crate) shared: Arc<Shared>,
@@ -27,6 +32,7 @@ pub struct JournalLoop {
     /// None once housekeeping has ended.
     pub(crate) trims: Option<Receiver<Position>>,
     pub(crate) journal: LocalJournal,
+    pub(crate) finisher: Finisher,
     /// Batches that found no space; nothing of them has been written.
     pub(crate) waiting: Option<Vec<Batch<Reply>>>,
     /// What was last reported of the keys that segments need: at which generation of keys, with how many segments and which
@@ -96,13 +102,13 @@ impl JournalLoop {
     fn make_durable(&mut self, batches: Vec<Batch<Reply>>) -> Step {
         let entries: Vec<Sealed> = batches.iter().filter_map(|batch| batch.entry.clone()).collect();
         if entries.is_empty() {
-            self.complete(batches, None);
+            self.finisher.complete(batches, None);
             return Step::Worked;
         }
         match self.journal.append_batch(&entries) {
             Ok(appended) => {
                 self.observe(&appended);
-                self.complete(batches, entries.last());
+                self.finisher.complete(batches, entries.last().map(Sealed::after));
                 Step::Worked
             }
             // Nothing was written. Admission keeps this from happening but for a burst right as the disk fills up;
@@ -177,7 +183,11 @@ impl JournalLoop {
         }
     }
 
-    fn complete(&self, batches: Vec<Batch<Reply>>, last: Option<&Sealed>) {
+}
+
+impl Finisher {
+    /// `last` is the tip after the last entry of them, if there is any.
+    pub(crate) fn complete(&self, batches: Vec<Batch<Reply>>, last: Option<&Tip>) {
         let mark = batches.last().expect("at least one batch was gathered").mark;
         let mut replies = Vec::new();
         batches.iter().for_each(|batch| self.count(batch));
@@ -202,9 +212,9 @@ impl JournalLoop {
             }
             self.shared.revision.store(mark.revision, Ordering::Release);
         }
-        if let Some(entry) = last {
-            self.shared.keep.became_durable(entry.after());
-            self.shared.durable.send_replace(entry.seq());
+        if let Some(tip) = last {
+            self.shared.keep.became_durable(tip);
+            self.shared.durable.send_replace(tip.seq);
         }
         // A full bell has been rung already.
         let _ = self.shared.fan_out.try_send(());

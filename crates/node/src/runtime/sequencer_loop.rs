@@ -14,7 +14,7 @@ use crate::admission::Admission;
 use crate::checkpoint::Capture;
 use crate::metrics::Operation;
 use crate::runtime::Step;
-use crate::sequencer::{Batch, Round, Sequencer};
+use crate::sequencer::{Batch, Round, Sequencer, Wanted};
 use crate::shared::{Ask, Reply, Shared};
 use crate::snapshot::View;
 
@@ -127,8 +127,7 @@ impl SequencerLoop {
                     // A capture stands between two batches, so the open one is closed first.
                     let open = std::mem::replace(&mut round, self.sequencer.begin());
                     self.close(open, &store);
-                    let capture = self.capture(&store);
-                    self.ready.captures.push((reply, capture));
+                    self.take_capture(&store, reply);
                 }
                 Ask::View { reply } => {
                     // As with a capture, but nobody waits for it to be written.
@@ -177,6 +176,19 @@ impl SequencerLoop {
             );
         }
         self.shared.metrics.near_quota.set(self.admission.is_near_quota().into());
+    }
+
+    /// On a shared journal only the journal's thread knows where the state of the last batch lies.
+    fn take_capture(&mut self, store: &Store, reply: std::sync::mpsc::SyncSender<Capture>) {
+        if self.shared.cluster.is_none() {
+            let capture = self.capture(store);
+            self.ready.captures.push((reply, capture));
+            return;
+        }
+        let capture = (!self.shared.is_following()).then(|| self.capture(store));
+        let mut batch = self.sequencer.seal(self.sequencer.begin(), store);
+        batch.capture = Some(Wanted { reply, capture });
+        self.ready.batches.push_back(batch);
     }
 
     fn capture(&mut self, store: &Store) -> Capture {

@@ -1,0 +1,129 @@
+//! From a data directory and a shared journal to a running node.
+//!
+//! Load the newest checkpoint, begin to follow the log behind it, and wait until everything that was there has been
+//! read. Who writes is decided after that, by the log.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::bounded;
+use tokio::sync::watch;
+use vetch_fence::{Author, Driver, Index, Log};
+use vetch_journal::{Disk, Position, RealDisk};
+
+use super::{PATIENCE, Recovered, Rest, connect, load};
+use crate::cluster::{Cluster, ClusterConfig, ClusterStatus, Writer};
+use crate::config::NodeConfig;
+use crate::error::OpenError;
+use crate::handle::{Node, Threads};
+use crate::identity;
+use crate::runtime::journal_loop::Finisher;
+use crate::runtime::shared_loop::{SharedLoop, Work};
+use crate::runtime::spawn;
+use crate::shared::RunState;
+use crate::time::{Monotonic, Time};
+use crate::types::Progress;
+
+/// The largest record that a log must take: a batch, and the request that made it too large.
+const RECORD: usize = 4 << 20;
+/// Between two looks whether the log has been read.
+const LOOK: Duration = Duration::from_millis(10);
+/// A note about it this often.
+const NOTE_EVERY: u32 = 500;
+
+impl Node {
+    /// Recovers the data directory, and follows the log from there. Blocks until everything in the log has been read.
+    pub fn open_shared(
+        config: NodeConfig,
+        cluster: ClusterConfig,
+        log: Box<dyn Log>,
+        mut progress: impl FnMut(Progress),
+    ) -> Result<Node, OpenError> {
+        let node = follow(config, cluster, log, &mut progress)?;
+        let mut looks = 0;
+        while !node.shared().cluster.as_ref().is_some_and(|cluster| cluster.status.borrow().caught_up) {
+            if let RunState::Failed(cause) = &*node.shared().state.borrow() {
+                return Err(OpenError::Ended(cause.clone()));
+            }
+            std::thread::sleep(LOOK);
+            looks += 1;
+            if looks % NOTE_EVERY == 0 {
+                progress(Progress::Note(format!("reading the journal; revision {} so far", node.revision())));
+            }
+        }
+        Ok(node)
+    }
+}
+
+fn follow(
+    mut config: NodeConfig,
+    cluster: ClusterConfig,
+    log: Box<dyn Log>,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Node, OpenError> {
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+    let member = config.data_dir.join("member");
+    disk.create_dir_all(&member).map_err(|source| OpenError::Io {
+        op: "creating",
+        path: member.display().to_string(),
+        source,
+    })?;
+    let lock = disk.lock_dir(&member)?;
+    let identity = identity::load_or_create(disk.as_ref(), &member, config.proposed)?;
+    let max = log.max_record();
+    if max < RECORD {
+        return Err(OpenError::SmallRecords { max, wanted: 2 * RECORD });
+    }
+    config.tuning.batch_bytes = config.tuning.batch_bytes.min(max / 4);
+    let loaded = load(&disk, &config, progress)?;
+    let has_journal = member.join("journal").exists();
+    if has_journal || (loaded.position == 0 && loaded.report.number.is_some()) {
+        return Err(OpenError::NotShared(config.data_dir.display().to_string()));
+    }
+    let start = Index { position: Position(loaded.position), tip: loaded.tip };
+    let mut store = loaded.store;
+    let mark = store.head();
+    store.publish(mark);
+    let recovered = Recovered {
+        store,
+        history: loaded.history,
+        revisions: Vec::new(),
+        dirty: Vec::new(),
+        journal: None,
+        tip: loaded.tip,
+        checkpointer: loaded.checkpointer,
+    };
+    let (reads, reads_in) = bounded(config.queue_depth);
+    let status = watch::Sender::new(ClusterStatus::default());
+    let time: Arc<dyn Time> = Arc::new(Monotonic::new());
+    let (shared, rest) =
+        connect(config, identity, time, recovered, None, Some(Cluster { reads, status }));
+    let me = Author { node: identity.member_id, life: RandomState::new().hash_one(std::process::id()) };
+    let auth = Arc::clone(shared.store.read().auth());
+    let journal = SharedLoop {
+        shared: Arc::clone(&shared),
+        finisher: Finisher { shared: Arc::clone(&shared) },
+        batches: rest.batches.clone(),
+        reads: reads_in,
+        driver: Driver::new(log, cluster.fence, me, start),
+        me: Writer { member: identity.member_id, url: cluster.url },
+        work: Work::new(start.tip.seq, auth),
+        _lock: lock,
+    };
+    Ok(Node::new(shared, spawn_all(rest, journal)))
+}
+
+fn spawn_all(rest: Rest, journal: SharedLoop) -> Threads {
+    let Rest { sequencer, mut housekeeping, fan_out, clock, .. } = rest;
+    housekeeping.patience = PATIENCE;
+    let (clock_stop, clock_stop_in) = bounded(0);
+    let handles = vec![
+        spawn("sequencer", move || sequencer.run()),
+        spawn("journal", move || journal.run()),
+        spawn("housekeeping", move || housekeeping.run()),
+        spawn("clock", move || clock.run(&clock_stop_in)),
+    ];
+    drop(spawn("fan-out", move || fan_out.run()));
+    Threads { clock_stop: Some(clock_stop), handles }
+}

@@ -1,0 +1,444 @@
+//! The journal's thread on a shared journal: a member of the cluster that follows the log, and writes to it while the
+//! current epoch is its own.
+//!
+//! Following, it applies what others wrote: visible at once, because what is read there counts for ever. Leading, it gives
+//! batches their place, proposes them, and completes them once the log says that they count. Whatever the log refused while
+//! this server stays the writer is proposed again, in order, at its new place. A writer that was replaced has evaluated what
+//! may never count: the node ends, and is opened again from its checkpoint and the log.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, TryRecvError};
+use vetch_fence::{Divergence, Driver, Event, Log, ReadId, Refusal, Ticket};
+use vetch_journal::{DirLock, Draft, Entry, Kind, Payload, Position, Sealed, Tip};
+use vetch_store::Record;
+use vetch_store::auth::Auth;
+
+use crate::checkpoint::Capture;
+use crate::cluster::{self, Cluster, Waiting, Writer};
+use crate::error::NodeError;
+use crate::runtime::Step;
+use crate::runtime::journal_loop::Finisher;
+use crate::sequencer::{Batch, Wanted};
+use crate::shared::{Reply, RunState, Shared};
+use crate::watch::NodeEvent;
+
+/// How long news of the log is waited for before other work is looked at.
+const WAIT: Duration = Duration::from_millis(1);
+/// How often a writer says where it is.
+const ANNOUNCE: Duration = Duration::from_secs(1);
+/// Batches taken from the sequencer and not proposed yet.
+const QUEUE: usize = 4;
+
+/// The part that makes things durable and visible, together with other servers.
+pub(crate) struct SharedLoop {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) finisher: Finisher,
+    pub(crate) batches: Receiver<Batch<Reply>>,
+    pub(crate) reads: Receiver<Waiting>,
+    pub(crate) driver: Driver<Box<dyn Log>>,
+    pub(crate) me: Writer,
+    pub(crate) work: Work,
+    /// The directory stays taken until this part has ended.
+    pub(crate) _lock: DirLock,
+}
+
+/// What is under way.
+pub(crate) struct Work {
+    leading: bool,
+    /// To be proposed, in order.
+    queue: VecDeque<Batch<Reply>>,
+    /// Proposed and not decided, in order.
+    flying: VecDeque<(Ticket, Vec<Batch<Reply>>)>,
+    /// Called void since the last epoch began, in order.
+    returned: Vec<Batch<Reply>>,
+    /// Reads that no index was asked for yet.
+    waiting: Vec<Waiting>,
+    asked: HashMap<ReadId, Vec<Waiting>>,
+    next_read: u64,
+    announced: Option<Duration>,
+    /// Counts entries as the sequencer does.
+    number: u64,
+    /// Records of entries of others, not yet in a checkpoint, and their bytes.
+    dirty: Vec<Record>,
+    fresh_bytes: u64,
+    auth: Arc<Auth>,
+    /// Since when the node is about to end.
+    stopping: Option<Duration>,
+}
+
+impl Work {
+    pub(crate) fn new(number: u64, auth: Arc<Auth>) -> Work {
+        Work {
+            leading: false,
+            queue: VecDeque::new(),
+            flying: VecDeque::new(),
+            returned: Vec::new(),
+            waiting: Vec::new(),
+            asked: HashMap::new(),
+            next_read: 0,
+            announced: None,
+            number,
+            dirty: Vec::new(),
+            fresh_bytes: 0,
+            auth,
+            stopping: None,
+        }
+    }
+}
+
+impl SharedLoop {
+    pub(crate) fn run(mut self) {
+        while self.step(WAIT) != Step::Ended {}
+    }
+
+    /// Takes what others handed in, steps the member, and acts on what it tells.
+    pub(crate) fn step(&mut self, wait: Duration) -> Step {
+        if self.take_batches() == Step::Ended {
+            return Step::Ended;
+        }
+        self.take_reads();
+        self.announce();
+        if let Err(ended) = self.propose() {
+            return ended;
+        }
+        for event in self.driver.step(wait) {
+            if self.on(event) == Step::Ended {
+                return Step::Ended;
+            }
+        }
+        self.tell();
+        Step::Worked
+    }
+
+    fn take_batches(&mut self) -> Step {
+        while self.work.queue.len() < QUEUE {
+            match self.batches.try_recv() {
+                Ok(batch) => self.work.queue.push_back(batch),
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => return self.wind_up(),
+            }
+        }
+        Step::Worked
+    }
+
+    /// The sequencer has ended: what it left becomes durable, if that does not take longer than a request may.
+    fn wind_up(&mut self) -> Step {
+        let now = self.driver.now();
+        let since = *self.work.stopping.get_or_insert(now);
+        let is_done = self.work.queue.is_empty() && self.work.flying.is_empty();
+        let is_late = now >= since + self.shared.config.request_timeout;
+        if is_done || is_late || !self.work.leading { Step::Ended } else { Step::Worked }
+    }
+
+    fn take_reads(&mut self) {
+        let most = self.shared.config.queue_depth;
+        self.work.waiting.extend(self.reads.try_iter().take(most));
+        if self.work.waiting.is_empty() {
+            return;
+        }
+        if !self.work.leading {
+            self.work.waiting.drain(..).for_each(|read| refuse(read));
+            return;
+        }
+        let read = ReadId(self.work.next_read);
+        let now = self.driver.now();
+        // A writer that is about to claim anew lets them wait; each has its own patience.
+        if self.driver.member_mut().read_index(now, read).is_ok() {
+            self.work.next_read += 1;
+            self.work.asked.insert(read, std::mem::take(&mut self.work.waiting));
+        }
+        self.work.waiting.retain(|read| !read.is_closed());
+    }
+
+    /// Says where this server is, now and then, for those who pass requests on.
+    fn announce(&mut self) {
+        let now = self.driver.now();
+        let is_due = self.work.announced.is_none_or(|last| now >= last + ANNOUNCE);
+        if !self.work.leading || !is_due || !self.work.queue.is_empty() {
+            return;
+        }
+        let member = self.driver.member_mut();
+        let entry = cluster::announcement(&self.me).seal(&mut member.head());
+        if member.propose(now, &[entry]).is_ok() {
+            self.work.announced = Some(now);
+        }
+    }
+
+    /// Proposes what is queued, a record at a time. Answers that change nothing wait for a barrier: they, too, tell of a state
+    /// that must be the newest there is.
+    fn propose(&mut self) -> Result<(), Step> {
+        while self.work.leading && !self.work.queue.is_empty() {
+            if self.work.queue.front().is_some_and(|batch| batch.capture.is_some()) {
+                if !self.work.flying.is_empty() {
+                    return Ok(());
+                }
+                let batch = self.work.queue.pop_front().expect("there is a first one");
+                self.hand_over(batch);
+                continue;
+            }
+            let (taken, entries) = self.gather();
+            let now = self.driver.now();
+            match self.driver.member_mut().propose(now, &entries) {
+                Ok(ticket) => {
+                    let batches = self.work.queue.drain(..taken).collect();
+                    self.work.flying.push_back((ticket, batches));
+                }
+                Err(Refusal::NotLeading | Refusal::Busy) => return Ok(()),
+                Err(refusal @ (Refusal::TooLarge { .. } | Refusal::OutOfOrder)) => {
+                    return Err(self.replaced(format!("an entry cannot be written: {refusal}")));
+                }
+            }
+        }
+        // A follower's captures are not in anybody's way.
+        while !self.work.leading
+            && let Some(batch) = self.work.queue.pop_front()
+        {
+            self.hand_over(batch);
+        }
+        Ok(())
+    }
+
+    /// The next record: how many batches of the queue, and their entries, sealed on the head.
+    fn gather(&self) -> (usize, Vec<Sealed>) {
+        let mut tip = self.driver.member().head();
+        let (mut taken, mut bytes, mut entries) = (0, 0, Vec::new());
+        for batch in self.work.queue.iter().take_while(|batch| batch.capture.is_none()) {
+            if let Some(draft) = &batch.draft {
+                let mut after = tip;
+                let entry = draft.clone().seal(&mut after);
+                bytes += entry.bytes().len();
+                if taken > 0 && bytes > self.shared.config.tuning.batch_bytes {
+                    break;
+                }
+                tip = after;
+                entries.push(entry);
+            }
+            taken += 1;
+        }
+        if entries.is_empty() {
+            entries.push(Draft::new(Kind::Barrier).seal(&mut tip));
+        }
+        (taken, entries)
+    }
+
+    fn on(&mut self, event: Event) -> Step {
+        match event {
+            Event::Applied { entry, .. } => return self.apply(&entry),
+            Event::Committed { ticket, .. } => self.committed(ticket),
+            Event::Void { ticket } => self.void(ticket),
+            Event::Index { reads, .. } => self.answer_reads(&reads, true),
+            Event::IndexLost { reads } => self.answer_reads(&reads, false),
+            Event::Leading { epoch, tip } => self.lead(epoch, &tip),
+            Event::Following { epoch, .. } => return self.follow(epoch),
+            Event::Skipped { at, void } => tracing::debug!(at = at.0, ?void, "a record does not count"),
+            Event::Suspect { read, end } => {
+                tracing::error!(read = read.0, end = end.0, "the journal seems to have lost its last records: this \
+                     server stays aside until it has them again; see docs/cluster.md");
+            }
+            Event::Full => tracing::warn!("the journal is full: nothing can be written until there is room"),
+            Event::Behind { first } => return self.failed(behind(first)),
+            Event::Halted(divergence) => return self.failed(halted(&divergence)),
+        }
+        Step::Worked
+    }
+
+    /// What another server wrote counts, and is visible with everything that belongs to it at one instant.
+    fn apply(&mut self, entry: &Entry) -> Step {
+        if let Some(writer) = cluster::announced(entry) {
+            self.update(|status| status.writer = Some(writer.clone()));
+        }
+        if entry.kind != Kind::Writes {
+            return Step::Worked;
+        }
+        assert!(!self.work.leading, "nobody else's entries count while this server writes");
+        match self.replay(entry) {
+            Ok(()) => Step::Worked,
+            Err(source) => self.failed(format!("journal entry {} cannot be applied: {source}", entry.seq)),
+        }
+    }
+
+    fn replay(&mut self, entry: &Entry) -> Result<(), vetch_store::BadCommand> {
+        let (shared, work) = (Arc::clone(&self.shared), &mut self.work);
+        let compacted;
+        {
+            let mut store = shared.store.write();
+            let mut log = shared.log.write();
+            let before = store.visible();
+            let mut revisions = Vec::new();
+            for part in &entry.parts {
+                if let Payload::Inline(payload) = &part.payload {
+                    revisions.extend(store.replay(payload)?);
+                    work.fresh_bytes += payload.len() as u64;
+                }
+            }
+            let mark = store.head();
+            compacted = before.compact_revision != mark.compact_revision;
+            store.publish(mark);
+            if !Arc::ptr_eq(&work.auth, store.auth()) {
+                work.auth = Arc::clone(store.auth());
+                shared.auth.publish(Arc::clone(store.auth()));
+            }
+            for unit in revisions {
+                work.dirty.extend(unit.events.iter().map(|event| event.kv.clone()));
+                let events: Vec<NodeEvent> = unit.events.into_iter().map(NodeEvent).collect();
+                log.append(unit.revision, events.into());
+            }
+            if compacted {
+                log.compact(mark.compact_revision);
+                shared.hub.write().compact(mark.compact_revision);
+            }
+            shared.revision.store(mark.revision, Ordering::Release);
+        }
+        let _ = shared.fan_out.try_send(());
+        shared.fresh_bytes.store(work.fresh_bytes, Ordering::Relaxed);
+        if compacted || work.fresh_bytes >= shared.checkpoint_stride.load(Ordering::Relaxed) {
+            shared.chores.ring();
+        }
+        Ok(())
+    }
+
+    fn committed(&mut self, ticket: Ticket) {
+        let is_next = self.work.flying.front().is_some_and(|(next, _)| *next == ticket);
+        let Some((_, batches)) = self.work.flying.pop_front_if(|_| is_next) else { return };
+        self.work.number += batches.iter().filter(|batch| batch.draft.is_some()).count() as u64;
+        let last = Tip { seq: self.work.number, ..*self.driver.member().view().tip() };
+        self.finisher.complete(batches, Some(&last));
+    }
+
+    fn void(&mut self, ticket: Ticket) {
+        let is_next = self.work.flying.front().is_some_and(|(next, _)| *next == ticket);
+        if let Some((_, batches)) = self.work.flying.pop_front_if(|_| is_next) {
+            self.work.returned.extend(batches);
+        }
+    }
+
+    fn answer_reads(&mut self, reads: &[ReadId], is_newest: bool) {
+        for read in reads.iter().filter_map(|read| self.work.asked.remove(read)).flatten() {
+            let outcome = if is_newest { Ok(()) } else { Err(NodeError::Timeout) };
+            // Whoever asked may have gone.
+            let _ = read.send(outcome);
+        }
+    }
+
+    /// The current epoch is this server's. What was void before it is proposed again; it is still what was evaluated last.
+    fn lead(&mut self, epoch: u64, tip: &Tip) {
+        for batch in std::mem::take(&mut self.work.returned).into_iter().rev() {
+            self.work.queue.push_front(batch);
+        }
+        assert!(self.work.flying.is_empty(), "a new epoch decides everything");
+        if !self.work.leading {
+            let store = self.shared.store.read();
+            assert!(tip.next_rev == store.head().revision + 1, "journal and store agree on the next revision");
+            let mut clock = self.shared.clock.lock();
+            *clock = crate::clock::Clock::default();
+            // Whoever renewed a lease last may have told the writer before: everybody has the full time again.
+            for (id, lease) in store.leases().iter() {
+                clock.start(id, lease.grant(), lease.ttl(), lease.ttl(), self.shared.now());
+            }
+            drop((clock, store));
+            self.work.leading = true;
+            self.shared.following.store(false, Ordering::Release);
+        }
+        tracing::info!(epoch, "this server writes to the journal");
+        self.work.announced = None;
+        let me = self.me.clone();
+        self.update(|status| {
+            (status.epoch, status.is_writer, status.caught_up) = (epoch, true, true);
+            status.writer = Some(me.clone());
+        });
+    }
+
+    fn follow(&mut self, epoch: u64) -> Step {
+        if self.work.leading {
+            return self.replaced(format!("another server writes since epoch {epoch}"));
+        }
+        tracing::info!(epoch, "another server writes to the journal");
+        self.update(|status| (status.epoch, status.writer) = (epoch, None));
+        Step::Worked
+    }
+
+    /// Ends the node so that it is opened again: what it evaluated ahead may never count.
+    fn replaced(&mut self, why: String) -> Step {
+        tracing::warn!(why, "this server is no longer the writer; it begins again from its checkpoint");
+        self.shared.following.store(true, Ordering::Release);
+        self.update(|status| (status.is_writer, status.writer) = (false, None));
+        let pending = self.work.flying.drain(..).flat_map(|(_, batches)| batches);
+        let unanswered = pending.chain(self.work.returned.drain(..)).chain(self.work.queue.drain(..));
+        for (reply, _) in unanswered.flat_map(|batch| batch.replies) {
+            let _ = reply.send(Err(NodeError::Timeout));
+        }
+        self.work.asked.drain().flat_map(|(_, reads)| reads).for_each(|read| refuse(read));
+        self.work.waiting.drain(..).for_each(|read| refuse(read));
+        self.shared.state.send_replace(RunState::Replaced);
+        Step::Ended
+    }
+
+    fn failed(&mut self, cause: String) -> Step {
+        self.shared.fail(cause);
+        Step::Ended
+    }
+
+    /// Hands a capture to who asked for it, with the place in the log that made its state. Everything before it counts by now.
+    fn hand_over(&mut self, batch: Batch<Reply>) {
+        let Some(Wanted { reply, capture }) = batch.capture else {
+            // Handed in while this server was about to lose its part: nobody is answered from it.
+            batch.replies.into_iter().for_each(|(reply, _)| drop(reply.send(Err(NodeError::Timeout))));
+            return;
+        };
+        let index = self.driver.member().view().index();
+        let dirty = std::mem::take(&mut self.work.dirty);
+        let capture = match capture {
+            Some(mut capture) => {
+                capture.dirty.splice(..0, dirty);
+                capture
+            }
+            None if self.work.leading => {
+                // It was asked for while another server decided. The next one is asked for soon.
+                self.work.dirty = dirty;
+                return;
+            }
+            None => Capture::at_head(&self.shared.store.read(), index.tip, dirty),
+        };
+        self.work.fresh_bytes = 0;
+        let capture = Capture { tip: index.tip, position: index.position.0, ..capture };
+        let _ = reply.send(capture);
+    }
+
+    fn tell(&self) {
+        let member = self.driver.member();
+        let (index, epoch) = (member.view().tip().seq, member.view().tip().epoch);
+        let (caught_up, suspect) = (member.has_read_to_the_end(), member.is_suspect());
+        let Some(Cluster { status, .. }) = &self.shared.cluster else { return };
+        status.send_if_modified(|status| {
+            let turned = (status.caught_up, status.suspect) != (caught_up, suspect) || status.epoch != epoch;
+            (status.index, status.epoch, status.caught_up, status.suspect) = (index, epoch, caught_up, suspect);
+            turned
+        });
+    }
+
+    fn update(&self, change: impl FnOnce(&mut crate::cluster::ClusterStatus)) {
+        if let Some(cluster) = &self.shared.cluster {
+            cluster.status.send_modify(change);
+        }
+    }
+}
+
+fn refuse(read: Waiting) {
+    let _ = read.send(Err(NodeError::Timeout));
+}
+
+fn behind(first: Position) -> String {
+    format!(
+        "the journal begins at position {}, behind what this server has: copy the data directory of another server, \
+         without its file `identity`, or restore a backup; see docs/cluster.md",
+        first.0
+    )
+}
+
+fn halted(divergence: &Divergence) -> String {
+    format!("the journal and this server have different histories: {divergence}; see docs/cluster.md")
+}
