@@ -95,10 +95,7 @@ pub(crate) fn announced(entry: &Entry) -> Option<Writer> {
         return None;
     }
     let (member, url) = payload.split_first_chunk()?;
-    Some(Writer {
-        member: u64::from_le_bytes(*member),
-        url: String::from_utf8(url.to_vec()).ok()?,
-    })
+    Some(Writer { member: u64::from_le_bytes(*member), url: String::from_utf8(url.to_vec()).ok()? })
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! server that had to stop by itself. A signal ends the process as that signal does, after everything was closed;
 //! as process 1, where signals end nothing, it is 0.
 
+mod cluster;
 mod commands;
 mod compactor;
 mod flags;
@@ -91,7 +92,7 @@ where
             runtime.shutdown_background();
             end_by(number)
         }
-        Ok(End::Node) => ExitCode::FAILURE,
+        Ok(End::Node | End::Replaced) => ExitCode::FAILURE,
         Err(error) => fatal(&error),
     }
 }

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use rustix::mm::{MlockAllFlags, mlockall};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use vetch_backup::archiver::Archiver;
+use vetch_nats::NatsError;
 use vetch_node::Node;
-use vetch_node::config::NodeConfig;
 use vetch_node::error::OpenError;
 use vetch_node::types::Progress;
 use vetch_server::grpc::StandIn;
@@ -24,7 +24,7 @@ use crate::migrate::marker;
 use crate::settings::Settings;
 use crate::sockets::{self, SocketError};
 use crate::wal_dir::{self, WalDirError};
-use crate::{compactor, keys, notify};
+use crate::{cluster, compactor, keys, notify};
 
 /// How a server came to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +33,8 @@ pub(crate) enum End {
     Signal(i32),
     /// The node stopped by itself: it could no longer keep its promises.
     Node,
+    /// Another server of the cluster took over: the node has to be opened again.
+    Replaced,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -60,6 +62,8 @@ pub(crate) enum StartError {
     Signals(io::Error),
     #[error(transparent)]
     Open(#[from] OpenError),
+    #[error(transparent)]
+    Journal(#[from] NatsError),
     #[error("recovery ended without a result: {0}")]
     Recovery(#[from] tokio::task::JoinError),
 }
@@ -71,6 +75,15 @@ const PATIENCE_WITH_STREAMS: Duration = Duration::from_secs(2);
 const PATIENCE_WITH_BACKUP: Duration = Duration::from_secs(5);
 
 pub(crate) async fn serve(settings: Settings) -> Result<End, StartError> {
+    loop {
+        match serve_once(&settings).await? {
+            End::Replaced => tracing::info!("beginning again, behind another writer"),
+            end => return Ok(end),
+        }
+    }
+}
+
+async fn serve_once(settings: &Settings) -> Result<End, StartError> {
     let mut signals = Signals::listen().map_err(StartError::Signals)?;
     prepare(&settings.node.data_dir)?;
     if let Some(wal_dir) = &settings.wal_dir {
@@ -81,17 +94,21 @@ pub(crate) async fn serve(settings: Settings) -> Result<End, StartError> {
         mlockall(all).map_err(|error| StartError::Lock(error.into()))?;
     }
     // Opened before the data is read, so that a port in use or a wrong certificate is found out at once.
-    let listeners = sockets::bind(&settings).await?;
-    let opening = open(settings.node.clone());
+    let listeners = sockets::bind(settings).await?;
+    let opening = open(settings);
     let node = tokio::select! {
         node = opening => node?,
         // Nothing was promised to anyone yet, so there is nothing to finish.
         number = signals.next() => return Ok(End::Signal(number)),
     };
-    let archiver = archive(&settings, &node);
-    let server = start(&settings, node.clone(), listeners, None);
-    start_compactor(&settings, &node);
-    announce(&settings, &node);
+    let archiver = archive(settings, &node);
+    let stand_in = settings.journal.as_ref().map(|_| StandIn::in_cluster());
+    if let Some(stand_in) = &stand_in {
+        tokio::spawn(cluster::follow_writer(node.clone(), stand_in.clone()));
+    }
+    let server = start(settings, node.clone(), listeners, stand_in);
+    start_compactor(settings, &node);
+    announce(settings, &node);
     Ok(until_the_end(server, node, archiver, &mut signals).await)
 }
 
@@ -104,7 +121,9 @@ pub(crate) async fn until_the_end(
 ) -> End {
     let end = tokio::select! {
         number = signals.next() => End::Signal(number),
-        stopped = node.stopped() => {
+        stopped = node.stopped() => if node.is_replaced() {
+            End::Replaced
+        } else {
             let cause = stopped.err().unwrap_or_default();
             tracing::error!(cause, "the node cannot keep its promises any longer and has stopped");
             End::Node
@@ -147,13 +166,19 @@ pub(crate) fn create(path: &Path) -> Result<(), StartError> {
     Ok(())
 }
 
-async fn open(config: NodeConfig) -> Result<Node, StartError> {
+async fn open(settings: &Settings) -> Result<Node, StartError> {
+    let config = settings.node.clone();
     let started = Instant::now();
     let data_dir = config.data_dir.display().to_string();
     tracing::info!(data_dir, "recovering");
     let mut log = ProgressLog::new();
-    let node =
-        tokio::task::spawn_blocking(move || Node::open(config, |progress| log.tell(&progress))).await??;
+    let journal = settings.journal.clone();
+    let url = settings.grpc.client_urls.first().cloned().unwrap_or_default();
+    let opened = tokio::task::spawn_blocking(move || match journal {
+        None => Ok(Node::open(config, |progress| log.tell(&progress))?),
+        Some(journal) => cluster::open(config, &journal, url, |progress| log.tell(&progress)),
+    });
+    let node = opened.await??;
     let status = node.status();
     tracing::info!(
         revision = status.revision,

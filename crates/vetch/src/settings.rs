@@ -3,6 +3,7 @@
 mod backup;
 mod cluster;
 mod error;
+mod journal;
 mod tls;
 
 use std::path::PathBuf;
@@ -44,6 +45,8 @@ pub(crate) struct Settings {
     pub(crate) features: Vec<Feature>,
     pub(crate) retention: Option<Retention>,
     pub(crate) backup: Option<archiver::Settings>,
+    /// The journal that several servers share, if it is one.
+    pub(crate) journal: Option<vetch_nats::Options>,
 }
 
 /// Smaller segments would be all headers; a larger one takes too long to prepare.
@@ -79,9 +82,14 @@ impl Settings {
         }
         let retention = retention(flags)?;
         let backup = backup::settings(flags)?;
+        let journal = journal::settings(flags)?;
         let peer_urls = cluster::peer_urls(flags, &data_dir(flags))?;
+        let mut node = node_config(flags, timing, &peer_urls)?;
+        if let Some(journal) = &journal {
+            node.proposed = journal::identity(flags.text("name"), &journal.stream);
+        }
         Ok(Settings {
-            node: node_config(flags, timing, &peer_urls)?,
+            node,
             grpc: grpc_settings(flags, peer_urls.clone())?,
             http: http_settings(flags, peer_urls),
             listeners,
@@ -96,6 +104,7 @@ impl Settings {
             features: feature_gates(flags.text("feature-gates")),
             retention,
             backup,
+            journal,
         })
     }
 

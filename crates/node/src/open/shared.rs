@@ -97,8 +97,7 @@ fn follow(
     let (reads, reads_in) = bounded(config.queue_depth);
     let status = watch::Sender::new(ClusterStatus::default());
     let time: Arc<dyn Time> = Arc::new(Monotonic::new());
-    let (shared, rest) =
-        connect(config, identity, time, recovered, None, Some(Cluster { reads, status }));
+    let (shared, rest) = connect(config, identity, time, recovered, None, Some(Cluster { reads, status }));
     let me = Author { node: identity.member_id, life: RandomState::new().hash_one(std::process::id()) };
     let auth = Arc::clone(shared.store.read().auth());
     let journal = SharedLoop {

@@ -182,7 +182,6 @@ impl JournalLoop {
             self.shared.chores.ring();
         }
     }
-
 }
 
 impl Finisher {

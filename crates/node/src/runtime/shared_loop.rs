@@ -18,7 +18,7 @@ use vetch_store::Record;
 use vetch_store::auth::Auth;
 
 use crate::checkpoint::Capture;
-use crate::cluster::{self, Cluster, Waiting, Writer};
+use crate::cluster::{self, Cluster, ClusterStatus, Waiting, Writer};
 use crate::error::NodeError;
 use crate::runtime::Step;
 use crate::runtime::journal_loop::Finisher;
@@ -141,7 +141,7 @@ impl SharedLoop {
             return;
         }
         if !self.work.leading {
-            self.work.waiting.drain(..).for_each(|read| refuse(read));
+            self.work.waiting.drain(..).for_each(refuse);
             return;
         }
         let read = ReadId(self.work.next_read);
@@ -236,8 +236,12 @@ impl SharedLoop {
             Event::Following { epoch, .. } => return self.follow(epoch),
             Event::Skipped { at, void } => tracing::debug!(at = at.0, ?void, "a record does not count"),
             Event::Suspect { read, end } => {
-                tracing::error!(read = read.0, end = end.0, "the journal seems to have lost its last records: this \
-                     server stays aside until it has them again; see docs/cluster.md");
+                tracing::error!(
+                    read = read.0,
+                    end = end.0,
+                    "the journal seems to have lost its last records: this \
+                     server stays aside until it has them again; see docs/cluster.md"
+                );
             }
             Event::Full => tracing::warn!("the journal is full: nothing can be written until there is room"),
             Event::Behind { first } => return self.failed(behind(first)),
@@ -332,7 +336,10 @@ impl SharedLoop {
         assert!(self.work.flying.is_empty(), "a new epoch decides everything");
         if !self.work.leading {
             let store = self.shared.store.read();
-            assert!(tip.next_rev == store.head().revision + 1, "journal and store agree on the next revision");
+            assert!(
+                tip.next_rev == store.head().revision + 1,
+                "journal and store agree on the next revision"
+            );
             let mut clock = self.shared.clock.lock();
             *clock = crate::clock::Clock::default();
             // Whoever renewed a lease last may have told the writer before: everybody has the full time again.
@@ -371,8 +378,8 @@ impl SharedLoop {
         for (reply, _) in unanswered.flat_map(|batch| batch.replies) {
             let _ = reply.send(Err(NodeError::Timeout));
         }
-        self.work.asked.drain().flat_map(|(_, reads)| reads).for_each(|read| refuse(read));
-        self.work.waiting.drain(..).for_each(|read| refuse(read));
+        self.work.asked.drain().flat_map(|(_, reads)| reads).for_each(refuse);
+        self.work.waiting.drain(..).for_each(refuse);
         self.shared.state.send_replace(RunState::Replaced);
         Step::Ended
     }
@@ -415,12 +422,13 @@ impl SharedLoop {
         let Some(Cluster { status, .. }) = &self.shared.cluster else { return };
         status.send_if_modified(|status| {
             let turned = (status.caught_up, status.suspect) != (caught_up, suspect) || status.epoch != epoch;
-            (status.index, status.epoch, status.caught_up, status.suspect) = (index, epoch, caught_up, suspect);
+            (status.index, status.epoch, status.caught_up, status.suspect) =
+                (index, epoch, caught_up, suspect);
             turned
         });
     }
 
-    fn update(&self, change: impl FnOnce(&mut crate::cluster::ClusterStatus)) {
+    fn update(&self, change: impl FnOnce(&mut ClusterStatus)) {
         if let Some(cluster) = &self.shared.cluster {
             cluster.status.send_modify(change);
         }

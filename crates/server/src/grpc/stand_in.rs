@@ -8,6 +8,8 @@
 //!
 //! Bounded by what bounds requests anyway: calls in progress, and their deadlines.
 
+mod cluster;
+
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -24,6 +26,12 @@ use tonic::transport::Channel;
 use tonic::{Code, Status};
 use tower::ServiceExt;
 
+use cluster::Sorted;
+
+/// What etcd says when there is nobody to decide, and when whoever decides did not answer.
+const NO_LEADER: &str = "etcdserver: no leader";
+const TIMED_OUT: &str = "etcdserver: request timed out";
+
 /// The service that only Vetch has.
 const OWN: &str = "/vetch.v1.Operator/";
 /// What an etcd with a CORRUPT alarm says to whoever wants to change something.
@@ -38,6 +46,8 @@ struct Inner {
     phase: watch::Sender<Phase>,
     /// Short calls under way elsewhere.
     quick: watch::Sender<usize>,
+    /// Where requests are answered changes again and again, with the writer of a cluster.
+    in_cluster: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -61,7 +71,19 @@ impl StandIn {
     /// Refuses everything for now.
     pub fn new(why: &'static str) -> StandIn {
         let (phase, quick) = (watch::Sender::new(Phase::Nowhere(why)), watch::Sender::new(0));
-        StandIn(Arc::new(Inner { phase, quick }))
+        StandIn(Arc::new(Inner { phase, quick, in_cluster: false }))
+    }
+
+    /// For a server in a cluster: what only the writer can answer is passed on to it, the rest is answered here. Nobody is
+    /// known to write yet.
+    pub fn in_cluster() -> StandIn {
+        let (phase, quick) = (watch::Sender::new(Phase::Nowhere(NO_LEADER)), watch::Sender::new(0));
+        StandIn(Arc::new(Inner { phase, quick, in_cluster: true }))
+    }
+
+    /// Nobody is known to write.
+    pub fn no_writer(&self) {
+        self.refuse(NO_LEADER);
     }
 
     /// From now on `channel` leads to who answers.
@@ -89,14 +111,22 @@ impl StandIn {
 
     /// Once this is so, it stays so.
     pub(super) fn is_here(&self) -> bool {
-        matches!(*self.0.phase.borrow(), Phase::Here)
+        !self.0.in_cluster && matches!(*self.0.phase.borrow(), Phase::Here)
     }
 
-    pub(super) async fn pass(&self, mut request: Request<Body>) -> Passed {
+    pub(super) async fn pass(&self, request: Request<Body>) -> Passed {
         // What is asked about this very process is not the other server's to answer.
         if request.uri().path().starts_with(OWN) {
             return Passed::Here(request);
         }
+        let mut request = match self.0.in_cluster {
+            false => request,
+            true => match cluster::sort(request).await {
+                Sorted::Here(request) => return Passed::Here(request),
+                Sorted::Writer(request) => request,
+                Sorted::Bad(status) => return Passed::Answered(status.into_http()),
+            },
+        };
         let mut phase = self.0.phase.subscribe();
         loop {
             let now = phase.borrow_and_update().clone();
@@ -110,8 +140,11 @@ impl StandIn {
                     if phase.has_changed().unwrap_or(false) {
                         continue;
                     }
-                    let Some(call) = call else {
-                        return Passed::Answered(forward(channel, request, None, phase).await);
+                    let lost = self.0.in_cluster.then_some(TIMED_OUT);
+                    let call = match call {
+                        Some(call) if !self.0.in_cluster => call,
+                        // Nothing is tried twice in a cluster: what became of the first time may be unknown.
+                        call => return Passed::Answered(forward(channel, request, call, phase, lost).await),
                     };
                     let again = match keep(request).await {
                         Ok((kept, again)) => {
@@ -120,7 +153,7 @@ impl StandIn {
                         }
                         Err(status) => return Passed::Answered(status.into_http()),
                     };
-                    let answer = forward(channel, request, Some(call), phase.clone()).await;
+                    let answer = forward(channel, request, Some(call), phase.clone(), lost).await;
                     if !is_fenced(&answer) || !phase.has_changed().unwrap_or(false) {
                         return Passed::Answered(answer);
                     }
@@ -182,6 +215,7 @@ async fn forward(
     mut request: Request<Body>,
     call: Option<QuickCall>,
     mut phase: watch::Receiver<Phase>,
+    lost: Option<&'static str>,
 ) -> Response<Body> {
     // What the JSON gateway makes has no need of these on its way inside of this server.
     let headers = request.headers_mut();
@@ -199,6 +233,10 @@ async fn forward(
     match answer {
         Ok(response) => response.map(|body| Body::new(Forwarded::new(body, call, phase))),
         Err(error) => {
+            if let Some(lost) = lost {
+                tracing::debug!(%error, "a request passed on to the writer got no answer");
+                return Status::unavailable(lost).into_http();
+            }
             let text = format!("the server that this one stands in for cannot be reached: {error}");
             Status::unavailable(text).into_http()
         }

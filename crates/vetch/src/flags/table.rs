@@ -106,6 +106,15 @@ pub(super) const FLAGS: &[(&str, &[Flag])] = &[
         flag("encryption-key-file", "", Text, Works,
             "Seal journal and checkpoints with the first key of this file. Read again when it changes. See docs/encryption.md."),
     ]),
+    ("Several servers, not in etcd", &[
+        flag("journal", "", Text, Works,
+            "nats://host:port,...: share a replicated journal with other servers, on NATS JetStream. See docs/cluster.md."),
+        flag("journal-stream", "vetch", Text, Works, "The stream that holds it; one for each cluster."),
+        flag("journal-login-file", "", Text, Works,
+            "Two lines of NAME:PASSWORD, to use the stream, and for the system account, to check the servers' settings."),
+        flag("unsafe-journal", "false", Bool, Works,
+            "Use the stream although its settings may lose acknowledged writes, or cannot be checked."),
+    ]),
     ("Backups, not in etcd", &[
         flag("backup-location", "", Text, Works,
             "Where backups go while the server runs: a directory, or s3://bucket/prefix. See docs/backup.md."),

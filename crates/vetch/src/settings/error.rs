@@ -88,6 +88,19 @@ pub(crate) enum SettingsError {
     NoBackup(&'static str),
     #[error("--backup-interval must be at least 100ms, and --backup-full-interval at least as long")]
     BackupInterval,
+    #[error("--{0} has no effect without --journal")]
+    NoJournal(&'static str),
+    #[error("--journal {0}: URLs of NATS servers begin with nats://")]
+    JournalUrl(String),
+    #[error("--{0} cannot be used with --journal yet: it concerns the journal on this machine's disk")]
+    NotWithJournal(&'static str),
+    #[error(
+        "--journal needs an http:// address in --advertise-client-urls, to which the other servers pass requests on; https is not \
+         possible there yet"
+    )]
+    JournalAdvertised,
+    #[error("--journal-login-file: {0}")]
+    JournalLogin(String),
     #[error("--watch-progress-notify-interval must be at least 100ms")]
     ProgressInterval,
 }

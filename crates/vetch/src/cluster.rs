@@ -1,0 +1,85 @@
+//! A server in a cluster: its node on the shared journal, and who its requests are passed on to.
+
+use std::time::Duration;
+
+use tonic::transport::Endpoint;
+use vetch_nats::{NatsLog, Options};
+use vetch_node::Node;
+use vetch_node::cluster::{ClusterConfig, ClusterStatus};
+use vetch_node::config::NodeConfig;
+use vetch_node::types::Progress;
+use vetch_server::grpc::StandIn;
+
+use crate::serve::StartError;
+
+/// How soon a writer that does not answer is noticed by those who pass requests on to it.
+const PING: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Blocks until the journal has been read.
+pub(crate) fn open(
+    config: NodeConfig,
+    journal: &Options,
+    url: String,
+    progress: impl FnMut(Progress),
+) -> Result<Node, StartError> {
+    let log = NatsLog::open(journal)?;
+    for found in log.unsafe_settings() {
+        tracing::warn!(%found, "the journal may lose acknowledged writes (--unsafe-journal)");
+    }
+    let cluster = ClusterConfig { url, fence: vetch_node::fence::Config::default() };
+    Ok(Node::open_shared(config, cluster, Box::new(log), progress)?)
+}
+
+/// Passes what only the writer can answer on to whoever writes, until the node ends.
+pub(crate) async fn follow_writer(node: Node, stand_in: StandIn) {
+    let Some(mut status) = node.cluster() else { return };
+    let mut known = None;
+    loop {
+        let now = place(&status.borrow_and_update());
+        if known.as_ref() != Some(&now) {
+            point(&stand_in, &now);
+            known = Some(now);
+        }
+        tokio::select! {
+            changed = status.changed() => if changed.is_err() { return },
+            _ = node.stopped() => return stand_in.no_writer(),
+        }
+    }
+}
+
+#[derive(PartialEq)]
+enum Place {
+    Here,
+    At(String),
+    Unknown,
+}
+
+fn place(status: &ClusterStatus) -> Place {
+    match &status.writer {
+        _ if status.is_writer => Place::Here,
+        Some(writer) => Place::At(writer.url.clone()),
+        None => Place::Unknown,
+    }
+}
+
+fn point(stand_in: &StandIn, place: &Place) {
+    match place {
+        Place::Here => stand_in.take_over(),
+        Place::Unknown => stand_in.no_writer(),
+        Place::At(url) => match Endpoint::from_shared(url.clone()) {
+            Ok(endpoint) => stand_in.pass_to(
+                endpoint
+                    .connect_timeout(PATIENCE)
+                    .http2_keep_alive_interval(PING)
+                    .keep_alive_timeout(PATIENCE)
+                    .keep_alive_while_idle(true)
+                    .connect_lazy(),
+            ),
+            Err(error) => {
+                tracing::error!(url, %error, "the writer cannot be reached at the address it announces");
+                stand_in.no_writer();
+            }
+        },
+    }
+}

@@ -1,0 +1,66 @@
+//! What the flags say about a journal that several servers share.
+
+use std::fs;
+
+use vetch_nats::{Login, Options};
+use vetch_node::config::Identity;
+use vetch_server::identity;
+
+use super::SettingsError;
+use crate::flags::Parsed;
+
+const SCHEME: &str = "nats://";
+
+/// Where the journal is, if it is shared.
+pub(super) fn settings(flags: &Parsed) -> Result<Option<Options>, SettingsError> {
+    let urls = flags.text("journal");
+    if urls.is_empty() {
+        for flag in ["journal-stream", "journal-login-file", "unsafe-journal"] {
+            if flags.is_given(flag) {
+                return Err(SettingsError::NoJournal(flag));
+            }
+        }
+        return Ok(None);
+    }
+    let urls: Vec<String> = urls.split(',').map(|url| url.trim().to_string()).collect();
+    if let Some(other) = urls.iter().find(|url| !url.starts_with(SCHEME)) {
+        return Err(SettingsError::JournalUrl(other.clone()));
+    }
+    // What keeps its promises on files of this machine alone.
+    for flag in ["encryption-key-file", "backup-location", "wal-dir", "unsafe-no-fsync"] {
+        if flags.is_given(flag) {
+            return Err(SettingsError::NotWithJournal(flag));
+        }
+    }
+    let advertised = super::texts(&flags.urls("advertise-client-urls"));
+    if advertised.first().is_none_or(|url| !url.starts_with("http://")) {
+        return Err(SettingsError::JournalAdvertised);
+    }
+    let mut options = Options::new(urls, flags.text("journal-stream"));
+    options.allow_unsafe = flags.bool("unsafe-journal");
+    options.timeout = std::time::Duration::from_secs(2);
+    if let Some(path) = super::path(flags, "journal-login-file") {
+        let text =
+            fs::read_to_string(&path).map_err(|error| SettingsError::JournalLogin(error.to_string()))?;
+        let mut logins = text.lines().map(login);
+        options.login = logins.next().unwrap_or_else(|| Ok(Login::Nobody))?;
+        options.system = logins.next().transpose()?;
+    }
+    Ok(Some(options))
+}
+
+fn login(line: &str) -> Result<Login, SettingsError> {
+    let (name, password) = line.split_once(':').ok_or_else(|| {
+        SettingsError::JournalLogin(
+            "a line of it is NAME:PASSWORD; the second is for the system account".into(),
+        )
+    })?;
+    Ok(Login::User { name: name.trim().to_string(), password: password.trim().to_string() })
+}
+
+/// All servers on one stream are one cluster; the name tells them apart.
+pub(super) fn identity(name: &str, stream: &str) -> Identity {
+    let cluster_id = identity::derive(&["journal".to_string()], stream).cluster_id;
+    let member_id = identity::derive(&[format!("server {name}")], stream).member_id;
+    Identity { cluster_id, member_id }
+}
