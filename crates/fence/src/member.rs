@@ -425,10 +425,11 @@ impl Member {
     }
 
     fn at_end(&mut self, now: Duration, end: Position) {
+        // More may have come with the answer than there was when it was asked for.
+        self.read_to_end |= self.anchored && end <= self.view.position();
         if end < self.view.position() {
             self.seems_short(now, end);
         } else {
-            self.read_to_end |= end == self.view.position();
             self.short = None;
         }
         self.claim_at_end(now, end);

@@ -51,7 +51,7 @@ impl maintenance_server::Maintenance for MaintenanceService {
             version: version::SERVER.into(),
             // What the quota counts. There is no file that could be larger than its content and in need of a defrag.
             db_size: as_signed(node.live_bytes),
-            leader: self.0.node.identity().member_id,
+            leader: self.leader(),
             raft_index: node.index,
             raft_term: node.term,
             raft_applied_index: node.index,
@@ -123,6 +123,14 @@ impl maintenance_server::Maintenance for MaintenanceService {
 }
 
 impl MaintenanceService {
+    /// Who writes: this server, or whoever does in its cluster; 0 if that is not known.
+    fn leader(&self) -> u64 {
+        match self.0.node.cluster() {
+            None => self.0.node.identity().member_id,
+            Some(cluster) => cluster.borrow().writer.as_ref().map_or(0, |writer| writer.member),
+        }
+    }
+
     /// The raised alarms of one type, or all of them for none. Whose they are is not looked at.
     fn alarms(&self, kind: i32) -> Vec<Alarm> {
         let raised = self.0.node.alarms();
