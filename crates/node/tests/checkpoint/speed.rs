@@ -55,6 +55,7 @@ fn a_million_records_of_a_kilobyte() {
             mark: Mark { revision, compact_revision: -1 },
             swept: None,
             tip: Tip::genesis(revision + 1),
+            position: 0,
             unversioned: Unversioned::default(),
             dirty: dirty.to_vec(),
         };
