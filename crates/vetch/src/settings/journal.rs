@@ -43,7 +43,7 @@ pub(super) fn settings(flags: &Parsed) -> Result<Option<Options>, SettingsError>
         let text =
             fs::read_to_string(&path).map_err(|error| SettingsError::JournalLogin(error.to_string()))?;
         let mut logins = text.lines().map(login);
-        options.login = logins.next().unwrap_or_else(|| Ok(Login::Nobody))?;
+        options.login = logins.next().unwrap_or(Ok(Login::Nobody))?;
         options.system = logins.next().transpose()?;
     }
     Ok(Some(options))
