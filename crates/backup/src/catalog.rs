@@ -2,7 +2,8 @@
 //!
 //! A journal's chunks make runs without gaps. A full backup that lies in a run leads, with the chunks behind it, to
 //! every later entry of the run; one that lies in none leads to itself alone. What lies in a gap, or before the first full
-//! backup of a run, cannot be restored.
+//! backup of a run, cannot be restored. An object that is damaged counts as not there, and is named: what does without it can
+//! still be restored.
 
 mod plan;
 
@@ -13,7 +14,7 @@ use std::collections::BTreeMap;
 
 use crate::depot::{Depot, Listed};
 use crate::error::BackupError;
-use crate::format::{self, Chunk, ChunkInfo, Full, Name, Owner, chunk_name, decode};
+use crate::format::{self, Chunk, ChunkHeader, ChunkInfo, Full, Name, Owner, chunk_name, decode};
 use crate::times;
 
 pub use plan::{Plan, Stop, Target};
@@ -36,6 +37,10 @@ pub struct Timeline {
     pub fulls: Vec<Full>,
     /// In order of their entries.
     pub chunks: Vec<ChunkInfo>,
+    /// What cannot be used, and why.
+    pub damage: Vec<String>,
+    /// First entries of damaged chunks.
+    pub damaged_chunks: Vec<u64>,
 }
 
 /// A stretch in which every revision can be restored.
@@ -82,9 +87,30 @@ impl Catalog {
         Ok(Catalog { owner, timelines: timelines.collect::<Result<_, _>>()? })
     }
 
+    /// What was found that cannot be used, and why.
+    pub fn damage(&self) -> impl Iterator<Item = &str> {
+        self.timelines.iter().flat_map(|timeline| &timeline.damage).map(String::as_str)
+    }
+
     /// Everything that can be restored.
     pub fn restorable(&self) -> Vec<Restorable> {
         self.timelines.iter().flat_map(Timeline::restorable).collect()
+    }
+}
+
+fn read_full(depot: &Depot, name: &str, journal: &str, seq: u64) -> Result<Full, BackupError> {
+    let full: Full = decode(name, &depot.get(name)?)?;
+    if full.seq != seq || full.journal != journal {
+        return Err(BackupError::damaged(name, "it is not what its name says"));
+    }
+    Ok(full)
+}
+
+/// The header of a chunk, most often found in its beginning.
+fn read_header(depot: &Depot, name: &str, beginning: &[u8]) -> Result<ChunkHeader, BackupError> {
+    match Chunk::peek(name, beginning)? {
+        Some(header) => Ok(header),
+        None => Ok(Chunk::decode(name, &depot.get(name)?)?.header),
     }
 }
 
@@ -102,11 +128,9 @@ impl Timeline {
         for object in listed {
             match Name::parse(&object.name) {
                 Some(Name::Full { seq, .. }) => {
-                    let full: Full = decode(&object.name, &depot.get(&object.name)?)?;
-                    if full.seq != seq || full.journal != timeline.journal {
-                        return Err(BackupError::damaged(&object.name, "it is not what its name says"));
-                    }
-                    timeline.fulls.push(full);
+                    let full = read_full(depot, &object.name, &timeline.journal, seq);
+                    let full = timeline.note(full)?;
+                    timeline.fulls.extend(full);
                 }
                 Some(Name::Chunk { first_seq, .. }) => chunks.push((first_seq, object.size)),
                 _ => {}
@@ -118,25 +142,39 @@ impl Timeline {
         Ok(timeline)
     }
 
+    /// Damage is written down; whatever was removed since it was listed is not there, which is no damage.
+    fn note<T>(&mut self, read: Result<T, BackupError>) -> Result<Option<T>, BackupError> {
+        match read {
+            Ok(value) => Ok(Some(value)),
+            Err(BackupError::Missing(_)) => Ok(None),
+            Err(error @ BackupError::Damaged { .. }) => {
+                self.damage.push(error.to_string());
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     /// What is known of chunks: from the full backups that came after them, else from themselves.
-    fn look_up(&self, depot: &Depot, chunks: Vec<(u64, u64)>) -> Result<Vec<ChunkInfo>, BackupError> {
-        let known: BTreeMap<(u64, u64), &ChunkInfo> = (self.fulls.iter())
+    fn look_up(&mut self, depot: &Depot, chunks: Vec<(u64, u64)>) -> Result<Vec<ChunkInfo>, BackupError> {
+        let known: BTreeMap<(u64, u64), ChunkInfo> = (self.fulls.iter())
             .flat_map(|full| &full.chunks)
-            .map(|chunk| ((chunk.first_seq, chunk.size), chunk))
+            .map(|chunk| ((chunk.first_seq, chunk.size), chunk.clone()))
             .collect();
         let (found, unknown): (Vec<_>, Vec<_>) = chunks.into_iter().partition(|key| known.contains_key(key));
         let mut infos: Vec<ChunkInfo> = found.iter().map(|key| known[key].clone()).collect();
         let names: Vec<String> = unknown.iter().map(|&(seq, _)| chunk_name(&self.journal, seq)).collect();
-        let beginnings = depot.peek(&names, PEEK)?;
+        let beginnings = depot.peek(&names, PEEK);
         for ((name, beginning), (first_seq, size)) in names.iter().zip(beginnings).zip(unknown) {
-            let header = match Chunk::peek(name, &beginning)? {
-                Some(header) => header,
-                None => Chunk::decode(name, &depot.get(name)?)?.header,
-            };
-            if header.first_seq != first_seq || header.journal != self.journal {
-                return Err(BackupError::damaged(name, "it is not what its name says"));
+            let header = beginning.and_then(|beginning| read_header(depot, name, &beginning));
+            let header = header.and_then(|header| match header {
+                header if header.first_seq == first_seq && header.journal == self.journal => Ok(header),
+                _ => Err(BackupError::damaged(name, "it is not what its name says")),
+            });
+            if matches!(header, Err(BackupError::Damaged { .. })) {
+                self.damaged_chunks.push(first_seq);
             }
-            infos.push(ChunkInfo::new(&header, size));
+            infos.extend(self.note(header)?.map(|header| ChunkInfo::new(&header, size)));
         }
         Ok(infos)
     }

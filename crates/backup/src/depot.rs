@@ -115,8 +115,9 @@ impl Depot {
         })
     }
 
-    /// The first bytes of each object, as many as there are up to `len`, in the same order.
-    pub fn peek(&self, names: &[String], len: u64) -> Result<Vec<Bytes>, BackupError> {
+    /// The first bytes of each object, as many as there are up to `len`, in the same order. One that is empty, missing or
+    /// cannot be read does not keep the others back.
+    pub fn peek(&self, names: &[String], len: u64) -> Vec<Result<Bytes, BackupError>> {
         let peeks = stream::iter(names).map(|name| async move {
             let options = GetOptions { range: Some(GetRange::Bounded(0..len)), ..GetOptions::default() };
             let found = self
@@ -126,7 +127,7 @@ impl Depot {
                 .map_err(|error| unread(name, &error))?;
             found.bytes().await.map_err(|error| unread(name, &error))
         });
-        self.runtime.block_on(peeks.buffered(PEEKS).try_collect())
+        self.runtime.block_on(peeks.buffered(PEEKS).collect())
     }
 
     /// Hands an object out piece by piece and returns its size and hash.

@@ -79,7 +79,9 @@ fn prune_timeline(
         .collect();
     for file in depot.list(Some(&format!("{}/files", timeline.journal)))? {
         let is_ours = matches!(Name::parse(&file.name), Some(Name::File { .. }));
-        let is_old = now.saturating_sub(file.modified) > millis(UNNAMED) || was_named.contains(&file.name);
+        // A full backup that is damaged may name it as well; by hand that could still be of use.
+        let is_forgotten = now.saturating_sub(file.modified) > millis(UNNAMED) && timeline.damage.is_empty();
+        let is_old = is_forgotten || was_named.contains(&file.name);
         if is_ours && !named.contains(&file.name) && is_old {
             pruned.files += 1;
             pruned.bytes += file.size;

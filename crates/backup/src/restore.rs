@@ -67,6 +67,8 @@ pub struct Restored {
     pub versions: usize,
     pub leases: usize,
     pub users: usize,
+    /// What of the backup is damaged; the restored state does without it.
+    pub damage: Vec<String>,
 }
 
 pub fn restore(
@@ -83,7 +85,8 @@ pub fn restore(
     let stage = Stage::make(&options.data_dir)?;
     stage.fetch(depot, &plan, progress)?;
     let store = stage.replay(&plan, &options.keys, progress)?;
-    let restored = build(store, &plan, options, identity)?;
+    let mut restored = build(store, &plan, options, identity)?;
+    restored.damage = catalog.damage().map(str::to_owned).collect();
     stage.remove()?;
     Ok(restored)
 }
@@ -269,6 +272,7 @@ fn build(
         versions: versions.len(),
         leases: unversioned.leases.len(),
         users: unversioned.auth.users.len(),
+        damage: Vec::new(),
     };
     let mut target = Import::begin_sealed(&options.data_dir, source.compact_revision, options.keys.clone())?;
     for piece in pieces(&versions) {

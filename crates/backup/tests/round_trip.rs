@@ -296,3 +296,63 @@ fn pruning_keeps_what_it_promises() {
         run(node.shutdown());
     }
 }
+
+/// Whether the newest full backup does without the first one and without the first piece of journal.
+fn stands_alone(ground: &Ground) -> bool {
+    let Ok(catalog) = Catalog::read(&ground.location().open().unwrap()) else { return false };
+    let Some(timeline) = catalog.timelines.first() else { return false };
+    let (Some(full), Some(first)) = (timeline.fulls.last(), timeline.chunks.first()) else { return false };
+    let next = timeline.chunks.iter().find(|chunk| chunk.last_seq > full.seq);
+    timeline.fulls.len() > 1 && next.is_some_and(|next| next.segment > first.segment)
+}
+
+#[test]
+fn a_damaged_full_backup_or_piece_costs_only_what_needs_it() {
+    let ground = Ground::new();
+    let (node, archiver) = ground.start("data");
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !stands_alone(&ground) {
+        assert!(Instant::now() < deadline, "no second full backup in time");
+        run(load(&node, 100));
+        run(node.back_up(false)).unwrap();
+    }
+    run(put(&node, "/last", "x"));
+    let (last, expected) = (node.revision(), run(all(&node)));
+    run(stop(&node, archiver));
+    let objects = ground.objects();
+    let of = |part: &'static str| objects.iter().filter(move |path| path.to_string_lossy().contains(part));
+    let flipped = |path: &Path| {
+        let good = std::fs::read(path).unwrap();
+        let mut bad = good.clone();
+        // In the part that is read to find out what there is.
+        bad[20] ^= 1;
+        std::fs::write(path, bad).unwrap();
+        good
+    };
+    for (part, place) in [("/full/", "without-full"), ("/journal/", "without-piece")] {
+        let path = of(part).next().unwrap();
+        let good = flipped(path);
+        let restored = ground.restore(Target::Newest, place).unwrap();
+        assert_eq!(restored.source.revision, last, "{part}");
+        let node = open(&ground.at(place), None);
+        assert_eq!(run(all(&node)), expected);
+        run(node.shutdown());
+        // What needs it is refused, with what is wrong.
+        let told = ground.restore(Target::Revision(2), "none").unwrap_err().to_string();
+        assert!(told.contains("is damaged") && !ground.at("none").exists(), "{told}");
+        std::fs::write(path, good).unwrap();
+    }
+    // The newest is not silently something older.
+    let path = of("/journal/").next_back().unwrap();
+    let good = flipped(path);
+    let told = ground.restore(Target::Newest, "none").unwrap_err().to_string();
+    assert!(told.contains("is damaged") && !ground.at("none").exists(), "{told}");
+    std::fs::write(path, good).unwrap();
+    // A server goes on with a backup of which something old is damaged.
+    flipped(of("/full/").next().unwrap());
+    let (node, archiver) = ground.start("data");
+    let revision = run(put(&node, "/later", "x"));
+    assert_eq!(run(node.back_up(false)).unwrap().revision, revision);
+    run(stop(&node, archiver));
+    assert_eq!(ground.restore(Target::Newest, "later").unwrap().damage.len(), 1);
+}

@@ -39,8 +39,11 @@ impl FullRun {
             let full = make(&depot, &archive, &journal, before.as_ref(), chunks)?;
             if let Some(retention) = settings.retention {
                 let keep = prune::Keep { span: retention, fulls: 1 };
-                let pruned = prune::prune(&depot, Some(&journal), keep, times::now(), false)?;
-                tracing::debug!(?pruned, "old backups removed");
+                // The full backup is there all the same, and the next one tries again.
+                match prune::prune(&depot, Some(&journal), keep, times::now(), false) {
+                    Ok(pruned) => tracing::debug!(?pruned, "old backups removed"),
+                    Err(error) => tracing::error!(%error, "old backups could not be removed"),
+                }
             }
             Ok(full)
         };

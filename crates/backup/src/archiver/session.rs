@@ -48,6 +48,9 @@ impl Session {
         let first = first.ok_or_else(|| BackupError::Refused("the journal is empty".to_owned()))?;
         let journal = format!("{:016x}", first.journal_id);
         let timeline = Timeline::read(&depot, &journal)?;
+        for damage in &timeline.damage {
+            tracing::error!(damage, "the backup is damaged; what was written since is sent all the same");
+        }
         let last = timeline.chunks.last().filter(|last| last.last_seq + 1 >= oldest);
         let (place, run_start) = match last {
             Some(last) => {

@@ -64,8 +64,17 @@ impl Catalog {
 
     fn newest(&self, timelines: &[&Timeline]) -> Result<Plan, BackupError> {
         let newest = timelines.iter().filter_map(|timeline| timeline.to_the_end());
-        let newest = newest.max_by_key(|(time, _)| *time);
-        newest.map(|(_, plan)| plan).ok_or_else(|| self.refused("it holds no full backup"))
+        let (_, plan) = newest
+            .max_by_key(|(time, _)| *time)
+            .ok_or_else(|| self.refused("there is no full backup that could be used"))?;
+        // Whoever asks for the newest does not want less without having said so.
+        let lost = timelines.iter().filter(|timeline| timeline.journal == plan.full.journal);
+        if lost.flat_map(|timeline| &timeline.damaged_chunks).any(|&first| first > end_of(&plan)) {
+            return Err(
+                self.refused("the newest of it is damaged: say which revision or time to restore instead")
+            );
+        }
+        Ok(plan)
     }
 
     pub(super) fn at_revision(&self, timelines: &[&Timeline], revision: i64) -> Result<Plan, BackupError> {
@@ -104,7 +113,8 @@ impl Catalog {
     fn refused(&self, what: &str) -> BackupError {
         let ranges: Vec<String> = self.restorable().iter().map(Restorable::to_string).collect();
         let ranges = if ranges.is_empty() { "nothing".to_owned() } else { ranges.join("; ") };
-        BackupError::Refused(format!("{what}. What can be restored: {ranges}"))
+        let damage: String = self.damage().map(|damage| format!("; {damage}")).collect();
+        BackupError::Refused(format!("{what}. What can be restored: {ranges}{damage}"))
     }
 }
 

@@ -27,6 +27,7 @@ fn timeline(fulls: &[u64], chunks: &[(u64, u64)]) -> Timeline {
         journal: "j".into(),
         fulls: fulls.iter().map(|&seq| full(seq, seq as i64 * 2)).collect(),
         chunks: chunks.iter().map(|&(first, last)| chunk(first, last)).collect(),
+        ..Timeline::default()
     }
 }
 

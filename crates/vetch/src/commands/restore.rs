@@ -73,13 +73,17 @@ impl Cli {
             Progress::Fetching { done, total } => ticker.tell("fetching", done, total),
             Progress::Replaying { done, total } => ticker.tell("replaying", done, total),
         })?;
+        for damage in &restored.damage {
+            say(&format!("{damage}; what was restored does without it"));
+        }
         say(&report(&self.data_dir.display().to_string(), &restored));
         Ok(())
     }
 }
 
 fn report(data_dir: &str, restored: &Restored) -> String {
-    let Restored { journal, full_revision, source, mark, known_at, versions, leases, users } = restored;
+    let Restored { journal, full_revision, source, mark, known_at, versions, leases, users, damage: _ } =
+        restored;
     let time = match known_at {
         Some(time) => format!(", as it was at {}", times::shown(*time)),
         None => String::new(),

@@ -6,6 +6,8 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+use vetch_backup::format::OWNER;
+
 use super::backup::Source;
 use super::output::Format;
 use super::{Failure, exit, parsed, verify_backup, verify_data};
@@ -42,6 +44,12 @@ impl Cli {
             return verify_backup::run(&location, format);
         }
         let path = location.directory().unwrap_or(Path::new(""));
+        if !path.join("member").is_dir() {
+            return Err(Failure::bad_arguments(format!(
+                "{} is neither a data directory, which has member/, nor a backup, which has {OWNER}",
+                path.display()
+            )));
+        }
         verify_data::run(path, format, self.encryption_key_file.as_deref())
     }
 }

@@ -164,9 +164,11 @@ impl Source {
         let refused = tokio::time::timeout(PATIENCE, probe).await.map_err(|_| no_answer())?;
         match refused.map_err(|status| status.code()) {
             Err(Code::DataLoss) => Ok(answer.header.unwrap_or_default().revision),
-            other => {
-                Err(Trouble::Fatal(format!("the etcd still takes writes after it was fenced: {other:?}")))
+            Ok(_) | Err(Code::NotFound) => {
+                Err(Trouble::Fatal("the etcd still takes writes after it was fenced".into()))
             }
+            // Too busy, or on its way down: nothing was found out.
+            Err(code) => Err(Trouble::Lost(format!("the etcd does not say whether it is fenced: {code:?}"))),
         }
     }
 

@@ -46,6 +46,7 @@ fn shown(catalog: &Catalog) -> String {
         }
         lines.push(format!("  {}", chunks(timeline)));
     }
+    lines.extend(catalog.damage().map(|damage| format!("DAMAGED: {damage}")));
     let ranges = catalog.restorable();
     if ranges.is_empty() {
         lines.push("nothing can be restored: there is no full backup yet".to_owned());
@@ -79,6 +80,7 @@ fn as_json(catalog: &Catalog) -> serde_json::Value {
         "member_id": catalog.owner.member_id,
         "journals": journals,
         "restorable": ranges,
+        "damage": catalog.damage().collect::<Vec<_>>(),
     })
 }
 
