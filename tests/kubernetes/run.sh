@@ -6,6 +6,8 @@
 #   --storm 25s    kill the store about so often during all scenarios
 #   --tls          between API servers and store, with certificates on both sides
 #   --rounds 5     play all so many times on the same cluster
+#   --members 3    a store of several servers, of which the one that writes is killed; Vetch's journal is then on three
+#                  NATS servers
 #   --lose recent  the store loses what it was told last (or all) when it is killed; what looks for it must fail
 #   --list         what there is; --help shows the other options
 #
@@ -17,6 +19,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 cache=${VETCH_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/vetch}
 kind=vetch
+members=1
 commands=(kube-apiserver kube-controller-manager kube-scheduler kubectl kwok)
 kubelets=(kubemark)
 arguments=("$@")
@@ -24,6 +27,8 @@ for ((n = 0; n < ${#arguments[@]}; n++)); do
   case ${arguments[n]} in
     --store=*) kind=${arguments[n]#*=} ;;
     --store) kind=${arguments[n + 1]:-} ;;
+    --members=*) members=${arguments[n]#*=} ;;
+    --members) members=${arguments[n + 1]:-} ;;
     --fast) kubelets=() ;;
   esac
 done
@@ -34,8 +39,10 @@ case $kind in
   *) echo "run.sh: unknown store $kind" >&2; exit 2 ;;
 esac
 [[ -x $store ]] || { echo "run.sh: $store does not exist; build it (cargo build --profile fast) or set VETCH_BIN" >&2; exit 1; }
+journal=()
+[[ $kind == vetch && $members != 1 ]] && journal=(-journal-binary "$("$root/scripts/nats.sh")/nats-server")
 binaries=$("$here/build.sh" "${commands[@]}" "${kubelets[@]}")
 mkdir -p "$cache/trials"
 # The same flags as build.sh, so that most packages are compiled already.
 (cd "$here" && go build -trimpath -buildvcs=false -o "$cache/trials/scenarios" ./scenarios)
-exec "$cache/trials/scenarios" -binaries "$binaries" -store-binary "$(realpath "$store")" "$@"
+exec "$cache/trials/scenarios" -binaries "$binaries" -store-binary "$(realpath "$store")" "${journal[@]}" "$@"

@@ -120,7 +120,7 @@ func (c *Cluster) Processes() []*Process {
 	for _, server := range c.APIServers {
 		all = append(all, server.Process)
 	}
-	return append(all, c.Store.Process)
+	return append(all, c.Store.Processes()...)
 }
 
 // Stop ends everything, the store last, and waits until it is gone. Data and logs stay.
@@ -129,7 +129,7 @@ func (c *Cluster) Stop() {
 	const patience = 5 * time.Second
 	var group sync.WaitGroup
 	all := c.Processes()
-	for _, process := range all[:len(all)-1] {
+	for _, process := range all[:len(all)-len(c.Store.Processes())] {
 		group.Go(func() { process.Stop(patience) })
 	}
 	group.Wait()

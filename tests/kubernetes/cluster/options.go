@@ -15,6 +15,8 @@ type Options struct {
 	Binaries    string // what build.sh printed
 	StoreBinary string // vetch or etcd
 	StoreFlags  []string
+	Members     int    // servers of the store; 1 if not given
+	Journal     string // nats-server: the members are vetch, and share a journal on three of these
 	// TLS makes the store serve by TLS alone and demand certificates of its clients, as kubeadm sets it up.
 	TLS bool
 
@@ -47,6 +49,8 @@ const (
 	portScheduler         = 6
 	portKwok              = 7
 	portAPIServer         = 10
+	portMember            = 30 // and its peer port behind it; the first member has portStore and portStorePeer
+	portJournal           = 40 // and its port for the others behind it
 	portKubelet           = 100
 )
 
@@ -56,6 +60,35 @@ const (
 )
 
 func (o Options) log(name string) string { return filepath.Join(o.Dir, "logs", name+".log") }
+
+func (o Options) members() int { return max(o.Members, 1) }
+
+// memberName is "store" for the first: a store of one has the name it always had.
+func (o Options) memberName(n int) string {
+	if n == 0 {
+		return "store"
+	}
+	return fmt.Sprintf("store-%d", n)
+}
+
+func (o Options) memberURL(n int) string { return fmt.Sprintf("http://127.0.0.1:%d", o.memberPort(n)) }
+
+func (o Options) peerURL(n int) string { return fmt.Sprintf("http://127.0.0.1:%d", o.memberPort(n)+1) }
+
+func (o Options) memberPort(n int) int {
+	if n == 0 {
+		return o.Port + portStore
+	}
+	return o.Port + portMember + 2*n
+}
+
+func (o Options) initialCluster() string {
+	var all []string
+	for n := range o.members() {
+		all = append(all, o.memberName(n)+"="+o.peerURL(n))
+	}
+	return strings.Join(all, ",")
+}
 
 func (o Options) binary(name string) string { return filepath.Join(o.Binaries, name) }
 

@@ -46,7 +46,8 @@ var scenarios = []scenario{
 
 type arguments struct {
 	binaries, store, kind, dir, lose string
-	port                             int
+	port, members                    int
+	journal                          string
 	seed                             uint64
 	rounds                           int
 	storm                            time.Duration
@@ -59,6 +60,8 @@ func parse() arguments {
 	flag.StringVar(&a.binaries, "binaries", "", "directory of Kubernetes' binaries")
 	flag.StringVar(&a.store, "store-binary", "", "the store's binary")
 	flag.StringVar(&a.kind, "store", "vetch", "what the store is: vetch or etcd")
+	flag.IntVar(&a.members, "members", 1, "how many servers the store is; the one that writes is the one that is killed")
+	flag.StringVar(&a.journal, "journal-binary", "", "nats-server, on which several members of vetch keep their journal")
 	flag.StringVar(&a.dir, "dir", "", "where data and logs go; a new directory if not given")
 	flag.IntVar(&a.port, "port", 26000, "first of 500 ports on loopback")
 	flag.Uint64Var(&a.seed, "seed", 0, "seed of what is random; chosen by the clock if 0")
@@ -154,7 +157,7 @@ func run(ctx context.Context, a arguments) (int, error) {
 	summary := fmt.Sprintf("%d of %d scenarios passed on %s in %.0fs", len(plays)-failures, len(plays), a.kind,
 		time.Since(begun).Seconds())
 	if failures == 0 && len(wrong) == 0 {
-		say("%s; the store was killed %d times; no process ended by itself; logs are clean", summary, w.kills)
+		say("%s; the store was killed %d times%s; no process ended by itself; logs are clean", summary, w.kills, takeovers(c.Store))
 		if os.Getenv("KEEP") == "" {
 			_ = os.RemoveAll(a.dir)
 		}
@@ -164,10 +167,21 @@ func run(ctx context.Context, a arguments) (int, error) {
 	return failures + len(wrong), nil
 }
 
+// takeovers says how long it took until another server wrote.
+func takeovers(store *cluster.Store) string {
+	if len(store.Takeovers) == 0 {
+		return ""
+	}
+	all := slices.Sorted(slices.Values(store.Takeovers))
+	return fmt.Sprintf(" and another server wrote after %.1fs (median), %.1fs at most", all[len(all)/2].Seconds(), all[len(all)-1].Seconds())
+}
+
 // start starts the cluster that all scenarios share, with a few nodes.
 func start(ctx context.Context, a arguments) (*cluster.Cluster, error) {
 	c, err := cluster.Start(ctx, cluster.Options{
 		Dir: a.dir, Binaries: a.binaries, StoreBinary: a.store, Port: a.port,
+		Members:            a.members,
+		Journal:            a.journal,
 		TLS:                a.tls,
 		APIServers:         2,
 		GatesOf:            []map[string]bool{nil, {"EtcdRangeStream": false, "ListFromCacheSnapshot": false}},
