@@ -23,7 +23,7 @@ func (s *Store) addJournal(o Options) ([]string, error) {
 	var routes, urls []string
 	for n := range journals {
 		port := o.Port + portJournal + 2*n
-		urls = append(urls, fmt.Sprintf("nats://app:%s@127.0.0.1:%d", journalSecret, port))
+		urls = append(urls, fmt.Sprintf("nats://127.0.0.1:%d", port))
 		routes = append(routes, fmt.Sprintf("nats-route://127.0.0.1:%d", port+1))
 	}
 	for n := range journals {
@@ -34,7 +34,10 @@ func (s *Store) addJournal(o Options) ([]string, error) {
 		}
 		s.Journal = append(s.Journal, &Process{Name: name, Command: []string{o.Journal, "-c", config}, Log: o.log(name)})
 	}
-	return []string{"--journal=" + strings.Join(urls, ","), "--journal-system-user=sys:" + journalSecret}, nil
+	logins := filepath.Join(o.Dir, "journal.logins")
+	text := fmt.Sprintf("app:%s\nsys:%s\n", journalSecret, journalSecret)
+	flags := []string{"--journal=" + strings.Join(urls, ","), "--journal-login-file=" + logins}
+	return flags, os.WriteFile(logins, []byte(text), 0o600)
 }
 
 func journalConfig(o Options, n int, name string, routes []string) string {
