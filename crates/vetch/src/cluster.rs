@@ -1,9 +1,9 @@
 //! A server in a cluster: its node on the shared journal, and who its requests are passed on to.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tonic::transport::Endpoint;
-use vetch_nats::{NatsLog, Options};
+use vetch_nats::{NatsError, NatsLog, Options};
 use vetch_node::Node;
 use vetch_node::cluster::{ClusterConfig, ClusterStatus};
 use vetch_node::config::NodeConfig;
@@ -16,6 +16,10 @@ use crate::serve::StartError;
 const PING: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// How long a start waits for a journal that does not answer: machines that boot together come up in any order.
+const START_PATIENCE: Duration = Duration::from_secs(120);
+const START_PAUSE: Duration = Duration::from_secs(1);
+
 /// Blocks until the journal has been read.
 pub(crate) fn open(
     config: NodeConfig,
@@ -23,12 +27,28 @@ pub(crate) fn open(
     url: String,
     progress: impl FnMut(Progress),
 ) -> Result<Node, StartError> {
-    let log = NatsLog::open(journal)?;
+    let log = reach(journal)?;
     for found in log.unsafe_settings() {
         tracing::warn!(%found, "the journal may lose acknowledged writes (--unsafe-journal)");
     }
     let cluster = ClusterConfig { url, fence: vetch_node::fence::Config::default() };
     Ok(Node::open_shared(config, cluster, Box::new(log), progress)?)
+}
+
+/// Waits for a journal that cannot be reached yet. One that answers and is not fit for use is refused at once.
+fn reach(journal: &Options) -> Result<NatsLog, NatsError> {
+    let deadline = Instant::now() + START_PATIENCE;
+    loop {
+        match NatsLog::open(journal) {
+            Err(error @ (NatsError::Connect(_) | NatsError::Stream { .. }))
+                if !error.to_string().contains("authorization") && Instant::now() < deadline =>
+            {
+                tracing::warn!(%error, "the journal does not answer yet; trying again");
+                std::thread::sleep(START_PAUSE);
+            }
+            other => return other,
+        }
+    }
 }
 
 /// Passes what only the writer can answer on to whoever writes, until the node ends.

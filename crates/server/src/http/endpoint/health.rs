@@ -4,15 +4,23 @@
 //! check also has a path of its own. A full disk makes `/health` bad but neither of the others: restarting or
 //! isolating a server does not free space.
 
+use std::time::Duration;
+
 use http::{Method, Request, Response, StatusCode};
+use tonic::Code;
 use tonic::body::Body;
-use vetch_node::Node;
+use vetch_api::pb;
+use vetch_api::pb::kv_client::KvClient;
 use vetch_node::error::NodeError;
 use vetch_node::store::request::{AlarmKind, KeyRange, RangeRequest};
 
 use super::query;
+use crate::grpc::Rpc;
 use crate::http::{Shared, answer};
 use crate::metrics::CHECKS;
+
+/// How long the writer of a cluster may take to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(in crate::http) fn is_at(path: &str) -> bool {
     path == "/health" || path == "/livez" || path == "/readyz" || single_check(path).is_some()
@@ -45,7 +53,7 @@ async fn run(checks: &[usize], verbose: bool, shared: &Shared) -> Response<Body>
     let (mut text, mut failed) = (String::new(), false);
     for index in checks {
         let name = CHECKS[*index].1;
-        let result = check(name, &shared.node).await;
+        let result = check(name, shared).await;
         shared.metrics.health.check(*index, result.is_ok());
         match result {
             Ok(()) => text.push_str(&format!("[+]{name} ok\n")),
@@ -62,30 +70,47 @@ async fn run(checks: &[usize], verbose: bool, shared: &Shared) -> Response<Body>
     answer::plain(StatusCode::OK, if verbose { text + "ok\n" } else { "ok\n".to_string() })
 }
 
-async fn check(name: &str, node: &Node) -> Result<(), String> {
+async fn check(name: &str, shared: &Shared) -> Result<(), String> {
     match name {
-        "data_corruption" => match node.alarms().iter().any(|alarm| alarm.kind == AlarmKind::Corrupt) {
-            true => Err("alarm activated: CORRUPT".to_string()),
-            false => Ok(()),
-        },
-        "serializable_read" => read(node, true).await.map_err(|e| e.to_string()),
-        "linearizable_read" => read(node, false).await.map_err(|e| e.to_string()),
+        "data_corruption" => {
+            match shared.node.alarms().iter().any(|alarm| alarm.kind == AlarmKind::Corrupt) {
+                true => Err("alarm activated: CORRUPT".to_string()),
+                false => Ok(()),
+            }
+        }
+        "serializable_read" => read(shared, true).await,
+        "linearizable_read" => read(shared, false).await,
         // A single server always votes.
         "non_learner" => Ok(()),
         _ => unreachable!("not in the list of checks: {name}"),
     }
 }
 
-async fn read(node: &Node, serializable: bool) -> Result<(), NodeError> {
+async fn read(shared: &Shared, serializable: bool) -> Result<(), String> {
+    if !serializable && shared.node.cluster().is_some_and(|cluster| !cluster.borrow().is_writer) {
+        return ask_writer(shared.grpc.clone()).await;
+    }
     let mut request = RangeRequest::new(KeyRange::single("health"));
     request.serializable = serializable;
     request.keys_only = true;
     request.limit = 1;
-    node.range(request).await.map(|_| ())
+    shared.node.range(request).await.map(|_| ()).map_err(|error: NodeError| error.to_string())
+}
+
+/// A server that does not write has its reads answered by the one that does.
+async fn ask_writer(grpc: Rpc) -> Result<(), String> {
+    let request = pb::RangeRequest { key: "health".into(), keys_only: true, limit: 1, ..Default::default() };
+    let mut client = KvClient::new(grpc);
+    match tokio::time::timeout(PATIENCE, client.range(request)).await {
+        Err(_) => Err("the writer does not answer".to_string()),
+        // It answered, if only that strangers may not read.
+        Ok(Err(status)) if matches!(status.code(), Code::InvalidArgument | Code::PermissionDenied) => Ok(()),
+        Ok(outcome) => outcome.map(|_| ()).map_err(|status| status.message().to_string()),
+    }
 }
 
 async fn health(query: &[(String, String)], shared: &Shared) -> Response<Body> {
-    let found = unhealthy(query, &shared.node).await;
+    let found = unhealthy(query, shared).await;
     shared.metrics.health.health(found.is_none());
     let body = serde_json::json!({
         "health": if found.is_none() { "true" } else { "false" },
@@ -101,8 +126,8 @@ async fn health(query: &[(String, String)], shared: &Shared) -> Response<Body> {
 }
 
 /// Why the server is not healthy.
-async fn unhealthy(query: &[(String, String)], node: &Node) -> Option<String> {
-    for alarm in node.alarms() {
+async fn unhealthy(query: &[(String, String)], shared: &Shared) -> Option<String> {
+    for alarm in shared.node.alarms() {
         let name = match alarm.kind {
             AlarmKind::NoSpace => "NOSPACE",
             AlarmKind::Corrupt => "CORRUPT",
@@ -112,7 +137,7 @@ async fn unhealthy(query: &[(String, String)], node: &Node) -> Option<String> {
         }
     }
     let serializable = query.iter().find(|(key, _)| key == "serializable").is_some_and(|(_, v)| v == "true");
-    read(node, serializable).await.err().map(|error| format!("RANGE ERROR:{error}"))
+    read(shared, serializable).await.err().map(|error| format!("RANGE ERROR:{error}"))
 }
 
 #[cfg(test)]
