@@ -28,10 +28,13 @@ pub(crate) fn load_or_create(disk: &dyn Disk, dir: &Path, proposed: Identity) ->
     }
 }
 
-/// Why the identity on disk cannot be read, if it cannot.
-pub fn check(disk: &dyn Disk, dir: &Path) -> Result<Identity, String> {
-    let bytes = read_file(disk, &dir.join(NAME)).map_err(|error| error.to_string())?;
-    decode(&bytes).map_err(str::to_owned)
+/// The identity on disk, or why it cannot be read. There is none before the first start, as after a restore.
+pub fn check(disk: &dyn Disk, dir: &Path) -> Result<Option<Identity>, String> {
+    match read_file(disk, &dir.join(NAME)) {
+        Ok(bytes) => decode(&bytes).map(Some).map_err(str::to_owned),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 fn io(op: &'static str, path: &Path, source: std::io::Error) -> OpenError {

@@ -94,7 +94,14 @@ pub(super) fn etcdutl_restore(path: &Path, data_dir: &Path, flags: &[&str]) -> R
 
 pub(super) fn vetch_restore(source: &Path, data_dir: &Path, flags: &[&str]) -> Result<Ended> {
     let fixed = ["snapshot", "restore", text(source), "--data-dir", text(data_dir)];
-    must(Kind::Vetch.binary()?, &[&fixed[..], flags].concat())
+    let restored = must(Kind::Vetch.binary()?, &[&fixed[..], flags].concat())?;
+    vetch(&["verify", text(data_dir)])?;
+    Ok(restored)
+}
+
+/// A command of vetch that must succeed.
+pub(super) fn vetch(arguments: &[&str]) -> Result<Ended> {
+    must(Kind::Vetch.binary()?, arguments)
 }
 
 /// A restore that may be refused.

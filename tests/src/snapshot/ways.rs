@@ -40,6 +40,7 @@ pub(super) async fn run() -> Result<()> {
     etcd.terminate()?;
     from_directory(&scratch, &etcd, &image, &users).await?;
     moved_ahead(&scratch, &image).await?;
+    sealed(&scratch, &image).await?;
     refusals(&scratch).await
 }
 
@@ -110,6 +111,27 @@ async fn moved_ahead(scratch: &TempDir, image: &Image) -> Result<()> {
     tools::etcdctl_save(&vetch.endpoint(), &at("vetch.ahead.snapshot"))?;
     tools::status(&at("vetch.ahead.snapshot"))?;
     println!("  moved ahead by default: revision {expected}, compacted there, keys equal");
+    Ok(())
+}
+
+/// A restore can seal what it writes: without the key nothing can be read, with it everything is there.
+async fn sealed(scratch: &TempDir, image: &Image) -> Result<()> {
+    let at = |name: &str| scratch.path().join(name);
+    let key = at("restore.key");
+    tools::vetch(&["keygen", tools::text(&key)])?;
+    let with_key = ["--encryption-key-file", tools::text(&key)];
+    let target = at("vetch.sealed");
+    let flags = [&with_key[..], &["--no-bump"]].concat();
+    tools::try_restore(&at("vetch.snapshot"), &target, &flags)?;
+    ensure!(tools::vetch(&["verify", tools::text(&target)]).is_err(), "it can be read without the key");
+    tools::vetch(&[&["verify", tools::text(&target)], &with_key[..]].concat())?;
+    let mut setup = kept(&target);
+    setup.flags.extend(with_key.map(str::to_owned));
+    let vetch = Server::start_with(Kind::Vetch, setup)?;
+    let kvs = super::image::list(&Client::connect(&vetch.endpoint()).await?, 0).await?;
+    let before = image.states.values().next_back().context("the image has no state")?;
+    ensure!(before.has(&kvs), "the keys differ after a sealed restore");
+    println!("  sealed: refused without its key, keys equal with it");
     Ok(())
 }
 

@@ -26,7 +26,8 @@ struct Segment {
 pub(super) fn run(view: &View, out: &mut Out) -> Result<(), Failure> {
     let member = view.data_dir.join("member");
     match identity::check(view.disk.as_ref(), &member) {
-        Ok(found) => out.line(&format!("member {:x} of cluster {:x}", found.member_id, found.cluster_id), || {
+        Ok(None) => out.line("no member yet: the directory was never started", || json!({"type": "identity"})),
+        Ok(Some(found)) => out.line(&format!("member {:x} of cluster {:x}", found.member_id, found.cluster_id), || {
             json!({"type": "identity", "member": format!("{:x}", found.member_id), "cluster": format!("{:x}", found.cluster_id)})
         }),
         Err(reason) => out.damage(&member.join("identity").display().to_string(), None, &reason),
