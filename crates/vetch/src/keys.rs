@@ -23,7 +23,8 @@ pub(crate) async fn follow(node: Node, path: PathBuf) {
         Ok(hang_up) => hang_up,
         Err(error) => return tracing::error!(%error, "the encryption key file will not be read again"),
     };
-    let mut seen = look(&path);
+    // Read once more at first: the file may have changed after the start read it and before anybody looked here.
+    let mut seen = None;
     loop {
         let is_asked = tokio::select! {
             _ = hang_up.recv() => true,

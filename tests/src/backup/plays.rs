@@ -179,7 +179,8 @@ async fn moved_ahead(store: &Store, load: &Load) -> Result<()> {
     Ok(())
 }
 
-/// One bit in one object: verify names it, and a restore that needs it is refused.
+/// One bit in one object: verify names it, and a restore that needs it is refused. One that can do without a full backup
+/// says so.
 fn damage(store: &Store, chance: &mut Chance) -> Result<()> {
     let objects = store.objects()?;
     let newest_of = |kind: &str| objects.iter().rfind(|path| path.to_string_lossy().contains(kind)).cloned();
@@ -198,7 +199,11 @@ fn damage(store: &Store, chance: &mut Chance) -> Result<()> {
         ensure!(!ended.is_success, "byte {at} of {} was flipped, and verify found nothing", path.display());
         ensure!(ended.stdout.contains(name), "verify does not name {name}: {}", ended.stdout);
         if index < needed {
-            tools::refused(store, &store.at("damaged"), &[])?;
+            let to = store.at("damaged");
+            match name.ends_with(".json") && path.to_string_lossy().contains("/full/") {
+                true => tools::restored_without(store, &to, name)?,
+                false => drop(tools::refused(store, &to, &[])?),
+            }
         }
         fs::write(path, &good)?;
     }

@@ -1,5 +1,6 @@
 //! Vetch's own commands on a backup.
 
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 
@@ -40,6 +41,16 @@ fn must(store: &Store, words: &[&str], arguments: &[&str]) -> Result<Ended> {
 pub(super) fn restore(store: &Store, to: &Path, at: &[&str]) -> Result<()> {
     let to = to.to_str().context("a path that is text")?;
     must(store, &["restore"], &[&["--data-dir", to, "--no-bump"], at].concat())?;
+    Ok(())
+}
+
+/// Restores what is newest although an object is damaged: there is another way, and the damage is named.
+pub(super) fn restored_without(store: &Store, to: &Path, damaged: &str) -> Result<()> {
+    let dir = to.to_str().context("a path that is text")?;
+    let ended = must(store, &["restore"], &["--data-dir", dir, "--no-bump"])?;
+    let said = &ended.stderr;
+    ensure!(said.contains(damaged) && said.contains("does without it"), "the damage was not told: {said}");
+    fs::remove_dir_all(to)?;
     Ok(())
 }
 

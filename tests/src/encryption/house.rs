@@ -86,6 +86,13 @@ impl House {
         Ok(())
     }
 
+    /// Whether everything in the data directory, which nobody uses, can be read with the key file as it is.
+    pub(super) fn is_readable(&self) -> Result<bool> {
+        let mut verify = Command::new(Kind::Vetch.binary()?);
+        verify.arg("verify").arg(self.data()).arg("--encryption-key-file").arg(self.keys());
+        Ok(verify.output()?.status.success())
+    }
+
     /// The files of the data directory that hold the marker.
     pub(super) fn found_in(&self) -> Result<Vec<PathBuf>> {
         let mut found = Vec::new();

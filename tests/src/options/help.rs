@@ -11,7 +11,7 @@ use crate::server::Kind;
 const ONLY_IN_ETCDS_HELP: [&str; 2] = ["discovery", "discovery-proxy"];
 
 /// Ours, and what etcd knows and does not list.
-const ONLY_HERE: [&str; 10] = [
+const ONLY_HERE: [&str; 14] = [
     "backup-credentials-file",
     "backup-full-interval",
     "backup-interval",
@@ -21,7 +21,11 @@ const ONLY_HERE: [&str; 10] = [
     "checkpoint-bytes",
     "checkpoint-interval",
     "encryption-key-file",
+    "journal",
+    "journal-login-file",
     "journal-segment-bytes",
+    "journal-stream",
+    "unsafe-journal",
 ];
 
 /// Every flag etcd lists is one of ours, and the other way round. The table in docs/compatibility.md is held against ours
