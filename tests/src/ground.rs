@@ -51,7 +51,7 @@ impl Ground {
     pub(crate) async fn start(name: &str, kind: Kind, options: Options, plan: Plan) -> Result<Ground> {
         let seed = plan.seed;
         let server = Server::start_with(kind, options)?;
-        let recorder = Recorder::start(&server.endpoint(), plan).await?;
+        let recorder = Recorder::start(vec![server.endpoint()], plan).await?;
         let chance = Chance::new(seed);
         Ok(Ground {
             server,
@@ -149,7 +149,7 @@ async fn healthy(server: &Server) -> Result<()> {
     Ok(())
 }
 
-fn save(history: &History, path: &Path) -> Result<()> {
+pub(crate) fn save(history: &History, path: &Path) -> Result<()> {
     history.save(BufWriter::new(File::create(path)?)).context("saving the history")
 }
 

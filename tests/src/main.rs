@@ -13,6 +13,7 @@ mod bench;
 mod chance;
 mod churn;
 mod client;
+mod cluster;
 mod deployments;
 mod differential;
 mod encryption;
@@ -50,6 +51,7 @@ enum Trial {
     Backup(backup::Backup),
     Bench(bench::Bench),
     Churn(churn::Churn),
+    Cluster(cluster::Cluster),
     Deployments(deployments::Deployments),
     Differential(differential::Differential),
     Encryption(encryption::Encryption),
@@ -75,6 +77,7 @@ async fn main() -> Result<()> {
         Trial::Backup(trial) => trial.run().await,
         Trial::Bench(trial) => trial.run().await,
         Trial::Churn(trial) => trial.run().await,
+        Trial::Cluster(trial) => trial.run().await,
         Trial::Deployments(trial) => trial.run().await,
         Trial::Differential(trial) => trial.run().await,
         Trial::Encryption(trial) => trial.run().await,

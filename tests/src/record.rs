@@ -37,6 +37,8 @@ pub(crate) struct Plan {
     pub(crate) keys: usize,
     /// How long a client rests between two requests.
     pub(crate) pause: Duration,
+    /// And after one whose outcome is unknown: the fewer there are, the more certain is the judgement.
+    pub(crate) pause_after_failure: Duration,
     pub(crate) request_timeout: Duration,
     pub(crate) compact_every: Option<Duration>,
     /// How many revisions behind the watcher of everything is compacted.
@@ -57,6 +59,7 @@ impl Plan {
             watchers: 6,
             keys: 40,
             pause: Duration::from_millis(1),
+            pause_after_failure: Duration::ZERO,
             request_timeout: Duration::from_millis(1_000),
             compact_every: Some(Duration::from_millis(300)),
             compact_behind: 100,
@@ -92,8 +95,8 @@ pub(crate) struct Recorder {
 
 impl Recorder {
     /// Starts all clients. They reconnect for as long as they run.
-    pub(crate) async fn start(endpoint: &str, plan: Plan) -> Result<Recorder> {
-        let shared = Arc::new(Shared::new(endpoint.to_owned(), plan));
+    pub(crate) async fn start(endpoints: Vec<String>, plan: Plan) -> Result<Recorder> {
+        let shared = Arc::new(Shared::new(endpoints, plan));
         closing::grant_lasting_lease(&shared).await?;
         let plan = &shared.plan;
         let mut clients = JoinSet::new();
@@ -152,7 +155,38 @@ impl Recorder {
 
     /// HashKV of everything, now.
     pub(crate) async fn hash(&self) -> Result<Hashed> {
-        closing::hash(&self.shared).await
+        closing::hash(&self.shared, &self.shared.endpoints[0]).await
+    }
+
+    /// HashKV of each server of a cluster, once it has everything.
+    pub(crate) async fn hashes(&self) -> Result<Vec<Hashed>> {
+        let mut hashes = Vec::new();
+        for endpoint in &self.shared.endpoints {
+            closing::catch_up(&self.shared, endpoint).await?;
+            hashes.push(closing::hash(&self.shared, endpoint).await?);
+        }
+        Ok(hashes)
+    }
+
+    /// Whether a write and a read of it succeed by way of one server.
+    pub(crate) async fn serves(&self, endpoint: &str) -> bool {
+        closing::serves(&self.shared, endpoint, self.shared.new_client()).await
+    }
+
+    /// Reads from what one server has, whatever became of the others.
+    pub(crate) async fn reads_here(&self, endpoint: &str) -> Result<()> {
+        closing::reads_here(&self.shared, endpoint, self.shared.new_client()).await
+    }
+
+    /// The time on the recording's clock.
+    pub(crate) fn now(&self) -> Duration {
+        Duration::from_nanos(self.shared.now())
+    }
+
+    /// When another server than `member` first acknowledged a write after `since`.
+    pub(crate) fn first_write_by_another(&self, member: u64, since: Duration) -> Option<Duration> {
+        let since = u64::try_from(since.as_nanos()).ok()?;
+        self.shared.first_write_by_another(member, since).map(Duration::from_nanos)
     }
 
     /// Reads everything that is left, now and in the past, once more. Nothing may happen to the server any more.

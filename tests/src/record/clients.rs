@@ -13,10 +13,24 @@ use super::values;
 use crate::chance::Chance;
 use crate::client::Client;
 
+/// Where a client turns to. It stays with one server of a cluster for as long as that is of use, then goes to the next.
+pub(super) struct Place(usize);
+
+impl Place {
+    pub(super) fn new(client: u32) -> Place {
+        Place(client as usize)
+    }
+
+    pub(super) fn next<'a>(&mut self, shared: &'a Shared) -> &'a str {
+        self.0 += 1;
+        &shared.endpoints[self.0 % shared.endpoints.len()]
+    }
+}
+
 /// Connects until it works or the recording stops.
-pub(super) async fn connect(shared: &Shared) -> Option<Client> {
+pub(super) async fn connect(shared: &Shared, place: &mut Place) -> Option<Client> {
     while !shared.stopped() {
-        let attempt = tokio::time::timeout(Duration::from_secs(2), Client::connect(&shared.endpoint));
+        let attempt = tokio::time::timeout(Duration::from_secs(2), Client::connect(place.next(shared)));
         if let Ok(Ok(client)) = attempt.await {
             return Some(client);
         }
@@ -29,13 +43,17 @@ pub(super) async fn connect(shared: &Shared) -> Option<Client> {
 pub(super) async fn keys(shared: Arc<Shared>, mut chance: Chance) {
     let id = shared.new_client();
     let mut memory = Memory::new();
-    while let Some(client) = connect(&shared).await {
+    let mut place = Place::new(id);
+    while let Some(client) = connect(&shared, &mut place).await {
         while !shared.stopped() {
             let (request, way) = traffic::request(&shared, &mut chance, &memory);
             let outcome = shared.perform(&client, id, request, way).await;
             traffic::learn(&mut memory, &outcome);
             match outcome {
-                Outcome::Unknown => break,
+                Outcome::Unknown => {
+                    tokio::time::sleep(shared.plan.pause_after_failure).await;
+                    break;
+                }
                 Outcome::NotDone => tokio::time::sleep(Duration::from_millis(50)).await,
                 _ => tokio::time::sleep(shared.plan.pause).await,
             }
@@ -46,9 +64,11 @@ pub(super) async fn keys(shared: Arc<Shared>, mut chance: Chance) {
 /// Grants leases, attaches keys, renews, revokes or lets them run out.
 pub(super) async fn leases(shared: Arc<Shared>, mut chance: Chance) {
     let id = shared.new_client();
-    while let Some(client) = connect(&shared).await {
+    let mut place = Place::new(id);
+    while let Some(client) = connect(&shared, &mut place).await {
         while !shared.stopped() {
             if one_lease(&shared, &client, id, &mut chance).await.is_none() {
+                tokio::time::sleep(shared.plan.pause_after_failure).await;
                 break;
             }
         }
@@ -103,7 +123,8 @@ async fn one_lease(shared: &Shared, client: &Client, id: u32, chance: &mut Chanc
 pub(super) async fn compactor(shared: Arc<Shared>) {
     let Some(interval) = shared.plan.compact_every else { return };
     let id = shared.new_client();
-    while let Some(client) = connect(&shared).await {
+    let mut place = Place::new(id);
+    while let Some(client) = connect(&shared, &mut place).await {
         while !shared.stopped() {
             tokio::time::sleep(interval).await;
             let revision = shared.watched() - shared.plan.compact_behind;

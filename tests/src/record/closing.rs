@@ -18,7 +18,11 @@ use crate::client::Client;
 const LOOKS: i64 = 30;
 
 async fn connect(shared: &Shared) -> Result<Client> {
-    Client::connect(&shared.endpoint).await.context("the server does not answer any more")
+    connect_to(&shared.endpoints[0]).await
+}
+
+async fn connect_to(endpoint: &str) -> Result<Client> {
+    Client::connect(endpoint).await.context("the server does not answer any more")
 }
 
 async fn ask(shared: &Shared, client: &Client, id: u32, request: Request) -> Result<Outcome> {
@@ -97,9 +101,51 @@ pub(super) async fn delete_something(shared: &Shared) -> Result<()> {
     bail!("there was never anything to delete")
 }
 
+/// A write and a read of it by way of one server. True if both were answered.
+pub(super) async fn serves(shared: &Shared, endpoint: &str, id: u32) -> bool {
+    let Ok(client) = connect_to(endpoint).await else { return false };
+    let key = format!("/serves/{id}");
+    let put = Put::new(key.clone(), values::name(shared.new_value(), 0));
+    for request in [Request::Put(put), Request::Range(Range::new(Keys::single(key)))] {
+        let outcome = shared.perform(&client, id, request, Way::Unary).await;
+        if !matches!(outcome, Outcome::Answered { .. }) {
+            return false;
+        }
+    }
+    true
+}
+
+/// A read of all keys from what this very server has.
+pub(super) async fn reads_here(shared: &Shared, endpoint: &str, id: u32) -> Result<()> {
+    let client = connect_to(endpoint).await?;
+    let range = Request::Range(Range { serializable: true, ..Range::new(Keys::all()) });
+    let outcome = shared.perform_within(&client, id, range, Way::Unary, PATIENCE).await;
+    ensure!(matches!(outcome, Outcome::Answered { .. }), "a serializable read failed: {outcome:?}");
+    Ok(())
+}
+
+/// Waits until a server has everything that any server has shown.
+pub(super) async fn catch_up(shared: &Shared, endpoint: &str) -> Result<()> {
+    let client = connect_to(endpoint).await?;
+    let begun = Instant::now();
+    loop {
+        let status = client.maintenance.clone().status(pb::StatusRequest {}).await?.into_inner();
+        let revision = status.header.context("a status without a header")?.revision;
+        if revision >= shared.revision() {
+            return Ok(());
+        }
+        ensure!(
+            begun.elapsed() < PATIENCE,
+            "{endpoint} is still at revision {revision} of {}",
+            shared.revision()
+        );
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
 /// HashKV of everything. It goes into the history only if the history knows every value in full.
-pub(super) async fn hash(shared: &Shared) -> Result<Hashed> {
-    let client = connect(shared).await?;
+pub(super) async fn hash(shared: &Shared, endpoint: &str) -> Result<Hashed> {
+    let client = connect_to(endpoint).await?;
     let called = shared.now();
     let request = pb::HashKvRequest::default();
     let response = client.maintenance.clone().hash_kv(request).await.context("HashKV")?.into_inner();
@@ -129,8 +175,11 @@ pub(super) async fn read_everything(shared: &Shared) -> Result<()> {
     let newest = ask(shared, &client, id, Request::Range(Range::new(Keys::all()))).await?;
     let Outcome::Answered { revision: newest, .. } = newest else { bail!("the last read was not answered") };
     shared.stop_watching_at(newest);
-    let again = tokio::time::timeout(PATIENCE, watchers::again(shared, &client, first));
-    let watch = again.await.context("a fresh watcher never reached the present")??;
-    shared.note(|notes| notes.history.finish = Some(Finish { range, watch }));
+    for endpoint in &shared.endpoints {
+        let client = connect_to(endpoint).await?;
+        let again = tokio::time::timeout(PATIENCE, watchers::again(shared, &client, first));
+        let watch = again.await.context("a fresh watcher never reached the present")??;
+        shared.note(|notes| notes.history.finish = Some(Finish { range, watch }));
+    }
     Ok(())
 }

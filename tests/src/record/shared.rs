@@ -1,6 +1,6 @@
 //! What all clients of one recording share: the clock, the history as it grows, and when to stop.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tonic::Code;
 use vetch_api::pb;
 use vetch_check::{History, Operation, Outcome, Watched};
-use vetch_model::Request;
+use vetch_model::{Refusal, Request};
 
 use super::Plan;
 use super::send::{Way, send, wrote};
@@ -16,7 +16,8 @@ use super::translate;
 use crate::client::Client;
 
 pub(super) struct Shared {
-    pub(super) endpoint: String,
+    /// Of one server, or of all servers of a cluster.
+    pub(super) endpoints: Vec<String>,
     pub(super) plan: Plan,
     begun: Instant,
     stop: AtomicBool,
@@ -44,17 +45,20 @@ pub(super) struct Notes {
     pub(super) failures: BTreeMap<String, usize>,
     /// What no server may say and the history has no word for.
     pub(super) broken: Vec<String>,
-    /// Cluster and member, as every header must name them.
-    identity: Option<(u64, u64)>,
+    /// The cluster and its members, as every header must name them.
+    cluster: Option<u64>,
+    members: BTreeSet<u64>,
+    /// Who acknowledged writes, from when on.
+    writers: Vec<(u64, u64)>,
 }
 
 /// A request without an answer for longer than this, on a healthy server, counts as a hang.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 impl Shared {
-    pub(super) fn new(endpoint: String, plan: Plan) -> Shared {
+    pub(super) fn new(endpoints: Vec<String>, plan: Plan) -> Shared {
         Shared {
-            endpoint,
+            endpoints,
             plan,
             begun: Instant::now(),
             stop: AtomicBool::new(false),
@@ -147,14 +151,38 @@ impl Shared {
             return 0;
         };
         self.revision.fetch_max(header.revision, Ordering::Relaxed);
-        let identity = (header.cluster_id, header.member_id);
-        self.note(|notes| match notes.identity {
-            Some(known) if known != identity => {
-                notes.broken.push(format!("the server was {known:?} and became {identity:?}"));
+        self.note(|notes| {
+            let known = *notes.cluster.get_or_insert(header.cluster_id);
+            let is_new = notes.members.insert(header.member_id);
+            if known != header.cluster_id || is_new && notes.members.len() > self.endpoints.len() {
+                notes
+                    .broken
+                    .push(format!("the server was {known}, {:?} and became {header:?}", notes.members));
             }
-            _ => notes.identity = Some(identity),
         });
         header.revision
+    }
+
+    /// Whether several servers answer, each as far as it has come where that is allowed.
+    pub(super) fn in_cluster(&self) -> bool {
+        self.endpoints.len() > 1
+    }
+
+    /// Writes down who acknowledged a write, if it was not the same as the last time.
+    fn wrote_at(&self, returned: u64, member: u64) {
+        self.note(|notes| {
+            if notes.writers.last().is_none_or(|(_, last)| *last != member) {
+                notes.writers.push((returned, member));
+            }
+        });
+    }
+
+    /// When another server than `member` first acknowledged a write after `since`.
+    pub(super) fn first_write_by_another(&self, member: u64, since: u64) -> Option<u64> {
+        self.note(|notes| {
+            let other = notes.writers.iter().find(|(at, writer)| *at > since && *writer != member);
+            other.map(|(at, _)| *at)
+        })
     }
 
     /// Sends one request, writes down what became of it, and answers that.
@@ -173,8 +201,10 @@ impl Shared {
         let called = self.now();
         let result = tokio::time::timeout(limit, send(client, &request, way)).await;
         let returned = self.now();
+        let mut member = None;
         let outcome = match result {
             Ok(Ok((header, answer))) => {
+                member = header.as_ref().map(|header| header.member_id);
                 Outcome::Answered { revision: self.saw_header(header.as_ref()), answer }
             }
             Ok(Err(status)) => {
@@ -182,7 +212,15 @@ impl Shared {
                 if !matches!(outcome, Outcome::Refused(_)) {
                     self.failed(format!("{:?}: {}", status.code(), status.message()));
                 }
-                outcome
+                match outcome {
+                    // A server that is behind does not know of what another one has shown.
+                    Outcome::Refused(Refusal::FutureRevision)
+                        if self.in_cluster() && is_serializable(&request) =>
+                    {
+                        Outcome::NotDone
+                    }
+                    outcome => outcome,
+                }
             }
             Err(_) => {
                 self.failed("no answer in time".to_owned());
@@ -191,6 +229,7 @@ impl Shared {
         };
         if wrote(&outcome) {
             self.acknowledged.fetch_add(1, Ordering::Relaxed);
+            self.wrote_at(returned, member.unwrap_or_default());
         }
         if let (Request::Compact { revision }, Outcome::Answered { .. }) = (&request, &outcome) {
             self.compacted.fetch_max(*revision, Ordering::Relaxed);
@@ -203,4 +242,8 @@ impl Shared {
     fn failed(&self, how: String) {
         self.note(|notes| *notes.failures.entry(how).or_default() += 1);
     }
+}
+
+fn is_serializable(request: &Request) -> bool {
+    matches!(request, Request::Range(range) if range.serializable)
 }

@@ -168,7 +168,9 @@ pub(super) fn failure(status: &Status) -> Outcome {
         "lease already exists" => Outcome::Refused(Refusal::LeaseExists),
         "too large lease TTL" => Outcome::Refused(Refusal::LeaseTtlTooLarge),
         "key not found" => Outcome::Refused(Refusal::KeyNotFound),
-        "too many requests" | "mvcc: database space exceeded" | "request is too large" => Outcome::NotDone,
+        "too many requests" | "mvcc: database space exceeded" | "request is too large" | "no leader" => {
+            Outcome::NotDone
+        }
         _ => Outcome::Unknown,
     }
 }

@@ -14,7 +14,7 @@ use vetch_api::pb::watch_request::RequestUnion;
 use vetch_check::{Ending, WatchMessage, Watched};
 use vetch_model::{Event, Keys, Watch};
 
-use super::clients::connect;
+use super::clients::{Place, connect};
 use super::shared::Shared;
 use super::traffic::some_keys;
 use super::translate;
@@ -119,7 +119,8 @@ impl<'a> Stream<'a> {
         let (requests, outgoing) = mpsc::channel(16);
         let mut cursors = BTreeMap::new();
         for (watch_id, watch) in (1..).zip(watches) {
-            let called = shared.now();
+            // A server of a cluster begins a watch where it is, which may be behind the others.
+            let called = if shared.in_cluster() { 0 } else { shared.now() };
             let create = RequestUnion::CreateRequest(translate::watch(watch, watch_id));
             send(&requests, create).await?;
             cursors.insert(watch_id, Cursor::new(id, called, watch.clone()));
@@ -194,6 +195,7 @@ async fn send(requests: &mpsc::Sender<pb::WatchRequest>, union: RequestUnion) ->
 /// The watcher of everything, from the first revision on.
 pub(super) async fn everything(shared: Arc<Shared>) {
     let id = shared.new_client();
+    let mut place = Place::new(id);
     let mut watch = Watch {
         keys: Keys::all(),
         start_revision: 1,
@@ -204,7 +206,7 @@ pub(super) async fn everything(shared: Arc<Shared>) {
         fragment: false,
     };
     loop {
-        let client = connect_to_watch(&shared).await;
+        let client = connect_to_watch(&shared, &mut place).await;
         let (resumed, caught_up) = follow(&shared, &client, id, vec![watch.clone()], None).await;
         if caught_up {
             return;
@@ -218,9 +220,10 @@ pub(super) async fn everything(shared: Arc<Shared>) {
 /// A watcher that changes its interests every second or so.
 pub(super) async fn some(shared: Arc<Shared>, mut chance: Chance) {
     let id = shared.new_client();
+    let mut place = Place::new(id);
     let mut resumed = Vec::new();
     loop {
-        let client = connect_to_watch(&shared).await;
+        let client = connect_to_watch(&shared, &mut place).await;
         let watches = match resumed.is_empty() {
             true => (0..chance.between(1, 3)).map(|_| watch(&shared, &mut chance)).collect(),
             false => std::mem::take(&mut resumed),
@@ -235,12 +238,12 @@ pub(super) async fn some(shared: Arc<Shared>, mut chance: Chance) {
 }
 
 /// Also after the recording has stopped, because watchers still have to catch up then.
-async fn connect_to_watch(shared: &Shared) -> Client {
+async fn connect_to_watch(shared: &Shared, place: &mut Place) -> Client {
     loop {
-        if let Some(client) = connect(shared).await {
+        if let Some(client) = connect(shared, place).await {
             return client;
         }
-        if let Ok(client) = Client::connect(&shared.endpoint).await {
+        if let Ok(client) = Client::connect(place.next(shared)).await {
             return client;
         }
         tokio::time::sleep(TICK).await;
