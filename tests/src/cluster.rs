@@ -159,7 +159,7 @@ impl Field {
         );
         self.failovers.sort_unstable();
         if let (Some(median), Some(most)) =
-            (self.failovers.get(self.failovers.len() / 2), self.failovers.last())
+            (self.failovers.get(self.failovers.len().saturating_sub(1) / 2), self.failovers.last())
         {
             let (count, median, most) = (self.failovers.len(), median.as_millis(), most.as_millis());
             println!(

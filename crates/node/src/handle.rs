@@ -73,6 +73,13 @@ impl Node {
         self.shared.revision.load(Ordering::Acquire)
     }
 
+    /// A revision that is not behind any that somebody has seen before the call. On a shared journal another server may show
+    /// what counts before this one, which wrote it, has heard that it does.
+    pub async fn confirmed_revision(&self) -> Result<i64, NodeError> {
+        self.shared.confirm().await?;
+        Ok(self.revision())
+    }
+
     /// What clients see as the Raft term: it grows with every start, as a lone etcd's does.
     pub fn term(&self) -> u64 {
         match self.cluster() {

@@ -119,7 +119,7 @@ impl KeepAlive {
     async fn renew(&self, id: i64) -> Result<pb::LeaseKeepAliveResponse, Status> {
         let node = self.edge.authorise(&self.credentials, Demand::Keys)?;
         // The header comes first: a lease revoked at this revision must not be shown as renewed after it.
-        let header = self.edge.header_now();
+        let header = self.edge.header(node.confirmed_revision().await.map_err(status::node)?);
         let ttl = node.lease_keep_alive(id).await.map_err(status::node)?;
         Ok(pb::LeaseKeepAliveResponse { header, id, ttl })
     }
