@@ -79,6 +79,8 @@ impl Member {
             Claim::Asked { since, .. } if now >= *since + self.config.append_timeout => {
                 self.claim_failed(now)
             }
+            // An answer that reached the end and could not be believed was none: nothing else would ask again.
+            Claim::Reading if self.reading.is_none() && now >= self.poll_at => self.ask(now),
             Claim::Reading | Claim::Asked { .. } if reread => self.ask(now),
             _ => {}
         }

@@ -35,7 +35,7 @@ pub use driver::Driver;
 pub use journal::SharedJournal;
 pub use leading::Refusal;
 pub use log::{Log, LogError, News, Page, Ticket};
-pub use member::{Command, Event, Member, ReadId};
+pub use member::{ANCHOR, Command, Event, Member, ReadId};
 pub use record::{Author, Record, RecordError, author_of, claim, join};
 pub use trim::{Disagreement, floor};
 pub use view::{Index, Verdict, View, Void};

@@ -27,7 +27,7 @@ use crate::record::{Author, author_of};
 use crate::view::{Index, Verdict, View, Void};
 
 /// Records read again after a reconnect.
-const ANCHOR: u64 = 8;
+pub const ANCHOR: u64 = 8;
 
 /// Answers in a row that have to show a log that is too short.
 const SHORT_ANSWERS: u32 = 5;
@@ -99,8 +99,8 @@ pub struct Member {
     pub(crate) pulse: Pulse,
     pub(crate) last_append: Duration,
     /// Since when an answer to a read is awaited.
-    reading: Option<Duration>,
-    poll_at: Duration,
+    pub(crate) reading: Option<Duration>,
+    pub(crate) poll_at: Duration,
     /// Whether the log seems too short.
     short: Option<Short>,
     /// Whether the last record read was compared with what this connection to the log says lies there.

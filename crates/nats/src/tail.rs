@@ -12,7 +12,7 @@ use async_nats::jetstream::consumer::push::{OrderedConfig, OrderedError};
 use async_nats::jetstream::stream::Stream;
 use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt};
-use vetch_fence::{News, Page};
+use vetch_fence::{ANCHOR, News, Page};
 use vetch_journal::Position;
 
 use crate::log::Mouth;
@@ -54,6 +54,18 @@ impl Tail {
         let made = tokio::time::timeout(self.timeout, self.stream.create_consumer(config)).await;
         let consumer = made.map_err(|_| "no consumer in time")?.map_err(|error| error.to_string())?;
         let mut messages = consumer.messages().await.map_err(|error| error.to_string())?;
+        // Whoever asks believes the first page only if it holds what he has read last: it is not told in pieces.
+        let least = end.0.saturating_sub(next - 1).min(ANCHOR);
+        let mut records = Vec::new();
+        while (records.len() as u64) < least
+            && let Some(message) = messages.next().await
+        {
+            records.push(record(message, &mut next)?);
+        }
+        if !records.is_empty() {
+            let at_end = records.iter().any(|(at, _)| *at == end);
+            self.page(records, first, at_end.then_some(end)).await;
+        }
         while let Some(message) = messages.next().await {
             let mut records = vec![record(message, &mut next)?];
             // Whatever else is there already. A stream that failed must not be asked again, so a failure ends the page.

@@ -101,6 +101,24 @@ fn after_a_reconnect_the_last_record_is_compared_before_new_ones_are_believed() 
 }
 
 #[test]
+fn a_writer_whose_answer_came_in_pieces_after_a_reconnect_asks_again() {
+    let mut play = written();
+    play.tell(0, News::Reconnected);
+    play.take(0);
+    let whole = play.log.read(Position(0), 100, 0);
+    for record in &whole.records {
+        let end = whole.end.filter(|end| *end == record.0);
+        play.tell(0, News::Records(Page { records: vec![record.clone()], first: whole.first, end }));
+    }
+    assert!(!play.members[0].is_leading(), "no piece of it shows that the log is the same");
+    for _ in 0..500 {
+        play.tick(0, 10);
+        play.settle_one(0);
+    }
+    assert!(play.members[0].is_leading(), "{:?}", play.events[0]);
+}
+
+#[test]
 fn a_restart_compares_the_log_with_its_checkpoint() {
     let mut play = written();
     let start = play.members[1].view().index();
