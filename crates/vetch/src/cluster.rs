@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use tonic::transport::Endpoint;
-use vetch_nats::{NatsError, NatsLog, Options};
+use vetch_nats::{NatsError, NatsLog, Options, Unsafe};
 use vetch_node::Node;
 use vetch_node::cluster::{ClusterConfig, ClusterStatus};
 use vetch_node::config::NodeConfig;
@@ -35,7 +35,8 @@ pub(crate) fn open(
     Ok(Node::open_shared(config, cluster, Box::new(log), progress)?)
 }
 
-/// Waits for a journal that cannot be reached yet. One that answers and is not fit for use is refused at once.
+/// Waits for a journal that cannot be reached yet, or some of whose servers are away, so that nobody knows how they are set
+/// up. One that answers and is not fit for use is refused at once.
 fn reach(journal: &Options) -> Result<NatsLog, NatsError> {
     let deadline = Instant::now() + START_PATIENCE;
     loop {
@@ -46,9 +47,18 @@ fn reach(journal: &Options) -> Result<NatsLog, NatsError> {
                 tracing::warn!(%error, "the journal does not answer yet; trying again");
                 std::thread::sleep(START_PAUSE);
             }
+            Err(NatsError::Unsafe(found)) if some_are_away(&found) && Instant::now() < deadline => {
+                tracing::warn!("not all servers of the journal answer yet; trying again");
+                std::thread::sleep(START_PAUSE);
+            }
             other => return other,
         }
     }
+}
+
+/// Whether nothing is wrong but that some servers, not all, did not answer.
+fn some_are_away(found: &[Unsafe]) -> bool {
+    found.iter().all(|found| matches!(found, Unsafe::Unknown { seen: 1.., .. }))
 }
 
 /// Passes what only the writer can answer on to whoever writes, until the node ends.
