@@ -75,11 +75,21 @@ impl Mount {
     pub(crate) fn fill(&self, leave_mib: u64) -> Result<PathBuf> {
         let path = self.path().join("ballast");
         let file = std::fs::File::create(&path)?;
-        let space = rustix::fs::statvfs(self.path())?;
-        let free = space.f_bavail * space.f_frsize;
-        let take =
-            free.checked_sub(leave_mib << 20).context("the disk is smaller than what should be left")?;
-        rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, take)?;
+        // Somebody else may take room between a look and the step after it.
+        for _ in 0..100 {
+            let space = rustix::fs::statvfs(self.path())?;
+            let take = (space.f_bavail * space.f_frsize).saturating_sub(leave_mib << 20);
+            if take == 0 {
+                break;
+            }
+            match rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, take) {
+                Err(rustix::io::Errno::NOSPC) => {}
+                outcome => {
+                    outcome?;
+                    break;
+                }
+            }
+        }
         Ok(path)
     }
 }
