@@ -15,8 +15,13 @@ const RELEASE_BYTES: usize = 64 << 10;
 const RELEASES: usize = 1024;
 
 /// What rang, and whom to wake for it.
-#[derive(Debug, Default)]
-pub(crate) struct Bells(Mutex<Rung>);
+#[derive(Debug)]
+pub(crate) struct Bells {
+    rung: Mutex<Rung>,
+    /// The connection is woken for this many used bytes. Together with what it keeps to itself, half a window, it must stay below
+    /// a window: a client that waits for the rest of its window would wait for ever.
+    release_bytes: usize,
+}
 
 #[derive(Debug, Default)]
 struct Rung {
@@ -30,7 +35,7 @@ struct Rung {
 
 impl Bells {
     fn ring(&self, place: usize) {
-        let mut rung = self.0.lock();
+        let mut rung = self.rung.lock();
         rung.places.push(place);
         let sleeper = rung.sleeper.take();
         drop(rung);
@@ -44,13 +49,13 @@ impl Bells {
         if len == 0 {
             return;
         }
-        let mut rung = self.0.lock();
+        let mut rung = self.rung.lock();
         match rung.released.last_mut() {
             Some((last, bytes)) if *last == stream => *bytes += len,
             _ => rung.released.push((stream, len)),
         }
         rung.released_bytes += len;
-        let is_due = rung.released_bytes >= RELEASE_BYTES || rung.released.len() >= RELEASES;
+        let is_due = rung.released_bytes >= self.release_bytes || rung.released.len() >= RELEASES;
         let sleeper = if is_due { rung.sleeper.take() } else { None };
         drop(rung);
         if let Some(sleeper) = sleeper {
@@ -60,7 +65,7 @@ impl Bells {
 
     /// Moves what rang to `places` and what was released to `released`.
     pub(crate) fn collect(&self, places: &mut Vec<usize>, released: &mut Vec<(u32, usize)>) {
-        let mut rung = self.0.lock();
+        let mut rung = self.rung.lock();
         places.append(&mut rung.places);
         released.append(&mut rung.released);
         rung.released_bytes = 0;
@@ -68,8 +73,8 @@ impl Bells {
 
     /// Has `waker` woken by the next bell. False: one has rung already.
     pub(crate) fn sleep(&self, waker: &Waker) -> bool {
-        let mut rung = self.0.lock();
-        if !rung.places.is_empty() || rung.released_bytes >= RELEASE_BYTES {
+        let mut rung = self.rung.lock();
+        if !rung.places.is_empty() || rung.released_bytes >= self.release_bytes {
             return false;
         }
         match &mut rung.sleeper {
@@ -118,8 +123,11 @@ struct Place<W> {
 }
 
 impl<W> Tasks<W> {
-    pub(crate) fn new() -> Tasks<W> {
-        Tasks { places: Vec::new(), free: Vec::new(), bells: Arc::default() }
+    /// For a connection on which a client may send `window` bytes ahead.
+    pub(crate) fn new(window: u32) -> Tasks<W> {
+        let release_bytes = RELEASE_BYTES.min(window as usize / 4);
+        let bells = Arc::new(Bells { rung: Mutex::default(), release_bytes });
+        Tasks { places: Vec::new(), free: Vec::new(), bells }
     }
 
     pub(crate) fn bells(&self) -> &Arc<Bells> {

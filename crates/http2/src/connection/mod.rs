@@ -11,9 +11,10 @@ use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::task::unconstrained;
+use tokio::task::{unconstrained, yield_now};
 
 use crate::head::Head;
 use crate::keepalive::{Due, Keepalive};
@@ -28,8 +29,10 @@ use work::Work;
 /// A head, and how requests with it are served as whole messages, if they are.
 type Known<P> = (Arc<Head>, Option<Arc<P>>);
 
-/// Turns after which other connections get theirs.
+/// Turns, and time, after which other connections get theirs. Some hundred small answers, or a piece of a long one: a
+/// client that lists everything must not make those wait that want little.
 const MOST_TURNS: usize = 32;
+const MOST_TIME: Duration = Duration::from_micros(100);
 
 /// Serves one client. Resolves when the connection has ended; an error says that it did not end well.
 #[must_use = "a connection is served by polling it"]
@@ -61,7 +64,7 @@ where
         Connection {
             transport: Transport::new(io),
             protocol: Protocol::new(limits),
-            tasks: Tasks::new(),
+            tasks: Tasks::new(limits.stream_window.min(limits.connection_window)),
             service,
             plans: Vec::new(),
             keepalive: limits.keepalive_interval.map(|i| Keepalive::new(i, limits.keepalive_timeout)),
@@ -177,9 +180,11 @@ where
         if let Err(error) = self.keep_alive(cx) {
             return Poll::Ready(Err(error));
         }
+        let began = Instant::now();
         for _ in 0..MOST_TURNS {
             match self.turn(cx) {
-                Ok(Turn::Worked) => {}
+                Ok(Turn::Worked) if began.elapsed() < MOST_TIME => {}
+                Ok(Turn::Worked) => break,
                 Ok(Turn::Idle) => {
                     self.transport.rest();
                     if self.tasks.bells().sleep(cx.waker()) {
@@ -190,7 +195,8 @@ where
                 Err(error) => return Poll::Ready(Err(error)),
             }
         }
-        cx.waker().wake_by_ref();
+        // Comes back behind all others that are ready, and behind a look at the sockets.
+        let _ = pin!(yield_now()).poll(cx);
         Poll::Pending
     }
 
