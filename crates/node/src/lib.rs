@@ -27,6 +27,7 @@ pub mod metrics;
 mod moments;
 mod open;
 pub mod prefixes;
+mod queue;
 mod read;
 mod runtime;
 mod sealing;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::bounded;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 use vetch_journal::{Disk, Journal, LocalConfig, LocalJournal, Payload, Position, RealDisk, Tip};
@@ -29,12 +29,13 @@ use crate::error::OpenError;
 use crate::handle::{Node, Threads};
 use crate::identity;
 use crate::metrics::NodeMetrics;
+use crate::queue::{self, Receiver, Sender};
 use crate::runtime::clock_loop::ClockLoop;
 use crate::runtime::fan_out::FanOut;
 use crate::runtime::housekeeping::{Capturing, Housekeeping};
 use crate::runtime::journal_loop::{Finisher, JournalLoop};
 use crate::runtime::sequencer_loop::{Ready, SequencerLoop};
-use crate::runtime::spawn;
+use crate::runtime::{Urgency, spawn};
 use crate::sealing::Sealing;
 use crate::sequencer::{Batch, Sequencer};
 use crate::shared::{Ask, Chores, Reply, RunState, Shared};
@@ -227,7 +228,7 @@ struct Rest {
     fan_out: FanOut,
     clock: ClockLoop,
     batches: Receiver<Batch<Reply>>,
-    trims: Receiver<Position>,
+    trims: crossbeam_channel::Receiver<Position>,
 }
 
 /// Builds what the parts share, and the parts around it.
@@ -239,11 +240,11 @@ fn connect(
     local: Option<&LocalJournal>,
     cluster: Option<Cluster>,
 ) -> (Arc<Shared>, Rest) {
-    let (asks, asks_in) = bounded(config.queue_depth);
-    let (batches, batches_in) = bounded(config.appends_in_flight);
+    let (asks, asks_in) = queue::bounded(config.queue_depth);
+    let (batches, batches_in) = queue::bounded(config.appends_in_flight);
     let (trims, trims_in) = bounded(TRIM_QUEUE);
     let (bell, bell_in) = bounded(1);
-    let (fan_out_bell, fan_out_in) = bounded(1);
+    let (fan_out_bell, fan_out_in) = queue::bounded(1);
     let sequencer = Sequencer::new(found.tip, cluster.is_some(), found.dirty);
     let alarmed = found.store.alarms().any(|alarm| alarm.kind == AlarmKind::NoSpace);
     let admission = Admission::new(identity.member_id, config.quota(), alarmed);
@@ -269,6 +270,7 @@ fn connect(
         shared: Arc::clone(&shared),
         bell: bell_in,
         trims,
+        nudge: batches_in.nudge(),
         maintenance: local.map(LocalJournal::maintenance),
         checkpointer: found.checkpointer,
         last_checkpoint: started,
@@ -305,7 +307,7 @@ struct State {
 /// Where the parts are reached.
 struct Doors {
     asks: Sender<Ask>,
-    bell: Sender<()>,
+    bell: crossbeam_channel::Sender<()>,
     fan_out: Sender<()>,
 }
 
@@ -367,13 +369,13 @@ fn start(parts: Parts) -> Threads {
     let Parts { sequencer, journal, housekeeping, fan_out, clock } = parts;
     let (clock_stop, clock_stop_in) = bounded(0);
     let handles = vec![
-        spawn("sequencer", move || sequencer.run()),
-        spawn("journal", move || journal.run()),
-        spawn("housekeeping", move || housekeeping.run()),
-        spawn("clock", move || clock.run(&clock_stop_in)),
+        spawn("sequencer", Urgency::High, move || sequencer.run()),
+        spawn("journal", Urgency::High, move || journal.run()),
+        spawn("housekeeping", Urgency::Low, move || housekeeping.run()),
+        spawn("clock", Urgency::Usual, move || clock.run(&clock_stop_in)),
     ];
     // Ends by itself soon after the node; nothing depends on when.
-    drop(spawn("fan-out", move || fan_out.run()));
+    drop(spawn("fan-out", Urgency::Usual, move || fan_out.run()));
     Threads { clock_stop: Some(clock_stop), handles }
 }
 

@@ -22,6 +22,9 @@ pub(crate) mod housekeeping;
 pub(crate) mod journal_loop;
 pub(crate) mod sequencer_loop;
 pub(crate) mod shared_loop;
+mod urgency;
+
+pub(crate) use urgency::Urgency;
 
 /// What came of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,9 +38,14 @@ pub enum Step {
 }
 
 /// Starts a named thread whose panic ends the process: a node with a missing part must not go on.
-pub(crate) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> std::thread::JoinHandle<()> {
+pub(crate) fn spawn(
+    name: &str,
+    urgency: Urgency,
+    body: impl FnOnce() + Send + 'static,
+) -> std::thread::JoinHandle<()> {
     let guarded = move || {
         let _guard = AbortOnPanic;
+        urgency.apply();
         body();
     };
     let thread = std::thread::Builder::new().name(format!("vetch-{name}"));

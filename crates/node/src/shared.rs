@@ -26,6 +26,7 @@ use crate::config::{Identity, NodeConfig};
 use crate::metrics::NodeMetrics;
 use crate::moments::Moments;
 use crate::prefixes::Prefixes;
+use crate::queue;
 use crate::sealing::Sealing;
 use crate::sequencer::Outcome;
 use crate::snapshot::View;
@@ -95,7 +96,7 @@ pub(crate) struct Shared {
     pub(crate) keep: Keep,
     pub(crate) metrics: NodeMetrics,
     pub(crate) sealing: Sealing,
-    pub(crate) asks: crossbeam_channel::Sender<Ask>,
+    pub(crate) asks: queue::Sender<Ask>,
     /// Bytes of clients' requests in that queue.
     pub(crate) queued_bytes: AtomicU64,
     /// The revision readers see; the same as the store's, readable without its lock.
@@ -117,7 +118,7 @@ pub(crate) struct Shared {
     /// Housekeeping has work: a compaction, a full segment, a large dirty set.
     pub(crate) chores: Chores,
     /// The fan-out thread has revisions to match.
-    pub(crate) fan_out: crossbeam_channel::Sender<()>,
+    pub(crate) fan_out: queue::Sender<()>,
     /// Snapshots that are collecting versions: while there are any, none is freed. Raised with the store locked.
     pub(crate) holds: AtomicUsize,
     /// Compaction revision up to which memory has been given back.

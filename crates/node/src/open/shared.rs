@@ -20,7 +20,7 @@ use crate::handle::{Node, Threads};
 use crate::identity;
 use crate::runtime::journal_loop::Finisher;
 use crate::runtime::shared_loop::{SharedLoop, Work};
-use crate::runtime::spawn;
+use crate::runtime::{Urgency, spawn};
 use crate::shared::RunState;
 use crate::time::{Monotonic, Time};
 use crate::types::Progress;
@@ -118,11 +118,11 @@ fn spawn_all(rest: Rest, journal: SharedLoop) -> Threads {
     housekeeping.patience = PATIENCE;
     let (clock_stop, clock_stop_in) = bounded(0);
     let handles = vec![
-        spawn("sequencer", move || sequencer.run()),
-        spawn("journal", move || journal.run()),
-        spawn("housekeeping", move || housekeeping.run()),
-        spawn("clock", move || clock.run(&clock_stop_in)),
+        spawn("sequencer", Urgency::High, move || sequencer.run()),
+        spawn("journal", Urgency::High, move || journal.run()),
+        spawn("housekeeping", Urgency::Low, move || housekeeping.run()),
+        spawn("clock", Urgency::Usual, move || clock.run(&clock_stop_in)),
     ];
-    drop(spawn("fan-out", move || fan_out.run()));
+    drop(spawn("fan-out", Urgency::Usual, move || fan_out.run()));
     Threads { clock_stop: Some(clock_stop), handles }
 }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crossbeam_channel::Receiver;
 use vetch_watch::Events;
 
 use crate::prefixes::Change;
+use crate::queue::Receiver;
 use crate::runtime::Step;
 use crate::shared::{RunState, Shared};
 use crate::watch::NodeEvent;

@@ -17,8 +17,10 @@ use vetch_watch::Revision;
 
 use crate::archive::Trim;
 use crate::checkpoint::{Capture, Checkpointer};
+use crate::queue::Nudge;
 use crate::runtime::Step;
-use crate::shared::{Ask, Shared};
+use crate::sequencer::Batch;
+use crate::shared::{Ask, Reply, Shared};
 
 const IDLE: Duration = Duration::from_millis(500);
 /// How often a capture that is waited for is looked after.
@@ -34,6 +36,8 @@ pub struct Housekeeping {
     pub(crate) shared: Arc<Shared>,
     pub(crate) bell: Receiver<()>,
     pub(crate) trims: Sender<Position>,
+    /// Has the journal look for them.
+    pub(crate) nudge: Nudge<Batch<Reply>>,
     /// None on a shared journal, which has no files here.
     pub(crate) maintenance: Option<Maintenance>,
     pub(crate) checkpointer: Checkpointer,
@@ -88,7 +92,7 @@ impl Housekeeping {
         self.prepare_segments();
         if self.shared.sealing.is_journal_behind() {
             // Before everything there is, so nothing is trimmed; but the journal looks at its keys.
-            let _ = self.trims.try_send(Position(0));
+            self.ask_to_trim(0);
         }
         // What a capture counts on must stay in memory until it is written.
         if !self.is_capturing() || vetch_bugs::on(Bug::FreedWhileCaptured) {
@@ -268,7 +272,7 @@ impl Housekeeping {
                     tracing::error!(%damage, "a checkpoint file is damaged; make a backup now and check the disk");
                 }
                 if vetch_bugs::on(Bug::TrimmedTooFar) {
-                    let _ = self.trims.try_send(Position(*self.shared.durable.borrow() + 1));
+                    self.ask_to_trim(*self.shared.durable.borrow() + 1);
                 }
                 self.trim();
                 tracing::debug!(?report, took = ?began.elapsed(), "checkpoint taken");
@@ -298,10 +302,16 @@ impl Housekeeping {
                 upto
             }
         };
-        // A full queue holds older positions; the next round names a newer one.
-        if upto > self.trimmed && self.trims.try_send(Position(upto)).is_ok() {
+        if upto > self.trimmed && self.ask_to_trim(upto) {
             self.trimmed = upto;
         }
+    }
+
+    /// False: the queue is full of older positions; the next round names a newer one.
+    fn ask_to_trim(&self, upto: u64) -> bool {
+        let taken = self.trims.try_send(Position(upto)).is_ok();
+        self.nudge.ring();
+        taken
     }
 
     fn ask_for_capture(&mut self) {

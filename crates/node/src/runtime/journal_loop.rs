@@ -7,12 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Select, TryRecvError};
+use crossbeam_channel::TryRecvError;
 use vetch_journal::{Appended, DirLock, Journal, LocalJournal, Position, Sealed, Tip};
 use vetch_seal::KeyId;
 use vetch_store::request::WriteResponse;
 
 use crate::error::NodeError;
+use crate::queue::Receiver;
 use crate::runtime::Step;
 use crate::sequencer::{Batch, Outcome};
 use crate::shared::{Reply, Shared};
@@ -29,8 +30,8 @@ pub(crate) struct Finisher {
 pub struct JournalLoop {
     pub(crate) shared: Arc<Shared>,
     pub(crate) batches: Receiver<Batch<Reply>>,
-    /// None once housekeeping has ended.
-    pub(crate) trims: Option<Receiver<Position>>,
+    /// Whoever sends one nudges the queue of batches as well. None once housekeeping has ended.
+    pub(crate) trims: Option<crossbeam_channel::Receiver<Position>>,
     pub(crate) journal: LocalJournal,
     pub(crate) finisher: Finisher,
     /// Batches that found no space; nothing of them has been written.
@@ -48,7 +49,9 @@ impl JournalLoop {
             match self.step() {
                 Step::Worked => {}
                 Step::Idle if self.waiting.is_some() => std::thread::sleep(SPACE_RETRY),
-                Step::Idle => self.wait(),
+                Step::Idle => {
+                    self.batches.wait(None);
+                }
                 Step::Ended => return,
             }
         }
@@ -86,17 +89,6 @@ impl JournalLoop {
             Err(TryRecvError::Empty) => Step::Idle,
             Err(TryRecvError::Disconnected) => Step::Ended,
         }
-    }
-
-    /// Waits until there is something to do.
-    fn wait(&mut self) {
-        let mut select = Select::new();
-        select.recv(&self.batches);
-        // Housekeeping may have ended first; a closed queue would wake this thread for ever.
-        if let Some(trims) = &self.trims {
-            select.recv(trims);
-        }
-        select.ready();
     }
 
     fn make_durable(&mut self, batches: Vec<Batch<Reply>>) -> Step {
@@ -158,7 +150,7 @@ impl JournalLoop {
     fn trim(&mut self) -> bool {
         let mut newest = None;
         loop {
-            match self.trims.as_ref().map(Receiver::try_recv) {
+            match self.trims.as_ref().map(crossbeam_channel::Receiver::try_recv) {
                 Some(Ok(position)) => newest = newest.max(Some(position)),
                 Some(Err(TryRecvError::Disconnected)) => self.trims = None,
                 Some(Err(TryRecvError::Empty)) | None => break,

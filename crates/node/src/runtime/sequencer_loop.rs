@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use crossbeam_channel::{Receiver, Sender, TryRecvError, TrySendError};
+use crossbeam_channel::{TryRecvError, TrySendError};
 use parking_lot::RwLockWriteGuard;
 use vetch_store::Store;
 use vetch_store::request::WriteRequest;
@@ -13,6 +13,7 @@ use vetch_store::request::WriteRequest;
 use crate::admission::Admission;
 use crate::checkpoint::Capture;
 use crate::metrics::Operation;
+use crate::queue::{Receiver, Sender};
 use crate::runtime::Step;
 use crate::sequencer::{Batch, Round, Sequencer, Wanted};
 use crate::shared::{Ask, Reply, Shared};

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, TryRecvError};
+use crossbeam_channel::TryRecvError;
 use vetch_fence::{Divergence, Driver, Event, Log, ReadId, Refusal, Ticket};
 use vetch_journal::{DirLock, Draft, Entry, Kind, Payload, Position, Sealed, Tip};
 use vetch_store::Record;
@@ -37,8 +37,8 @@ const QUEUE: usize = 4;
 pub(crate) struct SharedLoop {
     pub(crate) shared: Arc<Shared>,
     pub(crate) finisher: Finisher,
-    pub(crate) batches: Receiver<Batch<Reply>>,
-    pub(crate) reads: Receiver<Waiting>,
+    pub(crate) batches: crate::queue::Receiver<Batch<Reply>>,
+    pub(crate) reads: crossbeam_channel::Receiver<Waiting>,
     pub(crate) driver: Driver<Box<dyn Log>>,
     pub(crate) me: Writer,
     pub(crate) work: Work,

@@ -1,0 +1,221 @@
+//! Queue: how the parts of a node hand work to each other.
+//!
+//! A bounded queue whose receiver goes to sleep at once when there is nothing. The channels of crossbeam spin and yield
+//! before they sleep, which is right for a receiver on a processor of its own. Here four threads hand every single write on:
+//! with one writer at a time a dozen yields for each of its requests took as much processor time as everything else
+//! together, and on few processors they delayed the very thread that was waited for.
+//!
+//! Errors are crossbeam's, which is used wherever nobody is in a hurry.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{
+    RecvError, RecvTimeoutError, SendError, SendTimeoutError, TryRecvError, TrySendError,
+};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+/// A queue for at most `capacity` items, at least one.
+pub(crate) fn bounded<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
+    let state = State { items: VecDeque::new(), senders: 1, receivers: 1, is_nudged: false };
+    let inner = Arc::new(Inner {
+        state: Mutex::new(state),
+        capacity: capacity.max(1),
+        arrived: Condvar::new(),
+        left: Condvar::new(),
+    });
+    (Sender(Arc::clone(&inner)), Receiver(inner))
+}
+
+struct Inner<T> {
+    state: Mutex<State<T>>,
+    capacity: usize,
+    /// There is an item, a nudge, or nobody left to send one.
+    arrived: Condvar,
+    /// There is room, or nobody left to receive.
+    left: Condvar,
+}
+
+struct State<T> {
+    items: VecDeque<T>,
+    senders: usize,
+    receivers: usize,
+    /// Somebody wants the receiver to look around.
+    is_nudged: bool,
+}
+
+pub(crate) struct Sender<T>(Arc<Inner<T>>);
+
+pub(crate) struct Receiver<T>(Arc<Inner<T>>);
+
+/// Wakes a receiver for something that is not in its queue. Nobody waits for those who hold one.
+pub(crate) struct Nudge<T>(Arc<Inner<T>>);
+
+impl<T> Sender<T> {
+    pub(crate) fn try_send(&self, item: T) -> Result<(), TrySendError<T>> {
+        let state = self.0.state.lock();
+        if state.receivers == 0 {
+            return Err(TrySendError::Disconnected(item));
+        }
+        if state.items.len() >= self.0.capacity {
+            return Err(TrySendError::Full(item));
+        }
+        self.0.push(state, item);
+        Ok(())
+    }
+
+    /// Waits for room.
+    pub(crate) fn send(&self, item: T) -> Result<(), SendError<T>> {
+        self.send_until(item, None).map_err(|error| SendError(error.into_inner()))
+    }
+
+    pub(crate) fn send_timeout(&self, item: T, patience: Duration) -> Result<(), SendTimeoutError<T>> {
+        self.send_until(item, Some(Instant::now() + patience))
+    }
+
+    fn send_until(&self, item: T, end: Option<Instant>) -> Result<(), SendTimeoutError<T>> {
+        let mut state = self.0.state.lock();
+        loop {
+            if state.receivers == 0 {
+                return Err(SendTimeoutError::Disconnected(item));
+            }
+            if state.items.len() < self.0.capacity {
+                self.0.push(state, item);
+                return Ok(());
+            }
+            if wait(&self.0.left, &mut state, end) {
+                return Err(SendTimeoutError::Timeout(item));
+            }
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.state.lock().items.len()
+    }
+}
+
+impl<T> Receiver<T> {
+    pub(crate) fn try_recv(&self) -> Result<T, TryRecvError> {
+        let mut state = self.0.state.lock();
+        match state.items.pop_front() {
+            Some(item) => {
+                drop(state);
+                self.0.left.notify_one();
+                Ok(item)
+            }
+            None if state.senders == 0 => Err(TryRecvError::Disconnected),
+            None => Err(TryRecvError::Empty),
+        }
+    }
+
+    /// Waits for an item.
+    pub(crate) fn recv(&self) -> Result<T, RecvError> {
+        loop {
+            match self.try_recv() {
+                Ok(item) => return Ok(item),
+                Err(TryRecvError::Disconnected) => return Err(RecvError),
+                Err(TryRecvError::Empty) => {
+                    self.wait(None);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn recv_timeout(&self, patience: Duration) -> Result<T, RecvTimeoutError> {
+        let end = Instant::now() + patience;
+        loop {
+            match self.try_recv() {
+                Ok(item) => return Ok(item),
+                Err(TryRecvError::Disconnected) => return Err(RecvTimeoutError::Disconnected),
+                Err(TryRecvError::Empty) if self.wait(Some(end)) => {}
+                Err(TryRecvError::Empty) => return Err(RecvTimeoutError::Timeout),
+            }
+        }
+    }
+
+    /// Waits until there is an item, a nudge, or nobody left to send; false: until `end`.
+    pub(crate) fn wait(&self, end: Option<Instant>) -> bool {
+        let mut state = self.0.state.lock();
+        while state.items.is_empty() && state.senders > 0 && !state.is_nudged {
+            if wait(&self.0.arrived, &mut state, end) {
+                return false;
+            }
+        }
+        state.is_nudged = false;
+        true
+    }
+
+    pub(crate) fn nudge(&self) -> Nudge<T> {
+        Nudge(Arc::clone(&self.0))
+    }
+}
+
+impl<T> Nudge<T> {
+    pub(crate) fn ring(&self) {
+        self.0.state.lock().is_nudged = true;
+        self.0.arrived.notify_one();
+    }
+}
+
+impl<T> Inner<T> {
+    fn push(&self, mut state: MutexGuard<'_, State<T>>, item: T) {
+        state.items.push_back(item);
+        drop(state);
+        self.arrived.notify_one();
+    }
+}
+
+/// True: it is time to give up.
+fn wait<T>(condvar: &Condvar, state: &mut MutexGuard<'_, State<T>>, end: Option<Instant>) -> bool {
+    match end {
+        None => {
+            condvar.wait(state);
+            false
+        }
+        Some(end) => condvar.wait_until(state, end).timed_out(),
+    }
+}
+
+impl<T> Clone for Sender<T> {
+    fn clone(&self) -> Sender<T> {
+        self.0.state.lock().senders += 1;
+        Sender(Arc::clone(&self.0))
+    }
+}
+
+impl<T> Clone for Receiver<T> {
+    fn clone(&self) -> Receiver<T> {
+        self.0.state.lock().receivers += 1;
+        Receiver(Arc::clone(&self.0))
+    }
+}
+
+impl<T> Drop for Sender<T> {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
+        state.senders -= 1;
+        if state.senders == 0 {
+            drop(state);
+            self.0.arrived.notify_all();
+        }
+    }
+}
+
+impl<T> Drop for Receiver<T> {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
+        state.receivers -= 1;
+        if state.receivers > 0 {
+            return;
+        }
+        // Whoever waits for an answer to one of them must learn that there will be none.
+        let unread = std::mem::take(&mut state.items);
+        drop(state);
+        self.0.left.notify_all();
+        drop(unread);
+    }
+}
+
+#[cfg(test)]
+mod tests;
