@@ -29,13 +29,22 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) async fn connect(endpoint: &str) -> Result<Client> {
-        let channel = Endpoint::from_shared(endpoint.to_owned())?
+        Client::connect_with(endpoint, None).await
+    }
+
+    /// One that gives the connection up when a sign of life, asked for so often, takes as long as that.
+    pub(crate) async fn connect_with(endpoint: &str, keep_alive: Option<Duration>) -> Result<Client> {
+        let mut builder = Endpoint::from_shared(endpoint.to_owned())?
             .connect_timeout(Duration::from_secs(5))
             .initial_connection_window_size(1 << 24)
-            .initial_stream_window_size(1 << 24)
-            .connect()
-            .await
-            .with_context(|| format!("connecting to {endpoint}"))?;
+            .initial_stream_window_size(1 << 24);
+        if let Some(interval) = keep_alive {
+            builder = builder
+                .http2_keep_alive_interval(interval)
+                .keep_alive_timeout(interval)
+                .keep_alive_while_idle(true);
+        }
+        let channel = builder.connect().await.with_context(|| format!("connecting to {endpoint}"))?;
         Ok(Client::over(channel))
     }
 

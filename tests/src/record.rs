@@ -40,6 +40,8 @@ pub(crate) struct Plan {
     /// And after one whose outcome is unknown: the fewer there are, the more certain is the judgement.
     pub(crate) pause_after_failure: Duration,
     pub(crate) request_timeout: Duration,
+    /// How often clients ask whether their connection still leads anywhere; it may be cut without a word.
+    pub(crate) keep_alive: Option<Duration>,
     pub(crate) compact_every: Option<Duration>,
     /// How many revisions behind the watcher of everything is compacted.
     pub(crate) compact_behind: i64,
@@ -61,6 +63,7 @@ impl Plan {
             pause: Duration::from_millis(1),
             pause_after_failure: Duration::ZERO,
             request_timeout: Duration::from_millis(1_000),
+            keep_alive: None,
             compact_every: Some(Duration::from_millis(300)),
             compact_behind: 100,
             only_writes: false,
@@ -173,9 +176,26 @@ impl Recorder {
         closing::serves(&self.shared, endpoint, self.shared.new_client()).await
     }
 
+    /// A write by way of one server; nobody waits for what becomes of it.
+    pub(crate) fn probe(&mut self, endpoint: &str) {
+        let (shared, endpoint) = (Arc::clone(&self.shared), endpoint.to_owned());
+        let id = shared.new_client();
+        self.clients.spawn(async move { closing::probe(&shared, &endpoint, id).await });
+    }
+
     /// Reads from what one server has, whatever became of the others.
     pub(crate) async fn reads_here(&self, endpoint: &str) -> Result<()> {
         closing::reads_here(&self.shared, endpoint, self.shared.new_client()).await
+    }
+
+    /// A write that must not succeed: in which words it is refused, within `limit`.
+    pub(crate) async fn write_fails(&self, endpoint: &str, limit: Duration) -> Result<String> {
+        closing::write_fails(&self.shared, endpoint, self.shared.new_client(), limit).await
+    }
+
+    /// A write of `key` that must succeed. Answers its revision.
+    pub(crate) async fn write_to(&self, endpoint: &str, key: &str) -> Result<i64> {
+        closing::write_to(&self.shared, endpoint, self.shared.new_client(), key).await
     }
 
     /// The time on the recording's clock.

@@ -1,11 +1,12 @@
-//! A server under trial: etcd or Vetch as a child process on loopback, with a data directory of its own.
+//! A server under trial: etcd or Vetch as a child process on loopback, or on a host of a simulated network, with a data
+//! directory of its own.
 //!
 //! Both kinds take the same flags, so nothing here asks which one it is, apart from where the binary lies.
 //! Guarantees: `start` returns only when the server says it is ready and accepts connections; a dropped server is
 //! killed and, unless the directory was given from outside, its files are removed.
 
 use std::fs::{self, File, OpenOptions};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::str::FromStr;
@@ -85,9 +86,36 @@ pub(crate) struct Options {
     pub(crate) data_dir: Option<PathBuf>,
 }
 
+/// Where a server runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Site {
+    pub(crate) address: Ipv4Addr,
+    /// The program that starts a process there, with its arguments; none starts it here.
+    pub(crate) enter: Vec<String>,
+}
+
+impl Site {
+    fn here() -> Site {
+        Site { address: Ipv4Addr::LOCALHOST, enter: Vec::new() }
+    }
+
+    /// A command that runs `program` there.
+    pub(crate) fn command(&self, program: &Path) -> Command {
+        match self.enter.as_slice() {
+            [] => Command::new(program),
+            [enter, arguments @ ..] => {
+                let mut command = Command::new(enter);
+                command.args(arguments).arg(program);
+                command
+            }
+        }
+    }
+}
+
 pub(crate) struct Server {
     pub(crate) kind: Kind,
     scheme: &'static str,
+    site: Site,
     pub(crate) port: u16,
     pub(crate) data_dir: PathBuf,
     flags: Vec<String>,
@@ -119,12 +147,24 @@ impl Server {
     }
 
     fn launch(kind: Kind, options: Options, scheme: &'static str, port: u16) -> Result<Server> {
+        let mut server = Server::prepare(kind, options, scheme, Site::here(), port)?;
+        server.run()?;
+        Ok(server)
+    }
+
+    /// On a host of its own, where ports are free. It does not run yet.
+    pub(crate) fn on_host(kind: Kind, options: Options, site: Site, port: u16) -> Result<Server> {
+        Server::prepare(kind, options, "http", site, port)
+    }
+
+    fn prepare(kind: Kind, options: Options, scheme: &'static str, site: Site, port: u16) -> Result<Server> {
         let scratch = tempfile::Builder::new().prefix("vetch-trial-").tempdir()?;
         let data_dir = options.data_dir.unwrap_or_else(|| scratch.path().join("data"));
         let log = scratch.path().join("log");
-        let mut server = Server {
+        Ok(Server {
             kind,
             scheme,
+            site,
             port,
             peer_port: free_port()?,
             data_dir,
@@ -133,9 +173,7 @@ impl Server {
             log,
             log_start: 0,
             scratch,
-        };
-        server.run()?;
-        Ok(server)
+        })
     }
 
     /// Starts the process on the data directory as it is and waits until it serves; answers how long that took.
@@ -158,9 +196,9 @@ impl Server {
         self.log_start = log.metadata()?.len();
         let binary = self.kind.binary()?;
         let mut command = match wrapper {
-            [] => Command::new(&binary),
+            [] => self.site.command(&binary),
             [program, arguments @ ..] => {
-                let mut command = Command::new(program);
+                let mut command = self.site.command(Path::new(program));
                 command.args(arguments).arg(&binary);
                 command
             }
@@ -179,7 +217,7 @@ impl Server {
 
     fn arguments(&self) -> Vec<String> {
         let client = self.endpoint();
-        let peer = format!("http://127.0.0.1:{}", self.peer_port);
+        let peer = format!("http://{}:{}", self.site.address, self.peer_port);
         let mut arguments = vec!["--data-dir".into(), self.data_dir.display().to_string()];
         for (flag, value) in [
             ("--name", "default".to_owned()),
@@ -216,12 +254,12 @@ impl Server {
     }
 
     fn accepts(&self) -> bool {
-        TcpStream::connect_timeout(&SocketAddr::from(([127, 0, 0, 1], self.port)), Duration::from_secs(1))
-            .is_ok()
+        let address = SocketAddr::from((self.site.address, self.port));
+        TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok()
     }
 
     pub(crate) fn endpoint(&self) -> String {
-        format!("{}://127.0.0.1:{}", self.scheme, self.port)
+        format!("{}://{}:{}", self.scheme, self.site.address, self.port)
     }
 
     pub(crate) fn pid(&self) -> Result<u32> {

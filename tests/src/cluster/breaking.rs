@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use clap::ValueEnum;
-use rustix::process::Signal;
 
 use super::members::Writer;
 use super::{Field, LIMIT};
@@ -24,12 +23,38 @@ pub(crate) enum Fault {
     JournalFollowerKilled,
     /// The one that leads the stream.
     JournalLeaderKilled,
-    /// Two of the journal's three servers are away for three seconds.
+    /// The one that leads the stream is stopped for four seconds.
+    JournalLeaderPaused,
+    /// A server of the journal and the writer, or another server, are killed at once: the rest goes on serving.
+    OneOfEachKilled,
+    /// The journal has no majority: two of its servers are killed, or all are cut off from each other.
     QuorumLost,
     /// Every server is asked to end, and started again, one after the other.
     RollingRestart,
+    /// Every server of the journal is asked to end, and started again, one after the other.
+    JournalRollingRestart,
     /// All servers are killed at once and started again.
     AllKilled,
+    /// The writer and the journal do not hear each other, or one does not hear the other.
+    WriterCutFromJournal,
+    /// The same with another server.
+    FollowerCutFromJournal,
+    /// The writer and the other servers.
+    WriterCutFromPeers,
+    /// A server and the clients.
+    CutFromClients,
+    /// Nobody hears the writer, and it hears nobody.
+    WriterAlone,
+    /// The server that leads the journal's stream and the other servers of the journal.
+    JournalLeaderCut,
+    /// The machine of a server and one of the journal, of which one leads, and everything else.
+    MachineCut,
+    /// Any two hosts.
+    PairCut,
+    /// Every tenth packet between servers is lost.
+    PacketsLost,
+    /// Wires so thin that packets queue for a third of a second, and are lost when the queue is full.
+    ThinWires,
 }
 
 impl fmt::Display for Fault {
@@ -38,10 +63,10 @@ impl fmt::Display for Fault {
     }
 }
 
-const PAUSE: Duration = Duration::from_secs(4);
-const WITHOUT_QUORUM: Duration = Duration::from_secs(3);
 /// After which everybody must be served again by every server.
 const RECOVERY: Duration = Duration::from_secs(30);
+/// Longer than an answer takes from a server to its client.
+const ON_THE_WAY: Duration = Duration::from_millis(200);
 
 impl Field {
     /// Breaks and heals one thing, and waits until every server serves again.
@@ -49,22 +74,41 @@ impl Field {
         let done = self.work(20).await?;
         let writer = self.members.writer().await?;
         let begun = Instant::now();
-        let what = match fault {
-            Fault::WriterKilled => self.kill_writer(writer).await?,
-            Fault::FollowerKilled => self.kill_follower(writer).await?,
-            Fault::WriterPaused => self.pause_writer(writer).await?,
-            Fault::FollowerPaused => self.pause_follower(writer).await?,
-            Fault::JournalFollowerKilled => self.kill_of_journal(false).await?,
-            Fault::JournalLeaderKilled => self.kill_of_journal(true).await?,
-            Fault::QuorumLost => self.lose_quorum().await?,
-            Fault::RollingRestart => self.restart_all().await?,
-            Fault::AllKilled => self.kill_all().await?,
-        };
+        let what = self.break_and_heal(fault, writer).await?;
         let healed = Instant::now();
         self.serves_again(healed).await?;
         let (back, whole) = (healed.elapsed().as_millis(), begun.elapsed().as_secs_f64());
-        println!("  {fault}: after {done} writes {what}; all serve {back} ms after it, {whole:.1}s in all");
+        self.say(format!(
+            "  {fault}: after {done} writes {what}; all serve {back} ms after it, {whole:.1}s in all"
+        ));
         self.journal.healthy().await
+    }
+
+    async fn break_and_heal(&mut self, fault: Fault, writer: Writer) -> Result<String> {
+        match fault {
+            Fault::WriterKilled => self.kill_writer(writer).await,
+            Fault::FollowerKilled => self.kill_follower(writer).await,
+            Fault::WriterPaused => self.pause_writer(writer).await,
+            Fault::FollowerPaused => self.pause_follower(writer).await,
+            Fault::JournalFollowerKilled => self.kill_of_journal(false).await,
+            Fault::JournalLeaderKilled => self.kill_of_journal(true).await,
+            Fault::JournalLeaderPaused => self.pause_of_journal().await,
+            Fault::OneOfEachKilled => self.kill_one_of_each(writer).await,
+            Fault::QuorumLost => self.lose_quorum(writer).await,
+            Fault::RollingRestart => self.restart_all().await,
+            Fault::JournalRollingRestart => self.restart_journal().await,
+            Fault::AllKilled => self.kill_all().await,
+            Fault::WriterCutFromJournal => self.cut_writer_from_journal(writer).await,
+            Fault::FollowerCutFromJournal => self.cut_follower_from_journal(writer).await,
+            Fault::WriterCutFromPeers => self.cut_writer_from_peers(writer).await,
+            Fault::CutFromClients => self.cut_from_clients().await,
+            Fault::WriterAlone => self.leave_writer_alone(writer).await,
+            Fault::JournalLeaderCut => self.cut_leader_of_journal().await,
+            Fault::MachineCut => self.cut_machine(writer).await,
+            Fault::PairCut => self.cut_pair().await,
+            Fault::PacketsLost => self.lose_packets().await,
+            Fault::ThinWires => self.make_thin().await,
+        }
     }
 
     async fn serves_again(&mut self, healed: Instant) -> Result<()> {
@@ -81,116 +125,34 @@ impl Field {
         self.members.all_run()
     }
 
-    async fn kill_writer(&mut self, writer: Writer) -> Result<String> {
-        let since = self.recorder.now();
-        self.members.servers[writer.at].kill()?;
-        let took = self.failover(writer, since).await?;
-        self.rest(0, 300).await;
-        self.members.run(&[writer.at])?;
-        Ok(format!("server {} was killed, another one wrote after {} ms", writer.at, took.as_millis()))
-    }
-
-    async fn kill_follower(&mut self, writer: Writer) -> Result<String> {
-        let follower = self.follower(writer);
-        self.members.servers[follower].kill()?;
-        self.rest(100, 1_000).await;
-        self.members.run(&[follower])?;
-        Ok(format!("server {follower} was killed, which did not write"))
-    }
-
-    async fn pause_writer(&mut self, writer: Writer) -> Result<String> {
-        let since = self.recorder.now();
-        self.members.servers[writer.at].signal(Signal::STOP)?;
-        tokio::time::sleep(PAUSE).await;
-        self.members.servers[writer.at].signal(Signal::CONT)?;
-        let what = format!("server {} was stopped", writer.at);
-        // Nobody takes over from a writer whose last sign came late enough; a slow machine shows that.
-        Ok(match self.recorder.first_write_by_another(writer.member, since) {
-            Some(at) => {
-                self.failovers.push(at - since);
-                format!("{what}, another one wrote after {} ms", (at - since).as_millis())
-            }
-            None => format!("{what}, and nobody else wrote meanwhile"),
-        })
-    }
-
-    async fn pause_follower(&mut self, writer: Writer) -> Result<String> {
-        let follower = self.follower(writer);
-        self.members.servers[follower].signal(Signal::STOP)?;
-        tokio::time::sleep(PAUSE).await;
-        self.members.servers[follower].signal(Signal::CONT)?;
-        Ok(format!("server {follower} was stopped, which did not write"))
-    }
-
-    async fn kill_of_journal(&mut self, leader: bool) -> Result<String> {
-        let leading = self.journal.leader().await?;
-        let at = if leader { leading } else { (leading + 1 + self.chance.below(2)) % 3 };
-        self.journal.kill(at)?;
-        let begun = Instant::now();
-        // The two that are left are enough.
-        let before = self.recorder.acknowledged();
-        self.writes_since(before, 5, "the journal to go on with two of three servers").await?;
-        let took = begun.elapsed();
-        self.rest(0, 500).await;
-        self.journal.run(at)?;
-        let name = if leader { "leader" } else { "follower" };
-        Ok(format!("the journal's {name} {at} was killed, five more writes took {} ms", took.as_millis()))
-    }
-
-    async fn lose_quorum(&mut self) -> Result<String> {
-        let left = self.chance.below(3);
-        let lost = [(left + 1) % 3, (left + 2) % 3];
-        for at in lost {
-            self.journal.kill(at)?;
-        }
-        let begun = Instant::now();
-        for endpoint in self.members.endpoints() {
-            self.recorder.reads_here(&endpoint).await?;
-        }
-        tokio::time::sleep(WITHOUT_QUORUM.saturating_sub(begun.elapsed())).await;
-        for at in lost {
-            self.journal.run(at)?;
-        }
-        Ok(format!("the journal's servers {lost:?} were away, serializable reads went on"))
-    }
-
-    async fn restart_all(&mut self) -> Result<String> {
-        let mut took = Vec::new();
-        for at in 0..self.members.servers.len() {
-            let writer = self.members.writer().await?;
-            let since = self.recorder.now();
-            self.members.servers[at].terminate()?;
-            if at == writer.at {
-                took.push(self.failover(writer, since).await?.as_millis());
-            }
-            self.members.run(&[at])?;
-            self.work(5).await?;
-        }
-        Ok(format!("every server was restarted, and another one wrote after {took:?} ms"))
-    }
-
-    async fn kill_all(&mut self) -> Result<String> {
-        let all: Vec<usize> = (0..self.members.servers.len()).collect();
-        for &at in &all {
-            self.members.servers[at].kill()?;
-        }
-        self.rest(0, 500).await;
-        self.members.run(&all)?;
-        Ok("all servers were killed".to_owned())
-    }
-
-    fn follower(&mut self, writer: Writer) -> usize {
+    pub(super) fn follower(&mut self, writer: Writer) -> usize {
         (writer.at + 1 + self.chance.below(2)) % 3
     }
 
-    /// Waits until another server acknowledges a write.
-    async fn failover(&mut self, writer: Writer, since: Duration) -> Result<Duration> {
+    /// While something is broken, the rest has to go on: five more writes, and how long they took.
+    pub(super) async fn goes_on(&mut self, with: &str) -> Result<Duration> {
         let begun = Instant::now();
+        // What was on its way to its client before it broke does not count.
+        tokio::time::sleep(ON_THE_WAY).await;
+        let before = self.recorder.acknowledged();
+        self.writes_since(before, 5, &format!("five writes {with}")).await?;
+        Ok(begun.elapsed())
+    }
+
+    /// Waits until another server acknowledges a write. The load would notice up to a second late: its requests hang.
+    pub(super) async fn failover(&mut self, writer: Writer, since: Duration) -> Result<Duration> {
+        let begun = Instant::now();
+        let endpoints = self.members.endpoints();
+        let mut looks = 0;
         loop {
+            if looks % 10 == 0 {
+                self.recorder.probe(&endpoints[(writer.at + 1 + looks / 10 % 2) % 3]);
+            }
+            looks += 1;
             if let Some(at) = self.recorder.first_write_by_another(writer.member, since) {
-                self.failovers.push(at - since);
                 return Ok(at - since);
             }
+            self.members.all_run()?;
             ensure!(
                 begun.elapsed() < LIMIT,
                 "waited {LIMIT:?} for another server to write instead of server {} of epoch {}",

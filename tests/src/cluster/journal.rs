@@ -1,51 +1,44 @@
-//! The journal of a cluster: three nats-server processes on loopback, which can be killed and started again.
+//! The journal of a cluster: three nats-server processes, each on a host of its own, which can be killed and started again.
 
 use std::fs::{self, OpenOptions};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
 use super::LIMIT;
+use super::network::{Host, JOURNAL};
 use crate::gateway::http;
-use crate::server::free_port;
 
-const SERVERS: usize = 3;
-/// How servers and clients know each other. They listen on loopback only and are gone with their directory.
+/// For clients, for each other, and where a server tells how it is.
+const PORT: u16 = 4222;
+const ROUTE: u16 = 6222;
+const MONITOR: u16 = 8222;
+/// How servers and clients know each other. Nobody else is on their network, and they are gone with their directory.
 const SECRET: &str = "trial";
 const STREAM: &str = "vetch";
 
 pub(super) struct Journal {
     directory: TempDir,
-    nodes: Vec<Node>,
-}
-
-struct Node {
-    port: u16,
-    route: u16,
-    /// Where it tells how it is.
-    monitor: u16,
-    process: Option<Child>,
+    /// In the order of hosts; None is away.
+    processes: [Option<Child>; JOURNAL.len()],
 }
 
 impl Journal {
     /// Starts all servers and waits until they serve.
     pub(super) async fn start() -> Result<Journal> {
         let directory = tempfile::Builder::new().prefix("vetch-journal-").tempdir()?;
-        let mut nodes = Vec::new();
-        for _ in 0..SERVERS {
-            let (port, route, monitor) = (free_port()?, free_port()?, free_port()?);
-            nodes.push(Node { port, route, monitor, process: None });
-        }
-        let mut journal = Journal { directory, nodes };
-        for at in 0..SERVERS {
+        let mut journal = Journal { directory, processes: [None, None, None] };
+        for at in 0..JOURNAL.len() {
             fs::write(journal.path(at, "conf"), journal.config(at))?;
         }
         fs::write(journal.logins(), format!("app:{SECRET}\nsys:{SECRET}\n"))?;
-        for at in 0..SERVERS {
+        for at in 0..JOURNAL.len() {
             journal.run(at)?;
         }
         journal.healthy().await?;
@@ -53,14 +46,14 @@ impl Journal {
     }
 
     fn config(&self, at: usize) -> String {
-        let Node { port, route, monitor, .. } = &self.nodes[at];
+        let address = JOURNAL[at].address();
         let routes: Vec<String> =
-            self.nodes.iter().map(|node| format!("nats-route://127.0.0.1:{}", node.route)).collect();
+            JOURNAL.iter().map(|host| format!("nats-route://{}:{ROUTE}", host.address())).collect();
         let user = |name: &str| format!("users: [{{user: {name}, password: {SECRET}}}]");
         [
             format!("server_name: journal-{at}"),
-            format!("listen: 127.0.0.1:{port}"),
-            format!("http: 127.0.0.1:{monitor}"),
+            format!("listen: {address}:{PORT}"),
+            format!("http: {address}:{MONITOR}"),
             "max_payload: 8MB".to_owned(),
             format!(
                 "jetstream {{ store_dir: {:?}, sync_interval: always }}",
@@ -73,7 +66,7 @@ impl Journal {
             ),
             "system_account: SYS".to_owned(),
             format!(
-                "cluster {{ name: vetch, listen: 127.0.0.1:{route}, routes: [{}] }}\n",
+                "cluster {{ name: vetch, listen: {address}:{ROUTE}, routes: [{}] }}\n",
                 routes.join(", ")
             ),
         ]
@@ -91,7 +84,7 @@ impl Journal {
     /// By which a Vetch server finds the journal.
     pub(super) fn flags(&self) -> Vec<String> {
         let urls: Vec<String> =
-            self.nodes.iter().map(|node| format!("nats://127.0.0.1:{}", node.port)).collect();
+            JOURNAL.iter().map(|host| format!("nats://{}:{PORT}", host.address())).collect();
         vec![
             format!("--journal={}", urls.join(",")),
             format!("--journal-login-file={}", self.logins().display()),
@@ -102,27 +95,38 @@ impl Journal {
     /// Starts one server and waits for nothing.
     pub(super) fn run(&mut self, at: usize) -> Result<()> {
         let log = OpenOptions::new().create(true).append(true).open(self.path(at, "log"))?;
-        let mut command = Command::new(binary()?);
+        let mut command = JOURNAL[at].site().command(&binary()?);
         command.arg("-c").arg(self.path(at, "conf")).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        self.nodes[at].process = Some(command.spawn().with_context(|| format!("starting {command:?}"))?);
+        self.processes[at] = Some(command.spawn().with_context(|| format!("starting {command:?}"))?);
         Ok(())
     }
 
     pub(super) fn kill(&mut self, at: usize) -> Result<()> {
-        let mut process = self.nodes[at].process.take().context("the journal's server is not running")?;
+        let mut process = self.processes[at].take().context("the journal's server is not running")?;
         process.kill()?;
         process.wait()?;
+        Ok(())
+    }
+
+    /// Asks a server to end, and waits until it has.
+    pub(super) fn end(&mut self, at: usize) -> Result<()> {
+        self.signal(at, Signal::TERM)?;
+        let mut process = self.processes[at].take().context("the journal's server is not running")?;
+        process.wait()?;
+        Ok(())
+    }
+
+    pub(super) fn signal(&self, at: usize, signal: Signal) -> Result<()> {
+        let process = self.processes[at].as_ref().context("the journal's server is not running")?;
+        kill_process(Pid::from_raw(i32::try_from(process.id())?).context("pid 0")?, signal)?;
         Ok(())
     }
 
     /// Waits until every server says that it is well, and has everything.
     pub(super) async fn healthy(&self) -> Result<()> {
         let begun = Instant::now();
-        for (at, node) in self.nodes.iter().enumerate() {
-            while !http::send(node.monitor, "GET", "/healthz", "", None)
-                .await
-                .is_ok_and(|answer| answer.status == 200)
-            {
+        for (at, host) in JOURNAL.into_iter().enumerate() {
+            while !ask(host, "/healthz").await.is_ok_and(|answer| answer.status == 200) {
                 ensure!(begun.elapsed() < LIMIT, "waited {LIMIT:?} for the journal's server {at} to be well");
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
@@ -134,8 +138,8 @@ impl Journal {
     pub(super) async fn leader(&self) -> Result<usize> {
         let begun = Instant::now();
         loop {
-            for node in &self.nodes {
-                if let Some(leader) = ask_leader(node.monitor).await {
+            for host in JOURNAL {
+                if let Some(leader) = ask_leader(host).await {
                     return Ok(leader);
                 }
             }
@@ -153,7 +157,7 @@ impl Journal {
 
 impl Drop for Journal {
     fn drop(&mut self) {
-        for process in self.nodes.iter_mut().filter_map(|node| node.process.as_mut()) {
+        for process in self.processes.iter_mut().flatten() {
             if let Err(error) = process.kill().and_then(|()| process.wait()) {
                 eprintln!("could not end a server of the journal: {error}");
             }
@@ -161,8 +165,12 @@ impl Drop for Journal {
     }
 }
 
-async fn ask_leader(monitor: u16) -> Option<usize> {
-    let answer = http::send(monitor, "GET", "/jsz?accounts=true&streams=true", "", None).await.ok()?;
+async fn ask(host: Host, path: &str) -> Result<http::Answer> {
+    http::send_to(SocketAddr::from((host.address(), MONITOR)), "GET", path, "", None).await
+}
+
+async fn ask_leader(host: Host) -> Option<usize> {
+    let answer = ask(host, "/jsz?accounts=true&streams=true").await.ok()?;
     let told: Value = serde_json::from_str(&answer.body).ok()?;
     let accounts = told["account_details"].as_array()?;
     let mut streams = accounts.iter().filter_map(|account| account["stream_detail"].as_array()).flatten();

@@ -1,20 +1,26 @@
 //! The Vetch servers of a cluster, and who of them writes.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use rustix::process::Signal;
 use vetch_api::pb;
 
 use super::LIMIT;
+use super::network::SERVERS;
 use crate::client::Client;
 use crate::faults::SMALL_STORAGE;
-use crate::server::{Kind, Options, Server, free_port};
+use crate::server::{Kind, Options, Server};
 
-const SERVERS: usize = 3;
+const PORT: u16 = 2379;
+const PEER_PORT: u16 = 2380;
 
 pub(super) struct Members {
-    pub(super) servers: Vec<Server>,
+    servers: Vec<Server>,
+    /// Which of them are not expected to run.
+    away: BTreeSet<usize>,
 }
 
 /// The server that writes.
@@ -26,11 +32,12 @@ pub(super) struct Writer {
 }
 
 impl Members {
+    /// Starts all servers, and waits until each says that it is ready.
     pub(super) fn start(journal: &[String], further: &[String]) -> Result<Members> {
         let mut servers = Vec::new();
-        for at in 0..SERVERS {
+        for (at, host) in SERVERS.into_iter().enumerate() {
             // Of no use in a cluster on a journal, but checked: they have to fit the name.
-            let peer = format!("http://127.0.0.1:{}", free_port()?);
+            let peer = format!("http://{}:{PEER_PORT}", host.address());
             let mut flags = vec![
                 format!("--name=server-{at}"),
                 format!("--listen-peer-urls={peer}"),
@@ -39,9 +46,13 @@ impl Members {
             ];
             flags.extend(SMALL_STORAGE.iter().map(|flag| (*flag).to_owned()));
             flags.extend(journal.iter().chain(further).cloned());
-            servers.push(Server::start_with(Kind::Vetch, Options { flags, data_dir: None })?);
+            let options = Options { flags, data_dir: None };
+            servers.push(Server::on_host(Kind::Vetch, options, host.site(), PORT)?);
         }
-        Ok(Members { servers })
+        let all: Vec<usize> = (0..servers.len()).collect();
+        let mut members = Members { servers, away: all.iter().copied().collect() };
+        members.run(&all)?;
+        Ok(members)
     }
 
     pub(super) fn endpoints(&self) -> Vec<String> {
@@ -55,13 +66,29 @@ impl Members {
         }
         for &at in which {
             self.servers[at].wait_ready(LIMIT).with_context(|| format!("server {at} after its start"))?;
+            self.away.remove(&at);
         }
         Ok(())
     }
 
+    pub(super) fn kill(&mut self, at: usize) -> Result<()> {
+        self.away.insert(at);
+        self.servers[at].kill()
+    }
+
+    /// Asks a server to end, and waits until it has.
+    pub(super) fn end(&mut self, at: usize) -> Result<()> {
+        self.away.insert(at);
+        self.servers[at].terminate().map(drop)
+    }
+
+    pub(super) fn signal(&self, at: usize, signal: Signal) -> Result<()> {
+        self.servers[at].signal(signal)
+    }
+
     /// No server may end by itself.
     pub(super) fn all_run(&mut self) -> Result<()> {
-        for (at, server) in self.servers.iter_mut().enumerate() {
+        for (at, server) in self.servers.iter_mut().enumerate().filter(|(at, _)| !self.away.contains(at)) {
             ensure!(server.alive(), "server {at} has ended by itself:\n{}", server.log_tail()?);
         }
         Ok(())

@@ -1,5 +1,6 @@
 //! A plain HTTP/1.1 client: one connection per request, the whole answer or the first lines of it.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -20,7 +21,7 @@ pub(crate) struct Answer {
 /// How long a server may take for an answer or for the next line of one.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Sends a request; with `lines` given, stops reading after that many.
+/// Sends a request to loopback; with `lines` given, stops reading after that many.
 pub(crate) async fn send(
     port: u16,
     method: &str,
@@ -28,13 +29,24 @@ pub(crate) async fn send(
     body: &str,
     lines: Option<usize>,
 ) -> Result<Answer> {
-    let stream = TcpStream::connect(("127.0.0.1", port)).await?;
+    send_to(SocketAddr::from((Ipv4Addr::LOCALHOST, port)), method, path, body, lines).await
+}
+
+/// The same to any address.
+pub(crate) async fn send_to(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    body: &str,
+    lines: Option<usize>,
+) -> Result<Answer> {
+    let stream = timeout(PATIENCE, TcpStream::connect(address)).await.context("no connection")??;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     let connection = tokio::spawn(connection);
     let request = Request::builder()
         .method(Method::from_bytes(method.as_bytes())?)
         .uri(path)
-        .header("host", format!("127.0.0.1:{port}"))
+        .header("host", address.to_string())
         .header("content-type", "application/json")
         .body(Full::new(Bytes::copy_from_slice(body.as_bytes())))?;
     let response = timeout(PATIENCE, sender.send_request(request)).await.context("no answer")??;

@@ -30,7 +30,7 @@ impl Place {
 /// Connects until it works or the recording stops.
 pub(super) async fn connect(shared: &Shared, place: &mut Place) -> Option<Client> {
     while !shared.stopped() {
-        let attempt = tokio::time::timeout(Duration::from_secs(2), Client::connect(place.next(shared)));
+        let attempt = tokio::time::timeout(Duration::from_secs(2), shared.connect(place.next(shared)));
         if let Ok(Ok(client)) = attempt.await {
             return Some(client);
         }

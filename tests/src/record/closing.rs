@@ -115,6 +115,35 @@ pub(super) async fn serves(shared: &Shared, endpoint: &str, id: u32) -> bool {
     true
 }
 
+/// A write that may succeed.
+pub(super) async fn probe(shared: &Shared, endpoint: &str, id: u32) {
+    let Ok(client) = shared.connect(endpoint).await else { return };
+    let put = Put::new(format!("/probe/{id}"), values::name(shared.new_value(), 0));
+    shared.perform(&client, id, Request::Put(put), Way::Unary).await;
+}
+
+/// A write that must not succeed: in which words it is refused, within `limit`.
+pub(super) async fn write_fails(shared: &Shared, endpoint: &str, id: u32, limit: Duration) -> Result<String> {
+    let client = connect_to(endpoint).await?;
+    let put = Put::new("/refused", values::name(shared.new_value(), 0));
+    let (outcome, words) = shared.perform_told(&client, id, Request::Put(put), Way::Unary, limit).await;
+    ensure!(
+        !matches!(outcome, Outcome::Answered { .. }),
+        "a write was acknowledged by {endpoint}: {outcome:?}"
+    );
+    words.with_context(|| format!("{endpoint} neither took nor refused a write within {limit:?}"))
+}
+
+/// A write that must succeed. Answers its revision.
+pub(super) async fn write_to(shared: &Shared, endpoint: &str, id: u32, key: &str) -> Result<i64> {
+    let client = connect_to(endpoint).await?;
+    let put = Put::new(key, values::name(shared.new_value(), 0));
+    match ask(shared, &client, id, Request::Put(put)).await? {
+        Outcome::Answered { revision, .. } => Ok(revision),
+        other => bail!("a write was not done: {other:?}"),
+    }
+}
+
 /// A read of all keys from what this very server has.
 pub(super) async fn reads_here(shared: &Shared, endpoint: &str, id: u32) -> Result<()> {
     let client = connect_to(endpoint).await?;

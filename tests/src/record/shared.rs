@@ -185,6 +185,10 @@ impl Shared {
         })
     }
 
+    pub(super) async fn connect(&self, endpoint: &str) -> anyhow::Result<Client> {
+        Client::connect_with(endpoint, self.plan.keep_alive).await
+    }
+
     /// Sends one request, writes down what became of it, and answers that.
     pub(super) async fn perform(&self, client: &Client, id: u32, request: Request, way: Way) -> Outcome {
         self.perform_within(client, id, request, way, self.plan.request_timeout).await
@@ -198,10 +202,23 @@ impl Shared {
         way: Way,
         limit: Duration,
     ) -> Outcome {
+        self.perform_told(client, id, request, way, limit).await.0
+    }
+
+    /// The same, with the words in which it failed.
+    pub(super) async fn perform_told(
+        &self,
+        client: &Client,
+        id: u32,
+        request: Request,
+        way: Way,
+        limit: Duration,
+    ) -> (Outcome, Option<String>) {
         let called = self.now();
         let result = tokio::time::timeout(limit, send(client, &request, way)).await;
         let returned = self.now();
         let mut member = None;
+        let mut words = None;
         let outcome = match result {
             Ok(Ok((header, answer))) => {
                 member = header.as_ref().map(|header| header.member_id);
@@ -209,9 +226,11 @@ impl Shared {
             }
             Ok(Err(status)) => {
                 let outcome = translate::failure(&status);
+                let told = format!("{:?}: {}", status.code(), status.message());
                 if !matches!(outcome, Outcome::Refused(_)) {
-                    self.failed(format!("{:?}: {}", status.code(), status.message()));
+                    self.failed(told.clone());
                 }
+                words = Some(told);
                 match outcome {
                     // A server that is behind does not know of what another one has shown.
                     Outcome::Refused(Refusal::FutureRevision)
@@ -236,7 +255,7 @@ impl Shared {
         }
         let operation = Operation { client: id, called, returned, request, outcome: outcome.clone() };
         self.note(|notes| notes.history.operations.push(operation));
-        outcome
+        (outcome, words)
     }
 
     fn failed(&self, how: String) {

@@ -243,7 +243,7 @@ async fn connect_to_watch(shared: &Shared, place: &mut Place) -> Client {
         if let Some(client) = connect(shared, place).await {
             return client;
         }
-        if let Ok(client) = Client::connect(place.next(shared)).await {
+        if let Ok(client) = shared.connect(place.next(shared)).await {
             return client;
         }
         tokio::time::sleep(TICK).await;
