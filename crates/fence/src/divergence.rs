@@ -24,6 +24,9 @@ pub enum Divergence {
     /// Bytes that no writer of this version makes.
     #[error("position {at} of the log is damaged or was written by a newer version: {why}")]
     Damaged { at: u64, why: RecordError },
+    /// The log begins with what this server does not have.
+    #[error("the log goes on, from position {at}, behind a checkpoint that this server does not have")]
+    Seeded { at: u64 },
     /// A reserved kind of entry, which this version must not skip.
     #[error(
         "position {at} of the log holds a kind of entry that this version cannot act on; use a newer version"

@@ -36,6 +36,10 @@ impl<L: Log> Driver<L> {
         &mut self.member
     }
 
+    pub fn log(&self) -> &L {
+        &self.log
+    }
+
     pub fn log_mut(&mut self) -> &mut L {
         &mut self.log
     }

@@ -11,15 +11,17 @@
 //! * `trim`: how much of the log may be given up.
 //! * `divergence`: what an honest log cannot show.
 //!
-//! * `driver` and `journal`: a member in real time, and a log behind the contract of `vetch_journal`.
+//! * `driver` and `journal`: a member in real time, and a log behind the contract of `vetch_journal`. `glance`: single looks
+//!   at a log by who is no member yet.
 //!
-//! All but the last are pure: no threads, no I/O, no clock. docs/cluster-protocol.md explains the protocol, its failure cases and what shows them.
+//! All but those of the last line are pure: no threads, no I/O, no clock. docs/cluster-protocol.md explains the protocol, its failure cases and what shows them.
 
 mod claiming;
 mod config;
 mod divergence;
 mod driver;
 mod flight;
+mod glance;
 mod journal;
 mod leading;
 mod log;
@@ -32,10 +34,11 @@ mod view;
 pub use config::Config;
 pub use divergence::Divergence;
 pub use driver::Driver;
+pub use glance::{GlanceError, Witness, end, seed_log, since, witness};
 pub use journal::SharedJournal;
 pub use leading::Refusal;
-pub use log::{Log, LogError, News, Page, Ticket};
+pub use log::{Log, LogError, News, Page, Space, Ticket};
 pub use member::{ANCHOR, Command, Event, Member, ReadId};
-pub use record::{Author, Record, RecordError, author_of, claim, join};
+pub use record::{Author, Record, RecordError, author_of, claim, is_seed, join, seed};
 pub use trim::{Disagreement, floor};
 pub use view::{Index, Verdict, View, Void};

@@ -32,8 +32,18 @@ pub trait Log: Send {
     /// Gives up the records below `floor`.
     fn trim(&mut self, floor: Position) -> Result<(), LogError>;
 
+    /// The same for who cannot wait. Whether it was done shows in where the log begins; asking again does no harm.
+    fn trim_soon(&mut self, floor: Position) {
+        let _ = self.trim(floor);
+    }
+
     /// Bytes of the largest record that is taken.
     fn max_record(&self) -> usize;
+
+    /// How full the log is, as far as was heard lately. Never waits; nothing if it was not heard.
+    fn space(&mut self) -> Option<Space> {
+        None
+    }
 }
 
 impl<L: Log + ?Sized> Log for Box<L> {
@@ -53,9 +63,26 @@ impl<L: Log + ?Sized> Log for Box<L> {
         (**self).trim(floor)
     }
 
+    fn trim_soon(&mut self, floor: Position) {
+        (**self).trim_soon(floor);
+    }
+
     fn max_record(&self) -> usize {
         (**self).max_record()
     }
+
+    fn space(&mut self) -> Option<Space> {
+        (**self).space()
+    }
+}
+
+/// How full a log is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// Bytes it holds.
+    pub used: u64,
+    /// Bytes that it takes on top of these; nothing if no limit is known.
+    pub left: Option<u64>,
 }
 
 /// Why a log did not do what it was asked at once.

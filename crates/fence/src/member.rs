@@ -344,6 +344,8 @@ impl Member {
 
     fn read(&mut self, now: Duration, at: Position, record: &Bytes) {
         match self.view.read(at, record) {
+            // What comes behind it may be read from a checkpoint there or later.
+            Err(Divergence::Seeded { at }) => self.stop(Event::Behind { first: Position(at) }),
             Err(divergence) => self.halt(divergence),
             Ok((print, verdict)) => {
                 // It goes on behind what was read, so it is not shorter.

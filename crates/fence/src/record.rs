@@ -2,6 +2,9 @@
 //!
 //! A claim (`NewEpoch`) is always alone in its record and says whose it is. An author is one life of one server:
 //! the same server after a restart is another author, because it no longer knows what it had under way.
+//!
+//! A seed is a claim of nobody's, alone at the first position of a log: history begins elsewhere, and goes on here behind a
+//! checkpoint whose tip it builds on.
 
 use bytes::{Bytes, BytesMut};
 use vetch_journal::{
@@ -101,6 +104,19 @@ pub fn claim(author: Author, tip: Tip) -> Sealed {
     draft.payload().extend_from_slice(&author.life.to_le_bytes());
     draft.end_part(0);
     draft.seal(&mut tip)
+}
+
+/// Nobody: whoever reads its claim waits for somebody else's. Lives are drawn at random, so no server is it.
+const NOBODY: Author = Author { node: 0, life: 0 };
+
+/// The first record of a log that goes on behind `tip`.
+pub fn seed(tip: Tip) -> Sealed {
+    claim(NOBODY, tip)
+}
+
+/// Whether an entry is a seed.
+pub fn is_seed(entry: &Entry) -> bool {
+    author_of(entry) == Some(NOBODY)
 }
 
 /// The bytes of a record.

@@ -9,6 +9,8 @@
 //! * a number too far ahead, of the current epoch: its predecessor was refused or lost on the way, while another record
 //!   happened to fill the position that was expected to be the predecessor's. Its writer cannot have acknowledged it.
 //!
+//! Whoever has nothing and reads a seed first needs the checkpoint that it builds on: that, too, is told as a `Divergence`.
+//!
 //! What an honest log cannot show is a `Divergence`. A view is never moved by one.
 
 use std::collections::VecDeque;
@@ -18,7 +20,7 @@ use vetch_bugs::Bug;
 use vetch_journal::{Entry, Hash, Kind, Position, Tip};
 
 use crate::divergence::Divergence;
-use crate::record::{Author, Record};
+use crate::record::{Author, Record, is_seed};
 
 /// How many of the last entries and records are remembered by their hashes.
 const REMEMBERED: usize = 1024;
@@ -146,6 +148,9 @@ impl View {
     }
 
     fn judge_claim(&self, at: Position, claim: &Entry) -> Result<Option<Void>, Divergence> {
+        if is_seed(claim) && self.position.0 == 0 {
+            return Err(Divergence::Seeded { at: at.0 });
+        }
         if claim.epoch <= self.tip.epoch {
             return Ok(Some(Void::LostClaim));
         }

@@ -2,7 +2,8 @@
 //!
 //! * `options`: where the servers are and how to log in.
 //! * `check`: a stream that could lose acknowledged records is refused, with the reason.
-//! * `log`: one message is one record; positions are sequence numbers of the stream. `append` and `tail` are its two halves.
+//! * `log`: one message is one record; positions are sequence numbers of the stream. `append` and `tail` are its two halves, `space` says
+//!   how full it is.
 //!
 //! What JetStream gives: one order, an acknowledgement after a quorum has the message on disk (if every server syncs
 //! always, which is checked), a refusal if another message came first. What it does not: reads that are never stale, and
@@ -14,6 +15,7 @@ mod append;
 mod check;
 mod log;
 mod options;
+mod space;
 mod tail;
 
 pub use check::{MIN_SERVER, Unsafe};

@@ -15,11 +15,12 @@ use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use vetch_fence::{Log, LogError, News, Ticket};
+use vetch_fence::{Log, LogError, News, Space, Ticket};
 use vetch_journal::Position;
 
 use crate::check::{self, Unsafe};
 use crate::options::Options;
+use crate::space::Gauge;
 use crate::tail::Tail;
 use crate::{NatsError, append};
 
@@ -43,6 +44,7 @@ pub struct NatsLog {
     tail: Option<JoinHandle<()>>,
     timeout: Duration,
     unsafe_settings: Vec<Unsafe>,
+    space: Gauge,
 }
 
 /// Where news is told, and over which connection it came.
@@ -79,8 +81,10 @@ impl NatsLog {
         let (client, stream, unsafe_settings) = runtime.block_on(opened(options, mouth.clone()))?;
         let (appends, queue) = mpsc::channel(APPENDS);
         runtime.spawn(send(client.clone(), options.clone(), queue, mouth.clone()));
-        let timeout = options.timeout;
-        Ok(NatsLog { runtime, client, stream, mouth, news, appends, tail: None, timeout, unsafe_settings })
+        let (timeout, space) = (options.timeout, Gauge::default());
+        runtime.spawn(space.clone().follow(client.clone(), stream.clone(), timeout));
+        let tail = None;
+        Ok(NatsLog { runtime, client, stream, mouth, news, appends, tail, timeout, unsafe_settings, space })
     }
 
     /// What was found unsafe and accepted all the same.
@@ -186,6 +190,18 @@ impl Log for NatsLog {
             Ok(Err(error)) => Err(LogError(error.to_string())),
             Ok(Ok(_)) => Ok(()),
         }
+    }
+
+    fn trim_soon(&mut self, floor: Position) {
+        let (stream, timeout) = (self.stream.clone(), self.timeout);
+        self.runtime.spawn(async move {
+            // What was not done is asked for again.
+            let _ = tokio::time::timeout(timeout, async { stream.purge().sequence(floor.0).await }).await;
+        });
+    }
+
+    fn space(&mut self) -> Option<Space> {
+        self.space.last()
     }
 
     fn max_record(&self) -> usize {

@@ -5,3 +5,4 @@ mod decisions;
 mod losses;
 mod play;
 mod reads;
+mod seeds;
