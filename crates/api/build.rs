@@ -37,8 +37,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         .ignore_unknown_fields()
         .build(&PACKAGES)?;
 
-    // Our own service, apart from etcd's. Its JSON is for people and scripts, so numbers are numbers there.
-    let own = protox::compile(["vetch.proto"], ["proto"])?;
+    // Our own services, apart from etcd's. Their JSON is for people and scripts, so numbers are numbers there.
+    let own = protox::compile(["vetch.proto", "peer.proto"], ["proto"])?;
     tonic_prost_build::configure().message_attribute(".", "#[derive(serde::Serialize)]").compile_fds(own)?;
     Ok(())
 }

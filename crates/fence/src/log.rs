@@ -83,6 +83,8 @@ pub struct Space {
     pub used: u64,
     /// Bytes that it takes on top of these; nothing if no limit is known.
     pub left: Option<u64>,
+    /// How long ago that was.
+    pub age: Duration,
 }
 
 /// Why a log did not do what it was asked at once.

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use vetch_fence::Space;
 
 /// Between two questions.
-const PAUSE: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_millis(500);
 /// What was heard longer ago is no news.
 const STALE: Duration = Duration::from_secs(10);
 
@@ -29,7 +29,8 @@ impl Default for Gauge {
 impl Gauge {
     /// What was heard last.
     pub(crate) fn last(&self) -> Option<Space> {
-        self.0.borrow().filter(|(heard, _)| heard.elapsed() < STALE).map(|(_, space)| space)
+        let last = self.0.borrow().filter(|(asked, _)| asked.elapsed() < STALE);
+        last.map(|(asked, space)| Space { age: asked.elapsed(), ..space })
     }
 
     /// Asks until the runtime ends.
@@ -37,8 +38,9 @@ impl Gauge {
         let mut context = jetstream::new(client);
         context.set_timeout(timeout);
         loop {
+            let asked = Instant::now();
             if let Ok(Some(space)) = tokio::time::timeout(timeout, ask(&context, &stream)).await {
-                self.0.send_replace(Some((Instant::now(), space)));
+                self.0.send_replace(Some((asked, space)));
             }
             tokio::time::sleep(PAUSE).await;
         }
@@ -57,7 +59,7 @@ async fn ask(context: &jetstream::Context, stream: &Stream<()>) -> Option<Space>
         let stored = account.storage.max(used.saturating_mul(replicas));
         Some(limit(account.limits.max_storage?)?.saturating_sub(stored) / replicas)
     });
-    Some(Space { used, left: [of_stream, of_account].into_iter().flatten().min() })
+    Some(Space { used, left: [of_stream, of_account].into_iter().flatten().min(), age: Duration::ZERO })
 }
 
 /// Negative and zero mean that there is none.

@@ -14,7 +14,7 @@
 use vetch_store::request::{
     Alarm, AlarmKind, DeleteRangeRequest, PutRequest, RequestOp, TxnRequest, WriteRequest,
 };
-use vetch_store::{Record, Store};
+use vetch_store::{Record, Store, StoreError};
 
 use crate::error::NodeError;
 
@@ -45,6 +45,10 @@ pub(crate) struct Admission {
     room: u64,
     /// Whether this node raised the alarm itself; one set by an operator is the operator's to lower.
     raised: bool,
+    /// Whether it may have been raised by a server that wrote before this one, which is then as good as its own.
+    in_cluster: bool,
+    /// The most bytes that one request may need in the journal.
+    largest: u64,
     /// Whether the quota was last seen to be nearly reached.
     warned: bool,
     /// What is kept for watchers, by the compacted revision at which it was counted.
@@ -61,7 +65,22 @@ pub(crate) struct NearQuota {
 impl Admission {
     /// `raised`: an alarm found at start is taken for one of our own.
     pub(crate) fn new(member: u64, quota: Option<u64>, raised: bool) -> Admission {
-        Admission { member, quota, disk_full: false, room: u64::MAX, raised, warned: false, kept: None }
+        Admission {
+            member,
+            quota,
+            disk_full: false,
+            room: u64::MAX,
+            raised,
+            in_cluster: false,
+            largest: u64::MAX,
+            warned: false,
+            kept: None,
+        }
+    }
+
+    /// The same for one of several servers that write in turn, to a journal that takes `largest` bytes for one request.
+    pub(crate) fn in_cluster(self, largest: u64) -> Admission {
+        Admission { in_cluster: true, largest, ..self }
     }
 
     pub(crate) fn set_disk(&mut self, full: bool, room: u64) {
@@ -87,6 +106,9 @@ impl Admission {
     }
 
     pub(crate) fn admit(&mut self, store: &Store, request: &WriteRequest) -> Result<(), NodeError> {
+        if self.largest < u64::MAX && journal_cost(request) > self.largest {
+            return Err(StoreError::RequestTooLarge.into());
+        }
         let stopped_by = |kind| store.alarms().any(|raised| raised.kind == kind);
         if !is_internal(request) {
             if stopped_by(AlarmKind::Corrupt) {
@@ -105,7 +127,7 @@ impl Admission {
     /// The alarm that may be lowered now.
     pub(crate) fn alarm_to_lower(&mut self, store: &Store) -> Option<Alarm> {
         let alarm = self.no_space();
-        if !self.raised || self.disk_full {
+        if !(self.raised || self.in_cluster) || self.disk_full {
             return None;
         }
         let mark = self.quota.map_or(u64::MAX, |quota| share(quota, LOW_WATER_PERCENT));
@@ -113,7 +135,8 @@ impl Admission {
             return None;
         }
         self.raised = false;
-        store.alarms().any(|raised| raised == alarm).then_some(alarm)
+        let is_ours = |raised: &Alarm| *raised == alarm || (self.in_cluster && raised.kind == alarm.kind);
+        store.alarms().find(is_ours)
     }
 
     /// Says once that the quota is nearly reached, and again when it was not in between.
@@ -237,4 +260,44 @@ fn txn_cost(txn: &TxnRequest, put: OpCost<'_, PutRequest>, delete: OpCost<'_, De
     };
     let branch = |ops: &[RequestOp]| ops.iter().map(op).sum::<u64>();
     branch(&txn.success).max(branch(&txn.failure))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(bytes: usize) -> WriteRequest {
+        WriteRequest::Put(PutRequest {
+            key: "k".into(),
+            value: vec![0; bytes].into(),
+            lease: 0,
+            prev_kv: false,
+            ignore_value: false,
+            ignore_lease: false,
+        })
+    }
+
+    #[test]
+    fn what_does_not_fit_a_record_of_a_shared_journal_is_too_large() {
+        let store = Store::default();
+        let mut alone = Admission::new(1, None, false);
+        assert_eq!(alone.admit(&store, &put(100 << 10)), Ok(()));
+        let mut shared = Admission::new(1, None, false).in_cluster(100 << 10);
+        assert_eq!(shared.admit(&store, &put(90 << 10)), Ok(()));
+        assert_eq!(shared.admit(&store, &put(100 << 10)), Err(StoreError::RequestTooLarge.into()));
+    }
+
+    #[test]
+    fn an_alarm_of_a_writer_before_this_one_is_lowered_when_there_is_space() {
+        let mut store = Store::default();
+        let other = Alarm { member: 9, kind: AlarmKind::NoSpace };
+        store.evaluate(&WriteRequest::AlarmActivate(other), &mut Vec::new()).expect("never refused");
+        let mut alone = Admission::new(1, None, false);
+        assert_eq!(alone.alarm_to_lower(&store), None, "an operator's");
+        let mut shared = Admission::new(1, None, false).in_cluster(u64::MAX);
+        shared.set_disk(true, 0);
+        assert_eq!(shared.alarm_to_lower(&store), None, "still full");
+        shared.set_disk(false, 0);
+        assert_eq!(shared.alarm_to_lower(&store), Some(other));
+    }
 }

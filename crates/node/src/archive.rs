@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
-use vetch_journal::Tip;
+use vetch_journal::{Position, Tip};
 use vetch_seal::Keys;
 
 use crate::checkpoint::{Held, Holds};
@@ -112,6 +112,16 @@ impl Keep {
         Trim::Upto(kept + 1)
     }
 
+    /// The newest checkpoint, whose files stay until the answer is dropped. None: there is none yet.
+    pub(crate) fn hold_checkpoint(&self) -> Option<Held> {
+        self.holds.hold()
+    }
+
+    /// Where the journal is needed from for the checkpoints that somebody holds.
+    pub(crate) fn held_position(&self) -> Option<Position> {
+        self.holds.lowest_position().map(Position)
+    }
+
     /// The disk is full: files that are only held for a copy go.
     pub(crate) fn release_checkpoints(&self) -> bool {
         self.holds.release_all()
@@ -168,7 +178,7 @@ impl Archive {
 
     /// The newest checkpoint, whose files stay until the answer is dropped. None: there is none yet.
     pub fn hold_checkpoint(&self) -> Option<Held> {
-        self.shared.keep.holds.hold()
+        self.shared.keep.hold_checkpoint()
     }
 
     /// Where requests for a backup arrive from now on.

@@ -37,6 +37,7 @@ mod run;
 mod tally;
 
 pub use checkpointer::Checkpointer;
+pub(crate) use directory::are_files_of;
 pub use error::{CheckpointError, Damage, LoadError};
 pub use holds::{Files, Held, Holds};
 pub use import::Import;

@@ -2,15 +2,29 @@
 //!
 //! One server writes, the others apply what it wrote and stand by. What is asked here is what a server that stands alone
 //! need not ask: whether this one still is the writer, before a read is answered or a renewal is promised.
+//!
+//! Servers talk to each other over the ports of clients. They know each other by a `Proof`: the hash of an announcement in the
+//! journal, which only who can read the journal knows. Whoever can has everything already.
 
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 use std::time::Duration;
 
 use crossbeam_channel::{Sender, TrySendError};
+use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
-use vetch_journal::{Draft, Entry, Kind, PartId, Payload};
+use vetch_fence::{Index, Record};
+use vetch_journal::{Draft, Entry, Hash, Kind, PartId, Payload, Tip};
 
 use crate::error::NodeError;
+use crate::handle::Node;
+use crate::roster;
 use crate::shared::Shared;
+
+pub use crate::roster::{Peer, Report};
+
+/// Announcements that are remembered as proofs: about a minute of them.
+const PROOFS: usize = 64;
 
 /// What a node on a shared journal is told at start.
 #[derive(Debug, Clone)]
@@ -49,6 +63,82 @@ pub(crate) type Waiting = oneshot::Sender<Result<(), NodeError>>;
 pub(crate) struct Cluster {
     pub(crate) reads: Sender<Waiting>,
     pub(crate) status: watch::Sender<ClusterStatus>,
+    /// What other servers tell this one while it writes.
+    pub(crate) reports: Sender<Report>,
+    pub(crate) board: Mutex<Board>,
+    /// Where other servers reach this one.
+    pub(crate) url: String,
+    /// Bytes of effects that one request may have, so that they fit a record together with a batch; values that are written
+    /// again without having been sent may be as many more.
+    pub(crate) largest_request: usize,
+    /// Number of the last record of the journal that was read.
+    pub(crate) position: AtomicU64,
+    /// The journal seems to have lost what this server holds: its state has to be on disk.
+    pub(crate) alone: AtomicBool,
+    /// The revision of the newest checkpoint.
+    pub(crate) saved: AtomicI64,
+}
+
+/// What the parts of a node tell each other about the cluster.
+#[derive(Default)]
+pub(crate) struct Board {
+    /// What this server needs the journal from, now that it has a checkpoint there.
+    pub(crate) vote: Option<Index>,
+    pub(crate) peers: Vec<Peer>,
+    proofs: VecDeque<Proof>,
+}
+
+impl Board {
+    pub(crate) fn remember(&mut self, tip: &Tip) {
+        self.proofs.truncate(PROOFS - 1);
+        self.proofs.push_front(Proof { seq: tip.seq, hash: tip.hash });
+    }
+}
+
+/// Shows that somebody can read the journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Proof {
+    pub seq: u64,
+    pub hash: Hash,
+}
+
+impl Node {
+    /// What this server has to tell the writer, and the proof that it may. None until an announcement was read, and on a
+    /// journal of one's own.
+    pub fn report(&self) -> Option<(Proof, Report)> {
+        let cluster = self.shared().cluster.as_ref()?;
+        let board = cluster.board.lock();
+        let proof = *board.proofs.front()?;
+        Some((proof, self.shared().report_of(cluster, board.vote)))
+    }
+
+    /// Takes what another server tells. False if this server does not know the proof.
+    pub fn take_report(&self, proof: &Proof, report: Report) -> bool {
+        let Some(cluster) = self.shared().cluster.as_ref().filter(|_| self.is_known(proof)) else {
+            return false;
+        };
+        // One that finds no room is told again soon.
+        let _ = cluster.reports.try_send(report);
+        true
+    }
+
+    /// Whether somebody who shows this can read the journal.
+    pub fn is_known(&self, proof: &Proof) -> bool {
+        let cluster = self.shared().cluster.as_ref();
+        cluster.is_some_and(|cluster| cluster.board.lock().proofs.contains(proof))
+    }
+
+    /// The servers on the same journal, this one among them, as the writer told last.
+    pub fn peers(&self) -> Vec<Peer> {
+        self.shared().cluster.as_ref().map(|cluster| cluster.board.lock().peers.clone()).unwrap_or_default()
+    }
+}
+
+impl Shared {
+    pub(crate) fn report_of(&self, cluster: &Cluster, vote: Option<Index>) -> Report {
+        let keep = self.keep.held_position();
+        Report { member: self.identity.member_id, url: cluster.url.clone(), vote, keep }
+    }
 }
 
 impl Shared {
@@ -78,14 +168,37 @@ impl Cluster {
     }
 }
 
-/// An entry without effect in which the writer says where it is.
-pub(crate) fn announcement(writer: &Writer) -> Draft {
+/// An entry without effect in which the writer says where it is, and which servers there are.
+pub(crate) fn announcement(writer: &Writer, peers: &[Peer]) -> Draft {
     let mut draft = Draft::new(Kind::Barrier);
     draft.begin_part(PartId::default());
     draft.payload().extend_from_slice(&writer.member.to_le_bytes());
     draft.payload().extend_from_slice(writer.url.as_bytes());
     draft.end_part(0);
+    draft.begin_part(PartId::default());
+    roster::encode(peers, draft.payload());
+    draft.end_part(0);
     draft
+}
+
+/// The servers that an announcement tells of.
+pub(crate) fn announced_peers(entry: &Entry) -> Option<Vec<Peer>> {
+    let Payload::Inline(payload) = &entry.parts.get(1)?.payload else { return None };
+    roster::decode(payload)
+}
+
+/// What a record of the journal tells who cannot read all of it: the servers there are, and the proof of having seen it.
+pub fn glimpse(record: &bytes::Bytes) -> Option<(Proof, Vec<Peer>)> {
+    let record = Record::decode(record).ok()?;
+    let mut entries = record.entries().iter().rev();
+    entries.find_map(|(entry, hash)| {
+        let Writer { member, url } = announced(entry)?;
+        let mut peers = announced_peers(entry)?;
+        // Who writes is the last to be bothered.
+        peers.retain(|peer| peer.member != member);
+        peers.push(Peer { member, url, vote: None });
+        Some((Proof { seq: entry.seq, hash: *hash }, peers))
+    })
 }
 
 /// What an entry announces, if it is an announcement.
@@ -107,9 +220,17 @@ mod tests {
     fn an_announcement_is_read_as_it_was_made() {
         let writer = Writer { member: 7, url: "http://10.0.0.1:2379".into() };
         let mut tip = Tip { epoch: 3, seq: 9, hash: [1; 32], next_rev: 5 };
-        let sealed = announcement(&writer).seal(&mut tip);
+        let peers = vec![
+            Peer { member: 7, url: "http://10.0.0.1:2379".into(), vote: None },
+            Peer { member: 8, url: "b".into(), vote: None },
+        ];
+        let sealed = announcement(&writer, &peers).seal(&mut tip);
         let entry = Entry::decode(sealed.bytes()).unwrap();
         assert_eq!(announced(&entry), Some(writer));
+        assert_eq!(announced_peers(&entry), Some(peers));
+        let (proof, seen) = glimpse(sealed.bytes()).unwrap();
+        assert_eq!((proof.seq, proof.hash), (tip.seq, tip.hash));
+        assert_eq!(seen.iter().map(|peer| peer.member).collect::<Vec<_>>(), [8, 7]);
         assert_eq!(tip.next_rev, 5, "it takes no revision");
         let plain = Draft::new(Kind::Barrier).seal(&mut tip);
         assert_eq!(announced(&Entry::decode(plain.bytes()).unwrap()), None);

@@ -5,6 +5,7 @@ use vetch_store::auth::AuthError;
 use vetch_store::{BadCommand, StoreError};
 
 use crate::checkpoint::LoadError;
+use crate::transfer::TransferError;
 
 /// The outcome of a request that was not served.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -59,6 +60,12 @@ pub enum OpenError {
     NotShared(String),
     #[error("the journal takes records of {max} bytes; set max_payload of its servers to {wanted} or more")]
     SmallRecords { max: usize, wanted: usize },
+    #[error(
+        "the journal begins at position {first}, behind what this server has: it needs a checkpoint of another server"
+    )]
+    Behind { first: u64 },
+    #[error(transparent)]
+    Transfer(#[from] TransferError),
     #[error("the node ended before it had read the journal: {0}")]
     Ended(String),
     #[error("{path}: {reason}. Restore the file from a backup of the data directory")]

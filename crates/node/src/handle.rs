@@ -93,9 +93,10 @@ impl Node {
         self.shared.cluster.as_ref().map(|cluster| cluster.status.subscribe())
     }
 
-    /// Whether another server has taken over from this one, so that it has to be opened again.
+    /// Whether another server has taken over from this one, or the journal was trimmed beyond it, so that it has to be opened
+    /// again.
     pub fn is_replaced(&self) -> bool {
-        *self.shared.state.borrow() == RunState::Replaced
+        matches!(*self.shared.state.borrow(), RunState::Replaced | RunState::Behind(_))
     }
 
     pub fn metrics(&self) -> &NodeMetrics {
@@ -325,6 +326,12 @@ impl Node {
         self.shared.state.send_replace(RunState::Stopped);
     }
 
+    /// Ends a node that never served, and waits for it.
+    pub(crate) fn end(&self) {
+        self.shared.stopping.store(true, Ordering::Release);
+        self.stop_threads();
+    }
+
     fn stop_threads(&self) {
         let threads = std::mem::take(&mut *self.threads.lock());
         drop(threads.clock_stop);
@@ -352,6 +359,7 @@ impl Node {
         match ended.as_deref() {
             Ok(RunState::Failed(cause)) => Err(cause.clone()),
             Ok(RunState::Replaced) => Err("another server writes to the journal now".into()),
+            Ok(RunState::Behind(first)) => Err(format!("the journal begins at position {first} now")),
             _ => Ok(()),
         }
     }

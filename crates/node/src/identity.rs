@@ -28,6 +28,15 @@ pub(crate) fn load_or_create(disk: &dyn Disk, dir: &Path, proposed: Identity) ->
     }
 }
 
+/// The next start chooses who this is.
+pub(crate) fn forget(disk: &dyn Disk, dir: &Path) -> Result<(), OpenError> {
+    let path = dir.join(NAME);
+    match disk.remove(&path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(io("removing", &path, error)),
+        _ => Ok(()),
+    }
+}
+
 /// The identity on disk, or why it cannot be read. There is none before the first start, as after a restore.
 pub fn check(disk: &dyn Disk, dir: &Path) -> Result<Option<Identity>, String> {
     match read_file(disk, &dir.join(NAME)) {

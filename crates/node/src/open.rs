@@ -1,8 +1,9 @@
 //! Open: from a data directory to a running node.
 //!
 //! Take the directory, load the newest checkpoint, replay the journal behind it, claim a new epoch, start the threads.
-//! `shared` does the same for a journal that several servers share.
+//! `shared` does the same for a journal that several servers share; `refill` begins such a journal with what a directory holds.
 
+pub mod refill;
 mod shared;
 
 use std::collections::HashMap;
@@ -134,6 +135,18 @@ fn recover(
     config: &NodeConfig,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Recovered, OpenError> {
+    let mut recovered = replayed(disk, config, progress)?;
+    let journal = recovered.journal.as_mut().expect("a local journal was recovered");
+    recovered.tip = journal.claim()?;
+    Ok(recovered)
+}
+
+/// The state that the directory of a server on a journal of its own holds, as it was left.
+fn replayed(
+    disk: &Arc<dyn Disk>,
+    config: &NodeConfig,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Recovered, OpenError> {
     let member = config.data_dir.join("member");
     let mut loaded = load(disk, config, progress)?;
     if loaded.position > 0 {
@@ -149,11 +162,11 @@ fn recover(
     let recovery = LocalJournal::recover(Arc::clone(disk), &member.join("journal"), local, loaded.tip)?;
     let mut tail =
         Tail { store: std::mem::take(&mut loaded.store), revisions: Vec::new(), dirty: Vec::new() };
-    let mut journal = tail.replay(recovery, progress)?;
+    let journal = tail.replay(recovery, progress)?;
     // What the checkpoint before the newest would have to replay must be readable too.
     let oldest = loaded.checkpointer.trim_to().unwrap_or(loaded.tip);
     journal.check_keys(Position(oldest.seq + 1))?;
-    let tip = journal.claim()?;
+    let tip = *journal.tip();
     assert!(tip.next_rev == tail.store.head().revision + 1, "journal and store agree on the next revision");
     let mark = tail.store.head();
     tail.store.publish(mark);
@@ -248,6 +261,10 @@ fn connect(
     let sequencer = Sequencer::new(found.tip, cluster.is_some(), found.dirty);
     let alarmed = found.store.alarms().any(|alarm| alarm.kind == AlarmKind::NoSpace);
     let admission = Admission::new(identity.member_id, config.quota(), alarmed);
+    let admission = match &cluster {
+        None => admission,
+        Some(cluster) => admission.in_cluster(cluster.largest_request as u64),
+    };
     let started = time.now();
     let segments_by_key = local.map(LocalJournal::segments_by_key).unwrap_or_default();
     let sealing = Sealing::new(config.keys.clone(), segments_by_key, found.checkpointer.files_by_key());

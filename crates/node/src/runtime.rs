@@ -22,6 +22,7 @@ pub(crate) mod housekeeping;
 pub(crate) mod journal_loop;
 pub(crate) mod sequencer_loop;
 pub(crate) mod shared_loop;
+pub(crate) mod tending;
 mod urgency;
 
 pub(crate) use urgency::Urgency;

@@ -147,6 +147,8 @@ pub(crate) enum RunState {
     Failed(String),
     /// Another server writes to the shared journal now: open the node again.
     Replaced,
+    /// The shared journal begins behind what this server has, at this position: it needs another server's checkpoint.
+    Behind(u64),
 }
 
 /// A doorbell for the housekeeping thread; ringing twice before it is answered is the same as once.

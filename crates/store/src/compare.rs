@@ -59,7 +59,7 @@ impl Path {
                         deleted.kept_bytes +=
                             store.get(&put.key, mark.revision).map_or(0, |kv| kv.value().len());
                     }
-                    if deleted.kept_bytes > KEPT_VALUE_BYTES {
+                    if deleted.kept_bytes > store.kept_limit {
                         return Err(StoreError::RequestTooLarge);
                     }
                 }
@@ -74,10 +74,6 @@ impl Path {
         Ok(())
     }
 }
-
-/// Bytes of values that one transaction may write again without having sent them, which is what bounds a journal entry.
-/// Above it, and above what a single such put may need, the request is too large.
-const KEPT_VALUE_BYTES: usize = 64 << 20;
 
 /// What a path has deleted so far, and how much it takes over.
 #[derive(Default)]
@@ -121,8 +117,11 @@ pub(crate) fn check_put(store: &Store, put: &PutRequest, at: i64) -> Result<(), 
     if put.lease != 0 && store.leases.get(put.lease).is_none() {
         return Err(StoreError::LeaseNotFound);
     }
-    if (put.ignore_value || put.ignore_lease) && store.get(&put.key, at).is_none() {
-        return Err(StoreError::KeyNotFound);
+    if put.ignore_value || put.ignore_lease {
+        let kept = store.get(&put.key, at).ok_or(StoreError::KeyNotFound)?;
+        if put.ignore_value && kept.value().len() > store.kept_limit {
+            return Err(StoreError::RequestTooLarge);
+        }
     }
     Ok(())
 }

@@ -60,7 +60,12 @@ pub struct Store {
     /// The same for changes of a compacted revision itself, which go with the next compaction.
     pub(crate) lingering: Queue,
     pub(crate) bytes: u64,
+    /// Bytes of values that one transaction may write again without having sent them.
+    pub(crate) kept_limit: usize,
 }
+
+/// What bounds a journal entry, together with the size of requests; more than a single such put may need.
+const KEPT_VALUE_BYTES: usize = 64 << 20;
 
 impl Default for Store {
     fn default() -> Store {
@@ -76,6 +81,7 @@ impl Default for Store {
             superseded: Queue::default(),
             lingering: Queue::default(),
             bytes: 0,
+            kept_limit: KEPT_VALUE_BYTES,
         }
     }
 }
@@ -93,6 +99,11 @@ impl Store {
 
     pub fn visible(&self) -> Mark {
         self.visible
+    }
+
+    /// From now on a transaction that writes again more bytes of values than this, without having sent them, is too large.
+    pub fn limit_kept_values(&mut self, bytes: usize) {
+        self.kept_limit = bytes;
     }
 
     /// Everything up to `mark` is durable: readers may see it.

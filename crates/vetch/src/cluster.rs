@@ -1,5 +1,8 @@
 //! A server in a cluster: its node on the shared journal, and who its requests are passed on to.
 
+mod join;
+mod report;
+
 use std::time::{Duration, Instant};
 
 use tonic::transport::Endpoint;
@@ -7,10 +10,13 @@ use vetch_nats::{NatsError, NatsLog, Options, Unsafe};
 use vetch_node::Node;
 use vetch_node::cluster::{ClusterConfig, ClusterStatus};
 use vetch_node::config::NodeConfig;
+use vetch_node::error::OpenError;
 use vetch_node::types::Progress;
 use vetch_server::grpc::StandIn;
 
 use crate::serve::StartError;
+
+pub(crate) use report::report;
 
 /// How soon a writer that does not answer is noticed by those who pass requests on to it.
 const PING: Duration = Duration::from_secs(1);
@@ -20,24 +26,38 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const START_PATIENCE: Duration = Duration::from_secs(120);
 const START_PAUSE: Duration = Duration::from_secs(1);
 
-/// Blocks until the journal has been read.
+/// How often a checkpoint is taken over from another server before a start is given up: the journal may be trimmed beyond
+/// the first ones, too.
+const CHECKPOINTS: usize = 5;
+
+/// Blocks until the journal has been read, from a checkpoint of another server if there is no other way.
 pub(crate) fn open(
     config: NodeConfig,
     journal: &Options,
     url: String,
-    progress: impl FnMut(Progress),
+    mut progress: impl FnMut(Progress),
 ) -> Result<Node, StartError> {
-    let log = reach(journal)?;
-    for found in log.unsafe_settings() {
-        tracing::warn!(%found, "the journal may lose acknowledged writes (--unsafe-journal)");
-    }
     let cluster = ClusterConfig { url, fence: vetch_node::fence::Config::default() };
-    Ok(Node::open_shared(config, cluster, Box::new(log), progress)?)
+    let mut taken = 0;
+    loop {
+        let log = reach(journal)?;
+        for found in log.unsafe_settings() {
+            tracing::warn!(%found, "the journal may lose acknowledged writes (--unsafe-journal)");
+        }
+        match Node::open_shared(config.clone(), cluster.clone(), Box::new(log), &mut progress) {
+            Err(OpenError::Behind { first }) if taken < CHECKPOINTS => {
+                tracing::info!(first, "the journal begins behind what this server has");
+                join::take_checkpoint(&config.data_dir, config.proposed.member_id, journal)?;
+                taken += 1;
+            }
+            opened => return Ok(opened?),
+        }
+    }
 }
 
 /// Waits for a journal that cannot be reached yet, or some of whose servers are away, so that nobody knows how they are set
 /// up. One that answers and is not fit for use is refused at once.
-fn reach(journal: &Options) -> Result<NatsLog, NatsError> {
+pub(crate) fn reach(journal: &Options) -> Result<NatsLog, NatsError> {
     let deadline = Instant::now() + START_PATIENCE;
     loop {
         match NatsLog::open(journal) {

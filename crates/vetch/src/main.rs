@@ -35,6 +35,7 @@ fn main() -> ExitCode {
     match std::env::args_os().nth(1).as_ref().and_then(|word| word.to_str()) {
         Some("snapshot") => return commands::snapshot::run(rest),
         Some("inspect") => return commands::inspect::run(rest),
+        Some("journal") => return commands::journal::run(rest),
         Some("keygen") => return commands::keygen::run(rest),
         Some("status") => return commands::status::run(rest),
         Some("top") => return commands::top::run(rest),

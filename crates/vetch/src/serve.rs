@@ -64,6 +64,10 @@ pub(crate) enum StartError {
     Open(#[from] OpenError),
     #[error(transparent)]
     Journal(#[from] NatsError),
+    #[error(
+        "the journal begins behind what this server has, and no checkpoint of another server could be taken: {0}"
+    )]
+    NoCheckpoint(String),
     #[error("recovery ended without a result: {0}")]
     Recovery(#[from] tokio::task::JoinError),
 }
@@ -105,6 +109,7 @@ async fn serve_once(settings: &Settings) -> Result<End, StartError> {
     let stand_in = settings.journal.as_ref().map(|_| StandIn::in_cluster());
     if let Some(stand_in) = &stand_in {
         tokio::spawn(cluster::follow_writer(node.clone(), stand_in.clone()));
+        tokio::spawn(cluster::report(node.clone()));
     }
     let server = start(settings, node.clone(), listeners, stand_in);
     start_compactor(settings, &node);

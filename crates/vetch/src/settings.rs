@@ -3,7 +3,7 @@
 mod backup;
 mod cluster;
 mod error;
-mod journal;
+pub(crate) mod journal;
 mod tls;
 
 use std::path::PathBuf;

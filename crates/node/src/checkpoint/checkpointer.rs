@@ -4,12 +4,15 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use vetch_journal::{Disk, Tip};
+use vetch_fence::Index;
+use vetch_journal::{Disk, Position, Tip};
 use vetch_seal::{KeyId, Keys};
 use vetch_store::{Freed, Mark, Record};
 
 use super::CheckpointConfig;
+use super::data_file::{DataReader, Written};
 use super::directory::{Needed, data_name};
+use super::error::Damage;
 use super::holds::Holds;
 use super::manifest::{DataFile, Manifest};
 
@@ -19,6 +22,8 @@ pub(super) struct Published {
     /// None: there is no checkpoint yet, and this describes the empty state.
     pub(super) number: Option<u64>,
     pub(super) tip: Tip,
+    /// Where the record lies that made the tip, in a shared journal; 0 for a local one.
+    pub(super) position: u64,
     pub(super) mark: Mark,
     pub(super) files: Vec<DataFile>,
     pub(super) manifest_bytes: u64,
@@ -31,6 +36,7 @@ impl Published {
         Published {
             number: Some(manifest.number),
             tip: manifest.tip,
+            position: manifest.position,
             mark: manifest.mark,
             files: manifest.files.clone(),
             manifest_bytes,
@@ -42,7 +48,7 @@ impl Published {
     pub(super) fn nothing() -> Published {
         let mark = Mark::START;
         let tip = Tip::genesis(mark.revision + 1);
-        Published { number: None, tip, mark, files: Vec::new(), manifest_bytes: 0, key: None }
+        Published { number: None, tip, position: 0, mark, files: Vec::new(), manifest_bytes: 0, key: None }
     }
 }
 
@@ -63,6 +69,8 @@ pub struct Checkpointer {
     /// Data files found damaged since the start.
     pub(super) unreadable: HashSet<PathBuf>,
     pub(super) holds: Arc<Holds>,
+    /// Data files that were read back after they were written, or loaded.
+    verified: BTreeSet<u64>,
 }
 
 impl Checkpointer {
@@ -78,6 +86,7 @@ impl Checkpointer {
     ) -> Checkpointer {
         let holds = Arc::new(Holds::default());
         holds.publish(&current);
+        let verified = current.files.iter().map(|file| file.written.id).collect();
         Checkpointer {
             disk,
             dir: dir.to_path_buf(),
@@ -92,6 +101,7 @@ impl Checkpointer {
             next_number: next.number,
             unreadable: HashSet::new(),
             holds,
+            verified,
         }
     }
 
@@ -112,6 +122,30 @@ impl Checkpointer {
         self.older.as_ref().map(|older| older.tip)
     }
 
+    /// The same place in a shared journal, if every file of both checkpoints could be read back.
+    pub fn vote(&self) -> Option<Index> {
+        let older = self.older.as_ref()?;
+        let mut files = self.current.files.iter().chain(&older.files);
+        files
+            .all(|file| self.verified.contains(&file.written.id))
+            .then_some(Index { position: Position(older.position), tip: older.tip })
+    }
+
+    /// Reads back the data files of the newest checkpoint that have not been read since they were written.
+    pub fn verify(&mut self) -> Result<(), Damage> {
+        let files: Vec<Written> = self.current.files.iter().map(|file| file.written).collect();
+        for written in files.iter().filter(|written| !self.verified.contains(&written.id)) {
+            let reader = DataReader::open(&*self.disk, &self.dir, *written, &self.keys)?;
+            for block in 0..reader.blocks() {
+                reader.read_block(block)?;
+            }
+        }
+        let older = self.older.iter().flat_map(|older| &older.files).map(|file| file.written.id);
+        let kept: BTreeSet<u64> = older.filter(|id| self.verified.contains(id)).collect();
+        self.verified = files.iter().map(|written| written.id).chain(kept).collect();
+        Ok(())
+    }
+
     /// For those who copy a checkpoint while it may be replaced.
     pub fn holds(&self) -> Arc<Holds> {
         Arc::clone(&self.holds)
@@ -125,6 +159,11 @@ impl Checkpointer {
     /// The tip of the newest checkpoint.
     pub fn tip(&self) -> Tip {
         self.current.tip
+    }
+
+    /// Where that was made in a shared journal; 0 in a local one.
+    pub fn position(&self) -> u64 {
+        self.current.position
     }
 
     /// Bytes of all checkpoint files that are kept.

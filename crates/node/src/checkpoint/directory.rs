@@ -45,6 +45,15 @@ impl Name {
     }
 }
 
+/// Whether these are the names of a checkpoint's files: data, each once, and the manifest `number` behind it.
+pub(crate) fn are_files_of(number: u64, names: &[&str]) -> bool {
+    let Some((manifest, data)) = names.split_last() else { return false };
+    let distinct: BTreeSet<&&str> = data.iter().collect();
+    Name::parse(manifest) == Some(Name::Manifest(number))
+        && distinct.len() == data.len()
+        && data.iter().all(|name| matches!(Name::parse(name), Some(Name::Data(_))))
+}
+
 /// The files that must stay.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Needed {

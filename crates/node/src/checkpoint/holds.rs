@@ -22,6 +22,8 @@ pub struct Files {
     pub data: Vec<String>,
     /// The journal's tip that leads to it.
     pub tip: Tip,
+    /// Where the record lies that made the tip, in a shared journal; 0 for a local one.
+    pub position: u64,
     pub mark: Mark,
     ids: Vec<u64>,
 }
@@ -58,6 +60,11 @@ impl Holds {
         Some(Held { files, holds: Arc::clone(self), ticket })
     }
 
+    /// The lowest position in a shared journal that a checkpoint somebody holds was taken at.
+    pub fn lowest_position(&self) -> Option<u64> {
+        self.state.lock().held.iter().map(|(_, files)| files.position).min()
+    }
+
     /// Lets go of everything. True if there was anything.
     pub fn release_all(&self) -> bool {
         !std::mem::take(&mut self.state.lock().held).is_empty()
@@ -69,8 +76,8 @@ impl Holds {
         self.state.lock().current = published.number.map(|number| {
             let ids: Vec<u64> = published.files.iter().map(|file| file.written.id).collect();
             let data = ids.iter().map(|&id| data_name(id)).collect();
-            let (tip, mark) = (published.tip, published.mark);
-            Files { number, manifest: manifest_name(number), data, tip, mark, ids }
+            let Published { tip, position, mark, .. } = *published;
+            Files { number, manifest: manifest_name(number), data, tip, position, mark, ids }
         });
     }
 

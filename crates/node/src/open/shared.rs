@@ -5,9 +5,11 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 use std::time::Duration;
 
 use crossbeam_channel::bounded;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use vetch_fence::{Author, Driver, Index, Log};
 use vetch_journal::{Disk, Position, RealDisk};
@@ -18,15 +20,22 @@ use crate::config::NodeConfig;
 use crate::error::OpenError;
 use crate::handle::{Node, Threads};
 use crate::identity;
+use crate::roster::Roster;
 use crate::runtime::journal_loop::Finisher;
 use crate::runtime::shared_loop::{SharedLoop, Work};
 use crate::runtime::{Urgency, spawn};
 use crate::shared::RunState;
 use crate::time::{Monotonic, Time};
+use crate::transfer;
 use crate::types::Progress;
+
+/// What other servers told and was not looked at yet.
+const REPORTS: usize = 64;
 
 /// The largest record that a log must take: a batch, and the request that made it too large.
 const RECORD: usize = 4 << 20;
+/// For what an entry consists of beside its effects.
+const RECORD_ROOM: usize = 4 << 10;
 /// Between two looks whether the log has been read.
 const LOOK: Duration = Duration::from_millis(10);
 /// A note about it this often.
@@ -43,17 +52,35 @@ impl Node {
         let node = follow(config, cluster, log, &mut progress)?;
         let mut looks = 0;
         while !node.shared().cluster.as_ref().is_some_and(|cluster| cluster.status.borrow().caught_up) {
-            if let RunState::Failed(cause) = &*node.shared().state.borrow() {
-                return Err(OpenError::Ended(cause.clone()));
+            let state = node.shared().state.borrow().clone();
+            let ended = match state {
+                RunState::Running | RunState::Stopped | RunState::Replaced => None,
+                RunState::Behind(first) => Some(OpenError::Behind { first }),
+                RunState::Failed(cause) => Some(OpenError::Ended(cause)),
+            };
+            if let Some(error) = ended {
+                node.end();
+                return Err(error);
             }
             std::thread::sleep(LOOK);
             looks += 1;
             if looks % NOTE_EVERY == 0 {
-                progress(Progress::Note(format!("reading the journal; revision {} so far", node.revision())));
+                progress(Progress::Note(told(&node)));
             }
         }
         Ok(node)
     }
+}
+
+fn told(node: &Node) -> String {
+    let revision = node.revision();
+    if node.cluster().is_some_and(|status| status.borrow().suspect) {
+        return format!(
+            "the journal seems to have lost records that this server, at revision {revision}, has read: waiting until it has \
+             them again; see docs/cluster.md"
+        );
+    }
+    format!("reading the journal; revision {revision} so far")
 }
 
 fn follow(
@@ -70,12 +97,15 @@ fn follow(
         source,
     })?;
     let lock = disk.lock_dir(&member)?;
+    transfer::clean(&member)?;
     let identity = identity::load_or_create(disk.as_ref(), &member, config.proposed)?;
     let max = log.max_record();
     if max < RECORD {
         return Err(OpenError::SmallRecords { max, wanted: 2 * RECORD });
     }
-    config.tuning.batch_bytes = config.tuning.batch_bytes.min(max / 4);
+    // A record holds a batch and the request that closed it: what that one sent, and as much again that it takes over.
+    config.tuning.batch_bytes = config.tuning.batch_bytes.min(max / 8);
+    let largest_request = (max - config.tuning.batch_bytes) / 2 - RECORD_ROOM;
     let loaded = load(&disk, &config, progress)?;
     let has_journal = member.join("journal").exists();
     if has_journal || (loaded.position == 0 && loaded.report.number.is_some()) {
@@ -85,6 +115,7 @@ fn follow(
     let mut store = loaded.store;
     let mark = store.head();
     store.publish(mark);
+    store.limit_kept_values(largest_request);
     let recovered = Recovered {
         store,
         history: loaded.history,
@@ -95,19 +126,33 @@ fn follow(
         checkpointer: loaded.checkpointer,
     };
     let (reads, reads_in) = bounded(config.queue_depth);
-    let status = watch::Sender::new(ClusterStatus::default());
+    let (reports, reports_in) = bounded(REPORTS);
+    let part = Cluster {
+        reads,
+        status: watch::Sender::new(ClusterStatus::default()),
+        reports,
+        board: Mutex::default(),
+        url: cluster.url.clone(),
+        largest_request,
+        position: AtomicU64::new(start.position.0),
+        alone: AtomicBool::new(false),
+        saved: AtomicI64::new(mark.revision),
+    };
     let time: Arc<dyn Time> = Arc::new(Monotonic::new());
-    let (shared, rest) = connect(config, identity, time, recovered, None, Some(Cluster { reads, status }));
+    let (shared, rest) = connect(config, identity, time, recovered, None, Some(part));
     let me = Author { node: identity.member_id, life: RandomState::new().hash_one(std::process::id()) };
     let auth = Arc::clone(shared.store.read().auth());
+    let is_from_start = start.position.0 == 0;
+    let roster = if is_from_start { Roster::default() } else { Roster::unknown(Duration::ZERO) };
     let journal = SharedLoop {
         shared: Arc::clone(&shared),
         finisher: Finisher { shared: Arc::clone(&shared) },
         batches: rest.batches.clone(),
         reads: reads_in,
+        reports: reports_in,
         driver: Driver::new(log, cluster.fence, me, start),
         me: Writer { member: identity.member_id, url: cluster.url },
-        work: Work::new(start.tip.seq, auth),
+        work: Work::new(start.tip.seq, auth, roster),
         _lock: lock,
     };
     Ok(Node::new(shared, spawn_all(rest, journal)))

@@ -28,6 +28,9 @@ const WAITING: Duration = Duration::from_millis(1);
 /// How long after a checkpoint that failed, or had nothing new to write, the next one is tried.
 const RETRY: Duration = Duration::from_secs(5);
 
+/// Records of a shared journal that are worth a checkpoint although they changed nothing.
+const IDLE_RECORDS: u64 = 1000;
+
 /// How long after a checkpoint the next one may follow only because of keys.
 const RESEAL: Duration = Duration::from_secs(1);
 
@@ -223,9 +226,19 @@ impl Housekeeping {
         let late = now - self.last_checkpoint >= self.shared.config.checkpoint_interval;
         fresh >= stride
             || (late && fresh > 0)
+            || self.is_needed_in_cluster(late, fresh)
             || self.is_bloated(now)
             || self.wants_space()
             || self.is_stale(now)
+    }
+
+    /// On a shared journal barriers pile up also while nobody writes; and a state that the journal may have lost has to be on
+    /// disk.
+    fn is_needed_in_cluster(&self, late: bool, fresh: u64) -> bool {
+        let Some(cluster) = &self.shared.cluster else { return false };
+        let read = cluster.position.load(Ordering::Relaxed);
+        let is_far = read >= self.checkpointer.position() + IDLE_RECORDS;
+        (late && is_far) || (fresh > 0 && cluster.alone.load(Ordering::Relaxed))
     }
 
     /// On a full disk a checkpoint is what gives space back: behind it the journal is trimmed, and what was deleted and
@@ -275,6 +288,7 @@ impl Housekeeping {
                     self.ask_to_trim(*self.shared.durable.borrow() + 1);
                 }
                 self.trim();
+                self.vote();
                 tracing::debug!(?report, took = ?began.elapsed(), "checkpoint taken");
             }
             Err(error) => {
@@ -282,13 +296,33 @@ impl Housekeeping {
                 tracing::warn!(%error, "checkpoint failed; the journal keeps everything, and it will be tried again");
                 self.not_before = Some(self.shared.time.now() + RETRY);
                 self.failed = true;
+                // What is held for a copy may be what is missing.
+                if self.shared.cluster.is_some() && self.shared.keep.release_checkpoints() {
+                    tracing::warn!("checkpoint files that were held for another server are let go");
+                }
             }
         }
         self.shared.checkpoint_bytes.store(self.checkpointer.disk_bytes(), Ordering::Relaxed);
     }
 
-    /// Gives up what neither the two newest checkpoints nor a backup needs.
+    /// Says from where on this server needs a shared journal, once it has read its checkpoint back.
+    fn vote(&mut self) {
+        let Some(cluster) = &self.shared.cluster else { return };
+        cluster.saved.store(self.checkpointer.mark().revision, Ordering::Release);
+        match self.checkpointer.verify() {
+            Ok(()) => cluster.board.lock().vote = self.checkpointer.vote(),
+            Err(damage) => {
+                tracing::error!(%damage, "a checkpoint cannot be read back; the journal keeps what it covers");
+            }
+        }
+    }
+
+    /// Gives up what neither the two newest checkpoints nor a backup needs. On a shared journal this is not one server's to
+    /// decide.
     fn trim(&mut self) {
+        if self.shared.cluster.is_some() {
+            return;
+        }
         let Some(tip) = self.checkpointer.trim_to() else { return };
         let disk_full = self.shared.disk_full.load(Ordering::Relaxed);
         if disk_full && self.shared.keep.release_checkpoints() {

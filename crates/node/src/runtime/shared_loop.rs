@@ -13,15 +13,17 @@ use std::time::Duration;
 
 use crossbeam_channel::TryRecvError;
 use vetch_fence::{Divergence, Driver, Event, Log, ReadId, Refusal, Ticket};
-use vetch_journal::{DirLock, Draft, Entry, Kind, Payload, Position, Sealed, Tip};
+use vetch_journal::{DirLock, Draft, Entry, Kind, Payload, Sealed, Tip};
 use vetch_store::Record;
 use vetch_store::auth::Auth;
 
 use crate::checkpoint::Capture;
-use crate::cluster::{self, Cluster, ClusterStatus, Waiting, Writer};
+use crate::cluster::{self, Board, Cluster, ClusterStatus, Report, Waiting, Writer};
 use crate::error::NodeError;
+use crate::roster::Roster;
 use crate::runtime::Step;
 use crate::runtime::journal_loop::Finisher;
+use crate::runtime::tending::Tending;
 use crate::sequencer::{Batch, Wanted};
 use crate::shared::{Reply, RunState, Shared};
 use crate::watch::NodeEvent;
@@ -30,6 +32,8 @@ use crate::watch::NodeEvent;
 const WAIT: Duration = Duration::from_millis(1);
 /// How often a writer says where it is.
 const ANNOUNCE: Duration = Duration::from_secs(1);
+/// How long a server that cannot go on takes to write its state to disk.
+const LAST_WORDS: Duration = Duration::from_secs(30);
 /// Batches taken from the sequencer and not proposed yet.
 const QUEUE: usize = 4;
 
@@ -39,6 +43,7 @@ pub(crate) struct SharedLoop {
     pub(crate) finisher: Finisher,
     pub(crate) batches: crate::queue::Receiver<Batch<Reply>>,
     pub(crate) reads: crossbeam_channel::Receiver<Waiting>,
+    pub(crate) reports: crossbeam_channel::Receiver<Report>,
     pub(crate) driver: Driver<Box<dyn Log>>,
     pub(crate) me: Writer,
     pub(crate) work: Work,
@@ -48,7 +53,7 @@ pub(crate) struct SharedLoop {
 
 /// What is under way.
 pub(crate) struct Work {
-    leading: bool,
+    pub(super) leading: bool,
     /// To be proposed, in order.
     queue: VecDeque<Batch<Reply>>,
     /// Proposed and not decided, in order.
@@ -60,6 +65,11 @@ pub(crate) struct Work {
     asked: HashMap<ReadId, Vec<Waiting>>,
     next_read: u64,
     announced: Option<Duration>,
+    /// The append of the last announcement.
+    announcing: Option<Ticket>,
+    /// Which servers there are.
+    pub(super) roster: Roster,
+    pub(super) tending: Tending,
     /// Counts entries as the sequencer does.
     number: u64,
     /// Records of entries of others, not yet in a checkpoint, and their bytes.
@@ -68,10 +78,12 @@ pub(crate) struct Work {
     auth: Arc<Auth>,
     /// Since when the node is about to end.
     stopping: Option<Duration>,
+    /// Why nothing more is read or written, and since when.
+    halted: Option<(String, Duration)>,
 }
 
 impl Work {
-    pub(crate) fn new(number: u64, auth: Arc<Auth>) -> Work {
+    pub(crate) fn new(number: u64, auth: Arc<Auth>, roster: Roster) -> Work {
         Work {
             leading: false,
             queue: VecDeque::new(),
@@ -81,11 +93,15 @@ impl Work {
             asked: HashMap::new(),
             next_read: 0,
             announced: None,
+            announcing: None,
+            roster,
+            tending: Tending::default(),
             number,
             dirty: Vec::new(),
             fresh_bytes: 0,
             auth,
             stopping: None,
+            halted: None,
         }
     }
 }
@@ -97,10 +113,15 @@ impl SharedLoop {
 
     /// Takes what others handed in, steps the member, and acts on what it tells.
     pub(crate) fn step(&mut self, wait: Duration) -> Step {
+        if self.work.halted.is_some() {
+            std::thread::sleep(wait);
+            return self.last_words();
+        }
         if self.take_batches() == Step::Ended {
             return Step::Ended;
         }
         self.take_reads();
+        self.tend();
         self.announce();
         if let Err(ended) = self.propose() {
             return ended;
@@ -158,13 +179,15 @@ impl SharedLoop {
     fn announce(&mut self) {
         let now = self.driver.now();
         let is_due = self.work.announced.is_none_or(|last| now >= last + ANNOUNCE);
-        if !self.work.leading || !is_due || !self.work.queue.is_empty() {
+        if !self.work.leading || !is_due {
             return;
         }
+        let peers = self.work.roster.peers();
         let member = self.driver.member_mut();
-        let entry = cluster::announcement(&self.me).seal(&mut member.head());
-        if member.propose(now, &[entry]).is_ok() {
-            self.work.announced = Some(now);
+        let entry = cluster::announcement(&self.me, &peers).seal(&mut member.head());
+        if let Ok(ticket) = member.propose(now, &[entry]) {
+            (self.work.announced, self.work.announcing) = (Some(now), Some(ticket));
+            self.post(|board| board.peers = peers);
         }
     }
 
@@ -184,6 +207,7 @@ impl SharedLoop {
             let now = self.driver.now();
             match self.driver.member_mut().propose(now, &entries) {
                 Ok(ticket) => {
+                    self.proposed(&entries);
                     let batches = self.work.queue.drain(..taken).collect();
                     self.work.flying.push_back((ticket, batches));
                 }
@@ -227,8 +251,8 @@ impl SharedLoop {
 
     fn on(&mut self, event: Event) -> Step {
         match event {
-            Event::Applied { entry, .. } => return self.apply(&entry),
-            Event::Committed { ticket, .. } => self.committed(ticket),
+            Event::Applied { entry, tip, .. } => return self.apply(&entry, &tip),
+            Event::Committed { ticket, tip, .. } => self.committed(ticket, &tip),
             Event::Void { ticket } => self.void(ticket),
             Event::Index { reads, .. } => self.answer_reads(&reads, true),
             Event::IndexLost { reads } => self.answer_reads(&reads, false),
@@ -242,18 +266,28 @@ impl SharedLoop {
                     "the journal seems to have lost its last records: this \
                      server stays aside until it has them again; see docs/cluster.md"
                 );
+                self.stand_alone();
             }
-            Event::Full => tracing::warn!("the journal is full: nothing can be written until there is room"),
-            Event::Behind { first } => return self.failed(behind(first)),
-            Event::Halted(divergence) => return self.failed(halted(&divergence)),
+            Event::Full => self.full(),
+            Event::Behind { first } => {
+                let why = format!("the journal begins at position {} now, behind what was read", first.0);
+                return self.begin_again(&why, RunState::Behind(first.0));
+            }
+            Event::Halted(divergence) => self.halt(halted(&divergence)),
         }
         Step::Worked
     }
 
     /// What another server wrote counts, and is visible with everything that belongs to it at one instant.
-    fn apply(&mut self, entry: &Entry) -> Step {
+    fn apply(&mut self, entry: &Entry, tip: &Tip) -> Step {
         if let Some(writer) = cluster::announced(entry) {
             self.update(|status| status.writer = Some(writer.clone()));
+            let peers = cluster::announced_peers(entry).unwrap_or_default();
+            self.work.roster.told(self.driver.now(), peers.clone());
+            self.post(|board| {
+                board.remember(tip);
+                board.peers = peers;
+            });
         }
         if entry.kind != Kind::Writes {
             return Step::Worked;
@@ -305,7 +339,10 @@ impl SharedLoop {
         Ok(())
     }
 
-    fn committed(&mut self, ticket: Ticket) {
+    fn committed(&mut self, ticket: Ticket, tip: &Tip) {
+        if self.work.announcing == Some(ticket) {
+            self.post(|board| board.remember(tip));
+        }
         let is_next = self.work.flying.front().is_some_and(|(next, _)| *next == ticket);
         let Some((_, batches)) = self.work.flying.pop_front_if(|_| is_next) else { return };
         self.work.number += batches.iter().filter(|batch| batch.draft.is_some()).count() as u64;
@@ -348,6 +385,7 @@ impl SharedLoop {
             }
             drop((clock, store));
             self.work.leading = true;
+            self.work.roster.begin(self.driver.now());
             self.shared.following.store(false, Ordering::Release);
         }
         tracing::info!(epoch, "this server writes to the journal");
@@ -368,9 +406,14 @@ impl SharedLoop {
         Step::Worked
     }
 
-    /// Ends the node so that it is opened again: what it evaluated ahead may never count.
+    /// What it evaluated ahead may never count.
     fn replaced(&mut self, why: String) -> Step {
-        tracing::warn!(why, "this server is no longer the writer; it begins again from its checkpoint");
+        self.begin_again(&why, RunState::Replaced)
+    }
+
+    /// Ends the node so that it is opened again.
+    fn begin_again(&mut self, why: &str, state: RunState) -> Step {
+        tracing::warn!(why, "this server begins again from a checkpoint");
         self.shared.following.store(true, Ordering::Release);
         self.update(|status| (status.is_writer, status.writer) = (false, None));
         let pending = self.work.flying.drain(..).flat_map(|(_, batches)| batches);
@@ -380,8 +423,33 @@ impl SharedLoop {
         }
         self.work.asked.drain().flat_map(|(_, reads)| reads).for_each(refuse);
         self.work.waiting.drain(..).for_each(refuse);
-        self.shared.state.send_replace(RunState::Replaced);
+        self.shared.state.send_replace(state);
         Step::Ended
+    }
+
+    /// This server's history may be the better one: it goes to disk before the server ends.
+    fn halt(&mut self, cause: String) {
+        tracing::error!(cause, "this server stops; its state is written to disk first");
+        self.work.halted = Some((cause, self.driver.now()));
+        self.stand_alone();
+    }
+
+    fn last_words(&mut self) -> Step {
+        let Some((cause, since)) = self.work.halted.clone() else { return Step::Worked };
+        if self.take_batches() == Step::Ended {
+            return Step::Ended;
+        }
+        let visible = self.shared.store.read().visible().revision;
+        let saved = self.shared.cluster.as_ref().map(|cluster| cluster.saved.load(Ordering::Acquire));
+        let is_late = self.driver.now() >= since + LAST_WORDS;
+        // A writer has evaluated what may not count, so there is no state to capture.
+        if self.work.leading || is_late || saved.is_none_or(|saved| saved >= visible) {
+            return self.failed(cause);
+        }
+        while let Some(batch) = self.work.queue.pop_front() {
+            self.hand_over(batch);
+        }
+        Step::Worked
     }
 
     fn failed(&mut self, cause: String) -> Step {
@@ -428,6 +496,12 @@ impl SharedLoop {
         });
     }
 
+    pub(super) fn post(&self, change: impl FnOnce(&mut Board)) {
+        if let Some(cluster) = &self.shared.cluster {
+            change(&mut cluster.board.lock());
+        }
+    }
+
     fn update(&self, change: impl FnOnce(&mut ClusterStatus)) {
         if let Some(cluster) = &self.shared.cluster {
             cluster.status.send_modify(change);
@@ -437,14 +511,6 @@ impl SharedLoop {
 
 fn refuse(read: Waiting) {
     let _ = read.send(Err(NodeError::Timeout));
-}
-
-fn behind(first: Position) -> String {
-    format!(
-        "the journal begins at position {}, behind what this server has: copy the data directory of another server, \
-         without its file `identity`, or restore a backup; see docs/cluster.md",
-        first.0
-    )
 }
 
 fn halted(divergence: &Divergence) -> String {

@@ -1,4 +1,4 @@
-//! All services of etcd 3.7 and one of our own over a [`Node`], as one thing that answers gRPC requests.
+//! All services of etcd 3.7 and two of our own over a [`Node`], as one thing that answers gRPC requests.
 //!
 //! One file per service. What they share: `edge` holds the node and fills headers, `translate` turns
 //! messages into the store's requests and back, `status` is the only file that makes gRPC statuses,
@@ -24,6 +24,7 @@ mod lock;
 mod maintenance;
 mod observe;
 mod operator;
+mod peer;
 mod peer_url;
 mod recipes;
 mod rpc;

@@ -1,6 +1,6 @@
 //! From the path of a request to the server that answers it.
 //!
-//! A hand-written match instead of a router: there are ten services, and every request passes here.
+//! A hand-written match instead of a router: there are eleven services, and every request passes here.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -18,6 +18,7 @@ use vetch_api::pb::maintenance_server::MaintenanceServer;
 use vetch_api::v3electionpb::election_server::ElectionServer;
 use vetch_api::v3lockpb::lock_server::LockServer;
 use vetch_api::vetch::operator_server::OperatorServer;
+use vetch_api::vetch::peer_server::PeerServer;
 use vetch_api::wire_server::kv_server::KvServer;
 use vetch_api::wire_server::watch_server::WatchServer;
 
@@ -31,6 +32,7 @@ use super::lease::LeaseService;
 use super::lock::LockService;
 use super::maintenance::MaintenanceService;
 use super::operator::OperatorService;
+use super::peer::PeerService;
 use super::snapshot::Places;
 use super::stand_in::{Passed, StandIn};
 use super::watch::WatchService;
@@ -52,6 +54,7 @@ pub struct Rpc {
     election: ElectionServer<ElectionService>,
     health: HealthServer<HealthService>,
     operator: OperatorServer<OperatorService>,
+    peer: PeerServer<PeerService>,
     /// While another server is the one that answers.
     stand_in: Option<StandIn>,
 }
@@ -75,7 +78,8 @@ impl Rpc {
             lock: LockServer::new(LockService(edge.clone())).max_decoding_message_size(limit),
             election: ElectionServer::new(ElectionService(edge.clone())).max_decoding_message_size(limit),
             health: HealthServer::new(HealthService(edge.clone())).max_decoding_message_size(limit),
-            operator: OperatorServer::new(OperatorService(edge)).max_decoding_message_size(limit),
+            operator: OperatorServer::new(OperatorService(edge.clone())).max_decoding_message_size(limit),
+            peer: PeerServer::new(PeerService::new(edge)).max_decoding_message_size(limit),
             stand_in: None,
         }
     }
@@ -137,6 +141,7 @@ impl Rpc {
             "v3electionpb.Election" => self.election.clone().call(request),
             "grpc.health.v1.Health" => self.health.clone().call(request),
             "vetch.v1.Operator" => self.operator.clone().call(request),
+            "vetch.v1.Peer" => self.peer.clone().call(request),
             _ => return None,
         })
     }

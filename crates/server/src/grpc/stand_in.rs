@@ -32,8 +32,8 @@ use cluster::Sorted;
 const NO_LEADER: &str = "etcdserver: no leader";
 const TIMED_OUT: &str = "etcdserver: request timed out";
 
-/// The service that only Vetch has.
-const OWN: &str = "/vetch.v1.Operator/";
+/// The services that only Vetch has.
+const OWN: &str = "/vetch.v1.";
 /// What an etcd with a CORRUPT alarm says to whoever wants to change something.
 const FENCED: &str = "etcdserver: corrupt cluster";
 

@@ -42,6 +42,8 @@ pub(super) fn all() -> Vec<Method> {
         without_route("/grpc.health.v1.Health/Watch", Kind::ServerStream),
         without_route("/vetch.v1.Operator/Look", Kind::Unary),
         without_route("/vetch.v1.Operator/BackUp", Kind::Unary),
+        without_route("/vetch.v1.Peer/Report", Kind::Unary),
+        without_route("/vetch.v1.Peer/Checkpoint", Kind::ServerStream),
     ];
     for route in ROUTES {
         if methods.iter().all(|m| m.path != route.rpc) {

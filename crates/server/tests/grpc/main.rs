@@ -9,6 +9,7 @@ mod cluster;
 mod kv;
 mod lease;
 mod operator;
+mod peer;
 mod recipes;
 mod stand_in;
 mod watch;

@@ -5,6 +5,7 @@
 pub(crate) mod backup;
 pub(crate) mod client;
 pub(crate) mod inspect;
+pub(crate) mod journal;
 pub(crate) mod keygen;
 mod look;
 mod output;

@@ -17,6 +17,9 @@ Usage:
   vetch -h | --help
     Show this text.
 
+  vetch journal refill
+    Begin a journal that several servers share with what one server has; --help behind it says how.
+
   vetch migrate
     Move a running etcd to Vetch without stopping it; 'vetch migrate --help' says how.
 

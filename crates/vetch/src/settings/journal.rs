@@ -1,6 +1,7 @@
 //! What the flags say about a journal that several servers share.
 
 use std::fs;
+use std::path::Path;
 
 use vetch_nats::{Login, Options};
 use vetch_node::config::Identity;
@@ -22,10 +23,8 @@ pub(super) fn settings(flags: &Parsed) -> Result<Option<Options>, SettingsError>
         }
         return Ok(None);
     }
-    let urls: Vec<String> = urls.split(',').map(|url| url.trim().to_string()).collect();
-    if let Some(other) = urls.iter().find(|url| !url.starts_with(SCHEME)) {
-        return Err(SettingsError::JournalUrl(other.clone()));
-    }
+    let login = super::path(flags, "journal-login-file");
+    let options = place(urls, flags.text("journal-stream"), login.as_deref(), flags.bool("unsafe-journal"))?;
     // What keeps its promises on files of this machine alone.
     for flag in ["encryption-key-file", "backup-location", "wal-dir", "unsafe-no-fsync"] {
         if flags.is_given(flag) {
@@ -36,17 +35,31 @@ pub(super) fn settings(flags: &Parsed) -> Result<Option<Options>, SettingsError>
     if advertised.first().is_none_or(|url| !url.starts_with("http://")) {
         return Err(SettingsError::JournalAdvertised);
     }
-    let mut options = Options::new(urls, flags.text("journal-stream"));
-    options.allow_unsafe = flags.bool("unsafe-journal");
+    Ok(Some(options))
+}
+
+/// Where a journal is, and how to log in there.
+pub(crate) fn place(
+    urls: &str,
+    stream: &str,
+    login_file: Option<&Path>,
+    allow_unsafe: bool,
+) -> Result<Options, SettingsError> {
+    let urls: Vec<String> = urls.split(',').map(|url| url.trim().to_string()).collect();
+    if let Some(other) = urls.iter().find(|url| !url.starts_with(SCHEME)) {
+        return Err(SettingsError::JournalUrl(other.clone()));
+    }
+    let mut options = Options::new(urls, stream);
+    options.allow_unsafe = allow_unsafe;
     options.timeout = std::time::Duration::from_secs(2);
-    if let Some(path) = super::path(flags, "journal-login-file") {
+    if let Some(path) = login_file {
         let text =
-            fs::read_to_string(&path).map_err(|error| SettingsError::JournalLogin(error.to_string()))?;
+            fs::read_to_string(path).map_err(|error| SettingsError::JournalLogin(error.to_string()))?;
         let mut logins = text.lines().map(login);
         options.login = logins.next().unwrap_or(Ok(Login::Nobody))?;
         options.system = logins.next().transpose()?;
     }
-    Ok(Some(options))
+    Ok(options)
 }
 
 fn login(line: &str) -> Result<Login, SettingsError> {
