@@ -21,6 +21,7 @@ mod etcdctl;
 mod faults;
 mod gateway;
 mod ground;
+mod journal_life;
 mod judge;
 mod migrate;
 mod million;
@@ -58,6 +59,7 @@ enum Trial {
     Etcdctl(etcdctl::Etcdctl),
     Faults(faults::Faults),
     Gateway(gateway::Gateway),
+    JournalLife(journal_life::JournalLife),
     Judge(judge::Judge),
     Migrate(migrate::Migrate),
     Million(million::Million),
@@ -84,6 +86,7 @@ async fn main() -> Result<()> {
         Trial::Etcdctl(trial) => trial.run(),
         Trial::Faults(trial) => trial.run().await,
         Trial::Gateway(trial) => trial.run().await,
+        Trial::JournalLife(trial) => trial.run().await,
         Trial::Judge(trial) => trial.run(),
         Trial::Migrate(trial) => trial.run().await,
         Trial::Million(trial) => trial.run().await,

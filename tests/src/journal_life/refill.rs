@@ -1,0 +1,125 @@
+//! A journal that begins with what a server has: one that stood alone becomes a cluster, and a cluster whose journal is lost
+//! goes on with another.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use vetch_api::pb;
+
+use super::journal::Journal;
+use super::members::{self, Members};
+use super::{House, churn};
+use crate::client::Client;
+use crate::server::{Kind, Options, Server};
+
+/// The stream of the journal that takes the place of the one that is lost.
+const NEXT: &str = "next";
+
+pub(super) async fn run() -> Result<()> {
+    let journal = Journal::start().await?;
+    let mut house = House { journal, members: Members::none() };
+    let outcome = play(&mut house).await;
+    house.judge(outcome).await
+}
+
+async fn play(house: &mut House) -> Result<()> {
+    let (directory, revision) = stand_alone().await?;
+    let flags = house.journal.flags();
+    println!("  {}", refill(directory.path(), &flags)?);
+    begin(house, directory.path(), &flags).await?;
+    let client = Client::connect(&house.members.servers[1].endpoint()).await?;
+    let found = client.revision().await?;
+    ensure!(found == revision, "the cluster begins with revision {found}, the server had {revision}");
+    has_all(&client, "alone/0").await?;
+    churn(&house.members.servers[2].endpoint(), 1000, 5).await?;
+    let revision = house.all_have_the_same().await?;
+    println!("  a server that stood alone is a cluster of three, now at revision {revision}");
+    // The stream is gone for good, with what came behind the checkpoints; whoever has most goes on.
+    lose(house, revision).await
+}
+
+/// A server of its own, ended, with a journal behind its checkpoint.
+async fn stand_alone() -> Result<(tempfile::TempDir, i64)> {
+    let directory = tempfile::Builder::new().prefix("vetch-alone-").tempdir()?;
+    let data_dir = Some(directory.path().to_path_buf());
+    let mut server = Server::start_with(Kind::Vetch, Options { flags: Vec::new(), data_dir })?;
+    let client = Client::connect(&server.endpoint()).await?;
+    for at in 0..500 {
+        let put =
+            pb::PutRequest { key: format!("alone/{at}").into(), value: "v".into(), ..Default::default() };
+        client.kv.clone().put(put).await?;
+    }
+    let revision = client.revision().await?;
+    server.kill()?;
+    Ok((directory, revision))
+}
+
+/// `vetch journal refill`, and what it says.
+fn refill(data_dir: &Path, journal: &[String]) -> Result<String> {
+    let mut command = Command::new(Kind::Vetch.binary()?);
+    command.args(["journal", "refill", "--data-dir"]).arg(data_dir).args(journal);
+    let done = command.output().with_context(|| format!("running {command:?}"))?;
+    let said = String::from_utf8_lossy(&done.stderr).trim().to_owned();
+    ensure!(done.status.success(), "{command:?}: {said}");
+    Ok(said)
+}
+
+/// A first server on this directory, and two with nothing.
+async fn begin(house: &mut House, directory: &Path, journal: &[String]) -> Result<()> {
+    house.members = Members::none();
+    let mut flags = members::flags(0)?;
+    flags.extend(journal.iter().cloned());
+    let data_dir = Some(directory.to_path_buf());
+    house.members.servers.push(Server::start_with(Kind::Vetch, Options { flags, data_dir })?);
+    for at in 1..3 {
+        house.members.add(journal, &[])?;
+        let log = house.members.servers[at].log_of_this_life()?;
+        ensure!(log.contains("taking a checkpoint of another server"), "it took no checkpoint:\n{log}");
+    }
+    house.members.writer().await.map(drop)
+}
+
+async fn has_all(client: &Client, key: &str) -> Result<()> {
+    let get = pb::RangeRequest { key: key.to_owned().into(), ..Default::default() };
+    ensure!(client.kv.clone().range(get).await?.into_inner().count == 1, "{key} is not there");
+    Ok(())
+}
+
+/// All servers are stopped, and their journal is thought lost: another stream begins with the directory of one of them.
+async fn lose(house: &mut House, revision: i64) -> Result<()> {
+    let directory = house.members.servers[0].data_dir.clone();
+    let copy = tempfile::Builder::new().prefix("vetch-lost-").tempdir()?;
+    for server in &mut house.members.servers {
+        server.terminate()?;
+    }
+    copy_all(&directory, copy.path())?;
+    let mut flags = house.journal.flags();
+    flags.retain(|flag| !flag.starts_with("--journal-stream"));
+    flags.push(format!("--journal-stream={NEXT}"));
+    println!("  {}", refill(copy.path(), &flags)?);
+    begin(house, copy.path(), &flags).await?;
+    let client = Client::connect(&house.members.servers[1].endpoint()).await?;
+    let found = client.revision().await?;
+    ensure!(found <= revision, "revision {found} was never there");
+    has_all(&client, "alone/0").await?;
+    churn(&house.members.servers[2].endpoint(), 1000, 3).await?;
+    let now = house.all_have_the_same().await?;
+    println!("  another stream went on behind revision {found} of {revision}, now at {now}");
+    house.members.all_run()
+}
+
+fn copy_all(from: &Path, to: &Path) -> Result<()> {
+    for entry in std::fs::read_dir(from)? {
+        let (path, target) =
+            (entry.as_ref().map(std::fs::DirEntry::path), entry.as_ref().map(|e| to.join(e.file_name())));
+        let (Ok(path), Ok(target)) = (path, target) else { continue };
+        if path.is_dir() {
+            std::fs::create_dir_all(&target)?;
+            copy_all(&path, &target)?;
+        } else {
+            std::fs::copy(&path, &target)?;
+        }
+    }
+    Ok(())
+}

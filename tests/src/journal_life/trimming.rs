@@ -1,0 +1,65 @@
+//! Trimming under steady load, and a server that comes later.
+
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+
+use super::journal::Journal;
+use super::members::Members;
+use super::{House, churn};
+
+const VALUE: usize = 4 << 10;
+/// Rounds of load, and seconds of each.
+const ROUNDS: usize = 12;
+const SECONDS: u64 = 4;
+
+pub(super) async fn run() -> Result<()> {
+    let journal = Journal::start().await?;
+    let members = Members::start(&journal.flags(), &[])?;
+    let mut house = House { journal, members };
+    let outcome = play(&mut house).await;
+    house.judge(outcome).await
+}
+
+async fn play(house: &mut House) -> Result<()> {
+    house.members.writer().await?;
+    let held = load(house, ROUNDS, &[0, 1, 2]).await?;
+    levels_off(&held)?;
+    ensure!(house.held().await?.first > 1, "nothing was trimmed");
+    joins(house).await
+}
+
+/// Bytes of the stream after each round.
+pub(super) async fn load(house: &mut House, rounds: usize, servers: &[usize]) -> Result<Vec<u64>> {
+    let mut held = Vec::new();
+    let (mut done, begun) = (0, Instant::now());
+    for round in 0..rounds {
+        let server = &house.members.servers[servers[round % servers.len()]];
+        done += churn(&server.endpoint(), VALUE, SECONDS).await?;
+        held.push(house.held().await?.bytes);
+    }
+    let rate = done as f64 / begun.elapsed().as_secs_f64();
+    let kib: Vec<u64> = held.iter().map(|bytes| bytes >> 10).collect();
+    let written = (done * VALUE as u64) >> 10;
+    println!("  {done} puts, {rate:.0}/s, {written} KiB; the stream held {kib:?} KiB");
+    Ok(held)
+}
+
+/// The second half holds no more than half as much again as the first did.
+pub(super) fn levels_off(held: &[u64]) -> Result<()> {
+    let (first, second) = held.split_at(held.len() / 2);
+    let most = |half: &[u64]| half.iter().copied().max().unwrap_or(0);
+    ensure!(most(second) <= most(first) * 3 / 2, "the stream grows: {held:?}");
+    Ok(())
+}
+
+/// A server with nothing starts from another's checkpoint.
+async fn joins(house: &mut House) -> Result<()> {
+    let begun = Instant::now();
+    house.members.add(&house.journal.flags(), &[])?;
+    let revision = house.all_have_the_same().await?;
+    let log = house.members.servers[3].log_of_this_life()?;
+    ensure!(log.contains("taking a checkpoint of another server"), "it took no checkpoint:\n{log}");
+    println!("  a new server had revision {revision} after {} ms", begun.elapsed().as_millis());
+    Ok(())
+}
