@@ -21,7 +21,6 @@ pub(super) struct Members {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Writer {
     pub(super) at: usize,
-    pub(super) member: u64,
     pub(super) epoch: u64,
 }
 
@@ -126,7 +125,7 @@ fn agreed(told: &[Result<pb::StatusResponse>]) -> Option<Writer> {
     };
     let at = told.iter().position(is_leader)?;
     let agree = told.iter().all(|status| (status.leader, status.raft_term) == (leader, epoch));
-    (agree && leader != 0).then_some(Writer { at, member: leader, epoch })
+    (agree && leader != 0).then_some(Writer { at, epoch })
 }
 
 fn describe(told: &Result<pb::StatusResponse>) -> String {
