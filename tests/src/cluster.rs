@@ -7,6 +7,7 @@
 //! to have the same state, each has to tell the whole story once more, and `crates/check` judges as for one server.
 //! What a server may answer from its own state is judged as such: serializable reads, and where a watch from now on begins.
 
+mod as_one;
 mod breaking;
 mod journal;
 mod members;
@@ -98,7 +99,7 @@ impl Cluster {
         println!("cluster: three servers on a journal of three, seed {}", self.seed);
         let begun = Instant::now();
         let mut field = self.field(network, self.seed, true).await?;
-        let result = self.every_fault(&mut field, begun).await;
+        let result = self.all_of_it(&mut field, begun).await;
         let Verdict { times, result, .. } = field.conclude(result).await;
         times.lines().iter().for_each(|line| println!("{line}"));
         println!("cluster: {:.1}s", begun.elapsed().as_secs_f64());
@@ -108,6 +109,14 @@ impl Cluster {
             println!("cluster: nothing lost, invented, repeated or out of order");
         }
         result
+    }
+
+    async fn all_of_it(&self, field: &mut Field, begun: Instant) -> Result<()> {
+        field.reads_are_answered_where_they_are_asked().await?;
+        if self.only.is_empty() {
+            field.behaves_as_one().await?;
+        }
+        self.every_fault(field, begun).await
     }
 
     async fn every_fault(&self, field: &mut Field, begun: Instant) -> Result<()> {

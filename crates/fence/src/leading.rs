@@ -34,7 +34,7 @@ impl Member {
         if !self.is_leading() {
             return Err(Refusal::NotLeading);
         }
-        if self.flight.len() >= self.config.window {
+        if self.flight.len() >= self.config.window || self.handing.is_some() {
             return Err(Refusal::Busy);
         }
         let len = entries.iter().map(|entry| entry.bytes().len()).sum();
@@ -79,14 +79,15 @@ impl Member {
         if reread {
             self.ask(now);
         }
-        if self.flight.is_empty() && now >= self.last_append + self.config.heartbeat {
+        if self.flight.is_empty() && self.handing.is_none() && now >= self.last_append + self.config.heartbeat
+        {
             self.barrier(now);
         }
     }
 
     /// Starts a barrier if reads wait for one.
     pub(crate) fn pump(&mut self, now: Duration) {
-        let room = self.flight.len() < self.config.window;
+        let room = self.flight.len() < self.config.window && self.handing.is_none();
         if matches!(self.role, Role::Leading) && !self.reads.is_empty() && room && !self.flight.has_barrier()
         {
             self.barrier(now);
@@ -99,7 +100,7 @@ impl Member {
         self.start(now, &[entry], false);
     }
 
-    fn start(&mut self, now: Duration, entries: &[Sealed], proposed: bool) -> Ticket {
+    pub(crate) fn start(&mut self, now: Duration, entries: &[Sealed], proposed: bool) -> Ticket {
         let ticket = self.ticket();
         let after = Position(self.view.position().0 + self.flight.len() as u64);
         let record = record::join(entries);

@@ -6,8 +6,8 @@
 //!
 //! * `record`: entries of the journal as what lies at one position of the log, and claims.
 //! * `view`: the validity rule. Reading is the only judge, for writers too.
-//! * `member`: a server's part: following, claiming (`claiming`), writing (`leading`), with its appends in `flight` and its
-//!   timer in `pulse`.
+//! * `member`: a server's part: following, claiming (`claiming`), writing (`leading`), handing over (`handing`), with its
+//!   appends in `flight` and its timer in `pulse`.
 //! * `trim`: how much of the log may be given up.
 //! * `divergence`: what an honest log cannot show.
 //!
@@ -22,6 +22,7 @@ mod divergence;
 mod driver;
 mod flight;
 mod glance;
+mod handing;
 mod journal;
 mod leading;
 mod log;
@@ -35,6 +36,7 @@ pub use config::Config;
 pub use divergence::Divergence;
 pub use driver::Driver;
 pub use glance::{GlanceError, Witness, end, seed_log, since, witness};
+pub use handing::successor_of;
 pub use journal::SharedJournal;
 pub use leading::Refusal;
 pub use log::{Log, LogError, News, Page, Space, Ticket};

@@ -21,6 +21,7 @@ use crate::claiming::Claim;
 use crate::config::Config;
 use crate::divergence::Divergence;
 use crate::flight::{Flight, Pending};
+use crate::handing::successor_of;
 use crate::log::{News, Page, Ticket};
 use crate::pulse::Pulse;
 use crate::record::{Author, author_of};
@@ -66,6 +67,8 @@ pub enum Event {
     IndexLost { reads: Vec<ReadId> },
     /// The current epoch is this member's. Everything before it has been told.
     Leading { epoch: u64, tip: Tip },
+    /// Another was named as the next writer, and that counts: this member writes no more in its epoch.
+    HandedOver,
     /// The current epoch is another's.
     Following { epoch: u64, writer: Author },
     /// A record that does not count.
@@ -94,6 +97,8 @@ pub struct Member {
     pub(crate) view: View,
     pub(crate) role: Role,
     pub(crate) flight: Flight,
+    /// The append that names the next writer, while it is under way.
+    pub(crate) handing: Option<Ticket>,
     /// Reads that no append has been started for.
     pub(crate) reads: Vec<ReadId>,
     pub(crate) pulse: Pulse,
@@ -124,6 +129,7 @@ impl Member {
             view: View::new(start),
             role: Role::Following,
             flight: Flight::default(),
+            handing: None,
             reads: Vec::new(),
             pulse,
             last_append: now,
@@ -375,6 +381,7 @@ impl Member {
             return;
         }
         let claim = entries.first().and_then(|(entry, _)| author_of(entry));
+        let named = entries.last().and_then(|(entry, _)| successor_of(entry));
         for (entry, tip) in entries {
             debug_assert!(
                 entry.kind != Kind::NewEpoch || claim.is_some(),
@@ -388,6 +395,7 @@ impl Member {
             // Somebody else writes after all.
             self.role = Role::Following;
         }
+        self.check_named(now, named);
     }
 
     fn committed(&mut self, at: Position, pending: Pending) {
@@ -398,11 +406,13 @@ impl Member {
         if !reads.is_empty() {
             self.events.push(Event::Index { reads, index: Index { position: at, tip } });
         }
+        self.check_handed_over(ticket);
     }
 
     /// A claim was read. What its author's predecessor had under way is decided: what is not there now is void.
     fn epoch_began(&mut self, now: Duration, author: Author) {
         let mut reads = Vec::new();
+        self.handing = None;
         for pending in self.flight.give_up() {
             reads.extend(pending.reads);
             if pending.proposed {

@@ -1,12 +1,13 @@
 //! Cluster: a node that shares its journal with other servers, as the rest of the node and its callers see it.
 //!
-//! One server writes, the others apply what it wrote and stand by. What is asked here is what a server that stands alone
-//! need not ask: whether this one still is the writer, before a read is answered or a renewal is promised.
+//! One server writes, the others apply what it wrote and stand by. What is asked before a read is answered or a renewal
+//! is promised is in `read_index`.
 //!
 //! Servers talk to each other over the ports of clients. They know each other by a `Proof`: the hash of an announcement in the
 //! journal, which only who can read the journal knows. Whoever can has everything already.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 use std::time::Duration;
 
@@ -18,7 +19,11 @@ use vetch_journal::{Draft, Entry, Hash, Kind, PartId, Payload, Tip};
 
 use crate::error::NodeError;
 use crate::handle::Node;
+use crate::members::{Introduced, Member};
+use crate::read_index::Reads;
+pub use crate::read_index::{Question, Questions};
 use crate::roster;
+use crate::runtime::membership::Order;
 use crate::shared::Shared;
 
 pub use crate::roster::{Peer, Report};
@@ -29,8 +34,11 @@ const PROOFS: usize = 64;
 /// What a node on a shared journal is told at start.
 #[derive(Debug, Clone)]
 pub struct ClusterConfig {
+    pub name: String,
     /// Where clients, and servers that pass requests on, reach this one.
-    pub url: String,
+    pub client_urls: Vec<String>,
+    /// What members are told apart by in etcd; only shown here.
+    pub peer_urls: Vec<String>,
     pub fence: vetch_fence::Config,
 }
 
@@ -48,6 +56,14 @@ pub struct ClusterStatus {
     pub caught_up: bool,
     /// The journal seems to have lost what was read from it.
     pub suspect: bool,
+    /// Nothing was heard of the journal for a while, so nobody is known to write.
+    pub silent: bool,
+    /// This server is about to hand over to another one.
+    pub handing_over: bool,
+    /// What shows to a server of this cluster that another one is, too; 0 if it is not known yet.
+    pub key: u64,
+    /// The servers of this cluster, as far as the journal has been read.
+    pub members: Arc<Vec<Member>>,
 }
 
 /// A server that writes.
@@ -57,11 +73,8 @@ pub struct Writer {
     pub url: String,
 }
 
-/// One read, or many at once, waiting for the proof that nothing newer exists.
-pub(crate) type Waiting = oneshot::Sender<Result<(), NodeError>>;
-
 pub(crate) struct Cluster {
-    pub(crate) reads: Sender<Waiting>,
+    pub(crate) reads: Reads,
     pub(crate) status: watch::Sender<ClusterStatus>,
     /// What other servers tell this one while it writes.
     pub(crate) reports: Sender<Report>,
@@ -77,6 +90,9 @@ pub(crate) struct Cluster {
     pub(crate) alone: AtomicBool,
     /// The revision of the newest checkpoint.
     pub(crate) saved: AtomicI64,
+    /// For the journal's thread.
+    pub(crate) orders: Sender<Order>,
+    pub(crate) me: Member,
 }
 
 /// What the parts of a node tell each other about the cluster.
@@ -141,30 +157,60 @@ impl Shared {
     }
 }
 
-impl Shared {
-    /// Returns once it is certain that whatever was acknowledged anywhere before the call is visible here. At once on a
-    /// journal of one's own.
-    pub(crate) async fn confirm(&self) -> Result<(), NodeError> {
-        match &self.cluster {
-            None => Ok(()),
-            Some(cluster) => cluster.confirm(self.config.request_timeout).await,
-        }
-    }
-}
-
 impl Cluster {
-    async fn confirm(&self, patience: Duration) -> Result<(), NodeError> {
+    /// Asks the journal's thread of the writer; whoever is not, does not answer.
+    pub(crate) async fn order<T>(
+        &self,
+        patience: Duration,
+        order: impl FnOnce(oneshot::Sender<T>) -> Order,
+    ) -> Result<T, NodeError> {
         let (reply, answer) = oneshot::channel();
-        match self.reads.try_send(reply) {
+        match self.orders.try_send(order(reply)) {
             Ok(()) => {}
             Err(TrySendError::Full(_)) => return Err(NodeError::TooManyRequests),
             Err(TrySendError::Disconnected(_)) => return Err(NodeError::Stopped),
         }
         match tokio::time::timeout(patience, answer).await {
-            Ok(Ok(outcome)) => outcome,
-            Ok(Err(_)) => Err(NodeError::Stopped),
+            Ok(answer) => answer.map_err(|_| NodeError::NotWriter),
             Err(_) => Err(NodeError::Timeout),
         }
+    }
+}
+
+/// Members.
+impl Node {
+    /// This server as a member of its cluster; None on a journal of one's own.
+    pub fn as_member(&self) -> Option<Member> {
+        self.shared().cluster.as_ref().map(|cluster| cluster.me.clone())
+    }
+
+    /// The servers of the cluster, as far as this one knows; with `newest`, as everybody knew when this was asked.
+    pub async fn members(&self, newest: bool) -> Result<Arc<Vec<Member>>, NodeError> {
+        let Some(cluster) = &self.shared().cluster else { return Ok(Arc::default()) };
+        if newest {
+            self.shared().confirm().await?;
+        }
+        Ok(Arc::clone(&cluster.status.borrow().members))
+    }
+
+    /// Lets a server in that has been asking for some time. Only the writer does.
+    pub async fn introduce(&self, member: Member, asking: Duration) -> Result<Introduced, NodeError> {
+        let shared = self.shared();
+        let Some(cluster) = &shared.cluster else { return Err(NodeError::NotWriter) };
+        let patience = shared.config.request_timeout;
+        cluster.order(patience, |reply| Order::Introduce { member, asking, reply }).await
+    }
+
+    /// Removes a server for good; it stops if it is alive. False if there is none of this number. Only the writer does.
+    pub async fn remove_member(&self, id: u64) -> Result<bool, NodeError> {
+        let shared = self.shared();
+        let Some(cluster) = &shared.cluster else { return Err(NodeError::NotWriter) };
+        cluster.order(shared.config.request_timeout, |reply| Order::Remove { id, reply }).await
+    }
+
+    /// Ends the node because it may not be part of the cluster.
+    pub fn leave(&self, why: &str) {
+        self.shared().fail(format!("this server is not let into the cluster: {why}"));
     }
 }
 
@@ -208,7 +254,9 @@ pub(crate) fn announced(entry: &Entry) -> Option<Writer> {
         return None;
     }
     let (member, url) = payload.split_first_chunk()?;
-    Some(Writer { member: u64::from_le_bytes(*member), url: String::from_utf8(url.to_vec()).ok()? })
+    // Entries without effect tell of other things, too.
+    let url = String::from_utf8(url.to_vec()).ok().filter(|url| url.starts_with("http"))?;
+    Some(Writer { member: u64::from_le_bytes(*member), url })
 }
 
 #[cfg(test)]

@@ -28,6 +28,12 @@ pub enum NodeError {
     /// No answer in time. The write may still become durable.
     #[error("request timed out")]
     Timeout,
+    /// Only the writer of the cluster can do this, and it is another server; nothing changed.
+    #[error("not the writer")]
+    NotWriter,
+    /// Another server of the cluster has become the writer; nothing changed.
+    #[error("another server writes now")]
+    WriterChanged,
 }
 
 impl From<AuthError> for NodeError {

@@ -272,7 +272,7 @@ impl Node {
         if self.shared.is_following() {
             // In a cluster not even the server itself decides anything, unless it is the writer.
             match &self.shared.cluster {
-                Some(_) => return Err(NodeError::Timeout),
+                Some(_) => return Err(NodeError::WriterChanged),
                 None if self.caller != Caller::Server => return Err(NodeError::Stopped),
                 None => {}
             }

@@ -59,7 +59,7 @@ impl Node {
             match renew(shared, id) {
                 Renewal::Renewed { ttl } => {
                     // A writer that was replaced must not promise what its successor never heard of.
-                    shared.confirm().await?;
+                    shared.confirm_writing().await?;
                     shared.metrics.leases_renewed.add(1);
                     return Ok(ttl);
                 }
@@ -74,7 +74,7 @@ impl Node {
                     Err(error) => return Err(error),
                 },
                 Renewal::Unknown => {
-                    shared.confirm().await?;
+                    shared.confirm_writing().await?;
                     return Ok(0);
                 }
             }
@@ -88,7 +88,7 @@ impl Node {
             let caller = self.caller();
             shared.permit_lease(caller, |store, auth| store.permit_lease_reads(auth, caller, id))?;
         }
-        shared.confirm().await?;
+        shared.confirm_writing().await?;
         let Some((ttl, granted_ttl)) = shared.clock.lock().remaining(id, shared.now()) else {
             return Ok(None);
         };
@@ -113,7 +113,7 @@ impl Node {
     pub async fn leases(&self) -> Result<Vec<i64>, NodeError> {
         let (shared, caller) = (self.shared(), self.caller());
         shared.permit_lease(caller, |store, auth| store.permit_all_lease_reads(auth, caller))?;
-        shared.confirm().await?;
+        shared.confirm_writing().await?;
         Ok(shared.clock.lock().by_deadline())
     }
 }

@@ -92,6 +92,8 @@ pub struct NodeMetrics {
     pub failed_range: Histogram,
     /// Ranges, transactions that only read, and hashes being worked on.
     pub open_reads: Gauge,
+    /// Reads that got no proof in time that nothing newer exists, on a shared journal.
+    pub reads_unconfirmed: Counter,
     /// A hash of everything, and of everything up to a revision.
     pub hash: Histogram,
     pub hash_at_revision: Histogram,
@@ -180,6 +182,7 @@ impl Default for NodeMetrics {
             range: Histogram::new(APPLY_BOUNDS),
             failed_range: Histogram::new(APPLY_BOUNDS),
             open_reads: Gauge::default(),
+            reads_unconfirmed: Counter::default(),
             hash: Histogram::new(HASH_BOUNDS),
             hash_at_revision: Histogram::new(HASH_BOUNDS),
             checkpoint: Histogram::new(DISK_BOUNDS),

@@ -25,17 +25,10 @@ pub(crate) async fn range(
     caller: &Caller,
     request: RangeRequest,
 ) -> Result<RangeResponse, NodeError> {
-    permit(shared, caller, &request)?;
     let metrics = &shared.metrics;
     let open = metrics.open_reads.hold();
     let began = Instant::now();
-    let response = match request.serializable {
-        true => run_range(shared, request).await,
-        false => match shared.confirm().await {
-            Ok(()) => run_range(shared, request).await,
-            Err(error) => Err(error),
-        },
-    };
+    let response = confirm_and_run(shared, caller, request).await;
     let took = began.elapsed();
     drop(open);
     metrics.ranges.add(1);
@@ -44,6 +37,19 @@ pub(crate) async fn range(
     shared.is_slow(took);
     shared.permit_answer(caller)?;
     response
+}
+
+/// Who may read what is newest, too: users and roles are known as of the read, not as of what this server knew before it.
+async fn confirm_and_run(
+    shared: &Arc<Shared>,
+    caller: &Caller,
+    request: RangeRequest,
+) -> Result<RangeResponse, NodeError> {
+    if !request.serializable {
+        shared.confirm().await?;
+    }
+    permit(shared, caller, &request)?;
+    run_range(shared, request).await
 }
 
 fn permit(shared: &Shared, caller: &Caller, request: &RangeRequest) -> Result<(), NodeError> {
@@ -107,11 +113,13 @@ pub(crate) async fn read_txn(
     caller: &Caller,
     request: &TxnRequest,
 ) -> Result<TxnResponse, NodeError> {
-    shared.permit(caller, |auth| auth.check_read_txn(caller, request))?;
     shared.metrics.txns.add(1);
     let open = shared.metrics.open_reads.hold();
     let response = match shared.confirm().await {
-        Ok(()) => begin_and_run_txn(shared, request).await,
+        Ok(()) => match shared.permit(caller, |auth| auth.check_read_txn(caller, request)) {
+            Ok(()) => begin_and_run_txn(shared, request).await,
+            Err(refusal) => Err(refusal),
+        },
         Err(error) => Err(error),
     };
     drop(open);

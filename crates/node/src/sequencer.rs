@@ -6,6 +6,8 @@
 
 use std::sync::Arc;
 
+use tokio::sync::oneshot;
+use vetch_fence::Author;
 use vetch_journal::{Draft, Kind, PartId, Sealed, Tip};
 use vetch_store::auth::Auth;
 use vetch_store::request::{WriteRequest, WriteResponse};
@@ -33,6 +35,8 @@ pub(crate) struct Batch<R> {
     pub(crate) draft: Option<Draft>,
     /// A checkpoint that is to be captured right behind this batch, on a shared journal.
     pub(crate) capture: Option<Wanted>,
+    /// Another server is to decide behind this batch, on a shared journal.
+    pub(crate) hand_over: Option<HandOver>,
     /// What readers may see once the entry is durable.
     pub(crate) mark: Mark,
     pub(crate) revisions: Vec<(i64, Events<NodeEvent>)>,
@@ -45,6 +49,13 @@ pub(crate) struct Batch<R> {
 pub(crate) struct Wanted {
     pub(crate) reply: std::sync::mpsc::SyncSender<Capture>,
     pub(crate) capture: Option<Capture>,
+}
+
+/// That another server is to decide, who is told once it may, and what the sequencer has left for a checkpoint.
+pub(crate) struct HandOver {
+    pub(crate) to: Author,
+    pub(crate) reply: oneshot::Sender<()>,
+    pub(crate) dirty: Vec<Record>,
 }
 
 pub(crate) struct Sequencer {
@@ -140,6 +151,7 @@ impl Sequencer {
             entry,
             draft: None,
             capture: None,
+            hand_over: None,
             mark,
             revisions: round.revisions,
             auth: round.auth,
@@ -159,6 +171,7 @@ impl Sequencer {
             entry: None,
             draft,
             capture: None,
+            hand_over: None,
             mark,
             revisions: round.revisions,
             auth: round.auth,

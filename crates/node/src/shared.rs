@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, oneshot, watch};
+use vetch_fence::Author;
 use vetch_store::Store;
 use vetch_store::auth::Caller;
 use vetch_store::request::WriteRequest;
@@ -51,6 +52,11 @@ pub(crate) enum Ask {
     View {
         reply: oneshot::Sender<View>,
     },
+    /// From this place in the queue on another server of the cluster is to decide.
+    HandOver {
+        to: Author,
+        reply: oneshot::Sender<()>,
+    },
     /// Look whether an alarm can be lowered.
     Review,
     /// Finish what is queued, then end.
@@ -71,7 +77,7 @@ impl Ask {
     pub(crate) fn bytes(&self) -> u64 {
         match self {
             Ask::Write { bytes, .. } => *bytes,
-            Ask::Capture { .. } | Ask::View { .. } | Ask::Review | Ask::Stop => 0,
+            Ask::Capture { .. } | Ask::View { .. } | Ask::HandOver { .. } | Ask::Review | Ask::Stop => 0,
         }
     }
 }

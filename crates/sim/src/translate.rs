@@ -171,7 +171,11 @@ pub(crate) fn refusal(error: StoreError) -> Result<model::Refusal, StoreError> {
 pub(crate) fn not_served(error: &NodeError) -> Result<vetch_check::Outcome, StoreError> {
     Ok(match error {
         NodeError::Store(error) => vetch_check::Outcome::Refused(refusal(*error)?),
-        NodeError::TooManyRequests | NodeError::NoSpace | NodeError::Corrupt => vetch_check::Outcome::NotDone,
+        NodeError::TooManyRequests
+        | NodeError::NoSpace
+        | NodeError::Corrupt
+        | NodeError::NotWriter
+        | NodeError::WriterChanged => vetch_check::Outcome::NotDone,
         NodeError::Stopped | NodeError::Timeout => vetch_check::Outcome::Unknown,
     })
 }

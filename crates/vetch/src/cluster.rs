@@ -12,7 +12,7 @@ use vetch_node::cluster::{ClusterConfig, ClusterStatus};
 use vetch_node::config::NodeConfig;
 use vetch_node::error::OpenError;
 use vetch_node::types::Progress;
-use vetch_server::grpc::StandIn;
+use vetch_server::grpc::{self, StandIn};
 
 use crate::serve::StartError;
 
@@ -34,10 +34,15 @@ const CHECKPOINTS: usize = 5;
 pub(crate) fn open(
     config: NodeConfig,
     journal: &Options,
-    url: String,
+    server: &grpc::Settings,
     mut progress: impl FnMut(Progress),
 ) -> Result<Node, StartError> {
-    let cluster = ClusterConfig { url, fence: vetch_node::fence::Config::default() };
+    let cluster = ClusterConfig {
+        name: server.name.clone(),
+        client_urls: server.client_urls.clone(),
+        peer_urls: server.peer_urls.clone(),
+        fence: vetch_node::fence::Config::default(),
+    };
     let mut taken = 0;
     loop {
         let log = reach(journal)?;
@@ -91,8 +96,17 @@ pub(crate) async fn follow_writer(node: Node, stand_in: StandIn) {
             point(&stand_in, &now);
             known = Some(now);
         }
+        let is_unknown = known == Some(Place::Unknown);
         tokio::select! {
             changed = status.changed() => if changed.is_err() { return },
+            // Mostly somebody says that it writes within this time, so those who ask may wait for it.
+            () = tokio::time::sleep(PATIENCE), if is_unknown => {
+                stand_in.no_writer();
+                tokio::select! {
+                    changed = status.changed() => if changed.is_err() { return },
+                    _ = node.stopped() => return,
+                }
+            }
             _ = node.stopped() => return stand_in.no_writer(),
         }
     }
@@ -107,6 +121,7 @@ enum Place {
 
 fn place(status: &ClusterStatus) -> Place {
     match &status.writer {
+        _ if status.handing_over => Place::Unknown,
         _ if status.is_writer => Place::Here,
         Some(writer) => Place::At(writer.url.clone()),
         None => Place::Unknown,
@@ -116,7 +131,7 @@ fn place(status: &ClusterStatus) -> Place {
 fn point(stand_in: &StandIn, place: &Place) {
     match place {
         Place::Here => stand_in.take_over(),
-        Place::Unknown => stand_in.no_writer(),
+        Place::Unknown => stand_in.wait(),
         Place::At(url) => match Endpoint::from_shared(url.clone()) {
             Ok(endpoint) => stand_in.pass_to(
                 endpoint
@@ -131,5 +146,16 @@ fn point(stand_in: &StandIn, place: &Place) {
                 stand_in.no_writer();
             }
         },
+    }
+}
+
+/// Lets another server write before this one ends. Should that fail, the others notice when it falls silent.
+pub(crate) async fn hand_over(node: &Node) {
+    let has_others = |status: &ClusterStatus| status.is_writer && status.members.len() > 1;
+    if !node.cluster().is_some_and(|status| has_others(&status.borrow())) {
+        return;
+    }
+    if let Err(error) = node.hand_over(None, PATIENCE).await {
+        tracing::warn!(%error, "nobody was handed over to");
     }
 }

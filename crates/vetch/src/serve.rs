@@ -110,6 +110,8 @@ async fn serve_once(settings: &Settings) -> Result<End, StartError> {
     if let Some(stand_in) = &stand_in {
         tokio::spawn(cluster::follow_writer(node.clone(), stand_in.clone()));
         tokio::spawn(cluster::report(node.clone()));
+        tokio::spawn(grpc::carry_questions(node.clone(), stand_in.clone()));
+        tokio::spawn(grpc::stay_introduced(node.clone(), stand_in.clone()));
     }
     let server = start(settings, node.clone(), listeners, stand_in);
     start_compactor(settings, &node);
@@ -178,10 +180,10 @@ async fn open(settings: &Settings) -> Result<Node, StartError> {
     tracing::info!(data_dir, "recovering");
     let mut log = ProgressLog::new();
     let journal = settings.journal.clone();
-    let url = settings.grpc.client_urls.first().cloned().unwrap_or_default();
+    let server = settings.grpc.clone();
     let opened = tokio::task::spawn_blocking(move || match journal {
         None => Ok(Node::open(config, |progress| log.tell(&progress))?),
-        Some(journal) => cluster::open(config, &journal, url, |progress| log.tell(&progress)),
+        Some(journal) => cluster::open(config, &journal, &server, |progress| log.tell(&progress)),
     });
     let node = opened.await??;
     let status = node.status();
@@ -296,6 +298,7 @@ pub(crate) async fn finish(end: End, mut server: Server, node: Node) {
     if let End::Signal(signal) = end {
         tracing::info!(signal, "closing");
         tell_systemd("STOPPING=1");
+        cluster::hand_over(&node).await;
         server.drain(PATIENCE_WITH_REQUESTS).await;
     }
     node.shutdown().await;

@@ -86,7 +86,7 @@ impl Settings {
         let peer_urls = cluster::peer_urls(flags, &data_dir(flags))?;
         let mut node = node_config(flags, timing, &peer_urls)?;
         if let Some(journal) = &journal {
-            node.proposed = journal::identity(flags.text("name"), &journal.stream);
+            node.proposed = journal::identity(&journal.stream);
         }
         Ok(Settings {
             node,

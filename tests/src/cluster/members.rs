@@ -12,13 +12,13 @@ use super::LIMIT;
 use super::network::SERVERS;
 use crate::client::Client;
 use crate::faults::SMALL_STORAGE;
-use crate::server::{Kind, Options, Server};
+use crate::server::{Kind, Options, Server, free_port};
 
 const PORT: u16 = 2379;
 const PEER_PORT: u16 = 2380;
 
 pub(super) struct Members {
-    servers: Vec<Server>,
+    pub(super) servers: Vec<Server>,
     /// Which of them are not expected to run.
     away: BTreeSet<usize>,
 }
@@ -119,6 +119,21 @@ impl Members {
     pub(super) fn keep_files(&mut self) -> Vec<PathBuf> {
         self.servers.iter_mut().map(Server::keep_files).collect()
     }
+}
+
+/// Starts one server more, where the clients are, and waits until it says that it is ready.
+pub(super) fn start(name: &str, journal: &[String], further: &[String]) -> Result<Server> {
+    // Of no use in a cluster on a journal, but checked: they have to fit the name.
+    let peer = format!("http://127.0.0.1:{}", free_port()?);
+    let mut flags = vec![
+        format!("--name={name}"),
+        format!("--listen-peer-urls={peer}"),
+        format!("--initial-advertise-peer-urls={peer}"),
+        format!("--initial-cluster={name}={peer}"),
+    ];
+    flags.extend(SMALL_STORAGE.iter().map(|flag| (*flag).to_owned()));
+    flags.extend(journal.iter().chain(further).cloned());
+    Server::start_with(Kind::Vetch, Options { flags, data_dir: None })
 }
 
 async fn status(endpoint: &str) -> Result<pb::StatusResponse> {

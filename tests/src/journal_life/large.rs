@@ -45,7 +45,7 @@ async fn play(house: &mut House) -> Result<()> {
         ignore_value: true,
         ..Default::default()
     });
-    refused(txn(&client, again.map(|put| Request::RequestPut(put)).collect()).await)?;
+    refused(txn(&client, again.map(Request::RequestPut).collect()).await)?;
     ensure!(client.revision().await? == before + 6, "something that was refused was done");
     let after = house.members.writer().await?;
     ensure!(after.epoch == writer.epoch, "another server writes: {writer:?}, {after:?}");

@@ -29,6 +29,21 @@ impl World {
         self.stepped(at, before)
     }
 
+    /// A writer names another server as the next one; also itself, and one that is down.
+    pub(super) fn hand_over(&mut self, at: usize, to: usize) -> Judged {
+        let (now, to) = (self.now, self.servers[to].author());
+        let server = &mut self.servers[at];
+        let awake = server.paused_until <= now;
+        let Some(member) = server.member.as_mut().filter(|_| awake) else { return Ok(()) };
+        let before = member.view().position();
+        if let Ok(ticket) = member.hand_over(now, to) {
+            let tip = member.head();
+            server.proposals.insert(ticket, vec![(tip.seq, tip.hash)]);
+            self.count("hand-over begun");
+        }
+        self.stepped(at, before)
+    }
+
     /// A client reads at a server, which asks whoever it takes for the writer; also one that is no longer.
     pub(super) fn read(&mut self, at: usize) {
         if self.servers[at].member.is_none() || self.servers[at].paused_until > self.now {

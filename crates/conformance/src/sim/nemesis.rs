@@ -22,6 +22,7 @@ impl World {
             (plan.pauses, Happening::Pause),
             (plan.trims, Happening::Trim),
             (plan.full, Happening::Full),
+            (plan.hand_overs, Happening::HandOver),
         ];
         for (mean, happening) in rounds {
             if mean > 0 {
@@ -69,6 +70,13 @@ impl World {
             Happening::Trim => {
                 self.trim()?;
                 self.plan.trims
+            }
+            Happening::HandOver => {
+                self.again(self.plan.hand_overs, Happening::HandOver);
+                return match (0..self.servers.len()).find(|at| self.servers[*at].is_leading()) {
+                    Some(writer) => self.hand_over(writer, any),
+                    None => Ok(()),
+                };
             }
             Happening::Full => {
                 let log = &mut self.logs[0].0;

@@ -37,6 +37,8 @@ pub struct Plan {
     pub pauses: u64,
     pub trims: u64,
     pub full: u64,
+    /// Mean time between hand-overs by the writer, in milliseconds; zero for none.
+    pub hand_overs: u64,
     /// Time between requests of clients, in milliseconds.
     pub writes: u64,
     pub reads: u64,
@@ -72,6 +74,7 @@ impl Plan {
             pauses: often(rng, 50, 500, 4000),
             trims: often(rng, 50, 300, 2000),
             full: often(rng, 20, 1000, 4000),
+            hand_overs: 0,
             writes: rng.between(4, 120),
             reads: rng.between(10, 200),
             trouble: Duration::from_millis(rng.between(3000, 15_000)),

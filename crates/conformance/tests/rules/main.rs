@@ -2,6 +2,7 @@
 
 mod claims;
 mod decisions;
+mod handing;
 mod losses;
 mod play;
 mod reads;

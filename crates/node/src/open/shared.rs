@@ -20,8 +20,11 @@ use crate::config::NodeConfig;
 use crate::error::OpenError;
 use crate::handle::{Node, Threads};
 use crate::identity;
+use crate::members::Member;
+use crate::read_index::Reads;
 use crate::roster::Roster;
 use crate::runtime::journal_loop::Finisher;
+use crate::runtime::membership::Membership;
 use crate::runtime::shared_loop::{SharedLoop, Work};
 use crate::runtime::{Urgency, spawn};
 use crate::shared::RunState;
@@ -36,6 +39,8 @@ const REPORTS: usize = 64;
 const RECORD: usize = 4 << 20;
 /// For what an entry consists of beside its effects.
 const RECORD_ROOM: usize = 4 << 10;
+/// What servers ask of the writer about members, waiting for its journal's thread.
+const ORDERS: usize = 256;
 /// Between two looks whether the log has been read.
 const LOOK: Duration = Duration::from_millis(10);
 /// A note about it this often.
@@ -125,14 +130,23 @@ fn follow(
         tip: loaded.tip,
         checkpointer: loaded.checkpointer,
     };
-    let (reads, reads_in) = bounded(config.queue_depth);
+    let (reads, reads_in) = Reads::new(config.queue_depth);
+    let (orders, orders_in) = bounded(ORDERS);
     let (reports, reports_in) = bounded(REPORTS);
+    let life = RandomState::new().hash_one(std::process::id());
+    let ClusterConfig { name, client_urls, peer_urls, fence } = cluster;
+    let url = client_urls.first().cloned().unwrap_or_default();
+    let as_member = Member { id: identity.member_id, life, name, client_urls, peer_urls };
+    let membership = Membership::load(Arc::clone(&disk), member, as_member.clone());
+    let (members, key) = (membership.members(), membership.key());
     let part = Cluster {
         reads,
-        status: watch::Sender::new(ClusterStatus::default()),
+        status: watch::Sender::new(ClusterStatus { members, key, ..ClusterStatus::default() }),
+        orders,
+        me: as_member,
         reports,
         board: Mutex::default(),
-        url: cluster.url.clone(),
+        url: url.clone(),
         largest_request,
         position: AtomicU64::new(start.position.0),
         alone: AtomicBool::new(false),
@@ -140,7 +154,7 @@ fn follow(
     };
     let time: Arc<dyn Time> = Arc::new(Monotonic::new());
     let (shared, rest) = connect(config, identity, time, recovered, None, Some(part));
-    let me = Author { node: identity.member_id, life: RandomState::new().hash_one(std::process::id()) };
+    let me = Author { node: identity.member_id, life };
     let auth = Arc::clone(shared.store.read().auth());
     let is_from_start = start.position.0 == 0;
     let roster = if is_from_start { Roster::default() } else { Roster::unknown(Duration::ZERO) };
@@ -149,9 +163,11 @@ fn follow(
         finisher: Finisher { shared: Arc::clone(&shared) },
         batches: rest.batches.clone(),
         reads: reads_in,
+        orders: orders_in,
         reports: reports_in,
-        driver: Driver::new(log, cluster.fence, me, start),
-        me: Writer { member: identity.member_id, url: cluster.url },
+        driver: Driver::new(log, fence, me, start),
+        membership,
+        me: Writer { member: identity.member_id, url },
         work: Work::new(start.tip.seq, auth, roster),
         _lock: lock,
     };

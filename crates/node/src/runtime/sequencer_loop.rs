@@ -7,15 +7,17 @@ use std::time::Instant;
 
 use crossbeam_channel::{TryRecvError, TrySendError};
 use parking_lot::RwLockWriteGuard;
+use vetch_fence::Author;
 use vetch_store::Store;
 use vetch_store::request::WriteRequest;
 
 use crate::admission::Admission;
 use crate::checkpoint::Capture;
+use crate::error::NodeError;
 use crate::metrics::Operation;
 use crate::queue::{Receiver, Sender};
 use crate::runtime::Step;
-use crate::sequencer::{Batch, Round, Sequencer, Wanted};
+use crate::sequencer::{Batch, HandOver, Round, Sequencer, Wanted};
 use crate::shared::{Ask, Reply, Shared};
 use crate::snapshot::View;
 
@@ -106,6 +108,14 @@ impl SequencerLoop {
             match ask {
                 Ask::Write { caller, request, bytes, reply } => {
                     shared.release_queued(bytes);
+                    if shared.cluster.is_some() && shared.is_following() {
+                        // It was queued before another server began to decide.
+                        shared.metrics.proposals_pending.add(-1);
+                        shared.metrics.proposals_failed.add(1);
+                        let _ = reply.send(Err(NodeError::WriterChanged));
+                        next = self.asks.try_recv().ok();
+                        continue;
+                    }
                     self.count(&request);
                     let success = match store.permit(&caller, &request) {
                         Ok(()) => {
@@ -136,6 +146,11 @@ impl SequencerLoop {
                     self.close(open, &store);
                     let view = View::of(&shared, &store, self.sequencer.tip().seq);
                     let _ = reply.send(view);
+                }
+                Ask::HandOver { to, reply } => {
+                    let open = std::mem::replace(&mut round, self.sequencer.begin());
+                    self.close(open, &store);
+                    self.hand_over(&store, to, reply);
                 }
                 Ask::Review => self.review(&mut round, &mut store),
                 Ask::Stop => {
@@ -189,6 +204,15 @@ impl SequencerLoop {
         let capture = (!self.shared.is_following()).then(|| self.capture(store));
         let mut batch = self.sequencer.seal(self.sequencer.begin(), store);
         batch.capture = Some(Wanted { reply, capture });
+        self.ready.batches.push_back(batch);
+    }
+
+    /// Nothing is evaluated from here on, unless this server becomes the writer again.
+    fn hand_over(&mut self, store: &Store, to: Author, reply: tokio::sync::oneshot::Sender<()>) {
+        self.shared.following.store(true, Ordering::Release);
+        let dirty = self.sequencer.take_dirty();
+        let mut batch = self.sequencer.seal(self.sequencer.begin(), store);
+        batch.hand_over = Some(HandOver { to, reply, dirty });
         self.ready.batches.push_back(batch);
     }
 

@@ -11,20 +11,25 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crossbeam_channel::TryRecvError;
-use vetch_fence::{Divergence, Driver, Event, Log, ReadId, Refusal, Ticket};
+use crossbeam_channel::{Receiver, TryRecvError};
+use tokio::sync::oneshot;
+use vetch_fence::{Author, Divergence, Driver, Event, Index, Log, ReadId, Refusal, Ticket};
 use vetch_journal::{DirLock, Draft, Entry, Kind, Payload, Sealed, Tip};
 use vetch_store::Record;
 use vetch_store::auth::Auth;
 
 use crate::checkpoint::Capture;
-use crate::cluster::{self, Board, Cluster, ClusterStatus, Report, Waiting, Writer};
+use crate::cluster::{self, Board, Cluster, ClusterStatus, Report, Writer};
 use crate::error::NodeError;
+use crate::members::Roll;
+use crate::queue;
+use crate::read_index::{Again, Indexed, ReadsIn, Waiting};
 use crate::roster::Roster;
 use crate::runtime::Step;
 use crate::runtime::journal_loop::Finisher;
+use crate::runtime::membership::{Membership, Order};
 use crate::runtime::tending::Tending;
-use crate::sequencer::{Batch, Wanted};
+use crate::sequencer::{Batch, HandOver, Wanted};
 use crate::shared::{Reply, RunState, Shared};
 use crate::watch::NodeEvent;
 
@@ -36,15 +41,20 @@ const ANNOUNCE: Duration = Duration::from_secs(1);
 const LAST_WORDS: Duration = Duration::from_secs(30);
 /// Batches taken from the sequencer and not proposed yet.
 const QUEUE: usize = 4;
+/// A journal in which nothing was read for this long is silent: even an idle writer is heard of several times a second. As
+/// long as three elections of etcd's.
+const SILENT: Duration = Duration::from_secs(3);
 
 /// The part that makes things durable and visible, together with other servers.
 pub(crate) struct SharedLoop {
     pub(crate) shared: Arc<Shared>,
     pub(crate) finisher: Finisher,
-    pub(crate) batches: crate::queue::Receiver<Batch<Reply>>,
-    pub(crate) reads: crossbeam_channel::Receiver<Waiting>,
-    pub(crate) reports: crossbeam_channel::Receiver<Report>,
+    pub(crate) batches: queue::Receiver<Batch<Reply>>,
+    pub(crate) reads: ReadsIn,
+    pub(crate) orders: Receiver<Order>,
+    pub(crate) reports: Receiver<Report>,
     pub(crate) driver: Driver<Box<dyn Log>>,
+    pub(crate) membership: Membership,
     pub(crate) me: Writer,
     pub(crate) work: Work,
     /// The directory stays taken until this part has ended.
@@ -64,6 +74,8 @@ pub(crate) struct Work {
     waiting: Vec<Waiting>,
     asked: HashMap<ReadId, Vec<Waiting>>,
     next_read: u64,
+    /// Reads with an index of another server's that this one has not come to.
+    behind: Vec<Indexed>,
     announced: Option<Duration>,
     /// The append of the last announcement.
     announcing: Option<Ticket>,
@@ -76,6 +88,10 @@ pub(crate) struct Work {
     dirty: Vec<Record>,
     fresh_bytes: u64,
     auth: Arc<Auth>,
+    /// The append that names another server as the writer, and who waits for it.
+    handing: Option<(Ticket, oneshot::Sender<()>)>,
+    /// The number of the last entry read, and when it was.
+    heard: (u64, Duration),
     /// Since when the node is about to end.
     stopping: Option<Duration>,
     /// Why nothing more is read or written, and since when.
@@ -92,6 +108,7 @@ impl Work {
             waiting: Vec::new(),
             asked: HashMap::new(),
             next_read: 0,
+            behind: Vec::new(),
             announced: None,
             announcing: None,
             roster,
@@ -100,6 +117,8 @@ impl Work {
             dirty: Vec::new(),
             fresh_bytes: 0,
             auth,
+            handing: None,
+            heard: (0, Duration::ZERO),
             stopping: None,
             halted: None,
         }
@@ -122,8 +141,10 @@ impl SharedLoop {
         }
         self.take_reads();
         self.tend();
+        self.work.behind.extend(self.reads.indexed.try_iter());
+        self.answer_reached();
         self.announce();
-        if let Err(ended) = self.propose() {
+        if let Err(ended) = self.keep_roll().and_then(|()| self.propose()) {
             return ended;
         }
         for event in self.driver.step(wait) {
@@ -131,6 +152,7 @@ impl SharedLoop {
                 return Step::Ended;
             }
         }
+        self.answer_reached();
         self.tell();
         Step::Worked
     }
@@ -157,7 +179,7 @@ impl SharedLoop {
 
     fn take_reads(&mut self) {
         let most = self.shared.config.queue_depth;
-        self.work.waiting.extend(self.reads.try_iter().take(most));
+        self.work.waiting.extend(self.reads.here.try_iter().take(most));
         if self.work.waiting.is_empty() {
             return;
         }
@@ -191,6 +213,40 @@ impl SharedLoop {
         }
     }
 
+    /// Does what is asked about members, and tells the journal what changed.
+    fn keep_roll(&mut self) -> Result<(), Step> {
+        let now = self.driver.now();
+        if !self.work.leading {
+            // Dropped without an answer: not here.
+            self.orders.try_iter().for_each(drop);
+            return Ok(());
+        }
+        for order in self.orders.try_iter() {
+            self.membership.take(now, order);
+        }
+        self.membership.look(now).map_err(|why| self.failed(turned_away(&why)))?;
+        if let Some(draft) = self.membership.due(now) {
+            let member = self.driver.member_mut();
+            let entry = draft.seal(&mut member.head());
+            if let Ok(ticket) = member.propose(now, &[entry]) {
+                self.membership.proposed(now, ticket);
+            }
+        }
+        Ok(())
+    }
+
+    /// Names another server as the writer. Everything before it is proposed by now.
+    fn name_successor(&mut self, to: Author) {
+        let now = self.driver.now();
+        let Ok(ticket) = self.driver.member_mut().hand_over(now, to) else { return };
+        if let Some(HandOver { reply, dirty, .. }) =
+            self.work.queue.pop_front().and_then(|batch| batch.hand_over)
+        {
+            self.work.dirty.extend(dirty);
+            self.work.handing = Some((ticket, reply));
+        }
+    }
+
     /// Proposes what is queued, a record at a time. Answers that change nothing wait for a barrier: they, too, tell of a state
     /// that must be the newest there is.
     fn propose(&mut self) -> Result<(), Step> {
@@ -202,6 +258,12 @@ impl SharedLoop {
                 let batch = self.work.queue.pop_front().expect("there is a first one");
                 self.hand_over(batch);
                 continue;
+            }
+            if let Some(to) =
+                self.work.queue.front().and_then(|batch| batch.hand_over.as_ref()).map(|it| it.to)
+            {
+                self.name_successor(to);
+                return Ok(());
             }
             let (taken, entries) = self.gather();
             let now = self.driver.now();
@@ -230,7 +292,8 @@ impl SharedLoop {
     fn gather(&self) -> (usize, Vec<Sealed>) {
         let mut tip = self.driver.member().head();
         let (mut taken, mut bytes, mut entries) = (0, 0, Vec::new());
-        for batch in self.work.queue.iter().take_while(|batch| batch.capture.is_none()) {
+        let is_plain = |batch: &&Batch<Reply>| batch.capture.is_none() && batch.hand_over.is_none();
+        for batch in self.work.queue.iter().take_while(is_plain) {
             if let Some(draft) = &batch.draft {
                 let mut after = tip;
                 let entry = draft.clone().seal(&mut after);
@@ -252,12 +315,13 @@ impl SharedLoop {
     fn on(&mut self, event: Event) -> Step {
         match event {
             Event::Applied { entry, tip, .. } => return self.apply(&entry, &tip),
-            Event::Committed { ticket, tip, .. } => self.committed(ticket, &tip),
+            Event::Committed { ticket, tip, .. } => return self.committed(ticket, &tip),
             Event::Void { ticket } => self.void(ticket),
-            Event::Index { reads, .. } => self.answer_reads(&reads, true),
-            Event::IndexLost { reads } => self.answer_reads(&reads, false),
+            Event::Index { reads, index } => self.answer_reads(&reads, Ok(index)),
+            Event::IndexLost { reads } => self.answer_reads(&reads, Err(Again)),
             Event::Leading { epoch, tip } => self.lead(epoch, &tip),
-            Event::Following { epoch, .. } => return self.follow(epoch),
+            Event::Following { epoch, writer } => return self.follow(epoch, writer),
+            Event::HandedOver => self.handed_over(),
             Event::Skipped { at, void } => tracing::debug!(at = at.0, ?void, "a record does not count"),
             Event::Suspect { read, end } => {
                 tracing::error!(
@@ -288,6 +352,18 @@ impl SharedLoop {
                 board.remember(tip);
                 board.peers = peers;
             });
+        }
+        if vetch_fence::successor_of(entry).is_some() {
+            // Whoever wrote does so no longer; requests wait for the next.
+            self.update(|status| status.writer = None);
+        }
+        if let Some(roll) = Roll::told_by(entry)
+            && self.membership.read(roll, entry.seq)
+        {
+            self.tell_members();
+            if self.membership.am_removed() {
+                return self.failed(REMOVED.to_string());
+            }
         }
         if entry.kind != Kind::Writes {
             return Step::Worked;
@@ -339,10 +415,29 @@ impl SharedLoop {
         Ok(())
     }
 
-    fn committed(&mut self, ticket: Ticket, tip: &Tip) {
+    fn tell_members(&self) {
+        let (members, key) = (self.membership.members(), self.membership.key());
+        self.update(|status| (status.members, status.key) = (members, key));
+    }
+
+    fn committed(&mut self, ticket: Ticket, tip: &Tip) -> Step {
         if self.work.announcing == Some(ticket) {
             self.post(|board| board.remember(tip));
         }
+        if self.membership.committed(ticket, tip.seq) {
+            self.tell_members();
+            self.membership.answer();
+            return if self.membership.am_removed() {
+                self.failed(REMOVED.to_string())
+            } else {
+                Step::Worked
+            };
+        }
+        self.complete(ticket);
+        Step::Worked
+    }
+
+    fn complete(&mut self, ticket: Ticket) {
         let is_next = self.work.flying.front().is_some_and(|(next, _)| *next == ticket);
         let Some((_, batches)) = self.work.flying.pop_front_if(|_| is_next) else { return };
         self.work.number += batches.iter().filter(|batch| batch.draft.is_some()).count() as u64;
@@ -351,18 +446,46 @@ impl SharedLoop {
     }
 
     fn void(&mut self, ticket: Ticket) {
+        self.membership.void(ticket);
+        // Nobody is told that it happened: this server goes on, or another one has taken over by itself.
+        self.work.handing.take_if(|(handing, _)| *handing == ticket);
         let is_next = self.work.flying.front().is_some_and(|(next, _)| *next == ticket);
         if let Some((_, batches)) = self.work.flying.pop_front_if(|_| is_next) {
             self.work.returned.extend(batches);
         }
     }
 
-    fn answer_reads(&mut self, reads: &[ReadId], is_newest: bool) {
+    fn answer_reads(&mut self, reads: &[ReadId], outcome: Result<Index, Again>) {
         for read in reads.iter().filter_map(|read| self.work.asked.remove(read)).flatten() {
-            let outcome = if is_newest { Ok(()) } else { Err(NodeError::Timeout) };
             // Whoever asked may have gone.
             let _ = read.send(outcome);
         }
+    }
+
+    /// Lets those reads go whose index this server's state has come to. Everything the member has told by now is applied.
+    fn answer_reached(&mut self) {
+        let mut still_behind = Vec::new();
+        for Indexed { index, mut reads } in std::mem::take(&mut self.work.behind) {
+            let member = self.driver.member_mut();
+            let outcome = if member.reached(&index) {
+                Ok(index)
+            } else if member.view().tip().seq >= index.tip.seq
+                && !matches!(member.view().reached(&index), Ok(true))
+            {
+                // Too long ago to be compared.
+                Err(Again)
+            } else {
+                reads.retain(|read| !read.is_closed());
+                if !reads.is_empty() {
+                    still_behind.push(Indexed { index, reads });
+                }
+                continue;
+            };
+            for read in reads {
+                let _ = read.send(outcome);
+            }
+        }
+        self.work.behind = still_behind;
     }
 
     /// The current epoch is this server's. What was void before it is proposed again; it is still what was evaluated last.
@@ -386,23 +509,39 @@ impl SharedLoop {
             drop((clock, store));
             self.work.leading = true;
             self.work.roster.begin(self.driver.now());
-            self.shared.following.store(false, Ordering::Release);
+            self.membership.lead(self.driver.now());
         }
+        // Also after a hand-over that came to nothing.
+        self.shared.following.store(false, Ordering::Release);
         tracing::info!(epoch, "this server writes to the journal");
         self.work.announced = None;
         let me = self.me.clone();
         self.update(|status| {
             (status.epoch, status.is_writer, status.caught_up) = (epoch, true, true);
-            status.writer = Some(me.clone());
+            (status.writer, status.handing_over) = (Some(me.clone()), false);
         });
     }
 
-    fn follow(&mut self, epoch: u64) -> Step {
+    /// Another server was named, and that counts. Nothing was evaluated ahead, so this one can follow at once.
+    fn handed_over(&mut self) {
+        self.work.leading = false;
+        self.membership.follow();
+        tracing::info!("this server has handed over");
+        self.update(|status| (status.is_writer, status.writer) = (false, None));
+        if let Some((_, reply)) = self.work.handing.take() {
+            let _ = reply.send(());
+        }
+    }
+
+    fn follow(&mut self, epoch: u64, writer: Author) -> Step {
         if self.work.leading {
             return self.replaced(format!("another server writes since epoch {epoch}"));
         }
         tracing::info!(epoch, "another server writes to the journal");
-        self.update(|status| (status.epoch, status.writer) = (epoch, None));
+        // It says where it is soon; mostly that is known.
+        let known = self.membership.get(writer.node).and_then(|member| member.client_urls.first());
+        let writer = known.map(|url| Writer { member: writer.node, url: url.clone() });
+        self.update(|status| (status.epoch, status.writer, status.handing_over) = (epoch, writer, false));
         Step::Worked
     }
 
@@ -483,15 +622,21 @@ impl SharedLoop {
         let _ = reply.send(capture);
     }
 
-    fn tell(&self) {
+    fn tell(&mut self) {
+        let now = self.driver.now();
         let member = self.driver.member();
         let (index, epoch) = (member.view().tip().seq, member.view().tip().epoch);
+        if self.work.heard.0 != index {
+            self.work.heard = (index, now);
+        }
+        let silent = now >= self.work.heard.1 + SILENT;
         let (caught_up, suspect) = (member.has_read_to_the_end(), member.is_suspect());
         let Some(Cluster { status, .. }) = &self.shared.cluster else { return };
         status.send_if_modified(|status| {
-            let turned = (status.caught_up, status.suspect) != (caught_up, suspect) || status.epoch != epoch;
-            (status.index, status.epoch, status.caught_up, status.suspect) =
-                (index, epoch, caught_up, suspect);
+            let turned = (status.caught_up, status.suspect, status.silent) != (caught_up, suspect, silent)
+                || status.epoch != epoch;
+            (status.index, status.epoch) = (index, epoch);
+            (status.caught_up, status.suspect, status.silent) = (caught_up, suspect, silent);
             turned
         });
     }
@@ -509,8 +654,15 @@ impl SharedLoop {
     }
 }
 
+const REMOVED: &str = "this server was removed from the cluster, or replaced by another one of its name; to join as a new \
+                       one, start it with an empty data directory";
+
+fn turned_away(why: &str) -> String {
+    format!("this server is not let into the cluster: {why}")
+}
+
 fn refuse(read: Waiting) {
-    let _ = read.send(Err(NodeError::Timeout));
+    let _ = read.send(Err(Again));
 }
 
 fn halted(divergence: &Divergence) -> String {

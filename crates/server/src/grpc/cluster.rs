@@ -1,12 +1,16 @@
-//! The Cluster service of a cluster that has one member and cannot have more yet.
+//! The Cluster service.
 //!
-//! Requests are judged as a one-member etcd judges them. Where etcd would then change the membership, this
+//! A server on a journal of its own judges requests as a one-member etcd does. Where etcd would then change the membership, it
 //! refuses: a further member with etcd's own "not enough started members", because nothing could replicate to
 //! it; new peer addresses with a text of our own, because there is nothing that would listen on them.
+//!
+//! Servers on a shared journal make themselves known when they start. They can be removed; what would announce one that is yet
+//! to come is refused with a text that says how it is done.
 
 use tonic::{Request, Response, Status};
 use vetch_api::pb::cluster_server;
 use vetch_api::{EtcdError, pb};
+use vetch_node::members::Member;
 
 use super::authorise::Demand;
 use super::edge::Edge;
@@ -23,19 +27,38 @@ impl ClusterService {
         self.0.node.identity().member_id
     }
 
-    fn members(&self) -> Vec<pb::Member> {
+    fn is_shared(&self) -> bool {
+        self.0.node.cluster().is_some()
+    }
+
+    async fn members(&self, newest: bool) -> Result<Vec<pb::Member>, Status> {
+        if self.is_shared() {
+            let members = self.0.node.members(newest).await.map_err(status::node)?;
+            return Ok(members.iter().map(to_wire).collect());
+        }
         let settings = &self.0.settings;
-        vec![pb::Member {
+        Ok(vec![pb::Member {
             id: self.own_id(),
             name: settings.name.clone(),
             peer_ur_ls: settings.peer_urls.clone(),
             client_ur_ls: settings.client_urls.clone(),
             is_learner: false,
-        }]
+        }])
     }
 
-    fn known(&self, id: u64) -> Result<(), Status> {
-        if id == self.own_id() { Ok(()) } else { Err(status::of(EtcdError::MemberNotFound)) }
+    async fn known(&self, id: u64) -> Result<pb::Member, Status> {
+        let members = self.members(true).await?;
+        members.into_iter().find(|member| member.id == id).ok_or(status::of(EtcdError::MemberNotFound))
+    }
+}
+
+fn to_wire(member: &Member) -> pb::Member {
+    pb::Member {
+        id: member.id,
+        name: member.name.clone(),
+        peer_ur_ls: member.peer_urls.clone(),
+        client_ur_ls: member.client_urls.clone(),
+        is_learner: false,
     }
 }
 
@@ -45,6 +68,11 @@ impl cluster_server::Cluster for ClusterService {
         let (credentials, request) = Credentials::split(request);
         let urls = peer_url::parse(&request.peer_ur_ls).ok_or(status::of(EtcdError::MemberBadURLs))?;
         self.0.authorise(&credentials, Demand::Root)?;
+        if self.is_shared() {
+            return Err(status::unsupported(
+                "vetch: a server is added by starting it, with the --journal of the others and a --name of its own",
+            ));
+        }
         if urls.iter().any(|url| self.0.settings.peer_urls.contains(url)) {
             return Err(status::of(EtcdError::PeerURLExist));
         }
@@ -56,9 +84,18 @@ impl cluster_server::Cluster for ClusterService {
         request: Request<pb::MemberRemoveRequest>,
     ) -> Answer<pb::MemberRemoveResponse> {
         let (_, request) = self.0.admit(request, Demand::Root)?;
-        self.known(request.id)?;
-        // The last member cannot go.
-        Err(status::of(EtcdError::MemberNotEnoughStarted))
+        self.known(request.id).await?;
+        if !self.is_shared() || self.members(false).await?.len() < 2 {
+            // The last member cannot go.
+            return Err(status::of(EtcdError::MemberNotEnoughStarted));
+        }
+        if !self.0.node.remove_member(request.id).await.map_err(status::node)? {
+            return Err(status::of(EtcdError::MemberNotFound));
+        }
+        Ok(Response::new(pb::MemberRemoveResponse {
+            header: self.0.header_without_revision(),
+            members: self.members(false).await?,
+        }))
     }
 
     async fn member_update(
@@ -66,24 +103,25 @@ impl cluster_server::Cluster for ClusterService {
         request: Request<pb::MemberUpdateRequest>,
     ) -> Answer<pb::MemberUpdateResponse> {
         let (_, request) = self.0.admit(request, Demand::Root)?;
-        self.known(request.id)?;
-        if request.peer_ur_ls != self.0.settings.peer_urls {
-            return Err(status::unsupported(
-                "vetch: the peer URLs of a single server cannot be changed while it runs",
-            ));
+        let known = self.known(request.id).await?;
+        if request.peer_ur_ls != known.peer_ur_ls {
+            return Err(status::unsupported(match self.is_shared() {
+                false => "vetch: the peer URLs of a single server cannot be changed while it runs",
+                true => "vetch: a server tells its addresses when it starts: start it with others",
+            }));
         }
         Ok(Response::new(pb::MemberUpdateResponse {
             header: self.0.header_without_revision(),
-            members: self.members(),
+            members: self.members(false).await?,
         }))
     }
 
-    /// The one member always knows the newest membership, so the linearizable flag changes nothing.
+    /// A single server always knows the newest membership, so the linearizable flag changes nothing there.
     async fn member_list(&self, request: Request<pb::MemberListRequest>) -> Answer<pb::MemberListResponse> {
-        self.0.admit(request, Demand::User)?;
+        let (_, request) = self.0.admit(request, Demand::User)?;
         Ok(Response::new(pb::MemberListResponse {
             header: self.0.header_without_revision(),
-            members: self.members(),
+            members: self.members(request.linearizable).await?,
         }))
     }
 
@@ -92,7 +130,7 @@ impl cluster_server::Cluster for ClusterService {
         request: Request<pb::MemberPromoteRequest>,
     ) -> Answer<pb::MemberPromoteResponse> {
         let (_, request) = self.0.admit(request, Demand::Root)?;
-        self.known(request.id)?;
+        self.known(request.id).await?;
         Err(status::of(EtcdError::MemberNotLearner))
     }
 }

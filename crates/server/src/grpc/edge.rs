@@ -37,6 +37,20 @@ impl Edge {
         self.guard.authenticator()
     }
 
+    /// Who writes: this server, or whoever does in its cluster; 0 if that is not known.
+    pub(super) fn leader(&self) -> u64 {
+        match self.node.cluster() {
+            None => self.node.identity().member_id,
+            Some(cluster) if cluster.borrow().silent => 0,
+            Some(cluster) => cluster.borrow().writer.as_ref().map_or(0, |writer| writer.member),
+        }
+    }
+
+    /// Whether it is known that nobody can decide anything, as far as this server sees.
+    pub(super) fn has_no_leader(&self) -> bool {
+        self.node.cluster().is_some_and(|cluster| cluster.borrow().silent)
+    }
+
     /// The header of a response that shows the store at `revision`.
     pub(super) fn header(&self, revision: i64) -> Option<ResponseHeader> {
         let identity = self.node.identity();

@@ -1,6 +1,6 @@
 //! The Maintenance service.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tonic::{Request, Response, Status};
 use vetch_api::pb::alarm_request::AlarmAction as Action;
@@ -17,6 +17,9 @@ use super::edge::Edge;
 use super::snapshot::{self, Places, SnapshotStream};
 use super::status;
 use crate::version;
+
+/// How long another server may take to begin to write.
+const HAND_OVER: Duration = Duration::from_secs(5);
 
 type Answer<T> = Result<Response<T>, Status>;
 
@@ -51,7 +54,7 @@ impl maintenance_server::Maintenance for MaintenanceService {
             version: version::SERVER.into(),
             // What the quota counts. There is no file that could be larger than its content and in need of a defrag.
             db_size: as_signed(node.live_bytes),
-            leader: self.leader(),
+            leader: self.0.leader(),
             raft_index: node.index,
             raft_term: node.term,
             raft_applied_index: node.index,
@@ -99,7 +102,10 @@ impl maintenance_server::Maintenance for MaintenanceService {
     /// The leader may be told to hand over to itself, which is done at once. Answered without a header.
     async fn move_leader(&self, request: Request<pb::MoveLeaderRequest>) -> Answer<pb::MoveLeaderResponse> {
         let (_, request) = self.0.admit(request, Demand::Root)?;
-        if request.target_id != self.0.node.identity().member_id {
+        if self.0.node.cluster().is_some() {
+            let moved = self.0.node.hand_over(Some(request.target_id), HAND_OVER).await;
+            moved.map_err(|error| status::of(status::of_hand_over(error)))?;
+        } else if request.target_id != self.0.node.identity().member_id {
             return Err(status::of(EtcdError::BadLeaderTransferee));
         }
         Ok(Response::new(pb::MoveLeaderResponse { header: None }))
@@ -123,14 +129,6 @@ impl maintenance_server::Maintenance for MaintenanceService {
 }
 
 impl MaintenanceService {
-    /// Who writes: this server, or whoever does in its cluster; 0 if that is not known.
-    fn leader(&self) -> u64 {
-        match self.0.node.cluster() {
-            None => self.0.node.identity().member_id,
-            Some(cluster) => cluster.borrow().writer.as_ref().map_or(0, |writer| writer.member),
-        }
-    }
-
     /// The raised alarms of one type, or all of them for none. Whose they are is not looked at.
     fn alarms(&self, kind: i32) -> Vec<Alarm> {
         let raised = self.0.node.alarms();

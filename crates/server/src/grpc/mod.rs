@@ -43,6 +43,7 @@ use vetch_node::Node;
 
 use crate::metrics::ServerMetrics;
 
+pub use peer::{carry_questions, stay_introduced};
 pub use rpc::Rpc;
 pub use settings::Settings;
 pub use stand_in::StandIn;

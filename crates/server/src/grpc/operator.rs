@@ -69,7 +69,7 @@ impl OperatorService {
             name: self.0.settings.name.clone(),
             cluster_id: identity.cluster_id,
             member_id: identity.member_id,
-            leader: identity.member_id,
+            leader: self.0.leader(),
             term: node.term(),
             etcd_version: version::SERVER.into(),
             vetch_version: env!("CARGO_PKG_VERSION").into(),

@@ -10,6 +10,7 @@ use std::task::{Context, Poll};
 use http::{Request, Response};
 use tonic::body::Body;
 use tower::Service;
+use vetch_api::EtcdError;
 use vetch_api::health::health_server::HealthServer;
 use vetch_api::pb::auth_server::AuthServer;
 use vetch_api::pb::cluster_server::ClusterServer;
@@ -35,6 +36,7 @@ use super::operator::OperatorService;
 use super::peer::PeerService;
 use super::snapshot::Places;
 use super::stand_in::{Passed, StandIn};
+use super::unary::Unary;
 use super::watch::WatchService;
 use super::{admission, status};
 
@@ -98,9 +100,9 @@ impl Rpc {
         Rpc { stand_in: Some(stand_in), ..self }
     }
 
-    /// Whether requests are answered here and nowhere else, from now on.
-    pub(crate) fn is_here(&self) -> bool {
-        self.stand_in.as_ref().is_none_or(StandIn::is_here)
+    /// Whether a call of this kind is answered here, whatever is in it.
+    pub(crate) fn is_here(&self, call: Unary) -> bool {
+        self.stand_in.as_ref().is_none_or(|stand_in| stand_in.is_here(call))
     }
 
     /// Answers one request. An RPC that fails is an answer too.
@@ -115,6 +117,9 @@ impl Rpc {
         };
         if let Err(refusal) = admission::check(request.headers()) {
             return status::of(refusal).into_http();
+        }
+        if admission::wants_leader(request.headers()) && self.kv_service.0.has_no_leader() {
+            return status::of(EtcdError::NoLeader).into_http();
         }
         let uri = request.uri().clone();
         let Some(answer) = self.dispatch(request) else {

@@ -26,6 +26,7 @@ use tonic::transport::Channel;
 use tonic::{Code, Status};
 use tower::ServiceExt;
 
+use super::unary::Unary;
 use cluster::Sorted;
 
 /// What etcd says when there is nobody to decide, and when whoever decides did not answer.
@@ -61,6 +62,14 @@ enum Phase {
     Here,
 }
 
+/// How whoever decides is reached.
+pub(super) enum Way {
+    Here,
+    There(Channel),
+    /// Not, for now.
+    Nowhere,
+}
+
 /// What became of a request.
 pub(super) enum Passed {
     Here(Request<Body>),
@@ -86,6 +95,11 @@ impl StandIn {
         self.refuse(NO_LEADER);
     }
 
+    /// Who writes is about to change: requests wait.
+    pub fn wait(&self) {
+        self.0.phase.send_replace(Phase::Soon);
+    }
+
     /// From now on `channel` leads to who answers.
     pub fn pass_to(&self, channel: Channel) {
         self.0.phase.send_replace(Phase::Elsewhere(channel));
@@ -109,9 +123,24 @@ impl StandIn {
         self.0.phase.send_replace(Phase::Here);
     }
 
-    /// Once this is so, it stays so.
-    pub(super) fn is_here(&self) -> bool {
-        !self.0.in_cluster && matches!(*self.0.phase.borrow(), Phase::Here)
+    /// Whether a call of this kind is answered here, whatever is in it.
+    pub(super) fn is_here(&self, call: Unary) -> bool {
+        (self.0.in_cluster && cluster::is_read(call)) || matches!(*self.0.phase.borrow(), Phase::Here)
+    }
+
+    /// How whoever decides is reached, and a promise that resolves when that changes.
+    pub(super) fn way(&self) -> (Way, impl Future<Output = ()> + use<>) {
+        let mut phase = self.0.phase.subscribe();
+        let way = match &*phase.borrow_and_update() {
+            Phase::Here => Way::Here,
+            Phase::Elsewhere(channel) => Way::There(channel.clone()),
+            Phase::Nowhere(_) | Phase::Soon => Way::Nowhere,
+        };
+        let changed = async move {
+            // The sender lives as long as the server.
+            let _ = phase.changed().await;
+        };
+        (way, changed)
     }
 
     pub(super) async fn pass(&self, request: Request<Body>) -> Passed {

@@ -6,6 +6,7 @@
 use tonic::{Code, Status};
 use vetch_api::EtcdError;
 use vetch_api::error::received_too_large;
+use vetch_node::HandOverError;
 use vetch_node::archive::BackupError;
 use vetch_node::error::NodeError;
 use vetch_node::store::StoreError;
@@ -68,6 +69,17 @@ pub(super) fn of_node(error: NodeError) -> EtcdError {
         NodeError::Corrupt => EtcdError::Corrupt,
         NodeError::Stopped => EtcdError::Stopped,
         NodeError::Timeout => EtcdError::Timeout,
+        NodeError::NotWriter => EtcdError::NotLeader,
+        NodeError::WriterChanged => EtcdError::LeaderChanged,
+    }
+}
+
+/// What etcd calls a leader that stays.
+pub(super) fn of_hand_over(error: HandOverError) -> EtcdError {
+    match error {
+        HandOverError::NotWriter => EtcdError::NotLeader,
+        HandOverError::Unknown => EtcdError::BadLeaderTransferee,
+        HandOverError::TooLong => EtcdError::TimeoutLeaderTransfer,
     }
 }
 

@@ -10,13 +10,16 @@ use std::pin::Pin;
 use std::time::Instant;
 
 use futures_util::{Stream, stream};
+use tokio::sync::watch;
 use tonic::{Request, Response, Status, Streaming};
 use vetch_api::pb::watch_create_request::FilterType;
 use vetch_api::pb::watch_request::RequestUnion;
 use vetch_api::wire_server::watch_server;
 use vetch_api::{EtcdError, pb, wire};
+use vetch_node::cluster::ClusterStatus;
 use vetch_node::watch::{Create, Filters, NodeEvent, WatchEnd, WatchSession};
 
+use super::admission;
 use super::authorise::Demand;
 use super::edge::Edge;
 use super::status;
@@ -45,6 +48,8 @@ impl watch_server::Watch for WatchService {
         request: Request<Streaming<pb::WatchRequest>>,
     ) -> Result<Response<Self::WatchStream>, Status> {
         let remote = request.extensions().get::<Remote>().cloned();
+        let wants_leader = admission::wants_leader(request.metadata().as_ref());
+        let leader = self.0.node.cluster().filter(|_| wants_leader);
         let (credentials, requests) = Credentials::split(request);
         let session = self.0.node.watch();
         if let Some(Remote(address)) = remote {
@@ -55,6 +60,7 @@ impl watch_server::Watch for WatchService {
             credentials,
             requests: Some(requests),
             session,
+            leader,
             ready: VecDeque::new(),
             sending: None,
         };
@@ -76,6 +82,8 @@ struct WatchStream {
     /// None once the client has sent its last request. It is served on until it goes away.
     requests: Option<Streaming<pb::WatchRequest>>,
     session: WatchSession,
+    /// Of a client that wants to be sent away should there be no leader.
+    leader: Option<watch::Receiver<ClusterStatus>>,
     ready: VecDeque<wire::WatchResponse<Kv>>,
     /// What was handed out last, and when. The connection has taken it when it asks for more.
     sending: Option<(WatchFrame, Instant)>,
@@ -93,7 +101,10 @@ impl WatchStream {
                 return Ok(frame);
             }
             let Some(requests) = &mut self.requests else {
-                let responses = self.session.next().await;
+                let responses = tokio::select! {
+                    responses = self.session.next() => responses,
+                    () = lost(&mut self.leader) => return Err(status::of(EtcdError::NoLeader)),
+                };
                 self.take_responses(responses)?;
                 continue;
             };
@@ -104,6 +115,7 @@ impl WatchStream {
                     Err(broken) => return Err(status::of_request_stream(broken, EtcdError::WatchCanceled)),
                 },
                 responses = self.session.next() => self.take_responses(responses)?,
+                () = lost(&mut self.leader) => return Err(status::of(EtcdError::NoLeader)),
             }
         }
     }
@@ -142,6 +154,18 @@ impl WatchStream {
             return;
         }
         self.session.create(&create_spec(create));
+    }
+}
+
+/// Resolves when there is no leader any more, if that is wanted to be known.
+async fn lost(leader: &mut Option<watch::Receiver<ClusterStatus>>) {
+    let is_lost = match leader {
+        // An error means that the node is gone, which its session tells.
+        Some(status) => status.wait_for(|status| status.silent).await.is_ok(),
+        None => false,
+    };
+    if !is_lost {
+        std::future::pending().await
     }
 }
 

@@ -52,17 +52,18 @@ impl Service for Front {
         let is_plain = matches!(content_type, b"application/grpc" | b"application/grpc+proto")
             && head.get(&GRPC_ENCODING).is_none_or(|encoding| encoding == "identity");
         // Where another server may have to answer, the long way leads there.
-        if !has_grpc || !is_plain || head.method != Method::POST || !self.0.shared.grpc.is_here() {
+        let path = head.path.to_str().ok()?;
+        let unary = Unary::at(path)?;
+        if !has_grpc || !is_plain || head.method != Method::POST || !self.0.shared.grpc.is_here(unary) {
             return None;
         }
-        let path = head.path.to_str().ok()?;
         let version = match head.get(&CLIENT_API_VERSION) {
             Some(version) => version.to_str().ok()?,
             None => "unknown",
         };
         let token = head.get(&TOKEN).or_else(|| head.get(&AUTHORIZATION));
         Some(Plan {
-            unary: Unary::at(path)?,
+            unary,
             counted: self.0.shared.metrics.grpc.method(path, version)?,
             credentials: Credentials::new(token.cloned(), self.0.peer.clone()),
         })

@@ -44,6 +44,8 @@ pub(super) fn all() -> Vec<Method> {
         without_route("/vetch.v1.Operator/BackUp", Kind::Unary),
         without_route("/vetch.v1.Peer/Report", Kind::Unary),
         without_route("/vetch.v1.Peer/Checkpoint", Kind::ServerStream),
+        without_route("/vetch.v1.Peer/ReadIndex", Kind::Unary),
+        without_route("/vetch.v1.Peer/Introduce", Kind::Unary),
     ];
     for route in ROUTES {
         if methods.iter().all(|m| m.path != route.rpc) {

@@ -36,8 +36,9 @@ fn identity(page: &mut Text, node: &Node) {
     one(page, "etcd_cluster_version", "The API version of the cluster.", ("cluster_version", minor));
     one(page, "etcd_server_version", "The version clients are told.", ("server_version", version::SERVER));
     one(page, "etcd_server_id", "The member's ID in hexadecimal.", ("server_id", &id));
-    page.gauge("etcd_server_has_leader", "1 while writes can be ordered.", 1.0);
-    page.gauge("etcd_server_is_leader", "1 while this member orders the writes.", 1.0);
+    let (has_leader, is_leader) = leader(node);
+    page.gauge("etcd_server_has_leader", "1 while writes can be ordered.", has_leader);
+    page.gauge("etcd_server_is_leader", "1 while this member orders the writes.", is_leader);
     page.gauge("etcd_server_is_learner", "1 while this member does not vote.", 0.0);
     // A single server has led since it started.
     page.counter("etcd_server_leader_changes_seen_total", "Leaders seen since the start.", 1);
@@ -46,12 +47,18 @@ fn identity(page: &mut Text, node: &Node) {
     page.sample("etcd_network_known_peers", &[("Local", &id), ("Remote", &id)], 1.0);
 }
 
+/// Whether somebody orders the writes, and whether it is this member. A single server always does.
+fn leader(node: &Node) -> (f64, f64) {
+    let Some(cluster) = node.cluster() else { return (1.0, 1.0) };
+    let status = cluster.borrow();
+    (f64::from(u8::from(status.writer.is_some() && !status.silent)), f64::from(u8::from(status.is_writer)))
+}
+
 /// What cannot happen to a single server, but is asked for by dashboards.
 fn never(page: &mut Text) {
     let counters = [
         ("etcd_server_heartbeat_send_failures_total", "Heartbeats that could not be sent."),
         ("etcd_server_learner_promote_successes", "Members promoted."),
-        ("etcd_server_read_indexes_failed_total", "Reads that could not be confirmed by a quorum."),
         ("etcd_server_slow_read_indexes_total", "Reads that waited long for a quorum."),
     ];
     for (name, help) in counters {
@@ -130,11 +137,16 @@ fn watchers(page: &mut Text, node: &Node) {
 }
 
 fn counters(page: &mut Text, metrics: &NodeMetrics) {
-    let counters: [(&str, &str, &Counter); 12] = [
+    let counters: [(&str, &str, &Counter); 13] = [
         (
             "etcd_server_proposals_failed_total",
             "Writes that could not be ordered.",
             &metrics.proposals_failed,
+        ),
+        (
+            "etcd_server_read_indexes_failed_total",
+            "Reads that got no proof in time that nothing newer exists.",
+            &metrics.reads_unconfirmed,
         ),
         ("etcd_server_slow_apply_total", "Slow writes and ranges.", &metrics.slow_applies),
         ("etcd_mvcc_range_total", "Ranges served.", &metrics.ranges),

@@ -1,6 +1,7 @@
 //! What the flags say about a journal that several servers share.
 
 use std::fs;
+use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
 
 use vetch_nats::{Login, Options};
@@ -71,9 +72,9 @@ fn login(line: &str) -> Result<Login, SettingsError> {
     Ok(Login::User { name: name.trim().to_string(), password: password.trim().to_string() })
 }
 
-/// All servers on one stream are one cluster; the name tells them apart.
-pub(super) fn identity(name: &str, stream: &str) -> Identity {
+/// All servers on one stream are one cluster. A member is a data directory: its number is drawn when that is made.
+pub(super) fn identity(stream: &str) -> Identity {
     let cluster_id = identity::derive(&["journal".to_string()], stream).cluster_id;
-    let member_id = identity::derive(&[format!("server {name}")], stream).member_id;
+    let member_id = RandomState::new().hash_one(cluster_id).max(1);
     Identity { cluster_id, member_id }
 }

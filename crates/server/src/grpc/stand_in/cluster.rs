@@ -2,16 +2,17 @@
 
 use bytes::{Buf, Bytes};
 use http::Request;
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Full};
 use prost::Message;
 use tonic::Status;
 use tonic::body::Body;
 use vetch_api::pb;
+use vetch_api::pb::request_op::Request as Op;
+
+use crate::grpc::unary::Unary;
 
 /// Bytes of a message before it: whether it is compressed, and its length.
 const PREFIX: usize = 5;
-/// A larger range request is left to the writer to refuse.
-const LONGEST: usize = 4 << 20;
 
 pub(super) enum Sorted {
     Here(Request<Body>),
@@ -21,15 +22,24 @@ pub(super) enum Sorted {
 
 pub(super) async fn sort(request: Request<Body>) -> Sorted {
     match request.uri().path() {
-        "/etcdserverpb.KV/Range" => sort_range(request).await,
+        "/etcdserverpb.KV/Txn" => sort_txn(request).await,
         path if is_for_anybody(path) => Sorted::Here(request),
         _ => Sorted::Writer(request),
     }
 }
 
-/// Watches, and what is asked about this very server.
+/// Calls that need not be looked at to know that any server answers them.
+pub(super) fn is_read(call: Unary) -> bool {
+    match call {
+        Unary::Range => true,
+        Unary::Put | Unary::DeleteRange | Unary::Txn => false,
+    }
+}
+
+/// Reads, which ask the writer no more than for an index; watches; and what is asked about this very server.
 fn is_for_anybody(path: &str) -> bool {
     match path.strip_prefix('/').and_then(|path| path.split_once('/')) {
+        Some(("etcdserverpb.KV", method)) => matches!(method, "Range" | "RangeStream"),
         Some(("etcdserverpb.Watch" | "grpc.health.v1.Health", _)) => true,
         Some(("etcdserverpb.Maintenance", method)) => !matches!(method, "Alarm" | "Downgrade"),
         Some(("etcdserverpb.Cluster", method)) => method == "MemberList",
@@ -37,53 +47,77 @@ fn is_for_anybody(path: &str) -> bool {
     }
 }
 
-/// A serializable range is answered by whoever is asked, whatever became of the others.
-async fn sort_range(request: Request<Body>) -> Sorted {
+/// A transaction that only reads is a read.
+async fn sort_txn(request: Request<Body>) -> Sorted {
     let (head, body) = request.into_parts();
-    let bytes = match Limited::new(body, LONGEST).collect().await {
+    // As long as the front lets messages be, which hands them on whole.
+    let bytes = match body.collect().await {
         Ok(collected) => collected.to_bytes(),
-        Err(error) => return Sorted::Bad(Status::invalid_argument(error.to_string())),
+        Err(error) => return Sorted::Bad(error),
     };
-    let is_serializable = is_serializable(bytes.clone());
+    let only_reads = only_reads(bytes.clone());
     let request = Request::from_parts(head, Body::new(Full::new(bytes)));
-    if is_serializable { Sorted::Here(request) } else { Sorted::Writer(request) }
+    if only_reads { Sorted::Here(request) } else { Sorted::Writer(request) }
 }
 
-fn is_serializable(mut bytes: Bytes) -> bool {
+/// Whether the message is a transaction without anything in it that could write. The writer decides about all others.
+fn only_reads(mut bytes: Bytes) -> bool {
     if bytes.len() < PREFIX || bytes[0] != 0 {
         return false;
     }
     bytes.advance(PREFIX);
-    pb::RangeRequest::decode(bytes).is_ok_and(|range| range.serializable)
+    pb::TxnRequest::decode(bytes).is_ok_and(|txn| is_read_only(&txn))
+}
+
+fn is_read_only(txn: &pb::TxnRequest) -> bool {
+    txn.success.iter().chain(&txn.failure).all(|op| match &op.request {
+        Some(Op::RequestRange(_)) => true,
+        Some(Op::RequestTxn(txn)) => is_read_only(txn),
+        Some(Op::RequestPut(_) | Op::RequestDeleteRange(_)) | None => false,
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn framed(serializable: bool) -> Bytes {
-        let message = pb::RangeRequest { key: b"k".to_vec().into(), serializable, ..Default::default() };
-        let encoded = message.encode_to_vec();
+    fn framed(ops: Vec<Op>) -> Bytes {
+        let success = ops.into_iter().map(|op| pb::RequestOp { request: Some(op) }).collect();
+        let encoded = pb::TxnRequest { success, ..Default::default() }.encode_to_vec();
         let length = u32::try_from(encoded.len()).unwrap().to_be_bytes();
         [&[0][..], &length, &encoded].concat().into()
     }
 
     #[test]
-    fn only_a_serializable_range_stays_here() {
-        assert!(is_serializable(framed(true)));
-        assert!(!is_serializable(framed(false)));
-        assert!(!is_serializable(Bytes::from_static(b"\x01\0\0\0\0")), "compressed");
-        assert!(!is_serializable(Bytes::new()));
+    fn only_a_transaction_that_reads_stays_here() {
+        let (range, put) = (pb::RangeRequest::default(), pb::PutRequest::default());
+        assert!(only_reads(framed(vec![])));
+        assert!(only_reads(framed(vec![Op::RequestRange(range.clone())])));
+        let nested =
+            |op| pb::TxnRequest { failure: vec![pb::RequestOp { request: Some(op) }], ..Default::default() };
+        assert!(only_reads(framed(vec![Op::RequestTxn(nested(Op::RequestRange(range)))])));
+        assert!(!only_reads(framed(vec![Op::RequestTxn(nested(Op::RequestPut(put)))])));
+        assert!(!only_reads(framed(vec![Op::RequestDeleteRange(Default::default())])));
+        assert!(!only_reads(Bytes::from_static(b"\x01\0\0\0\0")), "compressed");
+        assert!(!only_reads(Bytes::new()));
     }
 
     #[test]
     fn what_changes_something_is_the_writers() {
-        for path in
-            ["/etcdserverpb.KV/Put", "/etcdserverpb.Lease/LeaseKeepAlive", "/etcdserverpb.Auth/UserAdd"]
-        {
+        for path in [
+            "/etcdserverpb.KV/Put",
+            "/etcdserverpb.KV/Compact",
+            "/etcdserverpb.Lease/LeaseKeepAlive",
+            "/etcdserverpb.Auth/UserAdd",
+        ] {
             assert!(!is_for_anybody(path), "{path}");
         }
-        for path in ["/etcdserverpb.Watch/Watch", "/etcdserverpb.Maintenance/Status"] {
+        for path in [
+            "/etcdserverpb.KV/Range",
+            "/etcdserverpb.KV/RangeStream",
+            "/etcdserverpb.Watch/Watch",
+            "/etcdserverpb.Maintenance/Status",
+        ] {
             assert!(is_for_anybody(path), "{path}");
         }
     }
