@@ -160,7 +160,7 @@ impl Field {
         let mut fourth = members::start("server-3", &self.journal.flags(), &[])?;
         let first = wait_for(async || id("server-3").await).await.context("a fourth server is not listed")?;
         fourth.kill()?;
-        let replacement = members::start("server-3", &self.journal.flags(), &[])?;
+        let mut replacement = members::start("server-3", &self.journal.flags(), &[])?;
         let begun = Instant::now();
         let second = wait_for(async || Ok(id("server-3").await?.filter(|now| *now != first)))
             .await
@@ -172,12 +172,9 @@ impl Field {
         ensure!(left.into_inner().members.len() == 3, "the member is still there");
         let again = client.cluster.clone().member_remove(remove).await.err().context("removed twice")?;
         ensure!(again.message() == "etcdserver: member not found", "{again:?}");
-        // One was removed while it lived, the other one was replaced: neither gets in any more.
-        let mut replacement = replacement;
+        // One was removed while it lived, the other one was replaced and comes back: neither gets in any more.
+        fourth.spawn_under(&[])?;
         for server in [&mut replacement, &mut fourth] {
-            if !server.alive() {
-                server.spawn_under(&[])?;
-            }
             let exit = tokio::task::block_in_place(|| server.wait_exit(LIMIT)).context("it goes on")?;
             let log = server.log_of_this_life()?;
             ensure!(!exit.success() && log.contains("was removed from the cluster"), "{exit}:\n{log}");
