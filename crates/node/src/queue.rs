@@ -5,7 +5,8 @@
 //! with one writer at a time a dozen yields for each of its requests took as much processor time as everything else
 //! together, and on few processors they delayed the very thread that was waited for.
 //!
-//! Errors are crossbeam's, which is used wherever nobody is in a hurry.
+//! What is still in it when the last receiver goes is dropped with it, so whoever waits for an answer learns that there will be
+//! none. Errors are crossbeam's, which is used wherever nobody is in a hurry.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -107,6 +108,11 @@ impl<T> Receiver<T> {
             None if state.senders == 0 => Err(TryRecvError::Disconnected),
             None => Err(TryRecvError::Empty),
         }
+    }
+
+    /// What there is now.
+    pub(crate) fn try_iter(&self) -> impl Iterator<Item = T> {
+        std::iter::from_fn(|| self.try_recv().ok())
     }
 
     /// Waits for an item.

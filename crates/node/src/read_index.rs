@@ -9,13 +9,14 @@
 
 use std::sync::Arc;
 
-use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+use crossbeam_channel::TrySendError;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use vetch_fence::Index;
 
 use crate::error::NodeError;
 use crate::handle::Node;
+use crate::queue::{Receiver, Sender, bounded};
 use crate::shared::Shared;
 
 /// A read gets no index this way, and nothing is wrong with it: the writer has changed, or the index is too old to be compared.
