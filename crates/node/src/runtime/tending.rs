@@ -154,12 +154,14 @@ impl SharedLoop {
     fn weigh(&mut self, now: Duration) {
         let Tending { refused, space, proposed, .. } = &self.work.tending;
         let was_full = self.shared.disk_full.load(Ordering::Relaxed);
+        // Those who refuse nothing take their checkpoints as long as a writer that does waits for them.
+        let was_low = was_full || !self.work.leading;
         let is_refused = refused.is_some_and(|refused| now < refused + REFUSED);
         let record = self.driver.log().max_record() as u64;
         let (left, is_low) = match space {
             Some((Space { used, left: Some(left), .. }, when)) => {
                 let left_now = left.saturating_sub(proposed.since(*when));
-                (left_now, is_low(used + left, left_now, record, was_full))
+                (left_now, is_low(used + left, left_now, record, was_low))
             }
             // Without a limit only a refusal tells, and nothing is known of what is left: deletes may try.
             _ => (RECORDS_KEPT * record, false),
@@ -169,10 +171,15 @@ impl SharedLoop {
         if is_full != was_full {
             self.shared.disk_full.store(is_full, Ordering::Relaxed);
             self.shared.chores.ring();
-            if is_full {
+            if is_full && self.work.leading {
                 tracing::error!(
                     left,
                     "the journal is nearly full: writes are refused until it has been trimmed"
+                );
+            } else if is_full {
+                tracing::warn!(
+                    left,
+                    "the journal is nearly full: a checkpoint is taken so that it can be trimmed"
                 );
             } else {
                 tracing::info!(left, "the journal has room again");
