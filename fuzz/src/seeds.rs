@@ -301,7 +301,7 @@ fn payloads() -> Vec<Vec<u8>> {
         for event in evaluated.events {
             let mut saved = vec![1];
             event.kv.save(&mut saved);
-            seeds.extend([[&[0], event.kv.wire()].concat(), saved]);
+            seeds.extend([[&[0][..], &event.kv.wire().concat()].concat(), saved]);
         }
     }
     let mut on_top = vec![3];

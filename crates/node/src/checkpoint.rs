@@ -16,8 +16,7 @@
 //! Not here: when to take a checkpoint, trimming the journal, and replaying it. docs/format.md draws the bytes.
 
 use vetch_journal::Tip;
-use vetch_store::load::Unversioned;
-use vetch_store::request::Event;
+use vetch_store::load::{History, Unversioned};
 use vetch_store::{Mark, Record, Store};
 
 mod checkpointer;
@@ -138,7 +137,7 @@ pub struct LoadReport {
 pub struct Loaded {
     pub store: Store,
     /// The events from the compaction on, oldest first.
-    pub history: Vec<Event>,
+    pub history: History,
     /// Where replay of the journal begins.
     pub tip: Tip,
     /// The same place in a shared journal; 0 in a local one.

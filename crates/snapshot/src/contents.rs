@@ -3,6 +3,8 @@
 //! Everything but the versions of keys is small and is encoded at once; the versions are encoded one by one when
 //! they are written.
 
+use std::borrow::Cow;
+
 use prost::Message;
 use serde::Serialize;
 use vetch_node::Snapshot;
@@ -53,10 +55,14 @@ pub(crate) fn steps(state: &Snapshot, member: &Member) -> Vec<Step> {
 }
 
 /// Under which key etcd keeps a version, and what it keeps there.
-pub(crate) fn version_pair(version: &Record) -> (Vec<u8>, &[u8]) {
+pub(crate) fn version_pair(version: &Record) -> (Vec<u8>, Cow<'_, [u8]>) {
     let is_tombstone = version.is_tombstone();
     let key = RevisionKey { main: version.mod_revision(), sub: version.sub().into(), is_tombstone };
-    let value = if is_tombstone { version.wire_of_key() } else { version.wire() };
+    let value = match version.wire() {
+        _ if is_tombstone => Cow::Borrowed(version.wire_of_key()),
+        [whole, b""] => Cow::Borrowed(whole),
+        parts => Cow::Owned(parts.concat()),
+    };
     (key.encode(), value)
 }
 

@@ -63,7 +63,7 @@ impl Export {
                 Step::Versions => {
                     for version in &state.versions {
                         let (key, value) = contents::version_pair(version);
-                        measure.put(&key, value).expect(NO_IO);
+                        measure.put(&key, &value).expect(NO_IO);
                     }
                 }
             }
@@ -118,7 +118,7 @@ impl Export {
             match self.versions.next() {
                 Some(version) => {
                     let (key, value) = contents::version_pair(&version);
-                    writer.put(&key, value).expect(NO_IO);
+                    writer.put(&key, &value).expect(NO_IO);
                 }
                 None => self.in_versions = false,
             }

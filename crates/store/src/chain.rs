@@ -2,20 +2,24 @@
 
 use crate::record::Record;
 
-/// The retained versions of one key, oldest first. Most keys have exactly one, held without a vector.
+/// The retained versions of one key, oldest first. Most keys have exactly one, held without a vector; the vector of the
+/// others is behind a pointer, so that every key does not pay for it.
 #[derive(Debug)]
 pub(crate) enum Chain {
     Free,
     One(Record),
-    Many(Vec<Record>),
+    Many(Box<Versions>),
 }
+
+#[derive(Debug)]
+pub(crate) struct Versions(Vec<Record>);
 
 impl Chain {
     pub(crate) fn versions(&self) -> &[Record] {
         match self {
             Chain::Free => &[],
             Chain::One(record) => std::slice::from_ref(record),
-            Chain::Many(records) => records,
+            Chain::Many(records) => &records.0,
         }
     }
 
@@ -28,9 +32,9 @@ impl Chain {
         }
         *self = match std::mem::replace(self, Chain::Free) {
             Chain::Free => Chain::One(record),
-            Chain::One(first) => Chain::Many(vec![first, record]),
+            Chain::One(first) => Chain::Many(Box::new(Versions(vec![first, record]))),
             Chain::Many(mut records) => {
-                records.push(record);
+                records.0.push(record);
                 Chain::Many(records)
             }
         };
@@ -38,6 +42,13 @@ impl Chain {
 
     pub(crate) fn last(&self) -> Option<&Record> {
         self.versions().last()
+    }
+
+    /// The version of this place in history, if it is retained.
+    pub(crate) fn find(&self, revision: i64, sub: u32) -> Option<&Record> {
+        let versions = self.versions();
+        let place = |version: &Record| (version.mod_revision(), version.sub());
+        versions.binary_search_by_key(&(revision, sub), place).ok().map(|index| &versions[index])
     }
 
     /// The newest version that is not younger than `at`.
@@ -79,14 +90,15 @@ impl Chain {
         match std::mem::replace(self, Chain::Free) {
             Chain::Free => unreachable!("an empty chain has nothing to drop"),
             Chain::One(record) => freed(record),
-            Chain::Many(mut records) => {
+            Chain::Many(mut many) => {
+                let records = &mut many.0;
                 records.drain(..drop_count).for_each(freed);
                 *self = match records.len() {
                     0 => Chain::Free,
                     1 => Chain::One(records.pop().expect("one is left")),
                     _ => {
                         records.shrink_to(records.len() * 2);
-                        Chain::Many(records)
+                        Chain::Many(many)
                     }
                 };
             }
@@ -113,6 +125,11 @@ mod tests {
 
     fn put(key: &str, revision: i64) -> Record {
         Record::new(fields(key, revision))
+    }
+
+    #[test]
+    fn a_key_with_one_version_takes_two_words() {
+        assert_eq!(size_of::<Chain>(), 2 * size_of::<usize>());
     }
 
     #[test]

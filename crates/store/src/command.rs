@@ -149,14 +149,14 @@ fn framed(out: &mut Vec<u8>, tag: u8, body: impl FnOnce(&mut Vec<u8>)) {
 
 fn put_changes(out: &mut Vec<u8>, events: &[Event]) {
     for event in events {
-        let (tag, bytes) = if event.kv.is_tombstone() {
-            (CHANGE_DELETE, event.kv.key())
+        let (tag, parts) = if event.kv.is_tombstone() {
+            (CHANGE_DELETE, [event.kv.key(), &[]])
         } else {
             (CHANGE_PUT, event.kv.wire())
         };
         out.put_u8(tag);
-        out.put_u32_le(len_u32(bytes));
-        out.extend_from_slice(bytes);
+        out.put_u32_le(len_u32(parts[0]) + len_u32(parts[1]));
+        parts.iter().for_each(|part| out.extend_from_slice(part));
     }
 }
 

@@ -1,5 +1,6 @@
 //! Compares: the guards of a transaction, and the path they choose.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use crate::error::StoreError;
@@ -57,7 +58,7 @@ impl Path {
                     }
                     if put.ignore_value {
                         deleted.kept_bytes +=
-                            store.get(&put.key, mark.revision).map_or(0, |kv| kv.value().len());
+                            store.get(&put.key, mark.revision).map_or(0, |kv| kv.value_len());
                     }
                     if deleted.kept_bytes > store.kept_limit {
                         return Err(StoreError::RequestTooLarge);
@@ -163,7 +164,9 @@ fn holds_for(compare: &Compare, record: Option<&Record>) -> bool {
         CompareTarget::Create(operand) => number(Record::create_revision).cmp(operand),
         CompareTarget::Mod(operand) => number(Record::mod_revision).cmp(operand),
         CompareTarget::Lease(operand) => number(Record::lease).cmp(operand),
-        CompareTarget::Value(operand) => record.map_or(&b""[..], Record::value).cmp(operand),
+        CompareTarget::Value(operand) => {
+            record.map_or(Cow::Borrowed(&b""[..]), Record::value).as_ref().cmp(operand)
+        }
         CompareTarget::Unknown => Ordering::Equal,
     };
     match compare.result {

@@ -4,6 +4,7 @@
 //! written down as commands for the journal, and returned as events; the caller shows none of it to anybody
 //! until the journal entry that carries the commands is durable.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::auth;
@@ -288,11 +289,11 @@ impl<'s> Txn<'s> {
         let revision = self.next();
         let prev = self.store.get(&put.key, revision).cloned();
         let kept = || prev.as_ref().expect("checked before the transaction began");
-        let value = if put.ignore_value { kept().value() } else { &put.value };
+        let value = if put.ignore_value { kept().value() } else { Cow::Borrowed(&put.value[..]) };
         let lease = if put.ignore_lease { kept().lease() } else { put.lease };
         let record = Record::new(Fields {
             key: &put.key,
-            value,
+            value: &value,
             create_revision: prev.as_ref().map_or(revision, Record::create_revision),
             mod_revision: revision,
             version: prev.as_ref().map_or(0, Record::version) + 1,

@@ -99,7 +99,8 @@ fn append_version(crc: u32, version: &Record) -> u32 {
     name[8] = b'_';
     name[9..17].copy_from_slice(&i64::from(version.sub()).to_be_bytes());
     if !version.is_tombstone() {
-        return crc32c::crc32c_append(crc32c::crc32c_append(crc, &name[..17]), version.wire());
+        let crc = crc32c::crc32c_append(crc, &name[..17]);
+        return version.wire().iter().fold(crc, |crc, part| crc32c::crc32c_append(crc, part));
     }
     name[17] = b't';
     crc32c::crc32c_append(crc32c::crc32c_append(crc, &name), version.wire_of_key())

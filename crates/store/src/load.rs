@@ -4,6 +4,8 @@
 //! next to each other in memory: no lookups, no splits. Versions that the checkpoint's compaction had already
 //! made unreachable are dropped on the way, for data files are rewritten only now and then.
 
+mod history;
+
 use std::sync::Arc;
 
 use crate::auth::{Auth, AuthState};
@@ -14,6 +16,9 @@ use crate::record::Record;
 use crate::request::{Alarm, Event};
 use crate::state::{Mark, Store, shown_before};
 use crate::tree::Tree;
+
+pub use history::History;
+use history::Touched;
 
 /// The part of the state that is not versioned.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -42,12 +47,23 @@ pub struct Loader {
     bytes: u64,
     /// Versions of the key being read.
     chain: Vec<Record>,
-    slots: Slot,
+    /// Of every slot, whether its key is alive.
+    living: Vec<bool>,
+    superseded: Vec<(i64, Slot)>,
+    history: History,
 }
 
 impl Loader {
     pub fn new(mark: Mark, expected_keys: usize) -> Loader {
-        Loader { mark, keys: Filling::new(expected_keys), bytes: 0, chain: Vec::new(), slots: 0 }
+        Loader {
+            mark,
+            keys: Filling::new(expected_keys),
+            bytes: 0,
+            chain: Vec::new(),
+            living: Vec::with_capacity(expected_keys),
+            superseded: Vec::new(),
+            history: History::new(mark, expected_keys),
+        }
     }
 
     /// Takes the next version. They come in order of key, then revision, then position in the revision.
@@ -79,18 +95,36 @@ impl Loader {
         if chain.versions().is_empty() {
             return;
         }
-        self.bytes += chain.versions().iter().map(|record| record.footprint() as u64).sum::<u64>();
-        let slot = self.keys.push(chain);
-        assert!(slot == self.slots, "slots are given out in key order");
-        self.slots += 1;
+        self.note(&chain);
+        self.keys.push(chain);
+    }
+
+    /// What is derived from the versions of a key: garbage to come, whether it came or went, events.
+    fn note(&mut self, chain: &Chain) {
+        let slot = Slot::try_from(self.living.len()).expect("fewer than four billion keys");
+        let mut replaces = false;
+        for kv in chain.versions() {
+            self.bytes += kv.footprint() as u64;
+            let (revision, is_gone) = (kv.mod_revision(), kv.is_tombstone());
+            if replaces || is_gone {
+                self.superseded.push((revision, slot));
+            }
+            if revision >= self.mark.compact_revision {
+                let came = (is_gone || kv.version() == 1).then_some(!is_gone);
+                let event = Event { kv: kv.clone(), prev: shown_before(chain, kv).cloned() };
+                self.history.note(revision, event, Touched { slot, came });
+            }
+            replaces = !is_gone;
+        }
+        self.living.push(replaces);
     }
 
     /// The store, and the events from the compaction on for those who watch the past.
-    pub fn finish(mut self, state: &Unversioned) -> Result<(Store, Vec<Event>), BadCheckpoint> {
+    pub fn finish(mut self, state: &Unversioned) -> Result<(Store, History), BadCheckpoint> {
         self.close_chain();
         let keys = self.keys.finish();
-        let living = |slot: Slot| keys.chain(slot).last().is_some_and(|last| !last.is_tombstone());
-        let tree = Tree::load(&|slot: Slot| keys.key(slot), (0..self.slots).map(|slot| (slot, living(slot))));
+        let living = || (0..).zip(&self.living).map(|(slot, &living)| (slot, living));
+        let tree = Tree::load(&|slot: Slot| keys.key(slot), living());
         let mut leases = Leases::default();
         for saved in &state.leases {
             if saved.id == 0 || leases.get(saved.id).is_some() {
@@ -98,64 +132,30 @@ impl Loader {
             }
             leases.grant(saved.id, saved.ttl, saved.remaining);
         }
-        for slot in (0..self.slots).filter(|&slot| living(slot)) {
+        let may_have_leases = !leases.is_empty();
+        for (slot, _) in living().filter(|&(_, living)| living && may_have_leases) {
             leases.attach(keys.chain(slot).last().expect("a living key has a version").lease(), slot);
         }
-        let mut store = Store {
+        self.superseded.sort_unstable();
+        let membership = self.history.finish();
+        let store = Store {
             keys,
             tree,
+            membership,
             leases,
             alarms: state.alarms.iter().copied().collect(),
             auth: Arc::new(Auth::from(state.auth.clone())),
             head: self.mark,
             visible: self.mark,
+            superseded: self.superseded.into_iter().collect(),
             bytes: self.bytes,
             ..Store::default()
         };
-        let history = store.load_history(self.slots);
-        Ok((store, history))
+        Ok((store, self.history))
     }
 }
 
 impl Store {
-    /// What is derived from the versions' revisions: garbage to come, keys that came and went, events.
-    fn load_history(&mut self, slots: Slot) -> Vec<Event> {
-        let compacted = self.head.compact_revision;
-        // The order of events is found without looking at the versions again, which are far apart in memory.
-        let mut places = Vec::new();
-        let mut superseded = Vec::new();
-        for slot in 0..slots {
-            let mut prev: Option<&Record> = None;
-            for (index, version) in (0u32..).zip(self.keys.chain(slot).versions()) {
-                if prev.is_some_and(|prev| !prev.is_tombstone()) || version.is_tombstone() {
-                    superseded.push((version.mod_revision(), slot));
-                }
-                if version.mod_revision() >= compacted {
-                    places.push((version.mod_revision(), version.sub(), slot, index));
-                }
-                prev = Some(version);
-            }
-        }
-        superseded.sort_unstable();
-        self.superseded = superseded.into_iter().collect();
-        places.sort_unstable();
-        let event = |(_, _, slot, index): (i64, u32, Slot, u32)| {
-            let chain = self.keys.chain(slot);
-            let version = &chain.versions()[index as usize];
-            Event { kv: version.clone(), prev: shown_before(chain, version).cloned() }
-        };
-        let events: Vec<Event> = places.into_iter().map(event).collect();
-        for event in &events {
-            let revision = event.kv.mod_revision();
-            if event.kv.is_tombstone() {
-                self.membership.deleted(revision, event.kv.key());
-            } else if event.kv.version() == 1 {
-                self.membership.created(revision, event.kv.key());
-            }
-        }
-        events
-    }
-
     /// The part of head that is not versioned, for a checkpoint.
     pub fn unversioned(&self) -> Unversioned {
         let leases = self.leases.iter().map(|(id, lease)| SavedLease {

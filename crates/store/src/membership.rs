@@ -6,30 +6,34 @@
 //! two binary searches, however many of its keys lie in the range. A page of a list pinned to an old
 //! revision therefore costs the same at the beginning and at the end of a large collection.
 //!
-//! Compaction drops whole blocks. Keys are copied, since the versions they came from may be freed earlier; those of a
-//! full block lie in one allocation.
+//! Keys are named by their slots. A slot is used again for another key only when compaction has passed everything that
+//! happened to the first one; and what compaction has passed is never asked for, so its key is never looked at.
+//! Compaction drops whole blocks.
 
+use std::cmp::Ordering;
 use std::collections::VecDeque;
 
-/// A block is full with so many changes, or bytes of keys.
-const BLOCK_CHANGES: usize = 1024;
-const BLOCK_BYTES: usize = 1 << 20;
+use crate::keys::Slot;
+use crate::tree::KeyOf;
 
-#[derive(Debug)]
+/// A block is full with so many changes.
+const BLOCK_CHANGES: usize = 1024;
+
+#[derive(Debug, Clone, Copy)]
 struct Change {
     revision: i64,
-    key: Box<[u8]>,
+    slot: Slot,
     /// +1 for a create, -1 for a delete.
     delta: i8,
 }
 
 /// Changes in revision order, and the same sorted by key.
 struct Block {
-    revisions: Box<[i64]>,
+    first: i64,
+    /// How many revisions after the first one.
+    after: Box<[u32]>,
+    slots: Box<[Slot]>,
     deltas: Box<[i8]>,
-    /// The keys back to back, and where each ends.
-    keys: Box<[u8]>,
-    ends: Box<[u32]>,
     /// Indices of changes, by key.
     by_key: Box<[u16]>,
     /// `sums[i]` adds up the deltas of the first i changes by key.
@@ -40,8 +44,6 @@ struct Block {
 pub(crate) struct Membership {
     full: VecDeque<Block>,
     open: Vec<Change>,
-    /// Of the keys in `open`.
-    open_bytes: usize,
 }
 
 /// A half-open range of keys; no end means to the last key.
@@ -58,9 +60,9 @@ impl Span<'_> {
 }
 
 impl Block {
-    fn seal(changes: &[Change]) -> Block {
+    fn seal(changes: &[Change], order: impl Fn(Slot, Slot) -> Ordering) -> Block {
         let mut by_key: Box<[u16]> = (0..changes.len() as u16).collect();
-        by_key.sort_by(|&a, &b| changes[a as usize].key.cmp(&changes[b as usize].key));
+        by_key.sort_by(|&a, &b| order(changes[a as usize].slot, changes[b as usize].slot));
         let mut sums = Vec::with_capacity(changes.len() + 1);
         let mut sum = 0;
         sums.push(sum);
@@ -68,81 +70,85 @@ impl Block {
             sum += i16::from(changes[index as usize].delta);
             sums.push(sum);
         }
-        let mut keys = Vec::with_capacity(changes.iter().map(|change| change.key.len()).sum());
-        let mut ends = Vec::with_capacity(changes.len());
-        for change in changes {
-            keys.extend_from_slice(&change.key);
-            ends.push(u32::try_from(keys.len()).expect("one key and a block's bytes are below 4 GiB"));
-        }
+        let first = changes.first().expect("a block is full").revision;
+        let after = |change: &Change| u32::try_from(change.revision - first).expect("checked by `fits`");
         Block {
-            revisions: changes.iter().map(|change| change.revision).collect(),
+            first,
+            after: changes.iter().map(after).collect(),
+            slots: changes.iter().map(|change| change.slot).collect(),
             deltas: changes.iter().map(|change| change.delta).collect(),
-            keys: keys.into(),
-            ends: ends.into(),
             by_key,
             sums: sums.into(),
         }
     }
 
-    fn first_revision(&self) -> i64 {
-        *self.revisions.first().expect("a block is full")
+    fn last(&self) -> i64 {
+        self.first + i64::from(*self.after.last().expect("a block is full"))
     }
 
-    fn last_revision(&self) -> i64 {
-        *self.revisions.last().expect("a block is full")
-    }
-
-    fn key(&self, index: usize) -> &[u8] {
-        let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
-        &self.keys[start as usize..self.ends[index] as usize]
-    }
-
-    fn sum_all(&self, span: Span<'_>) -> i64 {
-        let below = |bound: &[u8]| self.by_key.partition_point(|&index| self.key(index as usize) < bound);
+    fn sum_all<'k>(&self, keys: &impl KeyOf<'k>, span: Span<'_>) -> i64 {
+        let below = |bound: &[u8]| {
+            self.by_key.partition_point(|&index| keys.key_of(self.slots[index as usize]) < bound)
+        };
         let from = below(span.start);
         let upto = span.end.map_or(self.by_key.len(), below).max(from);
         i64::from(self.sums[upto]) - i64::from(self.sums[from])
     }
 
-    fn sum_since(&self, at: i64, span: Span<'_>) -> i64 {
-        let since = self.revisions.partition_point(|&revision| revision <= at);
-        let inside = (since..self.revisions.len()).filter(|&index| span.contains(self.key(index)));
+    fn sum_since<'k>(&self, keys: &impl KeyOf<'k>, at: i64, span: Span<'_>) -> i64 {
+        let since = self.after.partition_point(|&after| self.first + i64::from(after) <= at);
+        let inside = (since..self.slots.len()).filter(|&index| span.contains(keys.key_of(self.slots[index])));
         inside.map(|index| i64::from(self.deltas[index])).sum()
     }
 }
 
 impl Membership {
-    pub(crate) fn created(&mut self, revision: i64, key: &[u8]) {
-        self.push(Change { revision, key: key.into(), delta: 1 });
+    /// A key was created. What happened up to `floor` will not be asked for any more.
+    pub(crate) fn created<'k>(&mut self, keys: &impl KeyOf<'k>, floor: i64, revision: i64, slot: Slot) {
+        self.push(Change { revision, slot, delta: 1 }, floor, by_key(keys));
     }
 
-    pub(crate) fn deleted(&mut self, revision: i64, key: &[u8]) {
-        self.push(Change { revision, key: key.into(), delta: -1 });
+    pub(crate) fn deleted<'k>(&mut self, keys: &impl KeyOf<'k>, floor: i64, revision: i64, slot: Slot) {
+        self.push(Change { revision, slot, delta: -1 }, floor, by_key(keys));
     }
 
-    fn push(&mut self, change: Change) {
+    /// A key was created or deleted, and slots still have the order of keys.
+    pub(crate) fn load(&mut self, revision: i64, slot: Slot, is_create: bool) {
+        self.push(Change { revision, slot, delta: if is_create { 1 } else { -1 } }, 0, |a, b| a.cmp(&b));
+    }
+
+    fn push(&mut self, change: Change, floor: i64, order: impl Fn(Slot, Slot) -> Ordering) {
         if let Some(last) = self.open.last() {
             assert!(last.revision <= change.revision, "changes come in revision order");
         }
-        self.open_bytes += change.key.len();
-        self.open.push(change);
-        if self.open.len() == BLOCK_CHANGES || self.open_bytes >= BLOCK_BYTES {
-            self.full.push_back(Block::seal(&self.open));
-            self.open.clear();
-            self.open_bytes = 0;
+        if self.open.len() >= BLOCK_CHANGES || !self.fits(change.revision) {
+            // Slots of what compaction has passed may be of other keys by now, or of none.
+            self.open.retain(|change| change.revision > floor);
         }
+        if self.open.len() >= BLOCK_CHANGES || !self.fits(change.revision) {
+            self.full.push_back(Block::seal(&self.open, order));
+            self.open.clear();
+        }
+        self.open.push(change);
     }
 
-    /// Creates minus deletes in `span` after revision `at`.
-    pub(crate) fn net_since(&self, at: i64, span: Span<'_>) -> i64 {
-        let mut net = sum_since(&self.open, at, span);
+    /// Whether a block could tell how far a revision is from its first.
+    fn fits(&self, revision: i64) -> bool {
+        self.open.first().is_none_or(|first| u32::try_from(revision - first.revision).is_ok())
+    }
+
+    /// Creates minus deletes in `span` after revision `at`, which compaction has not passed.
+    pub(crate) fn net_since<'k>(&self, keys: &impl KeyOf<'k>, at: i64, span: Span<'_>) -> i64 {
+        let recent = self.open.iter().rev().take_while(|change| change.revision > at);
+        let inside = recent.filter(|change| span.contains(keys.key_of(change.slot)));
+        let mut net = inside.map(|change| i64::from(change.delta)).sum();
         for block in self.full.iter().rev() {
-            if at < block.first_revision() {
-                net += block.sum_all(span);
+            if at < block.first {
+                net += block.sum_all(keys, span);
                 continue;
             }
-            if at < block.last_revision() {
-                net += block.sum_since(at, span);
+            if at < block.last() {
+                net += block.sum_since(keys, at, span);
             }
             break;
         }
@@ -151,66 +157,102 @@ impl Membership {
 
     /// Nobody will ask about revisions below `floor` any more.
     pub(crate) fn compact(&mut self, floor: i64) {
-        while self.full.front().is_some_and(|block| block.last_revision() <= floor) {
+        while self.full.front().is_some_and(|block| block.last() <= floor) {
             self.full.pop_front();
         }
     }
 }
 
-fn sum_since(changes: &[Change], at: i64, span: Span<'_>) -> i64 {
-    changes
-        .iter()
-        .rev()
-        .take_while(|change| change.revision > at)
-        .filter(|change| span.contains(&change.key))
-        .map(|change| i64::from(change.delta))
-        .sum()
+fn by_key<'k>(keys: &impl KeyOf<'k>) -> impl Fn(Slot, Slot) -> Ordering {
+    |a, b| keys.key_of(a).cmp(keys.key_of(b))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// The key of slot 5 is "005", except to those who would look at one that is gone.
+    struct Numbers {
+        names: Vec<String>,
+        gone: Vec<Slot>,
+    }
+
+    impl Numbers {
+        fn new(gone: Vec<Slot>) -> Numbers {
+            Numbers { names: (0..300).map(|number| format!("{number:03}")).collect(), gone }
+        }
+    }
+
+    impl<'k> KeyOf<'k> for &'k Numbers {
+        fn key_of(&self, slot: Slot) -> &'k [u8] {
+            assert!(!self.gone.contains(&slot), "the key of slot {slot} is gone");
+            self.names[slot as usize].as_bytes()
+        }
+    }
+
+    const SPANS: [(&[u8], Option<&[u8]>); 5] =
+        [(b"", None), (b"050", Some(b"051")), (b"100", Some(b"200")), (b"2", None), (b"150", Some(b"100"))];
+
+    fn expected(plain: &[(i64, Slot, i64)], numbers: &Numbers, at: i64, span: Span<'_>) -> i64 {
+        let inside = |slot: Slot| span.contains(numbers.names[slot as usize].as_bytes());
+        let since = plain.iter().filter(|(revision, slot, _)| *revision > at && inside(*slot));
+        since.map(|(_, _, delta)| delta).sum()
+    }
+
     #[test]
     fn sums_agree_with_a_plain_walk_over_every_revision_and_span() {
-        let mut log = Membership::default();
+        let numbers = &Numbers::new(Vec::new());
+        let (mut log, mut loaded) = (Membership::default(), Membership::default());
         let mut plain = Vec::new();
         for revision in 2..5_000i64 {
-            let key = format!("{:03}", (revision * 7919) % 211).into_bytes();
+            let slot = ((revision * 7919) % 211) as Slot;
             let delta = if revision % 3 == 0 { -1 } else { 1 };
             if delta > 0 {
-                log.created(revision, &key)
+                log.created(&numbers, -1, revision, slot)
             } else {
-                log.deleted(revision, &key)
+                log.deleted(&numbers, -1, revision, slot)
             }
-            plain.push((revision, key, delta));
+            loaded.load(revision, slot, delta > 0);
+            plain.push((revision, slot, delta));
         }
         log.compact(1_500);
-        let spans: [(&[u8], Option<&[u8]>); 5] = [
-            (b"", None),
-            (b"050", Some(b"051")),
-            (b"100", Some(b"200")),
-            (b"2", None),
-            (b"150", Some(b"100")),
-        ];
         for at in (1_500..5_000).step_by(37) {
-            for (start, end) in spans {
+            for (start, end) in SPANS {
                 let span = Span { start, end };
-                let expected: i64 = plain
-                    .iter()
-                    .filter(|(revision, key, _)| *revision > at && span.contains(key))
-                    .map(|(_, _, delta)| delta)
-                    .sum();
-                assert_eq!(log.net_since(at, span), expected, "at={at} span={start:?}");
+                let sum = expected(&plain, numbers, at, span);
+                assert_eq!(log.net_since(&numbers, at, span), sum, "at={at} span={start:?}");
+                assert_eq!(loaded.net_since(&numbers, at, span), sum, "at={at} span={start:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn keys_that_compaction_has_passed_are_not_looked_at() {
+        let (before, after) = (Numbers::new(Vec::new()), Numbers::new(vec![7]));
+        let floor = 500;
+        let mut log = Membership::default();
+        let mut plain = Vec::new();
+        for revision in 2..3_000i64 {
+            // One key comes and goes until the compaction, and its slot is free behind it.
+            let slot = if revision <= floor { 7 } else { 8 + (revision % 200) as Slot };
+            let keys = if revision <= floor { &before } else { &after };
+            log.created(&keys, if revision <= floor { -1 } else { floor }, revision, slot);
+            plain.push((revision, slot, 1));
+        }
+        for at in (floor..3_000).step_by(41) {
+            for (start, end) in SPANS {
+                let span = Span { start, end };
+                assert_eq!(log.net_since(&&after, at, span), expected(&plain, &after, at, span), "at={at}");
             }
         }
     }
 
     #[test]
     fn compaction_drops_whole_blocks() {
+        let numbers = &Numbers::new(Vec::new());
         let mut log = Membership::default();
         for revision in 2..4_002i64 {
-            log.created(revision, b"k");
+            log.created(&numbers, -1, revision, 1);
         }
         assert_eq!(log.full.len(), 3);
         log.compact(1_024);
@@ -220,14 +262,15 @@ mod tests {
     }
 
     #[test]
-    fn a_few_huge_keys_fill_a_block() {
+    fn revisions_far_apart_lie_in_blocks_of_their_own() {
+        let numbers = &Numbers::new(Vec::new());
         let mut log = Membership::default();
-        let huge = vec![b'k'; BLOCK_BYTES / 2];
-        log.created(2, &huge);
-        log.deleted(3, &huge);
-        log.created(4, &huge);
-        assert_eq!((log.full.len(), log.open.len(), log.open_bytes), (1, 1, huge.len()));
+        let far = 2 + (1 << 40);
+        log.created(&numbers, -1, 2, 1);
+        log.created(&numbers, -1, far, 2);
+        log.created(&numbers, -1, far + 1, 3);
         let all = Span { start: b"", end: None };
-        assert_eq!([1, 2, 3, 4].map(|at| log.net_since(at, all)), [1, 0, 1, 0]);
+        assert_eq!(log.full.len(), 1);
+        assert_eq!([1, 2, far, far + 1].map(|at| log.net_since(&numbers, at, all)), [3, 2, 1, 0]);
     }
 }

@@ -78,7 +78,7 @@ impl RangeRun {
                 return Ok(true);
             }
             if let Some(record) = chain.live_at(self.at) {
-                bytes += record.wire().len();
+                bytes += record.wire_len();
                 self.kvs.push(record.clone());
                 self.wanted -= 1;
             }
@@ -172,7 +172,7 @@ fn sort(request: &RangeRequest, kvs: &mut [Record]) {
         SortTarget::Version => kvs.sort_by_key(Record::version),
         SortTarget::Create => kvs.sort_by_key(Record::create_revision),
         SortTarget::Mod => kvs.sort_by_key(Record::mod_revision),
-        SortTarget::Value => kvs.sort_by(|a, b| a.value().cmp(b.value())),
+        SortTarget::Value => kvs.sort_by(|a, b| a.value().cmp(&b.value())),
     }
     if request.sort_order == SortOrder::Descend {
         kvs.reverse();

@@ -148,9 +148,8 @@ impl Store {
 
     /// Whether exactly this version is still retained: what the checkpoint asks before it copies a record.
     pub fn retains(&self, record: &Record) -> bool {
-        let Some(chain) = self.keys.chain_of(record.key()) else { return false };
-        let place = |version: &Record| (version.mod_revision(), version.sub());
-        chain.versions().binary_search_by_key(&place(record), place).is_ok()
+        let chain = self.keys.chain_of(record.key());
+        chain.is_some_and(|chain| chain.find(record.mod_revision(), record.sub()).is_some())
     }
 
     /// How many keys of `range` are alive at revision `at`.
@@ -165,7 +164,7 @@ impl Store {
         let keys = |slot: Slot| self.keys.key(slot);
         let upto = span.end.map_or_else(|| self.tree.live_total(), |end| self.tree.live_before(&keys, end));
         let at_head = upto - self.tree.live_before(&keys, span.start);
-        at_head as i64 - self.membership.net_since(at, span)
+        at_head as i64 - self.membership.net_since(&keys, at, span)
     }
 
     /// Adds a living version at head. Used by evaluation and by replay alike.
@@ -188,8 +187,8 @@ impl Store {
                 self.leases.detach(prev.lease(), slot);
             }
             None => {
-                self.membership.created(revision, record.key());
                 let keys = |slot: Slot| self.keys.key(slot);
+                self.membership.created(&keys, self.visible.compact_revision, revision, slot);
                 if self.keys.chain(slot).versions().len() == 1 {
                     self.tree.insert(&keys, slot);
                 } else {
@@ -219,9 +218,9 @@ impl Store {
         self.bytes += tombstone.footprint() as u64;
         self.keys.chain_mut(slot).push(tombstone.clone());
         self.superseded.push_back(revision, slot);
-        self.membership.deleted(revision, prev.key());
         self.leases.detach(prev.lease(), slot);
         let keys = |slot: Slot| self.keys.key(slot);
+        self.membership.deleted(&keys, self.visible.compact_revision, revision, slot);
         self.tree.set_live(&keys, slot, false);
         (self.event(slot, tombstone, Some(prev.clone())), prev)
     }

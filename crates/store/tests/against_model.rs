@@ -277,6 +277,7 @@ fn loaded(pair: &Pair) -> Store {
         loader.push(record).expect("in order");
     }
     let (store, history) = loader.finish(&pair.store.unversioned()).expect("consistent");
+    let history: Vec<_> = history.into_events().map(|(_, event)| event).collect();
     assert_eq!(translate::events(&history), pair.spec.recalled());
     store
 }

@@ -94,7 +94,7 @@ fn a_leased_key_without_a_value_survives_the_journal_unchanged() {
     let mut again = Store::default();
     assert_eq!(again.replay(&journal).expect("just written")[0].events, written.events);
     let kv = &written.events[0].kv;
-    assert_eq!(Record::from_wire(kv.wire(), 0).as_ref(), Ok(kv));
+    assert_eq!(Record::from_wire(&kv.wire().concat(), 0).as_ref(), Ok(kv));
 }
 
 #[test]
@@ -146,7 +146,8 @@ fn a_delete_compacted_at_gives_back_what_it_deleted() {
         let mut loader = vetch_store::load::Loader::new(store.head(), keys);
         seen.iter().for_each(|version| loader.push(version.clone()).expect("in order"));
         let (loaded, history) = loader.finish(&store.unversioned()).expect("consistent");
-        let deletes: Vec<_> = history.iter().filter(|event| event.kv.is_tombstone()).collect();
+        let deletes: Vec<_> =
+            history.into_events().map(|(_, event)| event).filter(|event| event.kv.is_tombstone()).collect();
         assert!(deletes.len() == keys && deletes.iter().all(|event| event.prev.is_none()));
         for mut store in [store, loaded] {
             assert_eq!(store.stats().keys, 2);

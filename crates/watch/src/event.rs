@@ -1,10 +1,10 @@
 //! Events of one revision: the unit that the log keeps, the rings share and the streams hand out.
 //!
 //! Almost every revision holds exactly one event, so [`Events`] keeps that one inline: a retained
-//! revision costs one enum (24 bytes for an event of two pointers) and no allocation. Revisions with
-//! more events share one slice. Cloning is cheap in both cases.
+//! revision costs no more than its event (16 bytes for one of two pointers) and no allocation. Revisions
+//! with more events share one slice. Cloning is cheap in both cases.
 
-use std::sync::Arc;
+use triomphe::ThinArc;
 
 /// What this crate needs to know about an event. The payload is never looked into.
 pub trait LogEvent: Clone + Send + Sync + 'static {
@@ -22,21 +22,23 @@ pub trait LogEvent: Clone + Send + Sync + 'static {
 /// All events of one revision, in the order in which they happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Events<E> {
-    /// No event: a revision unknown to the log, or nothing left after filtering.
-    None,
     /// The common case, kept without an allocation.
     One(E),
-    /// Two or more events, shared.
-    Many(Arc<[E]>),
+    /// Two or more events, shared; or none. Both in one variant, so that an event's own pointer, which is never null,
+    /// tells the two variants apart and no memory is spent on that.
+    Other(Option<ThinArc<(), E>>),
 }
 
 impl<E> Events<E> {
+    /// No event: a revision unknown to the log, or nothing left after filtering.
+    pub const NONE: Events<E> = Events::Other(None);
+
     /// The events as a slice.
     pub fn as_slice(&self) -> &[E] {
         match self {
-            Events::None => &[],
             Events::One(event) => std::slice::from_ref(event),
-            Events::Many(events) => events,
+            Events::Other(None) => &[],
+            Events::Other(Some(events)) => &events.slice,
         }
     }
 
@@ -47,7 +49,7 @@ impl<E> Events<E> {
 
     /// True if there is no event.
     pub fn is_empty(&self) -> bool {
-        matches!(self, Events::None)
+        matches!(self, Events::Other(None))
     }
 }
 
@@ -66,7 +68,7 @@ impl<E: LogEvent> Events<E> {
     pub(crate) fn select(&self, keep: impl Fn(&E) -> bool) -> Events<E> {
         let all = self.as_slice();
         match all.iter().filter(|event| keep(event)).count() {
-            0 => Events::None,
+            0 => Events::NONE,
             kept if kept == all.len() => self.clone(),
             _ => all.iter().filter(|event| keep(event)).cloned().collect::<Vec<E>>().into(),
         }
@@ -76,9 +78,9 @@ impl<E: LogEvent> Events<E> {
 impl<E> From<Vec<E>> for Events<E> {
     fn from(mut events: Vec<E>) -> Self {
         match events.len() {
-            0 => Events::None,
+            0 => Events::NONE,
             1 => Events::One(events.remove(0)),
-            _ => Events::Many(events.into()),
+            _ => Events::Other(Some(ThinArc::from_header_and_iter((), events.into_iter()))),
         }
     }
 }

@@ -108,12 +108,12 @@ impl<E: LogEvent> EventLog<E> {
             }
             assert!(rev >= log.end(), "events at {rev} are out of order");
             while log.end() < rev {
-                log.push(Events::None);
+                log.push(Events::NONE);
             }
             log.push(events);
         }
         while !log.chunks.is_empty() && log.end() <= last {
-            log.push(Events::None);
+            log.push(Events::NONE);
         }
         log
     }
@@ -149,7 +149,7 @@ impl<E: LogEvent> EventLog<E> {
         if done && let Some(front) = self.chunks.front_mut() {
             let below = usize::try_from(keep_from - self.base).unwrap_or(0).min(front.len());
             chunks
-                .push(front[..below].iter_mut().map(|slot| std::mem::replace(slot, Events::None)).collect());
+                .push(front[..below].iter_mut().map(|slot| std::mem::replace(slot, Events::NONE)).collect());
         }
         Trimmed { chunks, done }
     }

@@ -3,8 +3,8 @@
 use bytes::BufMut;
 
 use super::field::{
-    bool_len, bytes_len, header_len, int64_len, part_len, put_bool, put_bytes, put_header, put_int64,
-    put_part, put_part_head,
+    bool_len, bytes_len, header_len, int64_len, part_len, put_bool, put_bytes, put_header, put_int64, put_kv,
+    put_part_head,
 };
 use super::{WireKv, WireMessage};
 use crate::pb::ResponseHeader;
@@ -65,16 +65,16 @@ impl<K: WireKv> WireMessage for Event<K> {
     type Typed = mvccpb::Event;
 
     fn encoded_len(&self) -> usize {
-        let prev = self.prev_kv.as_ref().map_or(0, |kv| part_len(tag::EVENT_PREV_KV, kv.wire().len()));
-        bool_len(tag::EVENT_TYPE, self.delete) + part_len(tag::EVENT_KV, self.kv.wire().len()) + prev
+        let prev = self.prev_kv.as_ref().map_or(0, |kv| part_len(tag::EVENT_PREV_KV, kv.wire_len()));
+        bool_len(tag::EVENT_TYPE, self.delete) + part_len(tag::EVENT_KV, self.kv.wire_len()) + prev
     }
 
     fn encode(&self, buf: &mut impl BufMut) {
         // DELETE is 1 and PUT is 0, so the type has the encoding of a bool.
         put_bool(tag::EVENT_TYPE, self.delete, buf);
-        put_part(tag::EVENT_KV, self.kv.wire(), buf);
+        put_kv(tag::EVENT_KV, &self.kv, buf);
         if let Some(prev_kv) = &self.prev_kv {
-            put_part(tag::EVENT_PREV_KV, prev_kv.wire(), buf);
+            put_kv(tag::EVENT_PREV_KV, prev_kv, buf);
         }
     }
 }

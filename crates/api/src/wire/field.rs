@@ -3,6 +3,7 @@
 use bytes::BufMut;
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, key_len, message};
 
+use super::WireKv;
 use crate::pb::ResponseHeader;
 
 /// Every response has its header at tag 1.
@@ -40,7 +41,8 @@ pub(super) fn bool_len(tag: u32, value: bool) -> usize {
 /// A `bytes` or `string` field: left out when empty.
 pub(super) fn put_bytes(tag: u32, value: &[u8], buf: &mut impl BufMut) {
     if !value.is_empty() {
-        put_part(tag, value, buf);
+        put_part_head(tag, value.len(), buf);
+        buf.put_slice(value);
     }
 }
 
@@ -49,9 +51,9 @@ pub(super) fn bytes_len(tag: u32, value: &[u8]) -> usize {
 }
 
 /// A nested message that is already encoded: written even when empty, because its presence means something.
-pub(super) fn put_part(tag: u32, encoded: &[u8], buf: &mut impl BufMut) {
-    put_part_head(tag, encoded.len(), buf);
-    buf.put_slice(encoded);
+pub(super) fn put_kv(tag: u32, kv: &impl WireKv, buf: &mut impl BufMut) {
+    put_part_head(tag, kv.wire_len(), buf);
+    kv.wire().iter().for_each(|part| buf.put_slice(part));
 }
 
 /// Tag and length of a nested message; its `len` bytes must follow.

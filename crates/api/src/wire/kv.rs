@@ -3,7 +3,7 @@
 use bytes::BufMut;
 
 use super::field::{
-    bool_len, header_len, int64_len, part_len, put_bool, put_header, put_int64, put_part, put_part_head,
+    bool_len, header_len, int64_len, part_len, put_bool, put_header, put_int64, put_kv, put_part_head,
 };
 use super::{WireKv, WireMessage};
 use crate::pb;
@@ -111,10 +111,10 @@ impl<K: WireKv> WireMessage for DeleteRangeResponse<K> {
 
 fn put_kvs<K: WireKv>(tag: u32, kvs: &[K], buf: &mut impl BufMut) {
     for kv in kvs {
-        put_part(tag, kv.wire(), buf);
+        put_kv(tag, kv, buf);
     }
 }
 
 fn kvs_len<K: WireKv>(tag: u32, kvs: &[K]) -> usize {
-    kvs.iter().map(|kv| part_len(tag, kv.wire().len())).sum()
+    kvs.iter().map(|kv| part_len(tag, kv.wire_len())).sum()
 }

@@ -31,13 +31,18 @@ pub use txn::{OpResponse, ResponseOp, TxnResponse};
 ///
 /// The bytes must not change while the value is shared: they are measured first and copied afterwards.
 pub trait WireKv: Clone + Send + Sync + 'static {
-    /// The encoded `mvccpb.KeyValue`, without tag and length.
-    fn wire(&self) -> &[u8];
+    /// The encoded `mvccpb.KeyValue`, without tag and length: these parts one after the other.
+    fn wire(&self) -> [&[u8]; 2];
+
+    /// How many bytes that is.
+    fn wire_len(&self) -> usize {
+        self.wire().iter().map(|part| part.len()).sum()
+    }
 }
 
 impl WireKv for bytes::Bytes {
-    fn wire(&self) -> &[u8] {
-        self
+    fn wire(&self) -> [&[u8]; 2] {
+        [self, &[]]
     }
 }
 

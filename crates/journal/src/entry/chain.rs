@@ -119,6 +119,11 @@ impl Draft {
         &mut self.buf
     }
 
+    /// Bytes of the whole entry so far.
+    pub fn size(&self) -> usize {
+        self.buf.len()
+    }
+
     /// Bytes in the payload of the open part so far.
     pub fn payload_len(&self) -> usize {
         self.open.map_or(0, |at| self.buf.len() - at - PART_HEADER_LEN)

@@ -136,8 +136,9 @@ impl Checkpointer {
         let files: Vec<Written> = self.current.files.iter().map(|file| file.written).collect();
         for written in files.iter().filter(|written| !self.verified.contains(&written.id)) {
             let reader = DataReader::open(&*self.disk, &self.dir, *written, &self.keys)?;
+            let mut scratch = Vec::new();
             for block in 0..reader.blocks() {
-                reader.read_block(block)?;
+                reader.read_block(block, &mut scratch)?;
             }
         }
         let older = self.older.iter().flat_map(|older| &older.files).map(|file| file.written.id);

@@ -34,6 +34,7 @@ pub(super) struct Ahead<'a> {
     next: usize,
     /// Answers on their way, in block order.
     coming: VecDeque<Receiver<Answer>>,
+    scratch: Vec<u8>,
 }
 
 /// Starts `threads` workers, or none, and returns a source for each file. The workers end when the sources are dropped.
@@ -50,8 +51,8 @@ pub(super) fn start<'scope, 'a: 'scope>(
     }
     let tasks = (threads > 0).then_some(tasks);
     let source = |reader| {
-        let mut source =
-            Ahead { reader, tasks: tasks.clone(), next: 0, coming: VecDeque::with_capacity(ahead) };
+        let coming = VecDeque::with_capacity(ahead);
+        let mut source = Ahead { reader, tasks: tasks.clone(), next: 0, coming, scratch: Vec::new() };
         (0..ahead).for_each(|_| source.ask());
         source
     };
@@ -59,9 +60,10 @@ pub(super) fn start<'scope, 'a: 'scope>(
 }
 
 fn work(queue: &Receiver<Task<'_>>) {
+    let mut scratch = Vec::new();
     for task in queue {
         // Nobody waits for the answer any more if another block was found damaged.
-        let _ = task.answer.send(task.reader.read_block(task.block));
+        let _ = task.answer.send(task.reader.read_block(task.block, &mut scratch));
     }
 }
 
@@ -83,7 +85,7 @@ impl Source for Ahead<'_> {
     fn next_batch(&mut self) -> Result<Option<Vec<Record>>, Damage> {
         if self.tasks.is_none() && self.next < self.reader.blocks() {
             self.next += 1;
-            return self.reader.read_block(self.next - 1).map(Some);
+            return self.reader.read_block(self.next - 1, &mut self.scratch).map(Some);
         }
         let Some(coming) = self.coming.pop_front() else { return Ok(None) };
         let batch = coming.recv().expect("a worker answers every task")?;

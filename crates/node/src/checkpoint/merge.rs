@@ -25,11 +25,12 @@ impl Source for Box<dyn Source> {
 pub(super) struct Blocks {
     reader: DataReader,
     next: usize,
+    scratch: Vec<u8>,
 }
 
 impl Blocks {
     pub(super) fn new(reader: DataReader) -> Blocks {
-        Blocks { reader, next: 0 }
+        Blocks { reader, next: 0, scratch: Vec::new() }
     }
 }
 
@@ -39,7 +40,7 @@ impl Source for Blocks {
             return Ok(None);
         }
         self.next += 1;
-        self.reader.read_block(self.next - 1).map(Some)
+        self.reader.read_block(self.next - 1, &mut self.scratch).map(Some)
     }
 }
 

@@ -122,7 +122,9 @@ impl Checkpoint {
             match DataReader::open(disk, dir, file.written, keys) {
                 Err(found) => damage.push(found.into()),
                 Ok(reader) => {
-                    let blocks = (0..reader.blocks()).filter_map(|block| reader.read_block(block).err());
+                    let mut scratch = Vec::new();
+                    let blocks =
+                        (0..reader.blocks()).filter_map(|block| reader.read_block(block, &mut scratch).err());
                     damage.extend(blocks.map(Unreadable::from));
                 }
             }

@@ -10,8 +10,7 @@ use std::sync::Arc;
 use vetch_fence::Index;
 use vetch_journal::{Disk, Position, read_file};
 use vetch_seal::{KeyId, Keys};
-use vetch_store::load::{BadCheckpoint, Loader};
-use vetch_store::request::Event;
+use vetch_store::load::{BadCheckpoint, History, Loader};
 use vetch_store::{Record, Store};
 
 use super::checkpointer::{Checkpointer, Next, Published};
@@ -38,7 +37,7 @@ pub(super) struct Found {
 /// A store built from a checkpoint, and what of its files turned out to be alive.
 pub(super) struct State {
     pub(super) store: Store,
-    history: Vec<Event>,
+    history: History,
     files: Vec<DataFile>,
     records: u64,
     bytes: u64,
@@ -108,7 +107,15 @@ fn empty(
     let current = Published::nothing();
     let (tip, mark) = (current.tip, current.mark);
     let checkpointer = Checkpointer::new(disk, dir, config, keys.clone(), current, None, next);
-    Loaded { store: Store::default(), history: Vec::new(), tip, position: 0, mark, checkpointer, report }
+    Loaded {
+        store: Store::default(),
+        history: History::default(),
+        tip,
+        position: 0,
+        mark,
+        checkpointer,
+        report,
+    }
 }
 
 /// Above every number in the directory, used or left over.
@@ -191,9 +198,10 @@ pub fn audit(disk: &dyn Disk, dir: &Path, number: u64, keys: &Keys) -> Result<In
         ReadError::Damaged(damage) => LoadError::Damaged(damage),
         ReadError::Refused(error) => error,
     })?;
+    let mut scratch = Vec::new();
     for reader in open_all(disk, dir, &found.manifest.files, keys).map_err(LoadError::Damaged)? {
         for block in 0..reader.blocks() {
-            reader.read_block(block).map_err(LoadError::Damaged)?;
+            reader.read_block(block, &mut scratch).map_err(LoadError::Damaged)?;
         }
     }
     Ok(Index { position: Position(found.manifest.position), tip: found.manifest.tip })

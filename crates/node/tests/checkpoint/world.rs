@@ -154,6 +154,7 @@ impl World {
     /// What a loaded checkpoint comes to with the journal behind it.
     pub(crate) fn replay(&self, disk: &MemDisk, loaded: Loaded) -> World {
         let Loaded { mut store, history, tip, mark, checkpointer, .. } = loaded;
+        let history: Vec<Event> = history.into_events().map(|(_, event)| event).collect();
         self.assert_history(&history, mark);
         let mut dirty = Vec::new();
         for (_, payload) in self.journal.iter().filter(|(after, _)| after.seq > tip.seq) {

@@ -80,7 +80,7 @@ fn a_revision_is_filtered_by_key_and_kind() {
 #[test]
 #[should_panic(expected = "does not follow")]
 fn a_gap_is_refused() {
-    filled(4).append(6, Events::None);
+    filled(4).append(6, Events::NONE);
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn compaction_moves_the_floor_and_trimming_frees_in_steps() {
     assert_eq!(steps, 9);
     assert!(log.retained() < 4 + CHUNK);
     assert_eq!(revs(&scan(&log, 39, 41, WIDE)), [39, 40, 41]);
-    log.append(42, Events::None);
+    log.append(42, Events::NONE);
     assert_eq!(scan(&log, 39, 42, WIDE).next, 43);
 }
 

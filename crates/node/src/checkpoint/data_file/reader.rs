@@ -84,15 +84,20 @@ impl DataReader {
         self.blocks.len()
     }
 
-    /// Reads, checks and decodes one block.
-    pub(in crate::checkpoint) fn read_block(&self, index: usize) -> Result<Vec<Record>, Damage> {
+    /// Reads, checks and decodes one block. `scratch` is room for its bytes, to be given again for the next one.
+    pub(in crate::checkpoint) fn read_block(
+        &self,
+        index: usize,
+        scratch: &mut Vec<u8>,
+    ) -> Result<Vec<Record>, Damage> {
         let Block { offset, len } = self.blocks[index];
-        let mut block = vec![0; len];
-        read_exactly(&*self.file, &self.path, offset, &mut block)?;
+        scratch.resize(scratch.len().max(len), 0);
+        let block = &mut scratch[..len];
+        read_exactly(&*self.file, &self.path, offset, block)?;
         let damage = |reason: &str| Damage::new(&self.path, offset, format!("block {index}: {reason}"));
         let mut head = &block[..BLOCK_HEADER_LEN];
         let (said, count, crc) = (head.get_u32_le(), head.get_u32_le(), head.get_u32_le());
-        if crc != block_crc(self.id, offset, &block) {
+        if crc != block_crc(self.id, offset, block) {
             return Err(damage("checksum does not match"));
         }
         if said as usize != len - BLOCK_HEADER_LEN {
