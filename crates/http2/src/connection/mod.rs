@@ -82,8 +82,8 @@ where
         self.get_mut().protocol.announce_farewell();
     }
 
-    /// One turn. True: there may be more to do.
-    fn turn(&mut self, cx: &mut Context<'_>) -> io::Result<Turn> {
+    /// One turn, which writes no more once it is late.
+    fn turn(&mut self, cx: &mut Context<'_>, late: Instant) -> io::Result<Turn> {
         let mut worked = false;
         if self.failed.is_none() {
             // While a client does not take its answers, it is not heard either.
@@ -98,7 +98,7 @@ where
             }
             worked |= self.look_around();
         }
-        worked |= self.write(cx)?;
+        worked |= self.write(cx, late)?;
         // Whoever broke the rules and does not even read why is not waited for.
         let is_done = self.protocol.is_done() && self.is_flushed;
         if is_done || self.failed.is_some() {
@@ -138,14 +138,18 @@ where
         worked
     }
 
-    /// Writes what can be written. True: there may be room now for what waited for it.
-    fn write(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
+    /// Writes what can be written until it is late. True: there is more, or may be room now for what waited for it.
+    fn write(&mut self, cx: &mut Context<'_>, late: Instant) -> io::Result<bool> {
+        let mut interrupted = false;
         self.protocol.pump();
-        while !self.protocol.output().is_empty() {
+        while !self.protocol.output().is_empty() && !interrupted {
             self.is_flushed = false;
             let Poll::Ready(written) = self.transport.poll_write(cx, self.protocol.output()) else { break };
             written?;
             self.protocol.pump();
+            // After a mistake of the client's there is no next turn to write the rest in.
+            interrupted =
+                !self.protocol.output().is_empty() && self.failed.is_none() && Instant::now() >= late;
         }
         if !self.is_flushed && self.protocol.output().is_empty() {
             self.is_flushed = match self.transport.poll_flush(cx) {
@@ -159,7 +163,7 @@ where
             let place = self.protocol.state(stream).and_then(|state| state.place);
             self.due.extend(place);
         }
-        Ok(worked || !self.due.is_empty())
+        Ok(worked || interrupted || !self.due.is_empty())
     }
 
     fn keep_alive(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
@@ -180,10 +184,10 @@ where
         if let Err(error) = self.keep_alive(cx) {
             return Poll::Ready(Err(error));
         }
-        let began = Instant::now();
+        let late = Instant::now() + MOST_TIME;
         for _ in 0..MOST_TURNS {
-            match self.turn(cx) {
-                Ok(Turn::Worked) if began.elapsed() < MOST_TIME => {}
+            match self.turn(cx, late) {
+                Ok(Turn::Worked) if Instant::now() < late => {}
                 Ok(Turn::Worked) => break,
                 Ok(Turn::Idle) => {
                     self.transport.rest();

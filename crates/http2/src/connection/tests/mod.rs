@@ -3,6 +3,7 @@
 mod bodies;
 mod calls;
 mod ends;
+mod turns;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -56,6 +57,8 @@ impl Drop for Counted {
 }
 
 const LONGEST: usize = 100_000;
+/// Bytes of a long answer.
+const LONG: usize = 2 << 20;
 
 impl Service for Test {
     type Plan = String;
@@ -100,6 +103,7 @@ impl Service for Test {
             match request.uri().path() {
                 "/echo" => Response::new(request.into_body().boxed()),
                 "/endless" => Response::new(Endless(parts).boxed()),
+                "/long" => Response::new(Full::from(vec![7; LONG]).map_err(|e| match e {}).boxed()),
                 "/waits" => {
                     gate.acquire().await.unwrap().forget();
                     Response::new(Full::from("waited").map_err(|e| match e {}).boxed())
