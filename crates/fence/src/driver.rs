@@ -1,4 +1,4 @@
-//! Driver: a member on a log, in real time. Whoever owns it calls `step` again and again.
+//! Driver: a member on a log, in the time it is given. Whoever owns it calls `step` again and again.
 
 use std::time::{Duration, Instant};
 
@@ -14,18 +14,27 @@ const NEWS_AT_ONCE: usize = 256;
 pub struct Driver<L> {
     member: Member,
     log: L,
-    began: Instant,
+    clock: Clock,
 }
 
+/// Tells how long ago some fixed moment was, and never goes back.
+pub type Clock = Box<dyn Fn() -> Duration + Send>;
+
 impl<L: Log> Driver<L> {
-    /// Begins behind `start`, which a checkpoint remembers. Records are as large as the log takes.
+    /// In real time.
     pub fn new(log: L, config: Config, me: Author, start: Index) -> Driver<L> {
+        let began = Instant::now();
+        Driver::timed(log, config, me, start, Box::new(move || began.elapsed()))
+    }
+
+    /// Begins behind `start`, which a checkpoint remembers. Records are as large as the log takes.
+    pub fn timed(log: L, config: Config, me: Author, start: Index, clock: Clock) -> Driver<L> {
         let config = Config { max_record: log.max_record(), ..config };
-        Driver { member: Member::new(config, me, start, Duration::ZERO), log, began: Instant::now() }
+        Driver { member: Member::new(config, me, start, clock()), log, clock }
     }
 
     pub fn now(&self) -> Duration {
-        self.began.elapsed()
+        (self.clock)()
     }
 
     pub fn member(&self) -> &Member {
@@ -50,10 +59,10 @@ impl<L: Log> Driver<L> {
         let mut wait = wait;
         for _ in 0..NEWS_AT_ONCE {
             let Some(news) = self.log.next(wait) else { break };
-            self.member.on(self.began.elapsed(), news);
+            self.member.on((self.clock)(), news);
             wait = Duration::ZERO;
         }
-        self.member.tick(self.began.elapsed());
+        self.member.tick((self.clock)());
         self.carry_out();
         self.member.take_events()
     }

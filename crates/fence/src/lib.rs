@@ -34,7 +34,7 @@ mod view;
 
 pub use config::Config;
 pub use divergence::Divergence;
-pub use driver::Driver;
+pub use driver::{Clock, Driver};
 pub use glance::{GlanceError, Witness, end, seed_log, since, witness};
 pub use handing::successor_of;
 pub use journal::SharedJournal;

@@ -20,6 +20,8 @@ pub const MIN_SERVER: (u64, u64, u64) = (2, 15, 1);
 const ROLL_CALL: Duration = Duration::from_millis(1500);
 
 const STRAGGLERS: Duration = Duration::from_millis(100);
+/// Between two looks at servers that were away.
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
 /// Something that may lose acknowledged records.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -38,6 +40,13 @@ pub enum Unsafe {
          {wanted} servers of JetStream answered)"
     )]
     Unknown { seen: usize, wanted: usize },
+}
+
+impl Unsafe {
+    /// Whether nothing is wrong but that some servers did not answer, and fewer than did.
+    pub fn most_were_seen(&self) -> bool {
+        matches!(self, Unsafe::Unknown { seen, wanted } if seen * 2 > *wanted)
+    }
 }
 
 /// The settings a new stream gets.
@@ -180,6 +189,21 @@ pub(crate) async fn servers(system: &Client, wanted: usize) -> Vec<Unsafe> {
         problems.push(Unsafe::Unknown { seen, wanted });
     }
     problems
+}
+
+/// Asks servers that were away when they are back. What one of them acknowledges without a sync, no second one may have: that is
+/// told until it is mended.
+pub(crate) async fn look_again(system: Client, wanted: usize) {
+    loop {
+        tokio::time::sleep(LOOK_AGAIN).await;
+        let problems = servers(&system, wanted).await;
+        if problems.is_empty() {
+            return;
+        }
+        for problem in problems.iter().filter(|problem| !problem.most_were_seen()) {
+            tracing::error!(%problem, "the journal may lose acknowledged writes");
+        }
+    }
 }
 
 /// What is wrong with the server that gave this answer; nothing if it has no JetStream.

@@ -13,15 +13,15 @@ use async_nats::{Client, ConnectOptions, Event};
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use tokio::runtime::Runtime;
-use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
+use tokio::sync::{mpsc, watch};
 use vetch_fence::{Log, LogError, News, Space, Ticket};
 use vetch_journal::Position;
 
 use crate::check::{self, Unsafe};
+use crate::leave::{Heard, leave_the_lost};
 use crate::options::Options;
 use crate::space::Gauge;
-use crate::tail::Tail;
+use crate::tail::{Asked, Tail};
 use crate::{NatsError, append};
 
 /// News waiting to be taken; behind that, the stream's consumer waits.
@@ -41,7 +41,7 @@ pub struct NatsLog {
     mouth: Mouth,
     news: Receiver<(u64, News)>,
     appends: mpsc::Sender<(Ticket, Position, Bytes)>,
-    tail: Option<JoinHandle<()>>,
+    asked: watch::Sender<Option<Asked>>,
     timeout: Duration,
     unsafe_settings: Vec<Unsafe>,
     space: Gauge,
@@ -53,6 +53,7 @@ pub(crate) struct Mouth {
     to: Sender<(u64, News)>,
     connection: Arc<AtomicU64>,
     since: u64,
+    heard: Heard,
 }
 
 impl Mouth {
@@ -61,8 +62,18 @@ impl Mouth {
         Mouth { since: self.connection.load(Ordering::SeqCst), ..self.clone() }
     }
 
+    /// Over which connection what it tells was asked for.
+    pub(crate) fn connection(&self) -> u64 {
+        self.since
+    }
+
     /// Tells, waiting while nobody listens.
     pub(crate) async fn tell(&self, news: News) {
+        match &news {
+            News::Records(page) => page.records.last().into_iter().for_each(|(at, _)| self.heard.of(*at)),
+            News::Appended { at, .. } => self.heard.of(*at),
+            _ => {}
+        }
         let mut item = (self.since, news);
         while let Err(TrySendError::Full(back)) = self.to.try_send(item) {
             item = back;
@@ -77,14 +88,17 @@ impl NatsLog {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.map_err(|error| NatsError::Connect(error.to_string()))?;
         let (to, news) = bounded(NEWS);
-        let mouth = Mouth { to, connection: Arc::new(AtomicU64::new(0)), since: 0 };
+        let heard = Heard::nothing();
+        let mouth = Mouth { to, connection: Arc::new(AtomicU64::new(0)), since: 0, heard: heard.clone() };
         let (client, stream, unsafe_settings) = runtime.block_on(opened(options, mouth.clone()))?;
         let (appends, queue) = mpsc::channel(APPENDS);
         runtime.spawn(send(client.clone(), options.clone(), queue, mouth.clone()));
         let (timeout, space) = (options.timeout, Gauge::default());
         runtime.spawn(space.clone().follow(client.clone(), stream.clone(), timeout));
-        let tail = None;
-        Ok(NatsLog { runtime, client, stream, mouth, news, appends, tail, timeout, unsafe_settings, space })
+        runtime.spawn(leave_the_lost(client.clone(), options.clone(), heard));
+        let (asked, reads) = watch::channel(None);
+        runtime.spawn(Tail::new(client.clone(), stream.clone(), timeout).run(reads));
+        Ok(NatsLog { runtime, client, stream, mouth, news, appends, asked, timeout, unsafe_settings, space })
     }
 
     /// What was found unsafe and accepted all the same.
@@ -100,8 +114,12 @@ async fn opened(options: &Options, mouth: Mouth) -> Result<(Client, Stream<()>, 
             if matches!(event, Event::Disconnected) {
                 mouth.connection.fetch_add(1, Ordering::SeqCst);
             }
-            if matches!(event, Event::Connected) && mouth.connection.load(Ordering::SeqCst) > 0 {
-                mouth.now().tell(News::Reconnected).await;
+            if matches!(event, Event::Connected) {
+                // It has its time to show that the journal answers there.
+                mouth.heard.begin();
+                if mouth.connection.load(Ordering::SeqCst) > 0 {
+                    mouth.now().tell(News::Reconnected).await;
+                }
             }
         }
     });
@@ -122,6 +140,11 @@ async fn opened(options: &Options, mouth: Mouth) -> Result<(Client, Stream<()>, 
         Some(login) => {
             let system = options.connect(login, ConnectOptions::new()).await?;
             problems.extend(check::servers(&system, options.replicas).await);
+            if options.most_are_enough && problems.iter().all(Unsafe::most_were_seen) && !problems.is_empty()
+            {
+                problems.clear();
+                tokio::spawn(check::look_again(system, options.replicas));
+            }
         }
     }
     if !problems.is_empty() && !options.allow_unsafe {
@@ -162,12 +185,7 @@ impl Log for NatsLog {
     }
 
     fn read(&mut self, after: Position) {
-        if let Some(tail) = self.tail.take() {
-            tail.abort();
-        }
-        let (client, stream, mouth) = (self.client.clone(), self.stream.clone(), self.mouth.now());
-        let tail = Tail { client, stream, mouth, after, timeout: self.timeout };
-        self.tail = Some(self.runtime.spawn(tail.run()));
+        self.asked.send_replace(Some(Asked { after, mouth: self.mouth.now() }));
     }
 
     fn next(&mut self, wait: Duration) -> Option<News> {

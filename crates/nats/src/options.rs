@@ -7,6 +7,12 @@ use async_nats::ConnectOptions;
 
 use crate::NatsError;
 
+/// How often a server is asked whether it is still there; the third question without an answer is one too many. A
+/// server that is cut off or stopped is left for another one after that.
+const PING: Duration = Duration::from_millis(500);
+/// How long a server may take to accept a connection before the next one is tried.
+const CONNECT: Duration = Duration::from_millis(1500);
+
 /// How to log in.
 #[derive(Clone, Debug, Default)]
 pub enum Login {
@@ -44,6 +50,9 @@ pub struct Options {
     pub max_bytes: Option<i64>,
     /// Use the stream although it may lose acknowledged records.
     pub allow_unsafe: bool,
+    /// Go on when most of the servers are fit and the others do not answer: one that is away must not keep a server of
+    /// ours from starting. They are looked at when they are back.
+    pub most_are_enough: bool,
     /// How long a request may take.
     pub timeout: Duration,
 }
@@ -59,6 +68,7 @@ impl Options {
             replicas: 3,
             max_bytes: None,
             allow_unsafe: false,
+            most_are_enough: false,
             timeout: Duration::from_secs(5),
         }
     }
@@ -76,9 +86,9 @@ impl Options {
         let failed = |error: &dyn std::fmt::Display| NatsError::Connect(error.to_string());
         let mut options = options
             .name(format!("vetch {}", self.stream))
-            .connection_timeout(self.timeout)
+            .connection_timeout(CONNECT.min(self.timeout))
             .request_timeout(Some(self.timeout))
-            .ping_interval(Duration::from_secs(2))
+            .ping_interval(PING)
             .reconnect_delay_callback(|attempt| Duration::from_millis(50 * attempt.min(10) as u64))
             .require_tls(self.tls.required);
         if let Some(authority) = &self.tls.authority {

@@ -22,6 +22,8 @@ pub(crate) struct Ledger {
     entries: BTreeMap<u64, Hash>,
     /// Those that clients were told of, and when.
     pub(crate) acknowledged: BTreeMap<u64, (Hash, Instant)>,
+    /// How many of those who did not write it heard of an entry, and when the last of them did.
+    heard: BTreeMap<u64, (usize, Instant)>,
     void: Vec<Hash>,
     tips: BTreeMap<u64, Tip>,
     pub(crate) elections: u64,
@@ -79,14 +81,26 @@ impl Crew {
         begun.elapsed()
     }
 
-    /// The longest time without an acknowledgement since this moment.
-    pub(crate) fn longest_pause(&self, since: Instant) -> Duration {
+    /// The longest time without an acknowledgement since this moment, and when it ended.
+    pub(crate) fn longest_pause(&self, since: Instant) -> (Duration, Instant) {
         let ledger = self.ledger.lock().expect("nobody panics");
         let mut times: Vec<Instant> =
             ledger.acknowledged.values().map(|(_, at)| *at).filter(|at| *at >= since).collect();
         times.push(since);
         times.sort_unstable();
-        times.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or_default()
+        let pauses = times.windows(2).map(|pair| (pair[1] - pair[0], pair[1]));
+        pauses.max().unwrap_or((Duration::ZERO, since))
+    }
+
+    /// The longest time from the acknowledgement of a write since this moment until all others had heard of it.
+    pub(crate) fn slowest_to_hear(&self, since: Instant) -> Duration {
+        let ledger = self.ledger.lock().expect("nobody panics");
+        let late = ledger.acknowledged.iter().filter(|(_, (_, at))| *at >= since);
+        let late = late.map(|(seq, (_, at))| match ledger.heard.get(seq) {
+            Some((servers, heard)) if *servers == self.threads.len() - 1 => *heard - *at,
+            _ => at.elapsed(),
+        });
+        late.max().unwrap_or_default()
     }
 
     /// Lets everybody catch up and end; checks that all hold the same.
@@ -141,7 +155,11 @@ impl Hand {
         let mut ledger = self.ledger.lock().expect("nobody panics");
         for event in events {
             match event {
-                Event::Applied { tip, .. } => ledger.hold(tip.seq, tip.hash),
+                Event::Applied { tip, .. } => {
+                    ledger.hold(tip.seq, tip.hash);
+                    let heard = ledger.heard.entry(tip.seq).or_insert((0, Instant::now()));
+                    *heard = (heard.0 + 1, Instant::now());
+                }
                 Event::Committed { ticket, .. } => {
                     let (seq, hash) = self.mine.remove(&ticket).expect("proposed here");
                     ledger.acknowledge(seq, hash);

@@ -11,6 +11,9 @@ use crate::crew::{Crew, start};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Once writes are acknowledged again, which takes a stream that has a leader, all servers hear of them within this.
+const HEARD: Duration = Duration::from_secs(1);
+
 /// Does something to the servers of a stream.
 type Fault = fn(&mut Cluster, &str);
 
@@ -33,7 +36,14 @@ fn nothing_acknowledged_is_lost_when_servers_of_nats_die_sleep_and_return() {
         let begun = Instant::now();
         fault(&mut cluster, &stream);
         crew.wait_for(30, PATIENCE);
-        eprintln!("{name}: no append was acknowledged for {:.1?}", crew.longest_pause(begun));
+        let (pause, resumed) = crew.longest_pause(begun);
+        // Whoever has not heard yet is waited for.
+        std::thread::sleep(2 * HEARD);
+        let late = crew.slowest_to_hear(resumed);
+        eprintln!(
+            "{name}: no append was acknowledged for {pause:.1?}, the last heard of one after {late:.1?}"
+        );
+        assert!(late < HEARD, "{name}: a server heard of a write only {late:.1?} after it was acknowledged");
     }
     let ledger = crew.finish();
     eprintln!("{} writes acknowledged, {} epochs", ledger.acknowledged.len(), ledger.elections);
