@@ -65,12 +65,22 @@ bugs! {
     UnknownDropped = "unknown-dropped": "An append of unknown outcome is called failed without a new epoch.",
     BarrierShared = "barrier-shared": "A read is given the index of an append that was started before it asked.",
     LifeForgotten = "life-forgotten": "A restarted server takes claims of its former life for its own.",
+    AnsweredEarly = "answered-early": "A writer answers what it has proposed, without waiting for the log.",
+    ReadUnconfirmed = "read-unconfirmed": "A server that takes itself for the writer reads without asking the log.",
+    LeaseCutShort = "lease-cut-short": "A new writer gives leases no time, although it did not hear their renewals.",
+    CaptureMisplaced = "capture-misplaced": "A checkpoint remembers a place in the log that is behind its state.",
+    ReplacedUnnoticed = "replaced-unnoticed": "A writer that was replaced keeps what it had evaluated ahead.",
 }
 
 impl Bug {
     /// Whether it is a mistake in the rules of a shared log, which have a simulation of their own.
     pub fn is_of_the_fence(self) -> bool {
-        self >= Bug::OldEpochRead
+        (Bug::OldEpochRead..=Bug::LifeForgotten).contains(&self)
+    }
+
+    /// Whether it is a mistake of a node that shares its journal, for the simulation of several servers.
+    pub fn is_of_the_cluster(self) -> bool {
+        self >= Bug::AnsweredEarly
     }
 }
 

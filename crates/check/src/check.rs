@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::compaction::Compactions;
 use crate::history::{Ending, History, Outcome, WatchMessage};
 use crate::refusal::Limits;
-use crate::replay::{Maker, Replayed, replay};
+use crate::replay::{Maker, Replay, Replayed};
 use crate::report::Report;
 use crate::seen::Seen;
 use crate::violation::Violation;
@@ -50,8 +50,9 @@ fn explain(
     seen: &Seen<'_>,
     writes: &BTreeMap<i64, usize>,
 ) -> Result<(Replayed, Limits, lease::Judged), Vec<Violation>> {
+    let replay = Replay::new(history, seen, writes);
     let attempt = |forbidden: &[(i64, Maker)]| {
-        let replayed = replay(history, seen, writes, forbidden)?;
+        let replayed = replay.explain(forbidden)?;
         let limits = Limits::new(history, &replayed);
         let judged = lease::check(history, seen, &replayed, &limits);
         Ok::<_, Violation>((replayed, limits, judged))

@@ -32,7 +32,9 @@ pub(crate) fn gather(history: &History, gaps: &BTreeSet<i64>) -> (BTreeMap<i64, 
         let Some((first, last)) = coverage(watch) else { continue };
         let mut seen: BTreeMap<i64, Vec<Event>> = BTreeMap::new();
         for event in watch.messages.iter().flat_map(|message| message.events()) {
-            if gaps.contains(&event.kv.mod_revision) {
+            if !gaps.contains(&event.kv.mod_revision) {
+                others.see(event);
+            } else {
                 seen.entry(event.kv.mod_revision).or_default().push(without_prev(event));
             }
         }
@@ -48,7 +50,7 @@ pub(crate) fn gather(history: &History, gaps: &BTreeSet<i64>) -> (BTreeMap<i64, 
     for kv in read.chain(told) {
         match evidence.get_mut(&kv.mod_revision) {
             Some(evidence) => evidence.written.insert(kv.clone()),
-            None => others.0.entry(kv.mod_revision).or_default().insert(kv.clone()),
+            None => others.kvs.entry(kv.mod_revision).or_default().insert(kv.clone()),
         };
     }
     (evidence, others)
@@ -56,13 +58,25 @@ pub(crate) fn gather(history: &History, gaps: &BTreeSet<i64>) -> (BTreeMap<i64, 
 
 /// What was seen of revisions that answered writes made.
 #[derive(Debug, Default)]
-pub(crate) struct Written(BTreeMap<i64, BTreeSet<KeyValue>>);
+pub(crate) struct Written {
+    kvs: BTreeMap<i64, BTreeSet<KeyValue>>,
+    /// The keys that watchers saw deleted.
+    deleted: BTreeMap<i64, BTreeSet<Vec<u8>>>,
+}
 
 impl Written {
+    fn see(&mut self, event: &Event) {
+        if event.deleted {
+            self.deleted.entry(event.kv.mod_revision).or_default().insert(event.kv.key.clone());
+        }
+    }
+
     pub(crate) fn agrees(&self, world: &World, revision: i64) -> bool {
         let events = world.events(revision);
-        let mut seen = self.0.get(&revision).into_iter().flatten();
-        seen.all(|kv| events.iter().any(|event| !event.deleted && event.kv == *kv))
+        let mut kvs = self.kvs.get(&revision).into_iter().flatten();
+        let mut deleted = self.deleted.get(&revision).into_iter().flatten();
+        kvs.all(|kv| events.iter().any(|event| !event.deleted && event.kv == *kv))
+            && deleted.all(|key| events.iter().any(|event| event.deleted && event.kv.key == *key))
     }
 }
 
@@ -95,6 +109,12 @@ impl Evidence {
     /// Whether anybody saw anything of the revision's content.
     pub(crate) fn is_positive(&self) -> bool {
         !self.written.is_empty() || self.watched.iter().any(|(_, events)| !events.is_empty())
+    }
+
+    /// Whether anybody saw that the revision put a key.
+    pub(crate) fn has_puts(&self) -> bool {
+        !self.written.is_empty()
+            || self.watched.iter().flat_map(|(_, events)| events).any(|event| !event.deleted)
     }
 
     /// Whether a request could, in some state, have made everything that was seen. Cheap; [`Evidence::agrees`] decides.

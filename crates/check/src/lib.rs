@@ -17,7 +17,7 @@
 //! everything that was answered: each answer must be the specification's at the revision that its header shows, and
 //! headers must respect real time, where every sight of a revision counts, in watches and hashes as well. Revisions
 //! that nobody was answered for are explained by requests of unknown outcome and by ends of leases; there the search
-//! is complete, up to a number of attempts after which the verdict is a violation that says so. Requests of unknown
+//! is complete, up to a number of steps after which the verdict is a violation that says so. Requests of unknown
 //! outcome happened once or never, at any time from their call on.
 //!
 //! What takes no revision has only a span of time and of revisions as its place; each module says at its head what it

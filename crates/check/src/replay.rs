@@ -4,7 +4,8 @@
 //! needs an explanation: an answered revoke of a lease with keys, a write whose outcome is unknown and that was called
 //! before anybody saw the revision, or the end of a lease that has keys. Explanations that contradict what watchers and
 //! readers saw are out. Where several are left they are tried in turn, each until the first contradiction with a later
-//! answer. So the search is complete; it gives up after a number of attempts, and then says so.
+//! answer; no state is gone on from twice (`tried`). So the search is complete; it gives up after a number of steps,
+//! and then says so.
 //!
 //! After each revision every answer that shows it and changed nothing is compared with the specification.
 //!
@@ -12,12 +13,14 @@
 
 mod judge;
 mod path;
+mod tried;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use vetch_model::{Event, Op, Request};
 
 use path::Path;
+use tried::{Gaps, Tried};
 
 use crate::evidence::{Evidence, Written, gather};
 use crate::facts::{all_ops, changed};
@@ -28,8 +31,8 @@ use crate::sightings::Sightings;
 use crate::violation::{Kind, Violation};
 use crate::world::World;
 
-/// Explanations taken back before the search gives up.
-const ATTEMPTS: usize = 5_000;
+/// Revisions gone through once more before the search gives up.
+const STEPS: usize = 2_000_000;
 
 /// Who made a revision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,7 +67,8 @@ struct Choice {
     left: Vec<Maker>,
 }
 
-struct Replay<'h> {
+/// What is known of a history, to explain its revisions with.
+pub(crate) struct Replay<'h> {
     history: &'h History,
     seen: &'h Seen<'h>,
     writes: &'h BTreeMap<i64, usize>,
@@ -78,36 +82,38 @@ struct Replay<'h> {
     written: Written,
     sightings: Sightings,
     hints: Hints,
-    forbidden: &'h [(i64, Maker)],
-    /// Whether leases may end before their time, and what was seen may contradict what answered writes did.
-    lenient: bool,
+    gaps: Gaps,
 }
 
-/// Explains all revisions, none of them by what `forbidden` says of it.
-pub(crate) fn replay(
-    history: &History,
-    seen: &Seen<'_>,
-    writes: &BTreeMap<i64, usize>,
-    forbidden: &[(i64, Maker)],
-) -> Result<Replayed, Violation> {
-    let mut replay = Replay::new(history, seen, writes, forbidden);
-    replay.run().or_else(|violation| {
-        // Leases that end too early, and what watchers were told wrongly, are named by other checks, if the revisions
-        // can be explained with them.
-        if violation.kind == Kind::GaveUp {
-            return Err(violation);
-        }
-        replay.lenient = true;
-        replay.run().map_err(|_| violation)
-    })
+/// One search.
+struct Search<'s> {
+    forbidden: &'s [(i64, Maker)],
+    /// Whether leases may end before their time, and what was seen may contradict what answered writes did.
+    lenient: bool,
+    choices: Vec<Choice>,
+    tried: Tried,
+}
+
+/// Why a search cannot go on from where it is.
+enum Dead {
+    Wrong(Violation),
+    /// No explanation of the next revision goes with what was seen.
+    Unexplained,
+    /// It was there before.
+    Known,
+}
+
+impl From<Violation> for Dead {
+    fn from(violation: Violation) -> Dead {
+        Dead::Wrong(violation)
+    }
 }
 
 impl<'h> Replay<'h> {
-    fn new(
+    pub(crate) fn new(
         history: &'h History,
         seen: &'h Seen<'h>,
         writes: &'h BTreeMap<i64, usize>,
-        forbidden: &'h [(i64, Maker)],
     ) -> Replay<'h> {
         let mut quiet: BTreeMap<i64, Vec<usize>> = BTreeMap::new();
         let mut unknown = Vec::new();
@@ -130,8 +136,8 @@ impl<'h> Replay<'h> {
         for (index, hash) in history.hashes.iter().enumerate() {
             hashes.entry(hash.revision).or_default().push(index);
         }
-        let hints = Hints::new(history);
-        Replay {
+        let (hints, gaps) = (Hints::new(history), Gaps::new(history, gaps));
+        let mut replay = Replay {
             history,
             seen,
             writes,
@@ -139,94 +145,123 @@ impl<'h> Replay<'h> {
             unknown,
             hashes,
             evidence,
+            written,
             sightings,
             hints,
-            forbidden,
-            written,
-            lenient: false,
-        }
+            gaps,
+        };
+        replay.gaps.last_use = replay.last_uses();
+        replay
     }
 
-    fn run(&self) -> Result<Replayed, Violation> {
-        let mut path = Path::new(self.history, self.seen.newest());
-        let mut choices: Vec<Choice> = Vec::new();
-        let mut attempts = 0;
+    /// The last revision that each request of unknown outcome could explain.
+    fn last_uses(&self) -> BTreeMap<usize, i64> {
+        let last = |index: usize, ops: &[Op]| {
+            let revokes = matches!(self.history.operations[index].request, Request::LeaseRevoke { .. });
+            let fits =
+                |evidence: &Evidence| if revokes { !evidence.has_puts() } else { evidence.allows(ops) };
+            self.evidence.iter().rev().find(|(_, evidence)| fits(evidence)).map(|(gap, _)| *gap)
+        };
+        self.unknown.iter().filter_map(|(index, ops)| Some((*index, last(*index, ops)?))).collect()
+    }
+
+    /// Explains all revisions, none of them by what `forbidden` says of it.
+    pub(crate) fn explain(&self, forbidden: &[(i64, Maker)]) -> Result<Replayed, Violation> {
+        let search = |lenient| Search { forbidden, lenient, choices: Vec::new(), tried: Tried::default() };
+        self.run(&mut search(false)).or_else(|violation| {
+            // Leases that end too early, and what watchers were told wrongly, are named by other checks, if the
+            // revisions can be explained with them.
+            if violation.kind == Kind::GaveUp {
+                return Err(violation);
+            }
+            self.run(&mut search(true)).map_err(|_| violation)
+        })
+    }
+
+    fn run(&self, search: &mut Search<'_>) -> Result<Replayed, Violation> {
+        let mut path = Path::default();
+        let mut steps = STEPS + self.seen.newest() as usize;
         let mut deepest: Option<(i64, Violation)> = None;
-        let mut failed = self.check_quiet(&path.world, 1).err();
+        let mut failed = self.check_quiet(&path.world, 1).map_err(Dead::Wrong).err();
         loop {
             let revision = path.next();
-            let step = match failed.take() {
-                Some(violation) => Err(violation),
-                None if revision > self.seen.newest() => break,
-                None => self.step(&mut path, &mut choices),
+            let Some(left) = steps.checked_sub(1) else {
+                return Err(gave_up(deepest.expect("nothing is gone through twice before").1));
             };
-            let Err(violation) = step else { continue };
+            steps = left;
+            let step = match failed.take() {
+                Some(dead) => Err(dead),
+                None if revision > self.seen.newest() => break,
+                None => self.step(&mut path, search),
+            };
+            let Err(dead) = step else { continue };
             if deepest.as_ref().is_none_or(|(depth, _)| revision > *depth) {
-                deepest = Some((revision, violation));
+                let violation = match dead {
+                    Dead::Wrong(violation) => Some(violation),
+                    Dead::Unexplained => Some(self.contradiction(&mut path, revision, search)),
+                    Dead::Known => None,
+                };
+                deepest = violation.map(|violation| (revision, violation)).or(deepest);
             }
-            attempts += 1;
             // The newest choice with anything left is tried again with its next explanation.
-            let Some(choice) = choices.pop() else {
+            let Some(choice) = search.choices.pop() else {
                 return Err(deepest.expect("something failed").1);
             };
-            if attempts > ATTEMPTS {
-                return Err(gave_up(deepest.expect("something failed").1));
-            }
             path.back_to(choice.length);
-            failed = self.take(&mut path, choice.left, &mut choices).err();
+            failed = self.take(&mut path, choice.left, search).err();
         }
         let reads = self.quiet.values().map(Vec::len).sum();
         Ok(Replayed { world: path.world, makers: path.makers, reads })
     }
 
     /// Goes on by one revision.
-    fn step(&self, path: &mut Path<'_>, choices: &mut Vec<Choice>) -> Result<(), Violation> {
+    fn step(&self, path: &mut Path, search: &mut Search<'_>) -> Result<(), Dead> {
         let revision = path.next();
         if let Some(&index) = self.writes.get(&revision) {
             path.makers.push(Maker::Answered(index));
             self.apply_answered(&mut path.world, index, revision)?;
-            if !self.lenient && !self.written.agrees(&path.world, revision) {
-                return Err(self.contradicted(index, revision));
+            if !search.lenient && !self.written.agrees(&path.world, revision) {
+                return Err(self.contradicted(index, revision).into());
             }
-            return self.check_quiet(&path.world, revision);
+            return Ok(self.check_quiet(&path.world, revision)?);
         }
-        let explanations = self.explanations(&path.world, &path.makers, revision);
-        self.take(path, explanations, choices)
+        if !search.tried.is_new(path, &self.gaps) {
+            return Err(Dead::Known);
+        }
+        let explanations = self.explanations(path, revision, search);
+        self.take(path, explanations, search)
     }
 
     /// Takes the first explanation that does not fail at once; the others are kept for later.
-    fn take(
-        &self,
-        path: &mut Path<'_>,
-        mut left: Vec<Maker>,
-        choices: &mut Vec<Choice>,
-    ) -> Result<(), Violation> {
+    fn take(&self, path: &mut Path, mut left: Vec<Maker>, search: &mut Search<'_>) -> Result<(), Dead> {
         let (length, revision) = (path.makers.len(), path.next());
-        let mut violation = None;
-        path.rest();
+        let mut dead = Dead::Unexplained;
         while !left.is_empty() {
             let maker = left.remove(0);
             if !self.is_plausible(&path.world, maker, revision) {
                 continue;
             }
             path.makers.push(maker);
-            match self.explain(&mut path.world, maker, revision) {
+            match self.make(&mut path.world, maker, revision) {
                 Ok(()) => {
+                    self.gaps.note(path, revision);
                     if !left.is_empty() {
-                        choices.push(Choice { length, left });
+                        search.choices.push(Choice { length, left });
                     }
                     return Ok(());
                 }
                 // What an explanation contradicts says more than that there is none.
-                Err(found) => violation = violation.or(Some(found)),
+                Err(found @ Dead::Wrong(_)) if matches!(dead, Dead::Unexplained) => dead = found,
+                Err(_) => {}
             }
             path.back_to(length);
         }
-        Err(violation.unwrap_or_else(|| self.unexplained(revision)))
+        Err(dead)
     }
 
     /// Everything that may have made the revision, the likeliest first.
-    fn explanations(&self, world: &World, makers: &[Maker], revision: i64) -> Vec<Maker> {
+    fn explanations(&self, path: &Path, revision: i64, search: &Search<'_>) -> Vec<Maker> {
+        let world = &path.world;
         let evidence = &self.evidence[&revision];
         let mut found = Vec::new();
         for &index in self.quiet.get(&revision).into_iter().flatten() {
@@ -238,7 +273,7 @@ impl<'h> Replay<'h> {
                 found.push(Maker::Answered(index));
             }
         }
-        let used = self.used(makers);
+        let used = self.used(&path.makers);
         for (index, ops) in &self.unknown {
             let operation = &self.history.operations[*index];
             if operation.called > self.seen.first(revision) {
@@ -260,8 +295,10 @@ impl<'h> Replay<'h> {
         let ends = world.attached().iter().filter(|(_, keys)| evidence.allows_end(keys)).map(|(&id, _)| id);
         let timely = |id: &i64| self.hints.may_end(*id, revision, self.seen.first(revision));
         let (timely, early): (Vec<i64>, Vec<i64>) = ends.partition(timely);
-        found.extend(timely.into_iter().chain(early.into_iter().filter(|_| self.lenient)).map(Maker::Expiry));
-        found.retain(|maker| !self.forbidden.contains(&(revision, *maker)));
+        found.extend(
+            timely.into_iter().chain(early.into_iter().filter(|_| search.lenient)).map(Maker::Expiry),
+        );
+        found.retain(|maker| !search.forbidden.contains(&(revision, *maker)));
         found
     }
 
@@ -289,12 +326,29 @@ impl<'h> Replay<'h> {
             && events.iter().all(|event| self.sightings.allow(event))
     }
 
-    fn explain(&self, world: &mut World, maker: Maker, revision: i64) -> Result<(), Violation> {
+    fn make(&self, world: &mut World, maker: Maker, revision: i64) -> Result<(), Dead> {
         let made = world.apply(&path::request(self.history, maker)).is_ok() && world.revision() == revision;
         if !made || !self.is_seen(world.events(revision), revision) {
-            return Err(self.unexplained(revision));
+            return Err(Dead::Unexplained);
         }
-        self.check_quiet(world, revision)
+        Ok(self.check_quiet(world, revision)?)
+    }
+
+    /// What speaks against the explanations of a revision that has none: the first answer that contradicts one.
+    fn contradiction(&self, path: &mut Path, revision: i64, search: &Search<'_>) -> Violation {
+        let length = path.makers.len();
+        for maker in self.explanations(path, revision, search) {
+            let made = path.world.apply(&path::request(self.history, maker)).is_ok();
+            let fits = made
+                && path.world.revision() == revision
+                && self.evidence[&revision].agrees(self.history, path.world.events(revision));
+            let wrong = self.check_quiet(&path.world, revision).err().filter(|_| fits);
+            path.back_to(length);
+            if let Some(violation) = wrong {
+                return violation;
+            }
+        }
+        self.unexplained(revision)
     }
 }
 
@@ -307,6 +361,6 @@ fn writes_keys(request: &Request) -> bool {
 }
 
 fn gave_up(deepest: Violation) -> Violation {
-    let text = format!("more than {ATTEMPTS} explanations were tried; the furthest failed with {deepest}");
+    let text = format!("more than {STEPS} revisions were tried again; the furthest failed with {deepest}");
     Violation::new(Kind::GaveUp, text)
 }

@@ -4,6 +4,7 @@
 //! order. Here every lease that a request names is there when it is needed, and nothing is ever compacted.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use vetch_model::{Answer, Event, KeyValue, Model, Refusal, Request};
 
@@ -14,6 +15,8 @@ pub(crate) struct World {
     pub(crate) model: Model,
     /// The keys of each lease that has any.
     attached: BTreeMap<i64, BTreeSet<Vec<u8>>>,
+    /// The sum over all keys that are there. Two worlds with the same one have the same keys.
+    fingerprint: u128,
 }
 
 impl World {
@@ -76,23 +79,45 @@ impl World {
         }
     }
 
-    /// Brings the attachments up to date with the changes from `from` on.
+    /// Goes back to what was after `revision`.
+    pub(crate) fn rewind(&mut self, revision: i64) {
+        let now = self.revision();
+        self.shift(now, revision);
+        self.model.rewind(revision);
+    }
+
+    /// Brings the attachments and the fingerprint up to date with the changes from `from` on.
     fn follow(&mut self, from: i64) {
-        let World { model, attached } = self;
-        for event in model.changes(from, model.revision()) {
-            let key = &event.kv.key;
-            if let Some(lease) = model.get(key, from - 1).map(|kv| kv.lease).filter(|&lease| lease != 0)
-                && let Some(keys) = attached.get_mut(&lease)
-            {
-                keys.remove(key);
-                if keys.is_empty() {
-                    attached.remove(&lease);
+        self.shift(from - 1, self.revision());
+    }
+
+    /// Takes the attachments and the fingerprint from one revision to another, forwards or back.
+    fn shift(&mut self, from: i64, to: i64) {
+        let World { model, attached, fingerprint } = self;
+        let changes = model.changes(from.min(to) + 1, from.max(to));
+        let keys: BTreeSet<&[u8]> = changes.iter().map(|event| event.kv.key.as_slice()).collect();
+        for key in keys {
+            if let Some(kv) = model.get(key, from) {
+                *fingerprint = fingerprint.wrapping_sub(digest(kv));
+                if let Some(keys) = attached.get_mut(&kv.lease) {
+                    keys.remove(key);
+                    if keys.is_empty() {
+                        attached.remove(&kv.lease);
+                    }
                 }
             }
-            if !event.deleted && event.kv.lease != 0 {
-                attached.entry(event.kv.lease).or_default().insert(key.clone());
+            if let Some(kv) = model.get(key, to) {
+                *fingerprint = fingerprint.wrapping_add(digest(kv));
+                if kv.lease != 0 {
+                    attached.entry(kv.lease).or_default().insert(key.to_vec());
+                }
             }
         }
+    }
+
+    /// A number that no other set of keys has.
+    pub(crate) fn fingerprint(&self) -> u128 {
+        self.fingerprint
     }
 
     pub(crate) fn attached(&self) -> &BTreeMap<i64, BTreeSet<Vec<u8>>> {
@@ -111,4 +136,14 @@ impl World {
     pub(crate) fn events(&self, revision: i64) -> &[Event] {
         self.model.changes(revision, revision)
     }
+}
+
+/// Wide enough that no two sets of keys of one history meet by chance.
+fn digest(kv: &KeyValue) -> u128 {
+    let half = |salt: u8| {
+        let mut hasher = DefaultHasher::new();
+        (salt, kv).hash(&mut hasher);
+        u128::from(hasher.finish())
+    };
+    half(0) << 64 | half(1)
 }

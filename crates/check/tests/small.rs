@@ -196,6 +196,39 @@ fn a_lease_ends_with_all_its_keys_and_not_before_its_time() {
     right(&with(&[renewal, read((9 * SECOND, 9 * SECOND + 1), 5, &rest)]));
 }
 
+/// Leases 1 to `count` with a key each, all of which may end at any time from the third second on.
+fn leases(count: i64) -> Vec<Operation> {
+    let granted = (1..=count).map(|id| granted((10, 20), id, 2, 1));
+    let wrote = (1..=count).map(|id| wrote((30, 40), leased(&format!("k{id:02}"), id), id + 1));
+    granted.chain(wrote).collect()
+}
+
+/// How many keys there are.
+fn counted(time: (u64, u64), revision: i64, count: i64) -> Operation {
+    let range = Range { count_only: true, ..Range::new(Keys::all()) };
+    let ranged = Ranged { kvs: Vec::new(), more: false, count };
+    Operation::answered(3, time, Request::Range(range), revision, Answer::Range(ranged))
+}
+
+#[test]
+fn what_was_there_later_did_not_end_before() {
+    let later = (9 * SECOND, 9 * SECOND + 1);
+    let left: Vec<KeyValue> =
+        (9..=16).map(|id| kv(&format!("k{id:02}"), "v", id + 1, id + 1, 1, id)).collect();
+    // Eight of sixteen ended, and nobody saw which until all had: half a billion orders, of which few are right.
+    let gone: Vec<KeyValue> =
+        (1..=8).map(|id| kv(&format!("k{id:02}"), "v", id + 1, id + 1, 1, id)).collect();
+    right(&[leases(16), vec![read(later, 25, &left)]].concat());
+    right(&[leases(16), vec![read(later, 25, &gone)]].concat());
+}
+
+#[test]
+fn in_which_order_leases_ended_is_not_searched_for() {
+    let later = (9 * SECOND, 9 * SECOND + 1);
+    right(&[leases(12), vec![counted(later, 21, 4)]].concat());
+    wrong(&[leases(12), vec![counted(later, 21, 5)]].concat(), Kind::WrongAnswer);
+}
+
 #[test]
 fn a_lease_once_gone_does_not_come_back() {
     let revoke = |revision| {

@@ -110,6 +110,20 @@ impl Model {
         attached.map(|(key, _)| key.as_slice()).collect()
     }
 
+    /// Takes back every change after `revision`, as if it had not been. Leases and compactions stay as they are.
+    ///
+    /// A server cannot do this; it is for whoever looks for the order in which things happened.
+    pub fn rewind(&mut self, revision: i64) {
+        while let Some(last) = self.log.pop_if(|last| last.kv.mod_revision > revision) {
+            let Some(places) = self.keys.get_mut(&last.kv.key) else { continue };
+            places.pop();
+            if places.is_empty() {
+                self.keys.remove(&last.kv.key);
+            }
+        }
+        self.now.revision = self.now.revision.min(revision);
+    }
+
     /// Writes a change into the log. Watchers are shown what was there before the revision, and nothing for a create.
     pub(crate) fn change(&mut self, deleted: bool, kv: KeyValue) {
         let before = self.get(&kv.key, kv.mod_revision - 1);

@@ -188,3 +188,17 @@ fn a_branch_writes_no_key_twice() {
     assert_eq!(shape(vec![Op::Put(put("", ""))]), Err(Malformed::EmptyKey));
     assert_eq!(shape(vec![a(), b(), Op::Range(range("a", 0)), Op::Empty]), Err(Malformed::TooManyOps));
 }
+
+#[test]
+fn what_is_rewound_was_never_there() {
+    let mut model = Model::new();
+    done(&mut model, Request::Put(put("a", "1")));
+    done(&mut model, Request::Put(put("b", "1")));
+    let before = (model.now(), model.log().to_vec(), model.dump(3));
+    done(&mut model, Request::Put(put("a", "2")));
+    done(&mut model, Request::Put(put("c", "1")));
+    done(&mut model, Request::Delete(delete("a", "c")));
+    model.rewind(3);
+    assert_eq!((model.now(), model.log().to_vec(), model.dump(9)), before);
+    assert_eq!(done(&mut model, Request::Put(put("c", "2"))).0, 4);
+}

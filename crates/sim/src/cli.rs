@@ -4,6 +4,9 @@ use std::fmt::Arguments;
 use std::io::Write;
 use std::path::PathBuf;
 
+use vetch_sim::Report;
+use vetch_sim::run::Out;
+
 pub(crate) mod bugs;
 pub(crate) mod pool;
 pub(crate) mod run;
@@ -22,7 +25,27 @@ pub(crate) fn default_histories() -> PathBuf {
     PathBuf::from("target/sim")
 }
 
-/// The command that replays a seed.
-pub(crate) fn replay(seed: u64) -> String {
-    format!("cargo run --profile fast -p vetch-sim -- seed {seed} -v")
+/// What is simulated.
+#[derive(clap::Args, Clone, Copy, Default)]
+pub(crate) struct Stage {
+    /// Several servers on one log that they share, instead of one on its disk.
+    #[arg(long)]
+    pub(crate) cluster: bool,
+}
+
+impl Stage {
+    pub(crate) fn run(self, seed: u64, out: Option<Out>) -> Report {
+        if self.cluster { vetch_sim::cluster::run(seed, out) } else { vetch_sim::run(seed, out) }
+    }
+
+    /// As it is given to another process.
+    pub(crate) fn flag(self) -> Option<&'static str> {
+        self.cluster.then_some("--cluster")
+    }
+
+    /// The command that replays a seed.
+    pub(crate) fn replay(self, seed: u64) -> String {
+        let flag = if self.cluster { " --cluster" } else { "" };
+        format!("cargo run --profile fast -p vetch-sim -- seed {seed} -v{flag}")
+    }
 }

@@ -71,12 +71,23 @@ pub(crate) async fn call(
     patience: u64,
 ) -> Outcome {
     say!(env.trace, "client {client} asks {how:?} {}", Show(&request));
+    let served = async { serve(env, node, &request, how).await.map_err(|error| not_served(env, &error)) };
+    record(env, client, &request, patience, served).await
+}
+
+/// Records a request and what becomes of it.
+pub(crate) async fn record(
+    env: &Rc<Env>,
+    client: u32,
+    request: &Request,
+    patience: u64,
+    served: impl Future<Output = Result<(i64, Answer), Outcome>>,
+) -> Outcome {
     let called = env.now();
     let place = env.recorder.borrow_mut().call(called, client, request.clone());
-    let served = env.clock.timeout(patience, serve(env, node, &request, how)).await;
-    let outcome = match served {
+    let outcome = match env.clock.timeout(patience, served).await {
         Some(Ok((revision, answer))) => Outcome::Answered { revision, answer },
-        Some(Err(error)) => not_served(env, &error),
+        Some(Err(outcome)) => outcome,
         None => {
             env.hit(Rare::ClientTimeout);
             Outcome::Unknown
@@ -84,11 +95,11 @@ pub(crate) async fn call(
     };
     say!(env.trace, "client {client} is told {}", Show(&outcome));
     env.recorder.borrow_mut().answer(env.now(), place, outcome.clone());
-    digest(env, &request, &outcome, env.now() > called);
+    digest(env, request, &outcome, env.now() > called);
     outcome
 }
 
-fn not_served(env: &Env, error: &NodeError) -> Outcome {
+pub(crate) fn not_served(env: &Env, error: &NodeError) -> Outcome {
     match error {
         NodeError::TooManyRequests => env.hit(Rare::Overload),
         NodeError::NoSpace => env.hit(Rare::NoSpaceAnswered),
@@ -101,7 +112,13 @@ fn not_served(env: &Env, error: &NodeError) -> Outcome {
     })
 }
 
-async fn serve(env: &Rc<Env>, node: &Node, request: &Request, how: How) -> Result<(i64, Answer), NodeError> {
+/// Has a request served by one server.
+pub(crate) async fn serve(
+    env: &Rc<Env>,
+    node: &Node,
+    request: &Request,
+    how: How,
+) -> Result<(i64, Answer), NodeError> {
     Ok(match request {
         Request::Range(range) => {
             let request = translate::range(range);
@@ -138,7 +155,7 @@ async fn serve(env: &Rc<Env>, node: &Node, request: &Request, how: How) -> Resul
         Request::LeaseRevoke { id } => (node.lease_revoke(*id).await?, Answer::LeaseRevoke),
         Request::LeaseKeepAlive { id } => {
             // The header is made first, as the server does it.
-            let revision = node.revision();
+            let revision = node.confirmed_revision().await?;
             (revision, Answer::LeaseKeepAlive { ttl: node.lease_keep_alive(*id).await? })
         }
     })

@@ -27,6 +27,7 @@ rare! {
     KilledThenPowerLoss: "power lost on a disk that a killed process had left unsynced",
     CleanStop: "stopped cleanly under load",
     CrashInAppend: "crashed inside an append",
+    CrashInShortAppend: "crashed inside an append on the sequencer's thread",
     CrashInCheckpoint: "crashed inside a checkpoint",
     CrashInRecovery: "crashed inside recovery",
     CrashInMaintenance: "crashed while a segment was prepared or removed",
@@ -75,6 +76,39 @@ rare! {
     KeyChanged: "the key of encryption at rest was changed while serving",
     OldKeysRemoved: "nothing needed an old key any more, and it was taken away",
     HashCompared: "hashes of all history were equal before and after a restart",
+    Elected: "a server became the writer",
+    Replaced: "a writer was replaced and began again",
+    PassedOn: "a request was passed on to the writer and answered",
+    PassedToNobody: "a request was passed on to a server that was gone",
+    NoWriter: "a request found nobody who writes",
+    ServerCrashed: "a server of several was killed",
+    ServerLostPower: "a server of several lost its power",
+    ServerPaused: "a server of several slept",
+    WriterPaused: "the writer slept",
+    CutFromLog: "a server and the log did not hear each other",
+    HalfCutFromLog: "only one of a server and the log heard the other",
+    CutFromPeer: "two servers did not hear each other",
+    AppendLost: "an append never arrived",
+    AppendDoubled: "an append arrived twice",
+    AppendAnswerLost: "an append was stored and nobody was told",
+    LogLagged: "the log told an old end",
+    LogFull: "the log was full",
+    LogForked: "the log had two histories",
+    LogTailLost: "the log lost its tail",
+    ServerHalted: "a server stopped because the log broke its contract",
+    ServerSuspicious: "a server stood aside because the log seemed too short",
+    RestartedFromCheckpoint: "a server of several began again from a checkpoint",
+    ReadBehind: "a serializable read was answered by a server that was behind",
+    ReadElsewhere: "a linearizable read was answered by a server that does not write",
+    WatchedElsewhere: "a watch went on at another server",
+    Converged: "all servers had one state in the end",
+}
+
+impl Rare {
+    /// Whether it is looked for in runs of several servers, or else of one.
+    pub fn is_of_cluster(self) -> bool {
+        self as usize >= Rare::Elected as usize
+    }
 }
 
 /// Counts of [`Rare`] things. Clones count together.

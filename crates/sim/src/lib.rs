@@ -4,6 +4,7 @@
 //! * `disk`: a disk that takes its time, tears writes, forgets what was not synced, fills up and fails.
 //! * `workload`, `client`, `watcher`, `recorder`: what clients ask, and what they saw.
 //! * `nemesis`, `world`, `run`: lives of the server, with faults in them and between them; then peace and judgement.
+//! * `cluster`: several servers on one log that they share, with troubles between them and in it.
 //! * `coverage`: rare things that must really have happened.
 //!
 //! The same seed gives the same run, to the byte of its trace. Nothing here knows the inside of the node: it is stepped,
@@ -13,6 +14,7 @@
 
 mod book;
 mod client;
+pub mod cluster;
 pub mod coverage;
 pub mod disk;
 mod env;

@@ -44,6 +44,8 @@ pub(crate) struct Plan {
     pub(crate) spare_observer: bool,
     /// Files are sealed, and keys change.
     pub(crate) sealed: bool,
+    /// Several servers answer, each as far as it has come where that is allowed.
+    pub(crate) in_cluster: bool,
 }
 
 impl Plan {
@@ -72,6 +74,7 @@ impl Plan {
             requests: rng.between(150, 700),
             spare_observer,
             sealed: false,
+            in_cluster: false,
         };
         plan.sealed = rng.percent(40);
         if plan.sealed {
@@ -136,6 +139,8 @@ fn tuning(rng: &mut Rng) -> Tuning {
     }
     tuning.spare_segments = *rng.pick(&[1, 2]);
     tuning.batch_bytes = *rng.pick(&[1, 500, 4 << 20]);
+    tuning.short_batch = *rng.pick(&[0, 1, 8]);
+    tuning.record_requests = *rng.pick(&[1, 3, 64]);
     tuning.record_bytes = *rng.pick(&[1, 2000, 16 << 20]);
     tuning.ring = RingLimit { revisions: *rng.pick(&[1, 3, 512]), bytes: *rng.pick(&[1, 500, 256 << 10]) };
     tuning.drain = Budget {
@@ -147,6 +152,7 @@ fn tuning(rng: &mut Rng) -> Tuning {
     tuning.fan_out_revisions = *rng.pick(&[1, 4, 256]);
     tuning.scan_keys = *rng.pick(&[1, 3, 1000]);
     tuning.scan_bytes = *rng.pick(&[1, 200, 1 << 20]);
+    tuning.chunk_bytes = tuning.scan_bytes;
     tuning.trim_revisions = *rng.pick(&[1, 5, 4096]);
     tuning.sweep_groups = *rng.pick(&[1, 256]);
     tuning.lookups = *rng.pick(&[1, 4, 512]);

@@ -54,6 +54,11 @@ impl Recorder {
         self.history.watches.len() - 1
     }
 
+    /// Nothing follows from when it was asked for.
+    pub(crate) fn began_anywhere(&mut self, place: Place) {
+        self.history.watches[place].called = 0;
+    }
+
     pub(crate) fn message(&mut self, place: Place, message: WatchMessage) {
         self.history.watches[place].messages.push(message);
     }

@@ -60,9 +60,9 @@ enum Turn {
 
 impl World {
     pub(crate) fn new(env: Rc<Env>, node: Node, parts: Parts, disk: SimDisk, mut rng: Rng) -> World {
-        let Parts { mut sequencer, mut journal, mut housekeeping, mut fan_out, mut clock } = parts;
+        let Parts { mut sequencer, journal, mut housekeeping, mut fan_out, mut clock } = parts;
         let parts = [
-            Part::on_root(move || sequencer.step()),
+            Part::on_fiber("sequencer", move || sequencer.step()),
             Part::on_fiber("journal", move || journal.step()),
             Part::on_fiber("housekeeping", move || housekeeping.step()),
             Part::on_root(move || fan_out.step()),
@@ -250,6 +250,8 @@ impl World {
                 Rare::CrashInCheckpoint
             } else if who == "sim-journal" {
                 Rare::CrashInAppend
+            } else if who == "sim-sequencer" {
+                Rare::CrashInShortAppend
             } else {
                 Rare::CrashInMaintenance
             });

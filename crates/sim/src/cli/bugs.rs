@@ -6,10 +6,12 @@ use std::path::PathBuf;
 use vetch_bugs::Bug;
 
 use super::pool::{self, Setup};
-use super::{default_histories, say};
+use super::{Stage, default_histories, say};
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
+    #[command(flatten)]
+    stage: Stage,
     /// Only these; all unless given.
     bugs: Vec<String>,
     /// Not these.
@@ -38,10 +40,13 @@ pub(crate) fn run(options: &Options) -> io::Result<bool> {
     let mut missed = 0;
     let among = |names: &[String], bug: &Bug| names.iter().any(|name| name == bug.name());
     let chosen = |bug: &&Bug| {
-        !bug.is_of_the_fence() && (all || among(&options.bugs, bug)) && !among(&options.except, bug)
+        bug.is_of_the_cluster() == options.stage.cluster
+            && !bug.is_of_the_fence()
+            && (all || among(&options.bugs, bug))
+            && !among(&options.except, bug)
     };
     for bug in Bug::ALL.iter().filter(chosen) {
-        let setup = Setup { histories: &options.histories, bug: Some(bug.name()) };
+        let setup = Setup { stage: options.stage, histories: &options.histories, bug: Some(bug.name()) };
         let (mut tried, mut found) = (0, None);
         pool::feed(&setup, options.jobs, options.from..options.from + options.seeds, |mut answer| {
             tried += 1;

@@ -9,15 +9,18 @@ use vetch_sim::coverage::{Coverage, Rare};
 
 use super::pool::{self, Setup};
 use super::worker::Answer;
-use super::{default_histories, replay, say};
+use super::{Stage, default_histories, say};
 
-/// Seeds that found something once.
+/// Seeds that found something once, of one server and of several.
 const REGRESSIONS: &str = include_str!("../../seeds.txt");
+const CLUSTER_REGRESSIONS: &str = include_str!("../../cluster-seeds.txt");
 
 const TELL_EVERY: Duration = Duration::from_secs(10);
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
+    #[command(flatten)]
+    stage: Stage,
     /// Fresh seeds, after the regression seeds.
     #[arg(long, default_value_t = 200)]
     seeds: u64,
@@ -48,30 +51,31 @@ struct Tally {
 pub(crate) fn run(options: &Options) -> io::Result<bool> {
     // Large enough that two runs hardly ever meet, small enough to be typed.
     let base = options.from.unwrap_or_else(|| RandomState::new().hash_one("seeds") >> 24);
-    let regressions = regressions();
+    let regressions = regressions(options.stage);
     say(format_args!("{} regression seeds, then {} from {base} on", regressions.len(), options.seeds));
     let seeds = regressions.into_iter().chain(base..base + options.seeds);
     let began = Instant::now();
     let mut told = began;
     let mut tally = Tally::default();
-    let setup = Setup { histories: &options.histories, bug: None };
+    let setup = Setup { stage: options.stage, histories: &options.histories, bug: None };
     pool::feed(&setup, options.jobs, seeds, |answer| {
-        take(&mut tally, &answer);
+        take(&mut tally, &answer, options.stage);
         if told.elapsed() > TELL_EVERY {
             told = Instant::now();
             say(format_args!("{} passed, {} failed", tally.passed, tally.failed.len()));
         }
         true
     })?;
-    Ok(conclude(&tally, began.elapsed(), options.require_coverage))
+    Ok(conclude(&tally, began.elapsed(), options))
 }
 
-fn regressions() -> Vec<u64> {
-    let lines = REGRESSIONS.lines().filter(|line| !line.starts_with('#'));
+fn regressions(stage: Stage) -> Vec<u64> {
+    let seeds = if stage.cluster { CLUSTER_REGRESSIONS } else { REGRESSIONS };
+    let lines = seeds.lines().filter(|line| !line.starts_with('#'));
     lines.filter_map(|line| line.split_whitespace().next()?.parse().ok()).collect()
 }
 
-fn take(tally: &mut Tally, answer: &Answer) {
+fn take(tally: &mut Tally, answer: &Answer, stage: Stage) {
     tally.coverage.add(&answer.coverage);
     tally.operations += answer.operations;
     tally.virtual_nanos += answer.virtual_nanos;
@@ -81,7 +85,7 @@ fn take(tally: &mut Tally, answer: &Answer) {
     }
     let seed = answer.seed;
     tally.failed.push(seed);
-    say(format_args!("seed {seed} failed; replay with: {}", replay(seed)));
+    say(format_args!("seed {seed} failed; replay with: {}", stage.replay(seed)));
     for violation in &answer.violations {
         say(format_args!("  {violation}"));
     }
@@ -90,9 +94,10 @@ fn take(tally: &mut Tally, answer: &Answer) {
     }
 }
 
-fn conclude(tally: &Tally, took: Duration, require_coverage: bool) -> bool {
+fn conclude(tally: &Tally, took: Duration, options: &Options) -> bool {
     let mut missing = 0;
-    for (rare, count) in Rare::ALL.iter().zip(tally.coverage.counts()) {
+    let counted = Rare::ALL.iter().zip(tally.coverage.counts());
+    for (rare, count) in counted.filter(|(rare, _)| rare.is_of_cluster() == options.stage.cluster) {
         say(format_args!("{count:9}  {}", rare.text()));
         missing += usize::from(count == 0);
     }
@@ -107,8 +112,8 @@ fn conclude(tally: &Tally, took: Duration, require_coverage: bool) -> bool {
         say(format_args!("{missing} rare things never happened"));
     }
     for seed in &tally.failed {
-        say(format_args!("failed: {}", replay(*seed)));
+        say(format_args!("failed: {}", options.stage.replay(*seed)));
     }
     say(format_args!("{} passed, {} failed", tally.passed, tally.failed.len()));
-    tally.failed.is_empty() && tally.passed > 0 && !(require_coverage && missing > 0)
+    tally.failed.is_empty() && tally.passed > 0 && !(options.require_coverage && missing > 0)
 }

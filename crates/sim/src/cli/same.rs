@@ -3,10 +3,12 @@
 use std::io;
 use std::process::{Command, Output};
 
-use super::say;
+use super::{Stage, say};
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
+    #[command(flatten)]
+    stage: Stage,
     #[arg(required = true)]
     seeds: Vec<u64>,
 }
@@ -14,7 +16,7 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> io::Result<bool> {
     let mut same = true;
     for &seed in &options.seeds {
-        let (one, other) = (trace(seed)?, trace(seed)?);
+        let (one, other) = (trace(seed, options.stage)?, trace(seed, options.stage)?);
         let line = one.stdout.split(|byte| *byte == b'\n').zip(other.stdout.split(|byte| *byte == b'\n'));
         match line.enumerate().find(|(_, (one, other))| one != other) {
             None if one.stdout.len() == other.stdout.len() && one.status == other.status => {
@@ -33,6 +35,7 @@ pub(crate) fn run(options: &Options) -> io::Result<bool> {
     Ok(same)
 }
 
-fn trace(seed: u64) -> io::Result<Output> {
-    Command::new(std::env::current_exe()?).args(["seed", &seed.to_string(), "--verbose"]).output()
+fn trace(seed: u64, stage: Stage) -> io::Result<Output> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["seed", &seed.to_string(), "--verbose"]).args(stage.flag()).output()
 }

@@ -8,11 +8,13 @@ use std::sync::{Arc, Mutex};
 use vetch_sim::Report;
 use vetch_sim::run::Out;
 
-use super::{default_histories, say};
+use super::{Stage, default_histories, say};
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
     seed: u64,
+    #[command(flatten)]
+    stage: Stage,
     /// Print everything that happens.
     #[arg(short, long)]
     verbose: bool,
@@ -28,7 +30,7 @@ pub(crate) fn run(options: &Options) -> io::Result<bool> {
     super::bugs::plant(options.bug.as_deref())?;
     super::worker::watch_for_hangs();
     let out = options.verbose.then(|| -> Out { Arc::new(Mutex::new(BufWriter::new(io::stdout()))) });
-    let report = vetch_sim::run(options.seed, out.clone());
+    let report = options.stage.run(options.seed, out.clone());
     if let Some(out) = out {
         out.lock().expect("nothing panics under this lock").flush()?;
     }

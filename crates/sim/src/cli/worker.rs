@@ -8,10 +8,12 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use vetch_sim::watchdog;
 
-use super::{default_histories, say};
+use super::{Stage, default_histories, say};
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
+    #[command(flatten)]
+    stage: Stage,
     #[arg(long, default_value_os_t = default_histories())]
     histories: PathBuf,
     #[arg(long)]
@@ -35,7 +37,7 @@ pub(crate) fn run(options: &Options) -> io::Result<bool> {
     watch_for_hangs();
     for line in io::stdin().lock().lines() {
         let seed = line?.trim().parse().map_err(io::Error::other)?;
-        let report = vetch_sim::run(seed, None);
+        let report = options.stage.run(seed, None);
         let failed = !report.violations.is_empty();
         let history = if failed { Some(super::seed::store(&report, &options.histories)?) } else { None };
         let answer = Answer {

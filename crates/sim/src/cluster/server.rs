@@ -1,0 +1,137 @@
+//! A server of several: its disk, and while it runs its node, whose parts the world steps.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use vetch_journal::MemDisk;
+use vetch_node::Node;
+use vetch_node::cluster::ClusterConfig;
+use vetch_node::config::NodeConfig;
+use vetch_node::stepped::{self, Ground, SharedParts};
+use vetch_node::types::Progress;
+
+use super::directory::Serving;
+use super::life::Life;
+use super::plan::{ClusterPlan, identity};
+use super::wire::Wire;
+use crate::coverage::Rare;
+use crate::disk::SimDisk;
+use crate::env::Env;
+use crate::part::{Part, Which};
+use crate::rng::Rng;
+use crate::time::{MILLI, SECOND};
+use crate::trace::say;
+
+pub(super) struct Server {
+    pub(super) at: usize,
+    pub(super) disk: SimDisk,
+    pub(super) running: Option<Running>,
+    /// It is started then, unless it runs.
+    pub(super) starts_at: u64,
+    /// It stopped for good, and said why.
+    pub(super) halted: Option<String>,
+    lives: u64,
+}
+
+pub(super) struct Running {
+    pub(super) node: Node,
+    pub(super) life: Rc<Life>,
+    pub(super) parts: [Part; 5],
+    pub(super) looks: [u64; 5],
+    pub(super) wakeful: [u64; 5],
+    pub(super) visible: i64,
+    /// It has read the log to its end once, and is known to clients.
+    pub(super) serves: bool,
+    pub(super) stopping: bool,
+    pub(super) epoch: u64,
+}
+
+impl Server {
+    pub(super) fn new(env: &Env, at: usize, rng: &mut Rng) -> Server {
+        let disk =
+            SimDisk::new(MemDisk::new(), rng.fork(50 + at as u64), env.trace.clone(), env.coverage.clone());
+        Server { at, disk, running: None, starts_at: rng.below(SECOND), halted: None, lives: 0 }
+    }
+
+    /// A new life. It serves once it has caught up.
+    pub(super) fn start(&mut self, env: &Env, plan: &ClusterPlan, wire: &Wire, rng: &mut Rng) {
+        self.lives += 1;
+        let at = self.at;
+        say!(env.trace, "server {at} starts, life {}", self.lives);
+        let ground =
+            Ground { disk: Arc::new(self.disk.clone()), time: env.clock.for_node(), life: rng.draw() };
+        let config = NodeConfig { proposed: identity(at), ..env.plan.node.clone() };
+        let cluster = ClusterConfig {
+            name: format!("server-{at}"),
+            client_urls: vec![format!("http://server-{at}")],
+            peer_urls: Vec::new(),
+            fence: plan.fence.clone(),
+        };
+        let coverage = env.coverage.clone();
+        let opened = stepped::open_shared(ground, config, cluster, Box::new(wire.connect(at)), |progress| {
+            if let Progress::Checkpoint { bytes_total, .. } = progress
+                && bytes_total > 0
+            {
+                coverage.hit(Rare::RestartedFromCheckpoint);
+            }
+        });
+        match opened {
+            Ok((node, parts)) => self.running = Some(Running::new(node, parts, rng)),
+            // The power went while it started.
+            Err(_) if self.disk.power_lost() => {}
+            Err(error) => env.violation(format!("server {at} refused to start: {error}")),
+        }
+    }
+
+    /// Ends this life at once. The disk is what the next one finds.
+    pub(super) fn end(&mut self, rng: &mut Rng, power: bool, starts_at: u64) {
+        if let Some(running) = self.running.take() {
+            running.life.over.set(true);
+        }
+        let rng = rng.fork(4);
+        self.disk = if power { self.disk.after_power_loss(rng) } else { self.disk.after_kill(rng) };
+        self.starts_at = starts_at;
+    }
+
+    pub(super) fn is_writer(&self) -> bool {
+        self.running
+            .as_ref()
+            .is_some_and(|running| running.node.cluster().is_some_and(|cluster| cluster.borrow().is_writer))
+    }
+}
+
+impl Running {
+    fn new(node: Node, parts: SharedParts, rng: &mut Rng) -> Running {
+        let SharedParts { mut sequencer, mut journal, mut housekeeping, mut fan_out, mut clock } = parts;
+        let parts = [
+            Part::on_root(move || sequencer.step()),
+            Part::on_root(move || journal.step(Duration::ZERO)),
+            Part::on_root(move || housekeeping.step()),
+            Part::on_root(move || fan_out.step()),
+            Part::on_root(move || clock.step()),
+        ];
+        let looks = [
+            50 * MILLI,
+            *rng.pick(&[2 * MILLI, 10 * MILLI]),
+            *rng.pick(&[20 * MILLI, 200 * MILLI]),
+            200 * MILLI,
+            200 * MILLI,
+        ];
+        let lazy = rng.percent(30);
+        let wakeful = std::array::from_fn(|_| if lazy { *rng.pick(&[100, 100, 25, 5]) } else { 100 });
+        let visible = node.revision();
+        let life = Rc::default();
+        Running { node, life, parts, looks, wakeful, visible, serves: false, stopping: false, epoch: 0 }
+    }
+
+    pub(super) fn serving(&self) -> Serving {
+        Serving { node: self.node.clone(), life: Rc::clone(&self.life) }
+    }
+
+    pub(super) fn poke(&mut self, which: Which, rng: &mut Rng) {
+        if rng.percent(self.wakeful[which as usize]) {
+            self.parts[which as usize].poked = true;
+        }
+    }
+}
