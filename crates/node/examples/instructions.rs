@@ -175,7 +175,7 @@ impl LogEvent for Told {
     }
 
     fn size(&self) -> usize {
-        self.0.kv.wire().len() + self.0.prev.as_ref().map_or(0, |prev| prev.wire().len())
+        self.0.kv.wire_len() + self.0.prev.as_ref().map_or(0, |prev| prev.wire_len())
     }
 
     fn without_previous(&self) -> Told {

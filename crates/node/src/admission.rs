@@ -240,7 +240,7 @@ fn put_cost(put: &PutRequest) -> u64 {
 }
 
 fn foreign_cost(changes: &[Record]) -> u64 {
-    changes.iter().map(|change| RECORD_COST + (change.key().len() + change.value().len()) as u64).sum()
+    changes.iter().map(|change| RECORD_COST + (change.key().len() + change.value_len()) as u64).sum()
 }
 
 /// A range is written down key by key while that is short, and as the range otherwise.

@@ -18,6 +18,7 @@ use vetch_fence::{Index, Record};
 use vetch_journal::{Draft, Entry, Hash, Kind, PartId, Payload, Tip};
 
 use crate::error::NodeError;
+pub use crate::expected::MOMENT;
 use crate::handle::Node;
 use crate::members::{Introduced, Member};
 use crate::read_index::Reads;
@@ -126,6 +127,11 @@ impl Node {
         let board = cluster.board.lock();
         let proof = *board.proofs.front()?;
         Some((proof, self.shared().report_of(cluster, board.vote)))
+    }
+
+    /// What shows to other servers that this one reads the journal: the newest announcement it knows.
+    pub fn proof(&self) -> Option<Proof> {
+        self.shared().cluster.as_ref()?.board.lock().proofs.front().copied()
     }
 
     /// Takes what another server tells. False if this server does not know the proof.

@@ -17,6 +17,7 @@ mod clock;
 pub mod cluster;
 pub mod config;
 pub mod error;
+mod expected;
 mod follow;
 mod hand_over;
 mod handle;

@@ -4,7 +4,7 @@
 //! `shared` does the same for a journal that several servers share; `refill` begins such a journal with what a directory holds.
 
 pub mod refill;
-mod shared;
+pub(crate) mod shared;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +15,8 @@ use crossbeam_channel::bounded;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 use vetch_journal::{Disk, Journal, LocalConfig, LocalJournal, Payload, Position, RealDisk, Tip};
-use vetch_store::request::{AlarmKind, Event};
+use vetch_store::load::History;
+use vetch_store::request::AlarmKind;
 use vetch_store::{Record, Store};
 use vetch_watch::{EventLog, Events, Hub};
 
@@ -34,7 +35,7 @@ use crate::queue::{self, Receiver, Sender};
 use crate::runtime::clock_loop::ClockLoop;
 use crate::runtime::fan_out::FanOut;
 use crate::runtime::housekeeping::{Capturing, Housekeeping};
-use crate::runtime::journal_loop::{Finisher, JournalLoop};
+use crate::runtime::journal_loop::{Finisher, JournalLoop, JournalPart, ShortWay};
 use crate::runtime::sequencer_loop::{Ready, SequencerLoop};
 use crate::runtime::{Urgency, spawn};
 use crate::sealing::Sealing;
@@ -52,7 +53,7 @@ const TRIM_QUEUE: usize = 16;
 struct Recovered {
     store: Store,
     /// What happened before the checkpoint and may still be watched.
-    history: Vec<Event>,
+    history: History,
     /// What happened behind it.
     revisions: Vec<(i64, Events<NodeEvent>)>,
     /// Records that are in the journal and not yet in a checkpoint.
@@ -94,7 +95,7 @@ pub(crate) fn assemble(
     let mut recovered = recover(&disk, &config, &mut progress)?;
     let local = recovered.journal.take().expect("a local journal was recovered");
     let (shared, rest) = connect(config, identity, time, recovered, Some(&local), None);
-    let journal = JournalLoop {
+    let journal = JournalPart::new(JournalLoop {
         shared: Arc::clone(&shared),
         finisher: Finisher { shared: Arc::clone(&shared) },
         batches: rest.batches,
@@ -103,8 +104,9 @@ pub(crate) fn assemble(
         waiting: None,
         noted: None,
         _lock: lock,
-    };
-    let Rest { sequencer, housekeeping, fan_out, clock, .. } = rest;
+    });
+    let Rest { mut sequencer, housekeeping, fan_out, clock, .. } = rest;
+    sequencer.short_way = journal.short_way();
     Ok((shared, Parts { sequencer, journal, housekeeping, fan_out, clock }))
 }
 
@@ -219,15 +221,16 @@ impl Tail {
 }
 
 /// Groups events, which come in revision order, by their revision.
-fn by_revision(history: Vec<Event>) -> impl Iterator<Item = (i64, Events<NodeEvent>)> {
-    let mut events = history.into_iter().map(NodeEvent).peekable();
+fn by_revision(history: History) -> impl Iterator<Item = (i64, Events<NodeEvent>)> {
+    let mut events = history.into_events().map(|(revision, event)| (revision, NodeEvent(event))).peekable();
     std::iter::from_fn(move || {
-        let first = events.next()?;
-        let revision = first.0.kv.mod_revision();
-        let is_of_it = |event: &NodeEvent| event.0.kv.mod_revision() == revision;
-        let Some(second) = events.next_if(is_of_it) else { return Some((revision, Events::One(first))) };
+        let (revision, first) = events.next()?;
+        let is_of_it = |(other, _): &(i64, NodeEvent)| *other == revision;
+        let Some((_, second)) = events.next_if(is_of_it) else {
+            return Some((revision, Events::One(first)));
+        };
         let mut group = vec![first, second];
-        while let Some(event) = events.next_if(is_of_it) {
+        while let Some((_, event)) = events.next_if(is_of_it) {
             group.push(event);
         }
         Some((revision, group.into()))
@@ -301,6 +304,8 @@ fn connect(
         shared: Arc::clone(&shared),
         asks: asks_in,
         batches,
+        short_way: ShortWay::default(),
+        calm: 0,
         sequencer,
         admission,
         ready: Ready::default(),
@@ -314,7 +319,7 @@ fn connect(
 /// The state that recovery found, for everybody.
 struct State {
     store: Store,
-    history: Vec<Event>,
+    history: History,
     revisions: Vec<(i64, Events<NodeEvent>)>,
     tip: Tip,
     sealing: Sealing,

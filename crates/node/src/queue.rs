@@ -110,6 +110,10 @@ impl<T> Receiver<T> {
         }
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.state.lock().items.is_empty()
+    }
+
     /// What there is now.
     pub(crate) fn try_iter(&self) -> impl Iterator<Item = T> {
         std::iter::from_fn(|| self.try_recv().ok())

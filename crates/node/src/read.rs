@@ -174,7 +174,7 @@ impl RangeStream {
     ) -> RangeStream {
         let state = State::Begin(Box::new(request));
         let tuning = &shared.config.tuning;
-        let chunk_bytes = chunk_bytes.clamp(1, tuning.scan_bytes);
+        let chunk_bytes = chunk_bytes.clamp(1, tuning.chunk_bytes);
         let chunk_keys = FIRST_CHUNK_KEYS.min(tuning.scan_keys);
         RangeStream { shared: Arc::clone(shared), caller, state, chunk_bytes, chunk_keys, has_begun: false }
     }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use crossbeam_channel::TrySendError;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc, oneshot};
+use vetch_bugs::Bug;
 use vetch_fence::Index;
 
 use crate::error::NodeError;
@@ -87,6 +88,9 @@ impl Shared {
     /// journal of one's own.
     pub(crate) async fn confirm(&self) -> Result<(), NodeError> {
         let Some(cluster) = &self.cluster else { return Ok(()) };
+        if vetch_bugs::on(Bug::ReadUnconfirmed) && !self.is_following() {
+            return Ok(());
+        }
         let outcome = tokio::time::timeout(self.config.request_timeout, async {
             loop {
                 // Who writes may change while a read waits.
@@ -157,15 +161,26 @@ pub struct Question {
 impl Questions {
     /// All reads that wait, once there is one. None when the node is gone.
     pub async fn next(&mut self) -> Option<Question> {
-        let mut reads = vec![self.waiting.recv().await?];
+        let reads = vec![self.waiting.recv().await?];
+        let mut question = Question { reads, indexed: self.indexed.clone() };
+        self.join(&mut question);
+        Some(question)
+    }
+
+    /// Lets those share a question that have come since it was taken. It must not have been asked yet.
+    pub fn join(&mut self, question: &mut Question) {
         while let Ok(read) = self.waiting.try_recv() {
-            reads.push(read);
+            question.reads.push(read);
         }
-        Some(Question { reads, indexed: self.indexed.clone() })
     }
 }
 
 impl Question {
+    /// How many wait for it.
+    pub fn reads(&self) -> usize {
+        self.reads.len()
+    }
+
     /// Whether anybody still waits.
     pub fn is_wanted(&mut self) -> bool {
         self.reads.retain(|read| !read.is_closed());

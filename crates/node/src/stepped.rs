@@ -6,16 +6,20 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use vetch_fence::Log;
 use vetch_journal::Disk;
 
+pub use crate::open::shared::Ground;
 pub use crate::runtime::Step;
 pub use crate::runtime::clock_loop::ClockLoop;
 pub use crate::runtime::fan_out::FanOut;
 pub use crate::runtime::housekeeping::Housekeeping;
-pub use crate::runtime::journal_loop::JournalLoop;
+pub use crate::runtime::journal_loop::JournalPart;
 pub use crate::runtime::sequencer_loop::SequencerLoop;
+pub use crate::runtime::shared_loop::SharedLoop;
 pub use crate::time::Time;
 
+use crate::cluster::ClusterConfig;
 use crate::config::NodeConfig;
 use crate::error::OpenError;
 use crate::handle::{Node, Threads};
@@ -27,10 +31,33 @@ use crate::types::Progress;
 /// What would be the threads of a node.
 pub struct Parts {
     pub sequencer: SequencerLoop,
-    pub journal: JournalLoop,
+    pub journal: JournalPart,
     pub housekeeping: Housekeeping,
     pub fan_out: FanOut,
     pub clock: ClockLoop,
+}
+
+/// The same on a journal that several servers share. Who waits for its journal is not told by it: its step never ends before
+/// the node does, and is to be called again and again.
+pub struct SharedParts {
+    pub sequencer: SequencerLoop,
+    pub journal: SharedLoop,
+    pub housekeeping: Housekeeping,
+    pub fan_out: FanOut,
+    pub clock: ClockLoop,
+}
+
+/// Recovers the data directory and returns a node at rest that follows `log` once its parts are stepped. It may be served
+/// when it has caught up.
+pub fn open_shared(
+    ground: Ground,
+    config: NodeConfig,
+    cluster: ClusterConfig,
+    log: Box<dyn Log>,
+    mut progress: impl FnMut(Progress),
+) -> Result<(Node, SharedParts), OpenError> {
+    let (shared, parts) = crate::open::shared::assemble(ground, config, cluster, log, &mut progress)?;
+    Ok((Node::new(shared, Threads::default()), parts))
 }
 
 /// Recovers the data directory on `disk` and returns the node at rest.

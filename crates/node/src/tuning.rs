@@ -15,8 +15,12 @@ pub struct Tuning {
     pub spare_segments: usize,
     /// Payload bytes after which a batch is closed.
     pub batch_bytes: usize,
+    /// Requests up to which a batch is short: the sequencer's thread may sync it itself.
+    pub short_batch: usize,
     /// Bytes of entries after which a journal record is closed, so that one sync never covers too much.
     pub record_bytes: usize,
+    /// Requests that are worth a record of a shared journal of their own while others are under way.
+    pub record_requests: usize,
     /// Recent matches kept for each distinct watched range; a watcher further behind reads the event log.
     pub ring: RingLimit,
     /// What one drain of a watch stream may produce and look at.
@@ -26,6 +30,8 @@ pub struct Tuning {
     /// Keys examined, and bytes collected, with the store locked by a reader.
     pub scan_keys: usize,
     pub scan_bytes: usize,
+    /// Bytes of a streamed range that are made, and sent, at once: more would take longer than others should wait.
+    pub chunk_bytes: usize,
     /// Event-log revisions dropped, and watcher groups swept, per turn.
     pub trim_revisions: usize,
     pub sweep_groups: usize,
@@ -48,17 +54,28 @@ pub struct Tuning {
     pub recovery_threads: usize,
 }
 
+/// One for each processor; none if there is only one, which would only pass the work from thread to thread.
+fn recovery_threads() -> usize {
+    std::thread::available_parallelism().map_or(0, |processors| match processors.get() {
+        1 => 0,
+        several => several,
+    })
+}
+
 impl Default for Tuning {
     fn default() -> Tuning {
         Tuning {
             spare_segments: 2,
             batch_bytes: 4 << 20,
+            short_batch: 8,
+            record_requests: 64,
             record_bytes: 16 << 20,
             ring: RingLimit { revisions: 512, bytes: 256 << 10 },
             drain: Budget::default(),
             fan_out_revisions: 256,
             scan_keys: 1000,
             scan_bytes: 1 << 20,
+            chunk_bytes: 256 << 10,
             trim_revisions: 4096,
             sweep_groups: 256,
             lookups: 512,
@@ -70,7 +87,7 @@ impl Default for Tuning {
             recorded_ttl: 300,
             records_per_request: 1000,
             new_journal_id: None,
-            recovery_threads: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            recovery_threads: recovery_threads(),
         }
     }
 }

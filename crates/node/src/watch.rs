@@ -15,6 +15,9 @@ use crate::shared::{Door, RunState, Shared};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeEvent(pub Event);
 
+// The log keeps one of these for every revision since the last compaction.
+const _: () = assert!(size_of::<vetch_watch::Events<NodeEvent>>() == 2 * size_of::<usize>());
+
 impl LogEvent for NodeEvent {
     fn key(&self) -> &[u8] {
         self.0.kv.key()
@@ -25,7 +28,7 @@ impl LogEvent for NodeEvent {
     }
 
     fn size(&self) -> usize {
-        self.0.kv.wire().len() + self.0.prev.as_ref().map_or(0, |prev| prev.wire().len())
+        self.0.kv.wire_len() + self.0.prev.as_ref().map_or(0, |prev| prev.wire_len())
     }
 
     fn without_previous(&self) -> NodeEvent {

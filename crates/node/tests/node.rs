@@ -100,7 +100,7 @@ async fn increment(node: Node, times: usize) {
     for _ in 0..times {
         loop {
             let kv = node.range(get("counter")).await.unwrap().kvs.remove(0);
-            let next: u64 = std::str::from_utf8(kv.value()).unwrap().parse::<u64>().unwrap() + 1;
+            let next: u64 = std::str::from_utf8(&kv.value()).unwrap().parse::<u64>().unwrap() + 1;
             let txn = TxnRequest {
                 compare: vec![Compare {
                     range: KeyRange::single("counter"),

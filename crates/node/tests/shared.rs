@@ -4,15 +4,19 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use tempfile::TempDir;
 use vetch_conformance::handle::ModelHandle;
 use vetch_conformance::model::ModelLog;
 use vetch_journal::{Position, RealDisk};
 use vetch_node::Node;
 use vetch_node::checkpoint::{CheckpointConfig, Loaded, audit, load};
+use vetch_node::cluster::ClusterConfig;
 use vetch_node::config::{Identity, NodeConfig};
 use vetch_node::error::OpenError;
+use vetch_node::fence::{self, Log, LogError, News, Ticket};
 use vetch_node::import::Import;
 use vetch_node::refill::{RefillError, refill};
 use vetch_node::transfer::{Manifest, Receiving, TransferError};
@@ -240,4 +244,61 @@ fn copy_all(from: &Path, to: &Path) {
             fs::copy(&entry, &target).unwrap();
         }
     }
+}
+
+/// The model log, with records as large as a server wants them.
+struct Wide(ModelHandle);
+
+impl Log for Wide {
+    fn append(&mut self, ticket: Ticket, after: Position, record: Bytes) {
+        self.0.append(ticket, after, record);
+    }
+
+    fn read(&mut self, after: Position) {
+        self.0.read(after);
+    }
+
+    fn next(&mut self, wait: Duration) -> Option<News> {
+        self.0.next(wait)
+    }
+
+    fn trim(&mut self, floor: Position) -> Result<(), LogError> {
+        self.0.trim(floor)
+    }
+
+    fn max_record(&self) -> usize {
+        8 << 20
+    }
+}
+
+#[test]
+fn a_server_that_had_read_nothing_when_it_took_a_checkpoint_starts_again() {
+    let (dir, log) = (TempDir::new().unwrap(), Arc::new(Mutex::new(ModelLog::new(true))));
+    let open = || {
+        let cluster = ClusterConfig {
+            name: "a".into(),
+            client_urls: vec!["http://a".into()],
+            peer_urls: Vec::new(),
+            fence: fence::Config::default(),
+        };
+        Node::open_shared(config(dir.path()), cluster, Box::new(Wide(ModelHandle::new(log.clone()))), |_| {})
+    };
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    // A journal that is full has its servers take checkpoints, whatever they have.
+    log.lock().unwrap().capacity = Some(0);
+    let node = open().unwrap();
+    let begun = Instant::now();
+    while !checkpoints(dir.path()) {
+        assert!(begun.elapsed() < Duration::from_secs(30), "no checkpoint was taken");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    runtime.block_on(node.shutdown());
+    log.lock().unwrap().capacity = None;
+    let node = open().expect("it holds nothing that the journal does not know");
+    runtime.block_on(node.shutdown());
+}
+
+fn checkpoints(dir: &Path) -> bool {
+    let files = fs::read_dir(dir.join("member/checkpoint")).into_iter().flatten().flatten();
+    files.into_iter().any(|file| file.path().extension().is_some_and(|kind| kind == "manifest"))
 }

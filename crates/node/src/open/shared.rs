@@ -12,7 +12,8 @@ use crossbeam_channel::bounded;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use vetch_fence::{Author, Driver, Index, Log};
-use vetch_journal::{Disk, Position, RealDisk};
+use vetch_journal::{Disk, Position, RealDisk, Tip};
+use vetch_store::Store;
 
 use super::{PATIENCE, Recovered, Rest, connect, load};
 use crate::cluster::{Cluster, ClusterConfig, ClusterStatus, Writer};
@@ -27,7 +28,8 @@ use crate::runtime::journal_loop::Finisher;
 use crate::runtime::membership::Membership;
 use crate::runtime::shared_loop::{SharedLoop, Work};
 use crate::runtime::{Urgency, spawn};
-use crate::shared::RunState;
+use crate::shared::{RunState, Shared};
+use crate::stepped::SharedParts;
 use crate::time::{Monotonic, Time};
 use crate::transfer;
 use crate::types::Progress;
@@ -89,12 +91,35 @@ fn told(node: &Node) -> String {
 }
 
 fn follow(
-    mut config: NodeConfig,
+    config: NodeConfig,
     cluster: ClusterConfig,
     log: Box<dyn Log>,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Node, OpenError> {
-    let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+    let life = RandomState::new().hash_one(std::process::id());
+    let ground = Ground { disk: Arc::new(RealDisk), time: Arc::new(Monotonic::new()), life };
+    let (shared, mut parts) = assemble(ground, config, cluster, log, progress)?;
+    parts.housekeeping.patience = PATIENCE;
+    Ok(Node::new(shared, start(parts)))
+}
+
+/// What a server stands on.
+pub struct Ground {
+    pub disk: Arc<dyn Disk>,
+    pub time: Arc<dyn Time>,
+    /// Drawn at random at every start.
+    pub life: u64,
+}
+
+/// Recovers the data directory and makes the parts of a node on a shared journal, at rest.
+pub(crate) fn assemble(
+    ground: Ground,
+    mut config: NodeConfig,
+    cluster: ClusterConfig,
+    log: Box<dyn Log>,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(Arc<Shared>, SharedParts), OpenError> {
+    let Ground { disk, time, life } = ground;
     let member = config.data_dir.join("member");
     disk.create_dir_all(&member).map_err(|source| OpenError::Io {
         op: "creating",
@@ -113,7 +138,9 @@ fn follow(
     let largest_request = (max - config.tuning.batch_bytes) / 2 - RECORD_ROOM;
     let loaded = load(&disk, &config, progress)?;
     let has_journal = member.join("journal").exists();
-    if has_journal || (loaded.position == 0 && loaded.report.number.is_some()) {
+    // A server that had read nothing when it took a checkpoint, as one does whose journal is full, begins like a new one.
+    let is_empty = loaded.tip == Tip::genesis(Store::default().head().revision + 1);
+    if has_journal || (loaded.position == 0 && loaded.report.number.is_some() && !is_empty) {
         return Err(OpenError::NotShared(config.data_dir.display().to_string()));
     }
     let start = Index { position: Position(loaded.position), tip: loaded.tip };
@@ -133,7 +160,6 @@ fn follow(
     let (reads, reads_in) = Reads::new(config.queue_depth);
     let (orders, orders_in) = bounded(ORDERS);
     let (reports, reports_in) = bounded(REPORTS);
-    let life = RandomState::new().hash_one(std::process::id());
     let ClusterConfig { name, client_urls, peer_urls, fence } = cluster;
     let url = client_urls.first().cloned().unwrap_or_default();
     let as_member = Member { id: identity.member_id, life, name, client_urls, peer_urls };
@@ -152,7 +178,7 @@ fn follow(
         alone: AtomicBool::new(false),
         saved: AtomicI64::new(mark.revision),
     };
-    let time: Arc<dyn Time> = Arc::new(Monotonic::new());
+    let clock = Arc::clone(&time);
     let (shared, rest) = connect(config, identity, time, recovered, None, Some(part));
     let me = Author { node: identity.member_id, life };
     let auth = Arc::clone(shared.store.read().auth());
@@ -161,22 +187,22 @@ fn follow(
     let journal = SharedLoop {
         shared: Arc::clone(&shared),
         finisher: Finisher { shared: Arc::clone(&shared) },
-        batches: rest.batches.clone(),
+        batches: rest.batches,
         reads: reads_in,
         orders: orders_in,
         reports: reports_in,
-        driver: Driver::new(log, fence, me, start),
+        driver: Driver::timed(log, fence, me, start, Box::new(move || clock.now())),
         membership,
         me: Writer { member: identity.member_id, url },
         work: Work::new(start.tip.seq, auth, roster),
         _lock: lock,
     };
-    Ok(Node::new(shared, spawn_all(rest, journal)))
+    let Rest { sequencer, housekeeping, fan_out, clock, .. } = rest;
+    Ok((shared, SharedParts { sequencer, journal, housekeeping, fan_out, clock }))
 }
 
-fn spawn_all(rest: Rest, journal: SharedLoop) -> Threads {
-    let Rest { sequencer, mut housekeeping, fan_out, clock, .. } = rest;
-    housekeeping.patience = PATIENCE;
+fn start(parts: SharedParts) -> Threads {
+    let SharedParts { sequencer, journal, housekeeping, fan_out, clock } = parts;
     let (clock_stop, clock_stop_in) = bounded(0);
     let handles = vec![
         spawn("sequencer", Urgency::High, move || sequencer.run()),

@@ -71,7 +71,7 @@ impl FanOut {
         for NodeEvent(event) in fresh.iter().flat_map(|events| events.as_slice()) {
             let change = match event.kv.is_tombstone() {
                 true => Change::Delete,
-                false => Change::Put { value_bytes: event.kv.value().len() },
+                false => Change::Put { value_bytes: event.kv.value_len() },
             };
             prefixes.count(event.kv.key(), change);
         }

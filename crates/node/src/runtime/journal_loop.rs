@@ -2,12 +2,17 @@
 //!
 //! Everything that queued while the last append ran becomes one record and one sync. What is in a batch
 //! becomes visible to readers and to watchers at the same instant, and before anybody is told of it.
+//!
+//! A short batch that finds nothing under way is appended by the sequencer's thread itself: while few write, handing it
+//! to another thread takes longer than deciding it did.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crossbeam_channel::TryRecvError;
+use parking_lot::Mutex;
 use vetch_journal::{Appended, DirLock, Journal, LocalJournal, Position, Sealed, Tip};
 use vetch_seal::KeyId;
 use vetch_store::request::WriteResponse;
@@ -27,7 +32,7 @@ pub(crate) struct Finisher {
 }
 
 /// The part that makes things durable and visible.
-pub struct JournalLoop {
+pub(crate) struct JournalLoop {
     pub(crate) shared: Arc<Shared>,
     pub(crate) batches: Receiver<Batch<Reply>>,
     /// Whoever sends one nudges the queue of batches as well. None once housekeeping has ended.
@@ -43,22 +48,74 @@ pub struct JournalLoop {
     pub(crate) _lock: DirLock,
 }
 
-impl JournalLoop {
-    pub(crate) fn run(mut self) {
+/// The journal's own hold of it. The sequencer's ends with it.
+pub struct JournalPart(Arc<Mutex<JournalLoop>>);
+
+/// How the sequencer gets at the journal, as long as that has not ended.
+#[derive(Clone, Default)]
+pub(crate) struct ShortWay(Weak<Mutex<JournalLoop>>);
+
+impl JournalPart {
+    pub(crate) fn new(journal: JournalLoop) -> JournalPart {
+        JournalPart(Arc::new(Mutex::new(journal)))
+    }
+
+    pub(crate) fn short_way(&self) -> ShortWay {
+        ShortWay(Arc::downgrade(&self.0))
+    }
+
+    pub(crate) fn run(self) {
+        let batches = self.0.lock().batches.clone();
         loop {
-            match self.step() {
+            let mut journal = self.0.lock();
+            let step = journal.step();
+            let waits_for_space = journal.waiting.is_some();
+            drop(journal);
+            match step {
                 Step::Worked => {}
-                Step::Idle if self.waiting.is_some() => std::thread::sleep(SPACE_RETRY),
+                Step::Idle if waits_for_space => std::thread::sleep(SPACE_RETRY),
                 Step::Idle => {
-                    self.batches.wait(None);
+                    batches.wait(None);
                 }
                 Step::Ended => return,
             }
         }
     }
 
+    /// As a step of the journal; idle while the sequencer is at it.
+    pub fn step(&self) -> Step {
+        self.0.try_lock().map_or(Step::Idle, |mut journal| journal.step())
+    }
+}
+
+impl ShortWay {
+    /// Takes the first of these batches, makes it durable and answers it, on the calling thread. None if others come first.
+    pub(crate) fn append(&self, batches: &mut VecDeque<Batch<Reply>>) -> Option<Step> {
+        let journal = self.0.upgrade()?;
+        let mut journal = journal.try_lock()?;
+        journal.append_first(batches)
+    }
+}
+
+impl JournalLoop {
+    /// Makes the first of these durable, if nothing comes before it.
+    fn append_first(&mut self, batches: &mut VecDeque<Batch<Reply>>) -> Option<Step> {
+        if self.waiting.is_some() || !self.batches.is_empty() {
+            return None;
+        }
+        let batch = batches.pop_front()?;
+        let generation = self.shared.sealing.generation();
+        let step = self.make_durable(vec![batch]);
+        self.note_keys(generation);
+        if self.waiting.is_some() {
+            // There was no space. The journal's own thread is who tries again.
+            self.batches.nudge().ring();
+        }
+        Some(step)
+    }
+
     /// Trims if asked to, then makes durable what is queued.
-    pub fn step(&mut self) -> Step {
+    fn step(&mut self) -> Step {
         let generation = self.shared.sealing.generation();
         let step = self.work();
         self.note_keys(generation);
@@ -226,7 +283,7 @@ impl Finisher {
                 metrics.deletes.add(1);
             } else {
                 metrics.puts.add(1);
-                metrics.put_bytes.add((event.0.kv.key().len() + event.0.kv.value().len()) as u64);
+                metrics.put_bytes.add((event.0.kv.key().len() + event.0.kv.value_len()) as u64);
             }
         }
     }

@@ -17,6 +17,7 @@ use crate::error::NodeError;
 use crate::metrics::Operation;
 use crate::queue::{Receiver, Sender};
 use crate::runtime::Step;
+use crate::runtime::journal_loop::ShortWay;
 use crate::sequencer::{Batch, HandOver, Round, Sequencer, Wanted};
 use crate::shared::{Ask, Reply, Shared};
 use crate::snapshot::View;
@@ -24,11 +25,18 @@ use crate::snapshot::View;
 /// Evaluations after which readers waiting for the store get a turn.
 const TURN: usize = 64;
 
+/// Short batches in a row after which there are likely to be more of them.
+const CALM: usize = 8;
+
 /// The part that decides.
 pub struct SequencerLoop {
     pub(crate) shared: Arc<Shared>,
     pub(crate) asks: Receiver<Ask>,
     pub(crate) batches: Sender<Batch<Reply>>,
+    /// To a journal of one's own.
+    pub(crate) short_way: ShortWay,
+    /// Rounds in a row that were short.
+    pub(crate) calm: usize,
     pub(crate) sequencer: Sequencer,
     pub(crate) admission: Admission,
     /// What the rounds so far have left to hand on.
@@ -47,8 +55,15 @@ impl SequencerLoop {
     pub(crate) fn run(mut self) {
         loop {
             // The store is unlocked by now: the journal's thread needs it to make room in this very queue.
-            while let Some(batch) = self.ready.batches.pop_front() {
-                if self.batches.send(batch).is_err() {
+            while !self.ready.batches.is_empty() {
+                match self.append_short() {
+                    Some(Step::Ended) => return,
+                    Some(_) => continue,
+                    None => {}
+                }
+                if let Some(batch) = self.ready.batches.pop_front()
+                    && self.batches.send(batch).is_err()
+                {
                     return;
                 }
             }
@@ -63,7 +78,13 @@ impl SequencerLoop {
 
     /// One round, if there is something queued and the journal takes what the last one made.
     pub fn step(&mut self) -> Step {
-        while let Some(batch) = self.ready.batches.pop_front() {
+        while !self.ready.batches.is_empty() {
+            match self.append_short() {
+                Some(Step::Ended) => return Step::Ended,
+                Some(_) => continue,
+                None => {}
+            }
+            let Some(batch) = self.ready.batches.pop_front() else { break };
             match self.batches.try_send(batch) {
                 Ok(()) => {}
                 Err(TrySendError::Full(batch)) => {
@@ -85,6 +106,14 @@ impl SequencerLoop {
             Err(TryRecvError::Empty) => Step::Idle,
             Err(TryRecvError::Disconnected) => Step::Ended,
         }
+    }
+
+    /// Appends the next batch here if it is short, as those before it were; None if it is for the journal's thread. Where
+    /// many write, the next ones are decided while a batch is synced, and another thread has to do that.
+    fn append_short(&mut self) -> Option<Step> {
+        let is_short = self.ready.batches.front()?.replies.len() <= self.shared.config.tuning.short_batch;
+        self.calm = if is_short { (self.calm + 1).min(CALM) } else { 0 };
+        if self.calm < CALM { None } else { self.short_way.append(&mut self.ready.batches) }
     }
 
     fn hand_out_captures(&mut self) {

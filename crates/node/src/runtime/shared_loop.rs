@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, TryRecvError};
 use tokio::sync::oneshot;
+use vetch_bugs::Bug;
 use vetch_fence::{Author, Divergence, Driver, Event, Index, Log, ReadId, Refusal, Ticket};
 use vetch_journal::{DirLock, Draft, Entry, Kind, Payload, Sealed, Tip};
 use vetch_store::Record;
@@ -21,6 +22,7 @@ use vetch_store::auth::Auth;
 use crate::checkpoint::Capture;
 use crate::cluster::{self, Board, Cluster, ClusterStatus, Report, Writer};
 use crate::error::NodeError;
+use crate::expected::Expected;
 use crate::members::Roll;
 use crate::queue;
 use crate::read_index::{Again, Indexed, ReadsIn, Waiting};
@@ -40,13 +42,15 @@ const ANNOUNCE: Duration = Duration::from_secs(1);
 /// How long a server that cannot go on takes to write its state to disk.
 const LAST_WORDS: Duration = Duration::from_secs(30);
 /// Batches taken from the sequencer and not proposed yet.
-const QUEUE: usize = 4;
+const QUEUE: usize = 64;
+/// With fewer records under way the next one is always proposed; otherwise it has to be worth it.
+const PIPELINE: usize = 1;
 /// A journal in which nothing was read for this long is silent: even an idle writer is heard of several times a second. As
 /// long as three elections of etcd's.
 const SILENT: Duration = Duration::from_secs(3);
 
 /// The part that makes things durable and visible, together with other servers.
-pub(crate) struct SharedLoop {
+pub struct SharedLoop {
     pub(crate) shared: Arc<Shared>,
     pub(crate) finisher: Finisher,
     pub(crate) batches: queue::Receiver<Batch<Reply>>,
@@ -74,6 +78,9 @@ pub(crate) struct Work {
     waiting: Vec<Waiting>,
     asked: HashMap<ReadId, Vec<Waiting>>,
     next_read: u64,
+    /// Of those who write, and of those who read here.
+    requests_expected: Expected,
+    reads_expected: Expected,
     /// Reads with an index of another server's that this one has not come to.
     behind: Vec<Indexed>,
     announced: Option<Duration>,
@@ -108,6 +115,8 @@ impl Work {
             waiting: Vec::new(),
             asked: HashMap::new(),
             next_read: 0,
+            requests_expected: Expected::default(),
+            reads_expected: Expected::default(),
             behind: Vec::new(),
             announced: None,
             announcing: None,
@@ -131,7 +140,7 @@ impl SharedLoop {
     }
 
     /// Takes what others handed in, steps the member, and acts on what it tells.
-    pub(crate) fn step(&mut self, wait: Duration) -> Step {
+    pub fn step(&mut self, wait: Duration) -> Step {
         if self.work.halted.is_some() {
             std::thread::sleep(wait);
             return self.last_words();
@@ -189,6 +198,9 @@ impl SharedLoop {
         }
         let read = ReadId(self.work.next_read);
         let now = self.driver.now();
+        if self.work.reads_expected.more(self.work.waiting.len(), now) {
+            return;
+        }
         // A writer that is about to claim anew lets them wait; each has its own patience.
         if self.driver.member_mut().read_index(now, read).is_ok() {
             self.work.next_read += 1;
@@ -265,6 +277,9 @@ impl SharedLoop {
                 self.name_successor(to);
                 return Ok(());
             }
+            if !self.is_worth_a_record() {
+                return Ok(());
+            }
             let (taken, entries) = self.gather();
             let now = self.driver.now();
             match self.driver.member_mut().propose(now, &entries) {
@@ -272,6 +287,11 @@ impl SharedLoop {
                     self.proposed(&entries);
                     let batches = self.work.queue.drain(..taken).collect();
                     self.work.flying.push_back((ticket, batches));
+                    if vetch_bugs::on(Bug::AnsweredEarly)
+                        && let Some(last) = entries.last()
+                    {
+                        self.committed(ticket, last.after());
+                    }
                 }
                 Err(Refusal::NotLeading | Refusal::Busy) => return Ok(()),
                 Err(refusal @ (Refusal::TooLarge { .. } | Refusal::OutOfOrder)) => {
@@ -286,6 +306,19 @@ impl SharedLoop {
             self.hand_over(batch);
         }
         Ok(())
+    }
+
+    /// Whether what is queued should be proposed now. A message to the journal costs its servers the same whether it holds one request or a
+    /// hundred, so what is little waits for those under way, and others join it meanwhile.
+    fn is_worth_a_record(&self) -> bool {
+        let tuning = &self.shared.config.tuning;
+        let queue = || self.work.queue.iter();
+        let bytes = |batch: &Batch<Reply>| batch.draft.as_ref().map_or(0, Draft::size);
+        let requests = queue().map(|batch| batch.replies.len()).sum::<usize>();
+        requests >= tuning.record_requests
+            || queue().map(bytes).sum::<usize>() >= tuning.batch_bytes / 16
+            || (self.work.flying.len() < PIPELINE
+                && !self.work.requests_expected.more(requests, self.driver.now()))
     }
 
     /// The next record: how many batches of the queue, and their entries, sealed on the head.
@@ -345,13 +378,14 @@ impl SharedLoop {
     /// What another server wrote counts, and is visible with everything that belongs to it at one instant.
     fn apply(&mut self, entry: &Entry, tip: &Tip) -> Step {
         if let Some(writer) = cluster::announced(entry) {
-            self.update(|status| status.writer = Some(writer.clone()));
             let peers = cluster::announced_peers(entry).unwrap_or_default();
             self.work.roster.told(self.driver.now(), peers.clone());
+            // Before anybody turns to the writer, who may know no older announcement.
             self.post(|board| {
                 board.remember(tip);
                 board.peers = peers;
             });
+            self.update(|status| status.writer = Some(writer.clone()));
         }
         if vetch_fence::successor_of(entry).is_some() {
             // Whoever wrote does so no longer; requests wait for the next.
@@ -442,6 +476,8 @@ impl SharedLoop {
         let Some((_, batches)) = self.work.flying.pop_front_if(|_| is_next) else { return };
         self.work.number += batches.iter().filter(|batch| batch.draft.is_some()).count() as u64;
         let last = Tip { seq: self.work.number, ..*self.driver.member().view().tip() };
+        let requests = batches.iter().map(|batch| batch.replies.len()).sum();
+        self.work.requests_expected.answered(requests, self.driver.now());
         self.finisher.complete(batches, Some(&last));
     }
 
@@ -456,10 +492,13 @@ impl SharedLoop {
     }
 
     fn answer_reads(&mut self, reads: &[ReadId], outcome: Result<Index, Again>) {
+        let mut answered = 0;
         for read in reads.iter().filter_map(|read| self.work.asked.remove(read)).flatten() {
             // Whoever asked may have gone.
             let _ = read.send(outcome);
+            answered += 1;
         }
+        self.work.reads_expected.answered(answered, self.driver.now());
     }
 
     /// Lets those reads go whose index this server's state has come to. Everything the member has told by now is applied.
@@ -504,7 +543,8 @@ impl SharedLoop {
             *clock = crate::clock::Clock::default();
             // Whoever renewed a lease last may have told the writer before: everybody has the full time again.
             for (id, lease) in store.leases().iter() {
-                clock.start(id, lease.grant(), lease.ttl(), lease.ttl(), self.shared.now());
+                let time = if vetch_bugs::on(Bug::LeaseCutShort) { 0 } else { lease.ttl() };
+                clock.start(id, lease.grant(), lease.ttl(), time, self.shared.now());
             }
             drop((clock, store));
             self.work.leading = true;
@@ -534,6 +574,9 @@ impl SharedLoop {
     }
 
     fn follow(&mut self, epoch: u64, writer: Author) -> Step {
+        if vetch_bugs::on(Bug::ReplacedUnnoticed) {
+            self.work.leading = false;
+        }
         if self.work.leading {
             return self.replaced(format!("another server writes since epoch {epoch}"));
         }
@@ -618,7 +661,8 @@ impl SharedLoop {
             None => Capture::at_head(&self.shared.store.read(), index.tip, dirty),
         };
         self.work.fresh_bytes = 0;
-        let capture = Capture { tip: index.tip, position: index.position.0, ..capture };
+        let further = u64::from(vetch_bugs::on(Bug::CaptureMisplaced));
+        let capture = Capture { tip: index.tip, position: index.position.0 + further, ..capture };
         let _ = reply.send(capture);
     }
 

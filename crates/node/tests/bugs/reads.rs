@@ -74,8 +74,9 @@ fn a_range_of_the_newest_is_never_too_old() {
     let txn = lab.wait(txn).unwrap();
     let ResponseOp::Range(inner) = &txn.responses[0] else { panic!("{txn:?}") };
     for (revision, kvs) in [(range.revision, &range.kvs), (txn.revision, &inner.kvs)] {
-        let values: Vec<&[u8]> = kvs.iter().map(|kv| kv.value()).collect();
-        assert_eq!((revision, values), (newest, vec![&b"new"[..], b"old", b"old", b"old", b"old", b"old"]));
+        let values: Vec<_> = kvs.iter().map(|kv| kv.value().into_owned()).collect();
+        let expected = [b"new", b"old", b"old", b"old", b"old", b"old"].map(|value| value.to_vec());
+        assert_eq!((revision, values), (newest, expected.to_vec()));
     }
 }
 
