@@ -48,7 +48,8 @@ impl Client {
         Ok(Client::over(channel))
     }
 
-    fn over(channel: Channel) -> Client {
+    /// Over a connection that was made elsewhere.
+    pub(crate) fn over(channel: Channel) -> Client {
         // Servers of this API send messages of any size; the client's limit would hide what they do.
         Client {
             kv: KvClient::new(channel.clone()).max_decoding_message_size(usize::MAX),

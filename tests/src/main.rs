@@ -14,6 +14,7 @@ mod chance;
 mod churn;
 mod client;
 mod cluster;
+mod cluster_tls;
 mod deployments;
 mod differential;
 mod encryption;
@@ -53,6 +54,7 @@ enum Trial {
     Bench(bench::Bench),
     Churn(churn::Churn),
     Cluster(cluster::Cluster),
+    ClusterTls(cluster_tls::ClusterTls),
     Deployments(deployments::Deployments),
     Differential(differential::Differential),
     Encryption(encryption::Encryption),
@@ -80,6 +82,7 @@ async fn main() -> Result<()> {
         Trial::Bench(trial) => trial.run().await,
         Trial::Churn(trial) => trial.run().await,
         Trial::Cluster(trial) => trial.run().await,
+        Trial::ClusterTls(trial) => trial.run().await,
         Trial::Deployments(trial) => trial.run().await,
         Trial::Differential(trial) => trial.run().await,
         Trial::Encryption(trial) => trial.run().await,

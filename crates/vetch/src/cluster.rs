@@ -1,6 +1,7 @@
 //! A server in a cluster: its node on the shared journal, and who its requests are passed on to.
 
 mod join;
+mod reach;
 mod report;
 
 use std::time::{Duration, Instant};
@@ -16,6 +17,7 @@ use vetch_server::grpc::{self, StandIn};
 
 use crate::serve::StartError;
 
+pub(crate) use reach::Reach;
 pub(crate) use report::report;
 
 /// How soon a writer that does not answer is noticed by those who pass requests on to it.
@@ -25,6 +27,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// How long a start waits for a journal that does not answer: machines that boot together come up in any order.
 const START_PATIENCE: Duration = Duration::from_secs(120);
 const START_PAUSE: Duration = Duration::from_secs(1);
+/// How long the last servers of a journal are waited for when most of them are there.
+const MOST_PATIENCE: Duration = Duration::from_secs(4);
 
 /// How often a checkpoint is taken over from another server before a start is given up: the journal may be trimmed beyond
 /// the first ones, too.
@@ -35,6 +39,7 @@ pub(crate) fn open(
     config: NodeConfig,
     journal: &Options,
     server: &grpc::Settings,
+    others: &Reach,
     mut progress: impl FnMut(Progress),
 ) -> Result<Node, StartError> {
     let cluster = ClusterConfig {
@@ -44,15 +49,18 @@ pub(crate) fn open(
         fence: vetch_node::fence::Config::default(),
     };
     let mut taken = 0;
+    let mut journal = journal.clone();
     loop {
-        let log = reach(journal)?;
+        let log = reach(&journal)?;
+        // They have been looked at.
+        journal.most_are_enough = true;
         for found in log.unsafe_settings() {
             tracing::warn!(%found, "the journal may lose acknowledged writes (--unsafe-journal)");
         }
         match Node::open_shared(config.clone(), cluster.clone(), Box::new(log), &mut progress) {
             Err(OpenError::Behind { first }) if taken < CHECKPOINTS => {
                 tracing::info!(first, "the journal begins behind what this server has");
-                join::take_checkpoint(&config.data_dir, config.proposed.member_id, journal)?;
+                join::take_checkpoint(&config.data_dir, config.proposed.member_id, &journal, others)?;
                 taken += 1;
             }
             opened => return Ok(opened?),
@@ -64,13 +72,23 @@ pub(crate) fn open(
 /// up. One that answers and is not fit for use is refused at once.
 pub(crate) fn reach(journal: &Options) -> Result<NatsLog, NatsError> {
     let deadline = Instant::now() + START_PATIENCE;
+    let enough = Instant::now() + MOST_PATIENCE;
+    let mut journal = journal.clone();
     loop {
-        match NatsLog::open(journal) {
+        match NatsLog::open(&journal) {
             Err(error @ (NatsError::Connect(_) | NatsError::Stream { .. }))
                 if !error.to_string().contains("authorization") && Instant::now() < deadline =>
             {
                 tracing::warn!(%error, "the journal does not answer yet; trying again");
                 std::thread::sleep(START_PAUSE);
+            }
+            Err(NatsError::Unsafe(found))
+                if !journal.most_are_enough
+                    && found.iter().all(Unsafe::most_were_seen)
+                    && Instant::now() >= enough =>
+            {
+                tracing::warn!("not all servers of the journal answer; going on with most of them");
+                journal.most_are_enough = true;
             }
             Err(NatsError::Unsafe(found)) if some_are_away(&found) && Instant::now() < deadline => {
                 tracing::warn!("not all servers of the journal answer yet; trying again");
@@ -87,13 +105,13 @@ fn some_are_away(found: &[Unsafe]) -> bool {
 }
 
 /// Passes what only the writer can answer on to whoever writes, until the node ends.
-pub(crate) async fn follow_writer(node: Node, stand_in: StandIn) {
+pub(crate) async fn follow_writer(node: Node, stand_in: StandIn, others: Reach) {
     let Some(mut status) = node.cluster() else { return };
-    let mut known = None;
+    let (mut known, me) = (None, node.identity().member_id);
     loop {
-        let now = place(&status.borrow_and_update());
+        let now = place(&status.borrow_and_update(), me);
         if known.as_ref() != Some(&now) {
-            point(&stand_in, &now);
+            point(&stand_in, &now, &others);
             known = Some(now);
         }
         let is_unknown = known == Some(Place::Unknown);
@@ -119,34 +137,39 @@ enum Place {
     Unknown,
 }
 
-fn place(status: &ClusterStatus) -> Place {
+fn place(status: &ClusterStatus, me: u64) -> Place {
     match &status.writer {
         _ if status.handing_over => Place::Unknown,
         _ if status.is_writer => Place::Here,
+        // What it wrote before a restart: it would pass requests on to itself.
+        Some(writer) if writer.member == me => Place::Unknown,
         Some(writer) => Place::At(writer.url.clone()),
         None => Place::Unknown,
     }
 }
 
-fn point(stand_in: &StandIn, place: &Place) {
+fn point(stand_in: &StandIn, place: &Place, others: &Reach) {
     match place {
         Place::Here => stand_in.take_over(),
         Place::Unknown => stand_in.wait(),
-        Place::At(url) => match Endpoint::from_shared(url.clone()) {
-            Ok(endpoint) => stand_in.pass_to(
-                endpoint
-                    .connect_timeout(PATIENCE)
-                    .http2_keep_alive_interval(PING)
-                    .keep_alive_timeout(PATIENCE)
-                    .keep_alive_while_idle(true)
-                    .connect_lazy(),
-            ),
+        Place::At(url) => match others.lazily(url, watched) {
+            Ok(channel) if Reach::is_secure(url) => stand_in.pass_to_securely(channel),
+            Ok(channel) => stand_in.pass_to(channel),
             Err(error) => {
-                tracing::error!(url, %error, "the writer cannot be reached at the address it announces");
+                tracing::error!(url, error, "the writer cannot be reached at the address it announces");
                 stand_in.no_writer();
             }
         },
     }
+}
+
+/// A connection whose end is noticed soon, whether anything is asked on it or not.
+fn watched(endpoint: Endpoint) -> Endpoint {
+    endpoint
+        .connect_timeout(PATIENCE)
+        .http2_keep_alive_interval(PING)
+        .keep_alive_timeout(PATIENCE)
+        .keep_alive_while_idle(true)
 }
 
 /// Lets another server write before this one ends. Should that fail, the others notice when it falls silent.

@@ -18,8 +18,10 @@ use vetch_server::grpc::StandIn;
 use vetch_server::http::listen::Listener;
 use vetch_server::http::{Offer, Server, Shared};
 use vetch_server::metrics::ServerMetrics;
+use vetch_server::tls::TlsError;
 use vetch_server::{grpc, version};
 
+use crate::cluster::Reach;
 use crate::migrate::marker;
 use crate::settings::Settings;
 use crate::sockets::{self, SocketError};
@@ -68,6 +70,8 @@ pub(crate) enum StartError {
         "the journal begins behind what this server has, and no checkpoint of another server could be taken: {0}"
     )]
     NoCheckpoint(String),
+    #[error("cannot call other servers over TLS: {0}")]
+    Calls(#[from] TlsError),
     #[error("recovery ended without a result: {0}")]
     Recovery(#[from] tokio::task::JoinError),
 }
@@ -78,11 +82,15 @@ const PATIENCE_WITH_STREAMS: Duration = Duration::from_secs(2);
 /// How long the last backup may take when everything else has ended.
 const PATIENCE_WITH_BACKUP: Duration = Duration::from_secs(5);
 
-pub(crate) async fn serve(settings: Settings) -> Result<End, StartError> {
+pub(crate) async fn serve(mut settings: Settings) -> Result<End, StartError> {
     loop {
         match serve_once(&settings).await? {
             End::Replaced => tracing::info!("beginning again, behind another writer"),
             end => return Ok(end),
+        }
+        if let Some(journal) = &mut settings.journal {
+            // All its servers have been looked at: one that is away now is not waited for.
+            journal.most_are_enough = true;
         }
     }
 }
@@ -99,7 +107,8 @@ async fn serve_once(settings: &Settings) -> Result<End, StartError> {
     }
     // Opened before the data is read, so that a port in use or a wrong certificate is found out at once.
     let listeners = sockets::bind(settings).await?;
-    let opening = open(settings);
+    let others = Reach::open(settings.calls.as_ref())?;
+    let opening = open(settings, &others);
     let node = tokio::select! {
         node = opening => node?,
         // Nothing was promised to anyone yet, so there is nothing to finish.
@@ -108,8 +117,8 @@ async fn serve_once(settings: &Settings) -> Result<End, StartError> {
     let archiver = archive(settings, &node);
     let stand_in = settings.journal.as_ref().map(|_| StandIn::in_cluster());
     if let Some(stand_in) = &stand_in {
-        tokio::spawn(cluster::follow_writer(node.clone(), stand_in.clone()));
-        tokio::spawn(cluster::report(node.clone()));
+        tokio::spawn(cluster::follow_writer(node.clone(), stand_in.clone(), others.clone()));
+        tokio::spawn(cluster::report(node.clone(), others));
         tokio::spawn(grpc::carry_questions(node.clone(), stand_in.clone()));
         tokio::spawn(grpc::stay_introduced(node.clone(), stand_in.clone()));
     }
@@ -173,17 +182,17 @@ pub(crate) fn create(path: &Path) -> Result<(), StartError> {
     Ok(())
 }
 
-async fn open(settings: &Settings) -> Result<Node, StartError> {
+async fn open(settings: &Settings, others: &Reach) -> Result<Node, StartError> {
     let config = settings.node.clone();
     let started = Instant::now();
     let data_dir = config.data_dir.display().to_string();
     tracing::info!(data_dir, "recovering");
     let mut log = ProgressLog::new();
     let journal = settings.journal.clone();
-    let server = settings.grpc.clone();
+    let (server, others) = (settings.grpc.clone(), others.clone());
     let opened = tokio::task::spawn_blocking(move || match journal {
         None => Ok(Node::open(config, |progress| log.tell(&progress))?),
-        Some(journal) => cluster::open(config, &journal, &server, |progress| log.tell(&progress)),
+        Some(journal) => cluster::open(config, &journal, &server, &others, |progress| log.tell(&progress)),
     });
     let node = opened.await??;
     let status = node.status();

@@ -47,6 +47,8 @@ pub(crate) struct Settings {
     pub(crate) backup: Option<archiver::Settings>,
     /// The journal that several servers share, if it is one.
     pub(crate) journal: Option<vetch_nats::Options>,
+    /// How the others are called where they speak TLS; None if they cannot be.
+    pub(crate) calls: Option<TlsSettings>,
 }
 
 /// Smaller segments would be all headers; a larger one takes too long to prepare.
@@ -83,6 +85,10 @@ impl Settings {
         let retention = retention(flags)?;
         let backup = backup::settings(flags)?;
         let journal = journal::settings(flags)?;
+        let calls = tls::calls(&client_tls, &peer_tls);
+        if journal.is_some() {
+            journal::check_others(flags, &client_tls, calls.as_ref())?;
+        }
         let peer_urls = cluster::peer_urls(flags, &data_dir(flags))?;
         let mut node = node_config(flags, timing, &peer_urls)?;
         if let Some(journal) = &journal {
@@ -104,6 +110,7 @@ impl Settings {
             features: feature_gates(flags.text("feature-gates")),
             retention,
             backup,
+            calls: calls.filter(|_| journal.is_some()),
             journal,
         })
     }

@@ -111,7 +111,11 @@ func judgeExpiry(ctx context.Context, w *world, namespace string, f *follower, b
 			latest = at
 		}
 	}
-	w.note("%d events seen to go, the last %.1fs after the last was created", len(deleted), latest.Sub(answered).Seconds())
+	if len(deleted) > 0 {
+		w.note("%d events seen to go, the last %.1fs after the last was created", len(deleted), latest.Sub(answered).Seconds())
+	} else {
+		w.note("the watch was broken off before an event went")
+	}
 	if !broken {
 		patience = 0
 	}

@@ -28,13 +28,20 @@ pub(super) fn enter() -> Result<Option<i32>> {
     if std::env::var_os(ENTERED).is_some() {
         return Ok(None);
     }
-    for (tool, package) in
-        [("unshare", "util-linux"), ("ip", "iproute2"), ("tc", "iproute2"), ("nft", "nftables")]
-    {
+    let tools = [
+        ("setpriv", "util-linux"),
+        ("unshare", "util-linux"),
+        ("ip", "iproute2"),
+        ("tc", "iproute2"),
+        ("nft", "nftables"),
+    ];
+    for (tool, package) in tools {
         let found = Command::new("sh").args(["-c", &format!("command -v {tool}")]).output()?;
         ensure!(found.status.success(), "{tool} is missing: install {package} (scripts/test does it)");
     }
-    let mut command = Command::new("unshare");
+    // A process that is killed takes the one in the namespaces along, and that takes all the others.
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", "unshare"]);
     command.args(["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]);
     command.arg(std::env::current_exe()?).args(std::env::args_os().skip(1)).env(ENTERED, "1");
     let status = command.status().context("starting the trial in namespaces of its own, which takes root")?;

@@ -10,6 +10,8 @@ pub(super) struct Times {
     pub(super) with_journal: Vec<Duration>,
     /// From the loss of the journal's leader to the fifth write after it.
     pub(super) journal: Vec<Duration>,
+    /// From the first write after the journal had no quorum until a watch at another server was told of it.
+    pub(super) heard: Vec<Duration>,
 }
 
 impl Times {
@@ -17,6 +19,7 @@ impl Times {
         self.failovers.extend(other.failovers);
         self.with_journal.extend(other.with_journal);
         self.journal.extend(other.journal);
+        self.heard.extend(other.heard);
     }
 
     pub(super) fn lines(mut self) -> Vec<String> {
@@ -24,6 +27,7 @@ impl Times {
             ("from the loss of the writer to a write by another one", &mut self.failovers),
             ("the same, and the journal's leader was lost as well", &mut self.with_journal),
             ("from the loss of the journal's leader to the fifth write", &mut self.journal),
+            ("from the first write after a loss of quorum to a watch at any server", &mut self.heard),
         ];
         named.into_iter().filter_map(|(name, times)| line(name, times)).collect()
     }

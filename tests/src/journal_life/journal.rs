@@ -16,9 +16,9 @@ use crate::server::free_port;
 const SERVERS: usize = 3;
 /// How servers and clients know each other. They listen on loopback only and are gone with their directory.
 const SECRET: &str = "trial";
-pub(super) const STREAM: &str = "vetch";
+pub(crate) const STREAM: &str = "vetch";
 
-pub(super) struct Journal {
+pub(crate) struct Journal {
     directory: TempDir,
     nodes: Vec<Node>,
     /// What the account of Vetch may use, in the words of the configuration.
@@ -27,10 +27,10 @@ pub(super) struct Journal {
 
 /// What the stream holds.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Held {
-    pub(super) bytes: u64,
-    pub(super) first: u64,
-    pub(super) last: u64,
+pub(crate) struct Held {
+    pub(crate) bytes: u64,
+    pub(crate) first: u64,
+    pub(crate) last: u64,
 }
 
 struct Node {
@@ -43,7 +43,7 @@ struct Node {
 
 impl Journal {
     /// Starts all servers and waits until they serve.
-    pub(super) async fn start() -> Result<Journal> {
+    pub(crate) async fn start() -> Result<Journal> {
         Journal::start_allowing("enabled".to_owned()).await
     }
 
@@ -109,7 +109,7 @@ impl Journal {
     }
 
     /// By which a Vetch server finds the journal.
-    pub(super) fn flags(&self) -> Vec<String> {
+    pub(crate) fn flags(&self) -> Vec<String> {
         let urls: Vec<String> =
             self.nodes.iter().map(|node| format!("nats://127.0.0.1:{}", node.port)).collect();
         vec![
@@ -144,7 +144,7 @@ impl Journal {
     }
 
     /// What the stream of this name holds, as its leader says.
-    pub(super) async fn held(&self, stream: &str) -> Result<Held> {
+    pub(crate) async fn held(&self, stream: &str) -> Result<Held> {
         let begun = Instant::now();
         loop {
             for (at, node) in self.nodes.iter().enumerate() {
@@ -167,7 +167,7 @@ impl Journal {
     }
 
     /// Leaves the files where they are.
-    pub(super) fn keep_files(&mut self) -> &Path {
+    pub(crate) fn keep_files(&mut self) -> &Path {
         self.directory.disable_cleanup(true);
         self.directory.path()
     }

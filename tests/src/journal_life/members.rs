@@ -97,7 +97,7 @@ impl Members {
 }
 
 /// Of the server with this number.
-pub(super) fn flags(at: usize) -> Result<Vec<String>> {
+pub(crate) fn flags(at: usize) -> Result<Vec<String>> {
     // Of no use in a cluster on a journal, but checked: they have to fit the name.
     let peer = format!("http://127.0.0.1:{}", free_port()?);
     let mut flags = vec![

@@ -5,9 +5,9 @@
 
 mod behind;
 mod full;
-mod journal;
+pub(crate) mod journal;
 mod large;
-mod members;
+pub(crate) mod members;
 mod refill;
 mod trimming;
 

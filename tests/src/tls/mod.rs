@@ -3,7 +3,7 @@
 
 mod cases;
 pub(crate) mod pki;
-mod probe;
+pub(crate) mod probe;
 mod rotation;
 
 use std::time::Instant;

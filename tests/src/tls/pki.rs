@@ -18,7 +18,7 @@ pub(crate) type Authority = CertifiedIssuer<'static, KeyPair>;
 /// A directory of certificates: `NAME.crt` and `NAME.key` each.
 pub(crate) struct Pki {
     dir: TempDir,
-    pub(super) authority: Authority,
+    pub(crate) authority: Authority,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +63,7 @@ pub(crate) fn client(name: &str) -> Wish {
 }
 
 /// A server's certificate as kubeadm makes it: for both purposes, since members call each other with it.
-pub(super) fn server() -> Wish {
+pub(crate) fn server() -> Wish {
     let mut params = named("server");
     params.extended_key_usages = vec![Purpose::ServerAuth, Purpose::ClientAuth];
     params.subject_alt_names = vec![
@@ -90,7 +90,7 @@ fn named(name: &str) -> CertificateParams {
     params
 }
 
-pub(super) fn authority(name: &str, change: impl FnOnce(&mut CertificateParams)) -> Result<Authority> {
+pub(crate) fn authority(name: &str, change: impl FnOnce(&mut CertificateParams)) -> Result<Authority> {
     let mut params = named(name);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     change(&mut params);
@@ -116,7 +116,7 @@ impl Pki {
     }
 
     /// Replaced at once, as cert-manager and kubelet do it.
-    pub(super) fn write(&self, name: &str, contents: &[u8]) -> Result<()> {
+    pub(crate) fn write(&self, name: &str, contents: &[u8]) -> Result<()> {
         let fresh = self.path("fresh");
         fs::write(&fresh, contents)?;
         fs::rename(fresh, self.path(name))?;
@@ -127,7 +127,7 @@ impl Pki {
         self.issue_by(&self.authority, name, wish)
     }
 
-    pub(super) fn issue_by(&self, authority: &Authority, name: &str, mut wish: Wish) -> Result<()> {
+    pub(crate) fn issue_by(&self, authority: &Authority, name: &str, mut wish: Wish) -> Result<()> {
         // Without it OpenSSL cannot tell two authorities of the same name apart.
         wish.params.use_authority_key_identifier_extension = true;
         let key = wish.key.generate()?;

@@ -10,11 +10,11 @@ use crate::server::peers;
 
 /// How a client calls.
 #[derive(Clone, Copy)]
-pub(super) struct Caller<'a> {
-    pub(super) pki: &'a Pki,
+pub(crate) struct Caller<'a> {
+    pub(crate) pki: &'a Pki,
     /// Whose certificate it shows; none if empty.
-    pub(super) name: &'a str,
-    pub(super) port: u16,
+    pub(crate) name: &'a str,
+    pub(crate) port: u16,
 }
 
 impl Caller<'_> {
@@ -42,7 +42,7 @@ impl Caller<'_> {
     }
 
     /// What etcdctl prints and how it ends.
-    pub(super) fn etcdctl(&self, arguments: &[&str]) -> Result<String> {
+    pub(crate) fn etcdctl(&self, arguments: &[&str]) -> Result<String> {
         let mut command = Command::new(peers()?.join("etcdctl"));
         command.args(["--insecure-transport=false", "--command-timeout=2s", "--dial-timeout=2s"]);
         command.arg(format!("--endpoints=https://127.0.0.1:{}", self.port));

@@ -10,7 +10,7 @@ use super::credentials::Credentials;
 use super::jwt::Jwt;
 use super::password::{PasswordError, Passwords};
 use super::settings::{Settings, TokenKind};
-use super::simple::SimpleTokens;
+use super::simple::{SimpleTokens, TokenOwner};
 
 /// Times a password is compared anew because users changed meanwhile.
 const LOGIN_ATTEMPTS: usize = 8;
@@ -82,6 +82,28 @@ impl Authenticator {
             Some(peer) if self.client_cert_auth => Caller::user(peer.common_name(), auth.revision()),
             _ => Caller::Anonymous,
         })
+    }
+
+    /// The token of a caller who is asked for one, if it is simple and this server does not know it.
+    pub fn unknown<'a>(&self, node: &Node, credentials: &'a Credentials) -> Option<&'a str> {
+        let Tokens::Simple(tokens) = &self.tokens else { return None };
+        let token = credentials.token().filter(|_| node.auth_enabled())?;
+        tokens.find(&node.auth(), token).is_none().then_some(token)
+    }
+
+    /// Whom a simple token stands for. Asking for it keeps it alive.
+    pub fn owner(&self, node: &Node, token: &str) -> Option<TokenOwner> {
+        match &self.tokens {
+            Tokens::Simple(tokens) if node.auth_enabled() => tokens.owner(&node.auth(), token),
+            _ => None,
+        }
+    }
+
+    /// Remembers for a while whom a token stands for that another server gave out.
+    pub fn borrow(&self, auth: &Auth, token: &str, owner: TokenOwner) {
+        if let Tokens::Simple(tokens) = &self.tokens {
+            tokens.borrow(auth, token, owner);
+        }
     }
 
     fn find(&self, auth: &Auth, token: &str) -> Option<Caller> {

@@ -1,8 +1,7 @@
 //! What a request says about who sends it.
 
-use http::HeaderValue;
+use http::{HeaderMap, HeaderValue};
 use tonic::Request;
-use tonic::metadata::MetadataMap;
 
 use crate::tls::PeerIdentity;
 
@@ -26,7 +25,12 @@ impl Credentials {
 
     pub fn of<T>(request: &Request<T>) -> Credentials {
         let peer = request.extensions().get::<PeerIdentity>().cloned();
-        Credentials { token: token(request.metadata()), peer }
+        Credentials { token: token(request.metadata().as_ref()), peer }
+    }
+
+    /// As far as the headers tell: without the connection.
+    pub fn of_headers(headers: &HeaderMap) -> Credentials {
+        Credentials { token: token(headers), peer: None }
     }
 
     pub fn split<T>(request: Request<T>) -> (Credentials, T) {
@@ -45,7 +49,6 @@ impl Credentials {
     }
 }
 
-fn token(metadata: &MetadataMap) -> Option<HeaderValue> {
-    let headers = metadata.as_ref();
+fn token(headers: &HeaderMap) -> Option<HeaderValue> {
     headers.get(TOKEN).or_else(|| headers.get(AUTHORIZATION)).cloned()
 }

@@ -1,7 +1,7 @@
 //! Finding out who a client is: by a token, or by the certificate of its connection.
 //!
 //! * [`Authenticator`] turns [`Credentials`] into a [`Caller`], and a name and a password into a token.
-//! * `simple` are tokens this server remembers, `jwt` tokens that carry their own proof.
+//! * `simple` are tokens this server remembers, or has heard of from the writer of its cluster, `jwt` tokens that carry their own proof.
 //! * `password` hashes and compares, away from the threads that serve requests and only so much at once.
 //! * [`Settings`] are the flags about all of this.
 //!
@@ -20,3 +20,4 @@ pub use credentials::Credentials;
 pub use jwt::{Jwt, JwtError};
 pub use password::{MAX_PASSWORD, PasswordError};
 pub use settings::{Settings, SettingsError, TokenKind};
+pub use simple::TokenOwner;

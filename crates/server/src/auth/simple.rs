@@ -3,6 +3,9 @@
 //! A token lives for a while after its last use, and dies with what it proves: when its user goes or gets another
 //! password, or when authentication is turned off. That is not told to this table; it is asked of the users, so no
 //! change of them can be missed. A restart forgets all tokens.
+//!
+//! In a cluster a server also borrows tokens that another one gave out. They live a part of the time here, however often they are
+//! used, so that the other one is asked again, and hears of it, before they have ended there.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,6 +19,8 @@ use vetch_node::store::auth::{Auth, Caller};
 const MAX_TOKENS: usize = 100_000;
 /// How often dead tokens are looked for, at most.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
+/// What part of its time a token is borrowed for.
+const BORROWED: u32 = 4;
 const WORD_LEN: usize = 16;
 const LETTERS: &[u8; 52] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
@@ -31,11 +36,18 @@ struct Table {
 }
 
 struct Token {
-    user: Arc<str>,
-    /// The auth revision at which the password was right.
-    proved: u64,
+    owner: TokenOwner,
     /// Milliseconds after the table's beginning.
     ends: AtomicU64,
+    is_borrowed: bool,
+}
+
+/// Whom a token stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenOwner {
+    pub user: Arc<str>,
+    /// The auth revision at which the password was right.
+    pub proved: u64,
 }
 
 impl SimpleTokens {
@@ -47,6 +59,17 @@ impl SimpleTokens {
 
     /// A new token; None if there are too many already. `index` only makes it look like etcd's.
     pub(super) fn assign(&self, auth: &Auth, user: &str, proved: u64, index: u64) -> Option<String> {
+        let name = format!("{}.{index}", word());
+        let owner = TokenOwner { user: user.into(), proved };
+        self.insert(auth, &name, owner, false).then_some(name)
+    }
+
+    /// Remembers a token that another server gave out, if there is room.
+    pub(super) fn borrow(&self, auth: &Auth, token: &str, owner: TokenOwner) {
+        self.insert(auth, token, owner, true);
+    }
+
+    fn insert(&self, auth: &Auth, name: &str, owner: TokenOwner, is_borrowed: bool) -> bool {
         let now = Instant::now();
         let mut table = self.table.write();
         if now - table.swept >= SWEEP_EVERY {
@@ -55,21 +78,29 @@ impl SimpleTokens {
             table.tokens.retain(|_, token| token.is_alive(auth, millis));
         }
         if table.tokens.len() >= MAX_TOKENS {
-            return None;
+            return false;
         }
-        let name = format!("{}.{index}", word());
-        let ends = AtomicU64::new(self.millis(now + self.ttl));
-        table.tokens.insert(name.clone(), Token { user: user.into(), proved, ends });
-        Some(name)
+        let life = if is_borrowed { self.ttl / BORROWED } else { self.ttl };
+        let ends = AtomicU64::new(self.millis(now + life));
+        table.tokens.insert(name.to_owned(), Token { owner, ends, is_borrowed });
+        true
     }
 
     /// Whom a token stands for. Using it keeps it alive.
     pub(super) fn find(&self, auth: &Auth, token: &str) -> Option<Caller> {
+        let owner = self.owner(auth, token)?;
+        Some(Caller::User { name: owner.user, revision: auth.revision() })
+    }
+
+    /// The same, and since when.
+    pub(super) fn owner(&self, auth: &Auth, token: &str) -> Option<TokenOwner> {
         let now = Instant::now();
         let table = self.table.read();
         let token = table.tokens.get(token).filter(|token| token.is_alive(auth, self.millis(now)))?;
-        token.ends.fetch_max(self.millis(now + self.ttl), Ordering::Relaxed);
-        Some(Caller::User { name: Arc::clone(&token.user), revision: auth.revision() })
+        if !token.is_borrowed {
+            token.ends.fetch_max(self.millis(now + self.ttl), Ordering::Relaxed);
+        }
+        Some(token.owner.clone())
     }
 
     fn millis(&self, at: Instant) -> u64 {
@@ -79,7 +110,7 @@ impl SimpleTokens {
 
 impl Token {
     fn is_alive(&self, auth: &Auth, now: u64) -> bool {
-        now < self.ends.load(Ordering::Relaxed) && auth.still_holds(&self.user, self.proved)
+        now < self.ends.load(Ordering::Relaxed) && auth.still_holds(&self.owner.user, self.owner.proved)
     }
 }
 
@@ -126,6 +157,22 @@ mod tests {
         assert_eq!(tokens.find(&auth, &token), Some(Caller::user("a", 7)));
         assert_eq!(tokens.find(&auth, "nonsense"), None);
         assert_eq!(tokens.find(&users(&["b"]), &token), None);
+    }
+
+    #[test]
+    fn a_borrowed_token_is_asked_for_again_and_dies_with_what_it_proves() {
+        let (here, there) =
+            (SimpleTokens::new(Duration::from_millis(800)), SimpleTokens::new(Duration::from_secs(300)));
+        let auth = users(&["a"]);
+        let token = there.assign(&auth, "a", 7, 1).unwrap();
+        assert_eq!(here.find(&auth, &token), None);
+        here.borrow(&auth, &token, there.owner(&auth, &token).unwrap());
+        assert_eq!(here.find(&auth, &token), Some(Caller::user("a", 7)));
+        assert_eq!(here.find(&users(&["b"]), &token), None);
+        std::thread::sleep(Duration::from_millis(120));
+        here.find(&auth, &token);
+        std::thread::sleep(Duration::from_millis(120));
+        assert_eq!(here.find(&auth, &token), None, "using it does not keep it");
     }
 
     #[test]

@@ -102,7 +102,7 @@ async fn stand(edge: &Edge, queue: &Queue, lease: i64, value: Bytes) -> Result<(
     let own = if response.succeeded { None } else { recipes::found(&response, 0) };
     let created = own.map_or(response.revision, |own| own.create_revision());
     let candidate = Candidate { key, created, lease };
-    if own.is_some_and(|own| own.value() != value)
+    if own.is_some_and(|own| *own.value() != *value)
         && let Err(error) = candidate.proclaim(edge, value).await
     {
         // Whatever came between, the old value must not win the election.

@@ -23,6 +23,7 @@ mod lease;
 mod lock;
 mod maintenance;
 mod observe;
+mod on_behalf;
 mod operator;
 mod peer;
 mod peer_url;
@@ -43,6 +44,7 @@ use vetch_node::Node;
 
 use crate::metrics::ServerMetrics;
 
+pub(crate) use on_behalf::SENDER;
 pub use peer::{carry_questions, stay_introduced};
 pub use rpc::Rpc;
 pub use settings::Settings;

@@ -21,7 +21,7 @@ use super::status;
 
 /// What is shown of a leader, or of a change of it.
 pub(super) fn leader(edge: &Edge, revision: i64, record: &Record) -> LeaderResponse {
-    let kv = KeyValue::decode(record.wire()).expect("a record is the wire form of a key-value");
+    let kv = KeyValue::decode(&record.wire().concat()[..]).expect("a record is the wire form of a key-value");
     LeaderResponse { header: edge.header(revision), kv: Some(kv) }
 }
 

@@ -6,13 +6,14 @@
 mod introduce;
 mod passing;
 mod read_index;
+mod token;
 
 use tonic::{Request, Response, Status};
 use vetch_api::EtcdError;
 use vetch_api::vetch::peer_server::Peer;
 use vetch_api::vetch::{
     self, Addressed, CheckpointRequest, IntroduceRequest, IntroduceResponse, ReadIndexRequest,
-    ReadIndexResponse, ReportRequest, ReportResponse,
+    ReadIndexResponse, ReportRequest, ReportResponse, TokenOwner, TokenRequest, TokenResponse,
 };
 use vetch_node::Node;
 use vetch_node::cluster::{Proof, Report};
@@ -25,6 +26,7 @@ use passing::{CheckpointStream, Passing};
 
 pub use introduce::stay_introduced;
 pub use read_index::carry_questions;
+pub(super) use token::learn as learn_token;
 
 pub(super) struct PeerService {
     edge: Edge,
@@ -82,6 +84,15 @@ impl Peer for PeerService {
         let member = introduce::from_wire(request.member.unwrap_or_default());
         let introduced = self.edge.node.introduce(member, asking).await.map_err(status::node)?;
         Ok(Response::new(introduce::to_wire(introduced)))
+    }
+
+    async fn token(&self, request: Request<TokenRequest>) -> Result<Response<TokenResponse>, Status> {
+        let request = request.into_inner();
+        self.meant(request.to.as_ref())?;
+        let owner = self.edge.authenticator().owner(&self.edge.node, &request.token);
+        let owner =
+            owner.map(|owner| TokenOwner { user: owner.user.to_string(), auth_revision: owner.proved });
+        Ok(Response::new(TokenResponse { owner }))
     }
 
     async fn report(&self, request: Request<ReportRequest>) -> Result<Response<ReportResponse>, Status> {

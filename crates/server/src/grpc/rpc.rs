@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response};
 use tonic::body::Body;
 use tower::Service;
 use vetch_api::EtcdError;
@@ -38,7 +38,9 @@ use super::snapshot::Places;
 use super::stand_in::{Passed, StandIn};
 use super::unary::Unary;
 use super::watch::WatchService;
-use super::{admission, status};
+use super::{admission, on_behalf, peer, status};
+use crate::auth::Credentials;
+use crate::tls::PeerIdentity;
 
 /// All services. Cloning copies pointers.
 #[derive(Clone)]
@@ -105,12 +107,52 @@ impl Rpc {
         self.stand_in.as_ref().is_none_or(|stand_in| stand_in.is_here(call))
     }
 
+    /// Who sends a call over a connection of `peer`, with what other servers claim of the sender and the caller's token in its
+    /// headers. None if that cannot be said at once.
+    pub(crate) fn sender<'a>(
+        &self,
+        claim: impl FnOnce() -> Option<&'a HeaderValue>,
+        token: Option<&HeaderValue>,
+        peer: Option<&PeerIdentity>,
+    ) -> Option<Credentials> {
+        let edge = &self.kv_service.0;
+        let is_in_cluster = self.stand_in.as_ref().is_some_and(StandIn::is_in_cluster);
+        if !is_in_cluster {
+            return Some(Credentials::new(token.cloned(), peer.cloned()));
+        }
+        let sender = match claim() {
+            None => peer.cloned(),
+            Some(claim) => on_behalf::sender(&edge.node, claim, peer)?,
+        };
+        let credentials = Credentials::new(token.cloned(), sender);
+        edge.authenticator().unknown(&edge.node, &credentials).is_none().then_some(credentials)
+    }
+
+    /// Lets a request be answered by who can, if that is not this server.
+    async fn pass(&self, stand_in: &StandIn, request: Request<Body>) -> Passed {
+        let edge = &self.kv_service.0;
+        if !stand_in.is_in_cluster() {
+            return stand_in.pass(request, &edge.node).await;
+        }
+        let request = match on_behalf::settle(&edge.node, request).await {
+            Ok(request) => request,
+            Err(status) => return Passed::Answered(status.into_http()),
+        };
+        match stand_in.pass(request, &edge.node).await {
+            Passed::Here(request) => match peer::learn_token(edge, stand_in, request.headers()).await {
+                Ok(()) => Passed::Here(request),
+                Err(status) => Passed::Answered(status.into_http()),
+            },
+            answered => answered,
+        }
+    }
+
     /// Answers one request. An RPC that fails is an answer too.
     pub async fn answer(&self, request: Request<Body>) -> Response<Body> {
         let request = match &self.stand_in {
             None => request,
             // Boxed, because almost no server has one, and each request would carry the room for it.
-            Some(stand_in) => match Box::pin(stand_in.pass(request)).await {
+            Some(stand_in) => match Box::pin(self.pass(stand_in, request)).await {
                 Passed::Here(request) => request,
                 Passed::Answered(response) => return response,
             },

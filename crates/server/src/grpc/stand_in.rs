@@ -25,7 +25,9 @@ use tonic::body::Body;
 use tonic::transport::Channel;
 use tonic::{Code, Status};
 use tower::ServiceExt;
+use vetch_node::Node;
 
+use super::on_behalf;
 use super::unary::Unary;
 use cluster::Sorted;
 
@@ -54,12 +56,20 @@ struct Inner {
 #[derive(Debug, Clone)]
 enum Phase {
     /// Passed on.
-    Elsewhere(Channel),
+    Elsewhere(There),
     /// Refused, for this reason.
     Nowhere(&'static str),
     /// To be decided soon: requests wait.
     Soon,
     Here,
+}
+
+/// Where requests are passed on to.
+#[derive(Debug, Clone)]
+struct There {
+    channel: Channel,
+    /// This server shows a certificate there, which is not the sender's.
+    is_secure: bool,
 }
 
 /// How whoever decides is reached.
@@ -102,7 +112,12 @@ impl StandIn {
 
     /// From now on `channel` leads to who answers.
     pub fn pass_to(&self, channel: Channel) {
-        self.0.phase.send_replace(Phase::Elsewhere(channel));
+        self.0.phase.send_replace(Phase::Elsewhere(There { channel, is_secure: false }));
+    }
+
+    /// The same over TLS.
+    pub fn pass_to_securely(&self, channel: Channel) {
+        self.0.phase.send_replace(Phase::Elsewhere(There { channel, is_secure: true }));
     }
 
     /// From now on requests are refused.
@@ -123,6 +138,10 @@ impl StandIn {
         self.0.phase.send_replace(Phase::Here);
     }
 
+    pub(super) fn is_in_cluster(&self) -> bool {
+        self.0.in_cluster
+    }
+
     /// Whether a call of this kind is answered here, whatever is in it.
     pub(super) fn is_here(&self, call: Unary) -> bool {
         (self.0.in_cluster && cluster::is_read(call)) || matches!(*self.0.phase.borrow(), Phase::Here)
@@ -133,7 +152,7 @@ impl StandIn {
         let mut phase = self.0.phase.subscribe();
         let way = match &*phase.borrow_and_update() {
             Phase::Here => Way::Here,
-            Phase::Elsewhere(channel) => Way::There(channel.clone()),
+            Phase::Elsewhere(there) => Way::There(there.channel.clone()),
             Phase::Nowhere(_) | Phase::Soon => Way::Nowhere,
         };
         let changed = async move {
@@ -143,7 +162,8 @@ impl StandIn {
         (way, changed)
     }
 
-    pub(super) async fn pass(&self, request: Request<Body>) -> Passed {
+    /// `node` is this server's.
+    pub(super) async fn pass(&self, request: Request<Body>, node: &Node) -> Passed {
         // What is asked about this very process is not the other server's to answer.
         if request.uri().path().starts_with(OWN) {
             return Passed::Here(request);
@@ -162,12 +182,16 @@ impl StandIn {
             match now {
                 Phase::Here => return Passed::Here(request),
                 Phase::Nowhere(why) => return Passed::Answered(Status::unavailable(why).into_http()),
-                Phase::Elsewhere(channel) => {
+                Phase::Elsewhere(There { channel, is_secure }) => {
                     let is_quick = is_quick(request.uri().path());
                     let call = is_quick.then(|| QuickCall::begin(&self.0));
                     // Counted before this look, so that whoever holds requests back waits for this one or it is held back.
                     if phase.has_changed().unwrap_or(false) {
                         continue;
+                    }
+                    // On a plain connection no name counts, so that whoever sent it is nobody at the other end, too.
+                    if self.0.in_cluster && is_secure && !on_behalf::stamp(node, &mut request) {
+                        return Passed::Answered(Status::unavailable(NO_LEADER).into_http());
                     }
                     let lost = self.0.in_cluster.then_some(TIMED_OUT);
                     let call = match call {

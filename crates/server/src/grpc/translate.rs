@@ -29,7 +29,7 @@ pub(super) use txn::txn;
 pub struct Kv(pub(super) Record);
 
 impl WireKv for Kv {
-    fn wire(&self) -> &[u8] {
+    fn wire(&self) -> [&[u8]; 2] {
         self.0.wire()
     }
 }

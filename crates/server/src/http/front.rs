@@ -17,7 +17,7 @@ use super::Serves;
 use super::connection::Context;
 use super::route::{self, MOST_CALLS};
 use crate::auth::Credentials;
-use crate::grpc::Unary;
+use crate::grpc::{SENDER, Unary};
 use crate::metrics::{Counted, Place};
 
 const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
@@ -62,11 +62,8 @@ impl Service for Front {
             None => "unknown",
         };
         let token = head.get(&TOKEN).or_else(|| head.get(&AUTHORIZATION));
-        Some(Plan {
-            unary,
-            counted: self.0.shared.metrics.grpc.method(path, version)?,
-            credentials: Credentials::new(token.cloned(), self.0.peer.clone()),
-        })
+        let credentials = self.0.shared.grpc.sender(|| head.get(&SENDER), token, self.0.peer.as_ref())?;
+        Some(Plan { unary, counted: self.0.shared.metrics.grpc.method(path, version)?, credentials })
     }
 
     fn admit(&self, _: &Arc<Plan>) -> Result<Place, Reply> {

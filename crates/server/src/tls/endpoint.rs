@@ -35,9 +35,9 @@ pub struct Tls {
 }
 
 /// What does not change while the server runs.
-struct Fixed {
-    provider: Arc<CryptoProvider>,
-    versions: Vec<&'static SupportedProtocolVersion>,
+pub(super) struct Fixed {
+    pub(super) provider: Arc<CryptoProvider>,
+    pub(super) versions: Vec<&'static SupportedProtocolVersion>,
     names: Names,
 }
 
@@ -145,7 +145,7 @@ fn warn_of_end(not_after: i64) {
 }
 
 impl Fixed {
-    fn of(settings: &TlsSettings) -> Result<Fixed, TlsError> {
+    pub(super) fn of(settings: &TlsSettings) -> Result<Fixed, TlsError> {
         let cipher_suites = cipher::chosen(&settings.cipher_suites)?;
         let provider = CryptoProvider { cipher_suites, ..aws_lc_rs::default_provider() };
         let spoken = settings.min_version..=settings.max_version.unwrap_or(TlsVersion::V1_3);
@@ -231,12 +231,12 @@ impl Files {
     }
 }
 
-fn identity(files: &[(PathBuf, Vec<u8>)]) -> Result<Identity, TlsError> {
+pub(super) fn identity(files: &[(PathBuf, Vec<u8>)]) -> Result<Identity, TlsError> {
     let [(cert_path, cert), (key_path, key)] = files else { unreachable!("two paths were given") };
     Identity::parse((cert_path, cert), (key_path, key))
 }
 
-/// What the server would show if it called others. It calls nobody, but files that are named have to be right.
+/// What the server shows when it calls others, which is not a listener's business; but files that are named have to be right.
 fn check_client_pair(settings: &TlsSettings) -> Result<(), TlsError> {
     match (&settings.client_cert_file, &settings.client_key_file) {
         (None, None) => Ok(()),
@@ -245,12 +245,12 @@ fn check_client_pair(settings: &TlsSettings) -> Result<(), TlsError> {
     }
 }
 
-fn half_a_pair(cert: &Option<PathBuf>, key: &Option<PathBuf>) -> TlsError {
+pub(super) fn half_a_pair(cert: &Option<PathBuf>, key: &Option<PathBuf>) -> TlsError {
     let shown = |path: &Option<PathBuf>| path.as_ref().map(|p| p.display().to_string()).unwrap_or_default();
     TlsError::HalfAPair { key: shown(key), cert: shown(cert) }
 }
 
-fn look<T>(kept: &mut Kept<T>, what: &str) -> Look {
+pub(super) fn look<T>(kept: &mut Kept<T>, what: &str) -> Look {
     let look = kept.look();
     match &look {
         Look::Same => {}

@@ -11,7 +11,7 @@ pub struct TlsSettings {
     /// The server's certificate chain and its key, both PEM.
     pub cert_file: Option<PathBuf>,
     pub key_file: Option<PathBuf>,
-    /// What this server would show when it calls another one. Only checked: it calls nobody.
+    /// What this server shows when it calls another one, instead of the pair above.
     pub client_cert_file: Option<PathBuf>,
     pub client_key_file: Option<PathBuf>,
     /// Certificate authorities whose clients are trusted. Naming a file demands a certificate of every client.

@@ -2,7 +2,7 @@
 
 use tonic::Code;
 use vetch_api::vetch::peer_client::PeerClient;
-use vetch_api::vetch::{CheckpointRequest, Place, Proof, ReportRequest};
+use vetch_api::vetch::{Addressed, CheckpointRequest, Place, Proof, ReportRequest, TokenRequest};
 
 use crate::{World, refused};
 
@@ -21,6 +21,12 @@ async fn who_cannot_read_the_journal_gets_and_changes_nothing() {
         };
         assert_eq!(refused(peer.report(report).await).0, Code::PermissionDenied);
         let asked = peer.checkpoint(CheckpointRequest { proof }).await;
+        assert_eq!(refused(asked).0, Code::PermissionDenied);
+    }
+    let identity = world.node.identity();
+    for key in [0, 1] {
+        let to = Addressed { cluster_id: identity.cluster_id, member_id: identity.member_id, key };
+        let asked = peer.token(TokenRequest { to: Some(to), token: "x.1".into() }).await;
         assert_eq!(refused(asked).0, Code::PermissionDenied);
     }
 }

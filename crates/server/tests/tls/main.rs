@@ -18,7 +18,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
+use vetch_api::health::HealthCheckRequest;
+use vetch_api::health::health_client::HealthClient;
 use vetch_server::http::Security;
+use vetch_server::tls::calls::{self, Calls};
 use vetch_server::tls::settings::{SelfSigned, TlsSettings};
 use vetch_server::tls::{Tls, TlsError};
 
@@ -245,4 +248,54 @@ fn files_that_cannot_work_are_named() {
     assert!(text.contains("KeyFile and CertFile must both be present"), "{text}");
     let text = refused(TlsSettings { allowed_hostnames: vec!["a b".into()], ..pki.closed_settings() });
     assert!(text.contains("\"a b\" is neither a host name"), "{text}");
+}
+
+/// A server calls another with its own certificate, by files that are read anew for every connection.
+#[tokio::test]
+async fn servers_call_each_other_with_what_lies_in_the_files_now() {
+    let mut pki = Pki::new();
+    let server = serve(&pki.closed_settings()).await;
+    let write_caller = |pki: &Pki| {
+        let pair = pki.client("other", 7);
+        pki.write("call.crt", &pair.cert);
+        pki.write("call.key", &pair.key);
+    };
+    write_caller(&pki);
+    let (cert_file, key_file) = (Some(pki.path("call.crt")), Some(pki.path("call.key")));
+    let settings = TlsSettings { cert_file, key_file, ..pki.closed_settings() };
+    let calls = Arc::new(Calls::open(&settings).unwrap());
+    let endpoint = calls::endpoint(&format!("https://{}", server.address)).unwrap();
+    let asked = async |calls: &Arc<Calls>| {
+        let mut health = HealthClient::new(calls.connect_lazy(&endpoint));
+        health.check(HealthCheckRequest::default()).await
+    };
+    asked(&calls).await.unwrap();
+    let silent = TlsSettings { cert_file: None, key_file: None, ..settings.clone() };
+    assert!(asked(&Arc::new(Calls::open(&silent).unwrap())).await.is_err(), "without a certificate");
+
+    pki.replace_authority();
+    write_caller(&pki);
+    assert!(asked(&calls).await.is_err(), "shows a certificate of an authority that nobody trusts yet");
+    pki.write("ca.crt", &pki.authority_pem());
+    pki.write_server(&pki.server(3));
+    until_files_are_looked_at().await;
+    asked(&calls).await.unwrap();
+    pki.write("call.crt", "nonsense");
+    asked(&calls).await.unwrap();
+    assert!(Calls::open(&TlsSettings { trusted_ca_file: None, ..settings }).is_err(), "trusts nobody");
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_be_verified_is_not_called() {
+    let (pki, other) = (Pki::new(), Pki::new());
+    let server = serve(&pki.open_settings()).await;
+    let calls = |trusted: &Pki| {
+        let trusted_ca_file = Some(trusted.path("ca.crt"));
+        Arc::new(Calls::open(&TlsSettings { trusted_ca_file, ..TlsSettings::default() }).unwrap())
+    };
+    let port = server.address.rsplit_once(':').unwrap().1;
+    let at = |host: &str| calls::endpoint(&format!("https://{host}:{port}")).unwrap();
+    calls(&pki).connect(&at("127.0.0.1")).await.unwrap();
+    assert!(calls(&other).connect(&at("127.0.0.1")).await.is_err(), "of another authority");
+    assert!(calls(&pki).connect(&at("localhost")).await.is_err(), "of another name");
 }

@@ -18,7 +18,7 @@ use vetch_node::fence::{self, Index, Log, Witness};
 use vetch_node::journal::{Position, Tip};
 use vetch_node::transfer::{Manifest, Receiving};
 
-use super::{START_PATIENCE, START_PAUSE, reach};
+use super::{Reach, START_PATIENCE, START_PAUSE, reach};
 use crate::serve::StartError;
 
 /// Records before the end in which announcements are looked for, before the next one is waited for.
@@ -31,11 +31,16 @@ const CONNECT: Duration = Duration::from_secs(3);
 const SILENCE: Duration = Duration::from_secs(30);
 
 /// Blocks until a checkpoint has been taken over, on a thread that may.
-pub(super) fn take_checkpoint(data_dir: &Path, member: u64, journal: &Options) -> Result<(), StartError> {
+pub(super) fn take_checkpoint(
+    data_dir: &Path,
+    member: u64,
+    journal: &Options,
+    others: &Reach,
+) -> Result<(), StartError> {
     let deadline = Instant::now() + START_PATIENCE;
     let mut log = reach(journal)?;
     loop {
-        let why = match attempt(&mut log, data_dir, member) {
+        let why = match attempt(&mut log, data_dir, member, others) {
             Ok(()) => return Ok(()),
             Err(why) => why,
         };
@@ -47,11 +52,11 @@ pub(super) fn take_checkpoint(data_dir: &Path, member: u64, journal: &Options) -
     }
 }
 
-fn attempt(log: &mut NatsLog, data_dir: &Path, member: u64) -> Result<(), String> {
+fn attempt(log: &mut NatsLog, data_dir: &Path, member: u64, others: &Reach) -> Result<(), String> {
     let (proof, peers) = look(log)?;
     let mut failures = Vec::new();
     for peer in peers.iter().filter(|peer| peer.member != member) {
-        match Handle::current().block_on(take_from(log, data_dir, peer, &proof)) {
+        match Handle::current().block_on(take_from(log, data_dir, peer, &proof, others)) {
             Ok(()) => return Ok(()),
             Err(why) => failures.push(format!("{}: {why}", peer.url)),
         }
@@ -70,10 +75,15 @@ fn look(log: &mut NatsLog) -> Result<(Proof, Vec<Peer>), String> {
     seen.ok_or_else(|| "no server announces itself in the journal".to_string())
 }
 
-async fn take_from(log: &mut NatsLog, data_dir: &Path, peer: &Peer, proof: &Proof) -> Result<(), String> {
-    let endpoint = Endpoint::from_shared(peer.url.clone()).map_err(|error| error.to_string())?;
-    let endpoint = endpoint.connect_timeout(CONNECT).http2_keep_alive_interval(CONNECT);
-    let channel = endpoint.connect().await.map_err(|error| error.to_string())?;
+async fn take_from(
+    log: &mut NatsLog,
+    data_dir: &Path,
+    peer: &Peer,
+    proof: &Proof,
+    others: &Reach,
+) -> Result<(), String> {
+    let watched = |endpoint: Endpoint| endpoint.connect_timeout(CONNECT).http2_keep_alive_interval(CONNECT);
+    let channel = others.at_once(&peer.url, watched).await?;
     let proof = vetch::Proof { seq: proof.seq, hash: proof.hash.to_vec() };
     let asked = PeerClient::new(channel).checkpoint(CheckpointRequest { proof: Some(proof) }).await;
     let mut pieces = asked.map_err(|status| status.message().to_string())?.into_inner();

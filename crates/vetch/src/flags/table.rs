@@ -4,7 +4,6 @@ use super::Class::{NoMeaning, Refused, Works};
 use super::Kind::{Bool, Choice, Duration, Gates, Int, Origins, Text, Uint, Uint32, Urls, Words};
 use super::{Class, Flag, Kind};
 
-const CALLS_NOBODY: &str = "This version runs a single member, which calls nobody.";
 const ONE: &str = "This version runs a single member, which has no peers.";
 const DISCOVERY: &str = "Discovery of other members is not available: this version runs a single member.";
 const NO_BBOLT: &str = "There is no bbolt file here.";
@@ -199,20 +198,25 @@ pub(super) const FLAGS: &[(&str, &[Flag])] = &[
         flag("cert-file", "", Text, Works, "The server's certificate and those that vouch for it, PEM."),
         flag("key-file", "", Text, Works, "The key of the certificate, PEM."),
         flag("client-cert-auth", "false", Bool, Works, "Every client must show a certificate that is trusted."),
-        flag("client-cert-file", "", Text, NoMeaning(CALLS_NOBODY), "The certificate to call other servers with."),
-        flag("client-key-file", "", Text, NoMeaning(CALLS_NOBODY), "The key to call other servers with."),
+        flag("client-cert-file", "", Text, Works,
+            "With --journal: the certificate to call other servers with, instead of --cert-file."),
+        flag("client-key-file", "", Text, Works, "The key of that certificate, PEM."),
         flag("client-crl-file", "", Text, Works, "Certificates of clients that were revoked."),
         flag("client-cert-allowed-hostname", "", Words, Works,
             "Hosts, separated by commas; a client's certificate must be valid for one of them."),
         flag("trusted-ca-file", "", Text, Works,
-            "The authorities clients' certificates must come from, PEM. Every client must then show one."),
-        flag("auto-tls", "false", Bool, Works, "Make a certificate if none is given, and keep it in the data directory."),
-        flag("peer-cert-file", "", Text, Works, "As --cert-file, on peer URLs."),
+            "The authorities clients' certificates must come from, PEM. Every client must then show one. With --journal, also those of other servers."),
+        flag("auto-tls", "false", Bool, Works,
+            "Make a certificate if none is given, and keep it in the data directory. Not with --journal."),
+        flag("peer-cert-file", "", Text, Works,
+            "As --cert-file, on peer URLs. With --journal, also the certificate to call other servers with, before --client-cert-file."),
         flag("peer-key-file", "", Text, Works, "As --key-file, on peer URLs."),
         flag("peer-client-cert-auth", "false", Bool, Works, "As --client-cert-auth, on peer URLs."),
-        flag("peer-client-cert-file", "", Text, NoMeaning(CALLS_NOBODY), "The certificate to call other members with."),
-        flag("peer-client-key-file", "", Text, NoMeaning(CALLS_NOBODY), "The key to call other members with."),
-        flag("peer-trusted-ca-file", "", Text, Works, "As --trusted-ca-file, on peer URLs."),
+        flag("peer-client-cert-file", "", Text, Works,
+            "With --journal: the certificate to call other servers with, before --peer-cert-file."),
+        flag("peer-client-key-file", "", Text, Works, "The key of that certificate, PEM."),
+        flag("peer-trusted-ca-file", "", Text, Works,
+            "As --trusted-ca-file, on peer URLs. With --journal, also the authorities of other servers, instead of --trusted-ca-file."),
         flag("peer-cert-allowed-cn", "", Words, Works,
             "Common names, separated by commas; a peer's certificate must have one of them."),
         flag("peer-cert-allowed-hostname", "", Words, Works,

@@ -79,6 +79,6 @@ async fn compare_keys(source: &Source, node: &Node, revision: i64) -> Result<(),
 
 fn is_equal(theirs: &KeyValue, ours: &Record) -> bool {
     let numbers = (ours.create_revision(), ours.mod_revision(), ours.version(), ours.lease());
-    (&theirs.key[..], &theirs.value[..]) == (ours.key(), ours.value())
+    (&theirs.key[..], &theirs.value[..]) == (ours.key(), &*ours.value())
         && (theirs.create_revision, theirs.mod_revision, theirs.version, theirs.lease) == numbers
 }

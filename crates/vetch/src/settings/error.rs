@@ -95,10 +95,19 @@ pub(crate) enum SettingsError {
     #[error("--{0} cannot be used with --journal yet: it concerns the journal on this machine's disk")]
     NotWithJournal(&'static str),
     #[error(
-        "--journal needs an http:// address in --advertise-client-urls, to which the other servers pass requests on; https is not \
-         possible there yet"
+        "--journal needs an http:// or https:// address first in --advertise-client-urls, to which the other servers pass requests on"
     )]
     JournalAdvertised,
+    #[error(
+        "--journal with an https:// address in --advertise-client-urls needs --trusted-ca-file or --peer-trusted-ca-file: the \
+         authorities by which the servers verify each other"
+    )]
+    JournalAuthority,
+    #[error(
+        "--journal cannot be used with --auto-tls: the other servers cannot verify a certificate that a server made for itself; give \
+         --cert-file and --key-file, and --trusted-ca-file or --peer-trusted-ca-file"
+    )]
+    JournalAutoTls,
     #[error("--journal-login-file: {0}")]
     JournalLogin(String),
     #[error("--watch-progress-notify-interval must be at least 100ms")]

@@ -7,8 +7,9 @@ use std::path::Path;
 use vetch_nats::{Login, Options};
 use vetch_node::config::Identity;
 use vetch_server::identity;
+use vetch_server::tls::settings::TlsSettings;
 
-use super::SettingsError;
+use super::{SettingsError, tls};
 use crate::flags::Parsed;
 
 const SCHEME: &str = "nats://";
@@ -32,11 +33,30 @@ pub(super) fn settings(flags: &Parsed) -> Result<Option<Options>, SettingsError>
             return Err(SettingsError::NotWithJournal(flag));
         }
     }
-    let advertised = super::texts(&flags.urls("advertise-client-urls"));
-    if advertised.first().is_none_or(|url| !url.starts_with("http://")) {
-        return Err(SettingsError::JournalAdvertised);
-    }
     Ok(Some(options))
+}
+
+/// Whether the servers on one journal can call each other at the address that this one announces.
+pub(super) fn check_others(
+    flags: &Parsed,
+    client: &TlsSettings,
+    calls: Option<&TlsSettings>,
+) -> Result<(), SettingsError> {
+    let advertised = flags.urls("advertise-client-urls");
+    let Some(url) = advertised.first().filter(|url| url.host().is_some()) else {
+        return Err(SettingsError::JournalAdvertised);
+    };
+    if !url.is_secure() {
+        return Ok(());
+    }
+    if client.is_empty() && client.auto.is_some() {
+        return Err(SettingsError::JournalAutoTls);
+    }
+    let Some(calls) = calls else { return Err(SettingsError::JournalAuthority) };
+    if calls.cert_file.is_some() != calls.key_file.is_some() {
+        return Err(tls::half_a_pair(calls));
+    }
+    Ok(())
 }
 
 /// Where a journal is, and how to log in there.

@@ -105,6 +105,37 @@ fn journal_and_checkpoints_can_be_made_small() {
 }
 
 #[test]
+fn servers_on_a_journal_verify_each_other() {
+    let secure = [
+        "--journal=nats://127.0.0.1:4222",
+        "--listen-client-urls=https://127.0.0.1:1",
+        "--advertise-client-urls=https://127.0.0.1:1",
+    ];
+    let with = |more: &[&str]| settings(&[&secure[..], more].concat());
+    let own = ["--cert-file=c", "--key-file=k"];
+    assert!(
+        with(&own).unwrap_err().to_string().contains("needs --trusted-ca-file or --peer-trusted-ca-file")
+    );
+    assert!(with(&["--auto-tls"]).unwrap_err().to_string().contains("cannot be used with --auto-tls"));
+    let calls = |more: &[&str]| {
+        let calls = with(&[&own[..], more].concat()).unwrap().calls.unwrap();
+        let text = |path: Option<PathBuf>| path.unwrap().display().to_string();
+        [text(calls.cert_file), text(calls.key_file), text(calls.trusted_ca_file)]
+    };
+    assert_eq!(calls(&["--trusted-ca-file=t"]), ["c", "k", "t"]);
+    assert_eq!(calls(&["--trusted-ca-file=t", "--peer-trusted-ca-file=p"]), ["c", "k", "p"]);
+    let peer = ["--trusted-ca-file=t", "--peer-cert-file=pc", "--peer-key-file=pk"];
+    assert_eq!(calls(&peer), ["pc", "pk", "t"]);
+    let client = ["--trusted-ca-file=t", "--client-cert-file=cc", "--client-key-file=ck"];
+    assert_eq!(calls(&client), ["cc", "ck", "t"]);
+    let half = [&own[..], &["--trusted-ca-file=t", "--peer-cert-file=pc"]].concat();
+    assert!(with(&half).unwrap_err().to_string().contains("must both be present[key: , cert: pc]"));
+    let plain = ["--journal=nats://127.0.0.1:4222", "--advertise-client-urls=unix:///tmp/x"];
+    assert!(refusal(&plain).contains("http:// or https:// address first"));
+    assert!(settings(&["--journal=nats://127.0.0.1:4222"]).unwrap().calls.is_none());
+}
+
+#[test]
 fn tls_is_asked_for_by_the_url() {
     let secure = ["--listen-client-urls=https://127.0.0.1:1", "--advertise-client-urls=https://127.0.0.1:1"];
     let with = |more: &[&str]| settings(&[&secure[..], more].concat());

@@ -46,6 +46,29 @@ pub(super) fn peer(
     })
 }
 
+/// How other servers of a cluster are called: verified by the authorities of peers, else by those of clients, and shown what is
+/// for calls between peers, or to peers, or else for the same with clients. None without authorities.
+pub(super) fn calls(client: &TlsSettings, peer: &TlsSettings) -> Option<TlsSettings> {
+    let trusted_ca_file = peer.trusted_ca_file.clone().or_else(|| client.trusted_ca_file.clone())?;
+    let pairs = [
+        (&peer.client_cert_file, &peer.client_key_file),
+        (&peer.cert_file, &peer.key_file),
+        (&client.client_cert_file, &client.client_key_file),
+        (&client.cert_file, &client.key_file),
+    ];
+    let shown = pairs.into_iter().find(|(cert, key)| cert.is_some() || key.is_some());
+    let (cert_file, key_file) = shown.map(|(cert, key)| (cert.clone(), key.clone())).unwrap_or_default();
+    Some(TlsSettings {
+        cert_file,
+        key_file,
+        trusted_ca_file: Some(trusted_ca_file),
+        min_version: client.min_version,
+        max_version: client.max_version,
+        cipher_suites: client.cipher_suites.clone(),
+        ..TlsSettings::default()
+    })
+}
+
 /// The flags that both kinds have under the same name.
 fn common(flags: &Parsed, prefix: &str) -> Result<TlsSettings, SettingsError> {
     let (min, max) = (flags.text("tls-min-version"), flags.text("tls-max-version"));
@@ -120,6 +143,10 @@ pub(super) fn check_certificate(url: &Url, serves: Serves, tls: &TlsSettings) ->
     if tls.cert_file.is_some() && tls.key_file.is_some() {
         return Ok(());
     }
+    Err(half_a_pair(tls))
+}
+
+pub(super) fn half_a_pair(tls: &TlsSettings) -> SettingsError {
     let text = |path: &Option<PathBuf>| path.as_ref().map(|p| p.display().to_string()).unwrap_or_default();
-    Err(SettingsError::HalfCertificate { key: text(&tls.key_file), cert: text(&tls.cert_file) })
+    SettingsError::HalfCertificate { key: text(&tls.key_file), cert: text(&tls.cert_file) }
 }

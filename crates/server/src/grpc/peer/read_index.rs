@@ -7,7 +7,7 @@ use tonic::transport::Channel;
 use vetch_api::vetch::peer_client::PeerClient;
 use vetch_api::vetch::{ReadIndexRequest, ReadIndexResponse};
 use vetch_node::Node;
-use vetch_node::cluster::Question;
+use vetch_node::cluster::{MOMENT, Question};
 use vetch_node::fence::Index;
 use vetch_node::journal::{Position, Tip};
 
@@ -19,12 +19,19 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Carries the questions of the reads here to whoever writes, one after another, until the node ends.
 pub async fn carry_questions(node: Node, stand_in: StandIn) {
     let Some(mut questions) = node.questions() else { return };
+    let mut last = 0;
     loop {
         let question = tokio::select! {
             question = questions.next() => question,
             _ = node.stopped() => None,
         };
-        let Some(question) = question else { return };
+        let Some(mut question) = question else { return };
+        // Those who were answered together ask again together: one question for all of them.
+        if question.reads() * 2 < last {
+            tokio::time::sleep(MOMENT).await;
+            questions.join(&mut question);
+        }
+        last = question.reads();
         carry(&node, &stand_in, question).await;
     }
 }

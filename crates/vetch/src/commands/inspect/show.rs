@@ -65,14 +65,14 @@ pub(super) fn record_text(record: &Record, values: bool) -> String {
             "version {} created {} value {} bytes",
             record.version(),
             record.create_revision(),
-            record.value().len()
+            record.value_len()
         );
     }
     if record.lease() != 0 {
         text += &format!(" lease {:x}", record.lease());
     }
     if values && !record.is_tombstone() {
-        text += &format!(" = {}", shown(&record.value()[..record.value().len().min(VALUE)]));
+        text += &format!(" = {}", shown(&record.value()[..record.value_len().min(VALUE)]));
     }
     text
 }
@@ -87,9 +87,9 @@ pub(super) fn record_json(record: &Record, values: bool) -> Value {
         value["create_revision"] = record.create_revision().into();
         value["version"] = record.version().into();
         value["lease"] = record.lease().into();
-        value["value_bytes"] = record.value().len().into();
+        value["value_bytes"] = record.value_len().into();
         if values {
-            value["value"] = shown(&record.value()[..record.value().len().min(VALUE)]).into();
+            value["value"] = shown(&record.value()[..record.value_len().min(VALUE)]).into();
         }
     }
     value

@@ -178,7 +178,7 @@ fn journal(
                 let Payload::Inline(payload) = &part.payload else { continue };
                 for described in describe(payload, entry.base_rev, part.count).unwrap_or_default() {
                     let (key, bytes) = match &described.what {
-                        What::Put(record) => (record.key(), record.wire().len()),
+                        What::Put(record) => (record.key(), record.wire_len()),
                         What::Delete { key } => (key.as_ref(), key.len()),
                         _ => continue,
                     };
