@@ -46,9 +46,9 @@ pin=()
 (($(nproc) >= 2)) && pin=(--pin 0,1)
 
 if [[ $mode == full ]]; then
-  rounds=5 seconds=3s warm=1s million=1000000 pages=3s leases=100000 ttl=45 nodes=250 most=40000 pods=3 probe=4s watchers=1000
+  rounds=5 seconds=3s disturbed=8s warm=1s million=1000000 pages=3s leases=100000 ttl=45 nodes=250 most=40000 pods=3 probe=4s watchers=1000
 else
-  rounds=1 seconds=1s warm=300ms million=20000 pages=1s leases=300 ttl=5 nodes=20 most=40 pods=3 probe=2s watchers=50
+  rounds=1 seconds=1s disturbed=1s warm=300ms million=20000 pages=1s leases=300 ttl=5 nodes=20 most=40 pods=3 probe=2s watchers=50
 fi
 
 say() { printf '== %s\n' "$*" >&2; }
@@ -91,7 +91,11 @@ group_offered() {
   rate=$(python3 bench/compare/report.py half "$results/cas-400.json")
   measure offered "${both[@]}" -- cas --rate "$rate" --value-size 400 "${timed[@]}"
 }
-group_read() { measure read "${three[@]}" -- read --create --clients 64,512 --value-size 400 "${timed[@]}"; }
+# And calls that read nothing: what is left when the store has nothing to do.
+group_read() {
+  measure read "${three[@]}" -- read --create --clients 64,512 --value-size 400 "${timed[@]}"
+  measure call "${both[@]}" -- read --serializable --absent --clients 64,512 --keys 1000 "${timed[@]}"
+}
 group_watch() {
   local many=$watchers few=$((watchers / 50))
   for streams in "$few" "$many"; do
@@ -105,9 +109,15 @@ group_lease() {
   measure keepalive "${both[@]}" -- keepalive --clients 64 --leases 1000 "${timed[@]}"
   measure expiry "${both[@]}" -- expiry --leases "$leases" --ttl "$ttl"
 }
-group_large() { measure large "${both[@]}" -- restart --keys "$million" --value-size 1024 --lists "$pages" --warmup 500ms; }
+# Pages of few keys beside pages of many.
+group_large() {
+  measure pages "${both[@]}" -- pages --keys $((million / 100)) --value-size 1024 "${timed[@]}"
+  measure large "${both[@]}" -- restart --keys "$million" --value-size 1024 --lists "$pages" --warmup 500ms
+}
+# The third target takes a checkpoint every second, which it would otherwise do after 32 MiB of writes or five minutes.
 group_interference() {
-  measure interference "${both[@]}" -- interference --keys $((million / 10)) --value-size 1024 --rate 500 "${timed[@]}"
+  measure interference "${both[@]}" "checkpoints=${on_vetch#*=} --checkpoint-interval 1s" -- \
+    interference --keys $((million / 10)) --value-size 1024 --rate 500 --duration "$disturbed" --warmup "$warm"
 }
 group_kube() {
   measure kube "${both[@]}" -- kube --search --nodes "$nodes" --most-nodes "$most" --pods-per-node "$pods" \

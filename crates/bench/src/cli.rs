@@ -81,9 +81,9 @@ pub(crate) struct Common {
     /// Time before it, of which nothing counts.
     #[arg(long, default_value = "1s", value_parser = duration)]
     pub(crate) warmup: Duration,
-    /// Process of the server, whose CPU time and memory are to be told.
-    #[arg(long)]
-    pub(crate) pid: Option<u32>,
+    /// Processes of the server, or of a cluster's, whose CPU time and memory are to be told, all together.
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) pid: Vec<u32>,
     /// Processors for client and server, such as 0,1.
     #[arg(long, value_name = "CLIENT,SERVER")]
     pub(crate) pin: Option<Pin>,
@@ -224,6 +224,9 @@ pub(crate) struct Reading {
     /// Reads that may be stale.
     #[arg(long)]
     pub(crate) serializable: bool,
+    /// Keys that do not exist: what a call costs by itself.
+    #[arg(long)]
+    pub(crate) absent: bool,
 }
 
 #[derive(Args, Clone, Debug)]

@@ -146,18 +146,20 @@ fn once(command: &Command, target: &str, stop: &Stop) -> Result<Report> {
     common.check()?;
     let is_url = target.starts_with("http://") || target.starts_with("https://");
     let mut target = if is_url {
-        Target::endpoint(vec![target.to_owned()], common.pid, common.pin)?
+        Target::endpoint(vec![target.to_owned()], common.pid.clone(), common.pin)?
     } else {
         Target::start(target, &common.data_root, common.pin)?
     };
     crate::execute(command, common, &mut target, stop)
 }
 
-/// One row for each number that the reports have in common.
+/// One row for each number that any of the reports has: a slow server may not have come to all of them.
 fn rows(names: &[&str], rounds: &[Round]) -> Vec<Row> {
-    let Some(first) = rounds.first() else { return Vec::new() };
-    let mut rows = Vec::new();
-    for metric in first.report.metrics() {
+    let mut rows: Vec<Row> = Vec::new();
+    for metric in rounds.iter().flat_map(|round| round.report.metrics()) {
+        if rows.iter().any(|row| row.name == metric.name) {
+            continue;
+        }
         let of = |target: &str, round: usize| {
             let report = rounds.iter().find(|r| r.target == target && r.round == round)?;
             report.report.metrics().into_iter().find(|m| m.name == metric.name).map(|m| m.value)

@@ -1,7 +1,8 @@
 //! Does a write notice what else the server does? Updates at a fixed rate, first alone, then while everything is listed by
 //! stream again and again and the history is compacted every second.
 //!
-//! What a server does by itself, such as writing checkpoints, happens meanwhile as it would anyway.
+//! What a server does by itself, such as writing checkpoints, happens meanwhile as it would anyway. Whatever lists gives way to
+//! whatever measures, where both share a processor: it is the server that is asked whether it lets small requests through.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,6 +11,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use clap::Args;
 use prost::Message;
+use rustix::process::setpriority_process;
+use rustix::thread::gettid;
 use vetch_api::pb;
 
 use crate::cli::{Common, Objects};
@@ -20,6 +23,9 @@ use crate::session::Session;
 use crate::wire::{Happened, Inbox, Method, Wire, blocking};
 use crate::workloads::cas::Cas;
 use crate::workloads::{Keys, Values, setup};
+
+/// The priority of the thread that lists.
+const LOWEST: i32 = 19;
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Interfering {
@@ -82,6 +88,8 @@ impl Background {
         let (keys, stop) = (keys.clone(), session.stop.clone());
         let (ended, listed, compacted) = (over.clone(), Arc::clone(&lists), Arc::clone(&compactions));
         let thread = std::thread::spawn(move || {
+            // On Linux this takes a thread for a process; to step back is always allowed.
+            let _ = setpriority_process(Some(gettid()), LOWEST);
             disturb(wire.as_mut(), &keys, &stop, &ended, &listed, &compacted);
         });
         Ok(Background { over, lists, compactions, thread })

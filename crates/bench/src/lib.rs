@@ -75,11 +75,11 @@ fn dispatch(command: &Command) -> Result<bool> {
         _ => {
             let common = common(command).context("a workload has common options")?;
             common.check()?;
-            let has_process = common.server.is_some() || common.pid.is_some();
+            let has_process = common.server.is_some() || !common.pid.is_empty();
             ensure!(common.pin.is_none() || has_process, "--pin needs --server or --pid");
             let mut target = match &common.server {
                 Some(line) => Target::start(line, &common.data_root, common.pin)?,
-                None => Target::endpoint(common.endpoints.clone(), common.pid, common.pin)?,
+                None => Target::endpoint(common.endpoints.clone(), common.pid.clone(), common.pin)?,
             };
             let report = execute(command, common, &mut target, &stop)?;
             publish(&report, common.json.as_deref(), common.html.as_deref())

@@ -40,7 +40,7 @@ pub(crate) fn run(session: &mut Session<'_>, options: &Restarting) -> Result<Rep
     let loading = begun.elapsed().as_secs_f64();
     let mut report = session.report("restart")?;
     let mib = |session: &Session<'_>| -> Result<f64> {
-        Ok(Usage::of(session.target.pid.unwrap_or(0))?.resident_bytes as f64 / f64::from(1 << 20))
+        Ok(Usage::of_all(&session.target.pids)?.resident_bytes as f64 / f64::from(1 << 20))
     };
     let mut figures = vec![
         Figure::higher("loading", keys.count as f64 / loading, "/s"),

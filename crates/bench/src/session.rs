@@ -67,7 +67,7 @@ impl Session<'_> {
     }
 
     pub(crate) fn monitor(&self, window: Window, counters: &Arc<Counters>) -> Monitor {
-        Monitor::start(self.target.pid, window, counters.clone(), self.common.quiet)
+        Monitor::start(self.target.pids.clone(), window, counters.clone(), self.common.quiet)
     }
 
     /// A report with nothing in it yet.

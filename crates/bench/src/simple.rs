@@ -81,7 +81,8 @@ pub(crate) fn read(session: &Session<'_>, options: &Reading) -> Result<Report> {
     let keys = setup::keys(session, &options.simple.objects)?;
     let mut report = session.report("read")?;
     session.sweep(&mut report, &options.simple.load, "", &|worker, _, _| {
-        Box::new(Read::new(keys.clone(), options.serializable, session.common.seed + worker as u64))
+        let seed = session.common.seed + worker as u64;
+        Box::new(Read::new(keys.clone(), options.serializable, options.absent, seed))
     })?;
     Ok(report)
 }

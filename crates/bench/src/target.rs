@@ -24,7 +24,7 @@ const END: Duration = Duration::from_secs(60);
 
 pub(crate) struct Target {
     pub(crate) endpoints: Vec<String>,
-    pub(crate) pid: Option<u32>,
+    pub(crate) pids: Vec<u32>,
     started: Option<Started>,
 }
 
@@ -37,11 +37,11 @@ struct Started {
 }
 
 impl Target {
-    pub(crate) fn endpoint(endpoints: Vec<String>, pid: Option<u32>, pin: Option<Pin>) -> Result<Target> {
-        if let (Some(pid), Some(pin)) = (pid, pin) {
-            pin::process(pid, pin.server)?;
+    pub(crate) fn endpoint(endpoints: Vec<String>, pids: Vec<u32>, pin: Option<Pin>) -> Result<Target> {
+        if let Some(pin) = pin {
+            pids.iter().try_for_each(|&pid| pin::process(pid, pin.server))?;
         }
-        Ok(Target { endpoints, pid, started: None })
+        Ok(Target { endpoints, pids, started: None })
     }
 
     /// Starts a command line with a fresh directory below `root` and waits until it answers.
@@ -56,10 +56,10 @@ impl Target {
             .replace("{client}", &format!("http://127.0.0.1:{port}"))
             .replace("{peer}", &format!("http://127.0.0.1:{peer}"));
         let child = spawn(&command, scratch.path(), pin)?;
-        let pid = Some(child.id());
+        let pids = vec![child.id()];
         let endpoints = vec![format!("http://127.0.0.1:{port}")];
         let mut target =
-            Target { endpoints, pid, started: Some(Started { command, pin, child, port, scratch }) };
+            Target { endpoints, pids, started: Some(Started { command, pin, child, port, scratch }) };
         target.wait_ready()?;
         Ok(target)
     }
@@ -82,7 +82,7 @@ impl Target {
         }
         let begun = Instant::now();
         started.child = spawn(&started.command, started.scratch.path(), started.pin)?;
-        self.pid = Some(started.child.id());
+        self.pids = vec![started.child.id()];
         self.wait_ready()?;
         Ok(begun.elapsed())
     }

@@ -41,10 +41,10 @@ pub(crate) struct Monitor {
 }
 
 impl Monitor {
-    pub(crate) fn start(pid: Option<u32>, window: Window, counters: Arc<Counters>, quiet: bool) -> Monitor {
+    pub(crate) fn start(pids: Vec<u32>, window: Window, counters: Arc<Counters>, quiet: bool) -> Monitor {
         let over = Arc::new(AtomicBool::new(false));
         let ended = over.clone();
-        let thread = std::thread::spawn(move || watch(pid, window, &counters, quiet, &ended));
+        let thread = std::thread::spawn(move || watch(&pids, window, &counters, quiet, &ended));
         Monitor { over, thread }
     }
 
@@ -55,8 +55,8 @@ impl Monitor {
     }
 }
 
-fn watch(pid: Option<u32>, window: Window, counters: &Counters, quiet: bool, over: &AtomicBool) -> Seen {
-    let look = || pid.and_then(|pid| Usage::of(pid).ok());
+fn watch(pids: &[u32], window: Window, counters: &Counters, quiet: bool, over: &AtomicBool) -> Seen {
+    let look = || Usage::of_all(pids).ok().filter(|_| !pids.is_empty());
     sleep_until(window.start, over);
     let begun = Instant::now();
     let (first, client) = (look(), Usage::of_this_process());

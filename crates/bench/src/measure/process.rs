@@ -30,6 +30,17 @@ impl Usage {
         })
     }
 
+    /// Of all of them together.
+    pub(crate) fn of_all(pids: &[u32]) -> Result<Usage> {
+        let mut sum = Usage::default();
+        for &pid in pids {
+            let one = Usage::of(pid)?;
+            sum.cpu_seconds += one.cpu_seconds;
+            sum.resident_bytes += one.resident_bytes;
+        }
+        Ok(sum)
+    }
+
     pub(crate) fn of_this_process() -> Usage {
         Usage::of(std::process::id()).unwrap_or_default()
     }

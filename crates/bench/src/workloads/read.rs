@@ -1,4 +1,5 @@
-//! Point reads, as kube-apiserver makes them: one key, limit 1.
+//! Point reads, as kube-apiserver makes them: one key, limit 1. Reads of keys that do not exist ask a store for next to nothing, so they
+//! show what a call costs by itself.
 
 use prost::Message;
 use vetch_api::pb;
@@ -9,25 +10,37 @@ use crate::measure::tally::Yield;
 use crate::scan::{self, Field};
 use crate::wire::Method;
 
+/// Behind the name of a key that exists.
+const ABSENT: &[u8] = b"/absent";
+
 pub(crate) struct Read {
     keys: Keys,
     serializable: bool,
+    absent: bool,
     chance: Chance,
 }
 
 impl Read {
-    pub(crate) fn new(keys: Keys, serializable: bool, seed: u64) -> Read {
-        Read { keys, serializable, chance: Chance::new(seed) }
+    pub(crate) fn new(keys: Keys, serializable: bool, absent: bool, seed: u64) -> Read {
+        Read { keys, serializable, absent, chance: Chance::new(seed) }
     }
 }
 
 impl Work for Read {
     fn classes(&self) -> &'static [&'static str] {
-        if self.serializable { &["serializable read"] } else { &["linearizable read"] }
+        match (self.absent, self.serializable) {
+            (false, false) => &["linearizable read"],
+            (false, true) => &["serializable read"],
+            (true, false) => &["linearizable read of nothing"],
+            (true, true) => &["serializable read of nothing"],
+        }
     }
 
     fn next(&mut self, _slot: usize, message: &mut Vec<u8>) -> Asked {
-        let key = self.keys.key(self.chance.below(self.keys.count));
+        let mut key = self.keys.key(self.chance.below(self.keys.count));
+        if self.absent {
+            key = [&key, ABSENT].concat().into();
+        }
         let request =
             pb::RangeRequest { key, limit: 1, serializable: self.serializable, ..Default::default() };
         request.encode(message).expect("a vector grows");
@@ -36,8 +49,9 @@ impl Work for Read {
 
     fn message(&mut self, _slot: usize, message: &[u8]) -> Result<Yield, String> {
         let (kvs, bytes) = key_values(message)?;
-        if kvs != 1 {
-            return Err(format!("{kvs} keys instead of one"));
+        let wanted = u64::from(!self.absent);
+        if kvs != wanted {
+            return Err(format!("{kvs} keys instead of {wanted}"));
         }
         Ok(Yield { keys: kvs, bytes })
     }
