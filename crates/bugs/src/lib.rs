@@ -64,6 +64,8 @@ bugs! {
     AckTrusted = "ack-trusted": "A writer takes the engine's word for a commit, without knowing what lies before it.",
     UnknownDropped = "unknown-dropped": "An append of unknown outcome is called failed without a new epoch.",
     BarrierShared = "barrier-shared": "A read is given the index of an append that was started before it asked.",
+    LeaseOutstays = "lease-outstays": "A writer trusts its lease for longer than others wait before they claim.",
+    LeaseOverlooksFlight = "lease-overlooks-flight": "A lease answers reads although appends are under way that others may have read.",
     LifeForgotten = "life-forgotten": "A restarted server takes claims of its former life for its own.",
     AnsweredEarly = "answered-early": "A writer answers what it has proposed, without waiting for the log.",
     ReadUnconfirmed = "read-unconfirmed": "A server that takes itself for the writer reads without asking the log.",

@@ -25,7 +25,7 @@ pub(crate) enum Claim {
 }
 
 impl Member {
-    /// Claims without waiting until the writer falls silent.
+    /// Claims without waiting until the writer falls silent: for whoever it named. A writer that was not asked may still have a lease.
     pub fn claim_now(&mut self, now: Duration) {
         if !self.is_stopped() && matches!(self.role, Role::Following) {
             self.begin_claim(now);

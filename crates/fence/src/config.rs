@@ -10,6 +10,9 @@ pub struct Config {
     /// Without a sign of the writer for this long, plus at most `jitter`, a member claims.
     pub election: Duration,
     pub jitter: Duration,
+    /// For how long after the start of an append that counts a writer answers reads without asking the log again. Well below
+    /// `election`, of all servers; zero: it always asks.
+    pub lease: Duration,
     /// After a claim that failed, at least this long until the next.
     pub retry: Duration,
     /// An append without an outcome for this long counts as unknown.
@@ -34,6 +37,7 @@ impl Default for Config {
             heartbeat: Duration::from_millis(200),
             election: Duration::from_millis(1500),
             jitter: Duration::from_millis(500),
+            lease: Duration::from_millis(500),
             retry: Duration::from_millis(20),
             append_timeout: Duration::from_secs(2),
             read_timeout: Duration::from_secs(1),

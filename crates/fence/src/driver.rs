@@ -56,7 +56,7 @@ impl<L: Log> Driver<L> {
     /// Carries out what the member wants, waits at most this long for news, and returns what it has to tell.
     pub fn step(&mut self, wait: Duration) -> Vec<Event> {
         self.carry_out();
-        let mut wait = wait;
+        let mut wait = if self.member.has_events() { Duration::ZERO } else { wait };
         for _ in 0..NEWS_AT_ONCE {
             let Some(news) = self.log.next(wait) else { break };
             self.member.on((self.clock)(), news);

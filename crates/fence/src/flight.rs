@@ -23,7 +23,7 @@ pub(crate) struct Pending {
     /// Whether the caller gave it; barriers are the writer's own.
     pub(crate) proposed: bool,
     pub(crate) is_barrier: bool,
-    /// Reads that asked for an index before this append was started.
+    /// Reads that asked for an index before this append was started, or later if a lease allowed it.
     pub(crate) reads: Vec<ReadId>,
     acknowledged: bool,
 }
@@ -108,10 +108,11 @@ impl Flight {
         self.pending.iter().any(|pending| pending.after.hash == print)
     }
 
-    /// The mistake of letting a read ride on an append that was started before it asked.
-    pub(crate) fn attach_to_last(&mut self, read: ReadId) -> bool {
-        let last = self.pending.back_mut();
-        last.map(|pending| pending.reads.push(read)).is_some()
+    /// Gives a read its index with the newest append, although that was started before it asked.
+    pub(crate) fn attach_to_last(&mut self, read: ReadId) {
+        if let Some(pending) = self.pending.back_mut() {
+            pending.reads.push(read);
+        }
     }
 
     /// All that is left, when none of it can count any more.

@@ -27,6 +27,7 @@ impl Member {
         if self.handing.is_some() || self.flight.len() >= self.config.window {
             return Err(Refusal::Busy);
         }
+        self.end_lease();
         let mut tip = self.head();
         let ticket = self.start(now, &[naming(to).seal(&mut tip)], true);
         self.handing = Some(ticket);

@@ -33,6 +33,8 @@ pub struct SharedJournal<L: Log> {
 impl<L: Log> SharedJournal<L> {
     /// Begins behind `start`, which a checkpoint remembers.
     pub fn new(log: L, config: Config, me: Author, start: Index, patience: Duration) -> SharedJournal<L> {
+        // Whoever claims here does so at once, so nobody may rely on being the writer.
+        let config = Config { lease: Duration::ZERO, ..config };
         let driver = RefCell::new(Driver::new(log, config, me, start));
         SharedJournal { driver, start, tip: start.tip, claimed: false, patience }
     }

@@ -3,7 +3,7 @@
 //!
 //! A read index is the place of an append that was started after the read asked: had another writer taken over before,
 //! that append could not be valid. One append serves all reads that wait when it is started; when nothing is written, a
-//! barrier does, one at a time.
+//! barrier does, one at a time. While a writer has a lease (`lease`) nothing needs to be started for a read.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use vetch_journal::{Draft, Kind, Position, Sealed};
 
 use crate::flight::Pending;
 use crate::log::Ticket;
-use crate::member::{Command, Member, ReadId, Role};
+use crate::member::{Command, Member, ReadId};
 use crate::record;
 
 /// Why a member does not take a proposal or a read. Nothing was changed.
@@ -29,12 +29,17 @@ pub enum Refusal {
 }
 
 impl Member {
+    /// Whether another append may be started now.
+    pub fn may_propose(&self) -> bool {
+        self.is_leading() && self.flight.len() < self.config.window && self.handing.is_none()
+    }
+
     /// Starts an append of entries sealed one after another, the first of them on `head`.
     pub fn propose(&mut self, now: Duration, entries: &[Sealed]) -> Result<Ticket, Refusal> {
         if !self.is_leading() {
             return Err(Refusal::NotLeading);
         }
-        if self.flight.len() >= self.config.window || self.handing.is_some() {
+        if !self.may_propose() {
             return Err(Refusal::Busy);
         }
         let len = entries.iter().map(|entry| entry.bytes().len()).sum();
@@ -62,7 +67,11 @@ impl Member {
         if self.reads.len() >= self.config.max_reads {
             return Err(Refusal::Busy);
         }
-        if vetch_bugs::on(Bug::BarrierShared) && self.flight.attach_to_last(read) {
+        if vetch_bugs::on(Bug::BarrierShared) && !self.flight.is_empty() {
+            self.flight.attach_to_last(read);
+            return Ok(());
+        }
+        if self.read_by_lease(now, read) {
             return Ok(());
         }
         self.reads.push(read);
@@ -87,9 +96,7 @@ impl Member {
 
     /// Starts a barrier if reads wait for one.
     pub(crate) fn pump(&mut self, now: Duration) {
-        let room = self.flight.len() < self.config.window && self.handing.is_none();
-        if matches!(self.role, Role::Leading) && !self.reads.is_empty() && room && !self.flight.has_barrier()
-        {
+        if self.may_propose() && !self.reads.is_empty() && !self.flight.has_barrier() {
             self.barrier(now);
         }
     }

@@ -6,8 +6,8 @@
 //!
 //! * `record`: entries of the journal as what lies at one position of the log, and claims.
 //! * `view`: the validity rule. Reading is the only judge, for writers too.
-//! * `member`: a server's part: following, claiming (`claiming`), writing (`leading`), handing over (`handing`), with its
-//!   appends in `flight` and its timer in `pulse`.
+//! * `member`: a server's part: following, claiming (`claiming`), writing (`leading`), answering reads without asking (`lease`), handing over
+//!   (`handing`), with its appends in `flight` and its timer in `pulse`.
 //! * `trim`: how much of the log may be given up.
 //! * `divergence`: what an honest log cannot show.
 //!
@@ -25,6 +25,7 @@ mod glance;
 mod handing;
 mod journal;
 mod leading;
+mod lease;
 mod log;
 mod member;
 mod pulse;
@@ -39,7 +40,8 @@ pub use glance::{GlanceError, Witness, end, seed_log, since, witness};
 pub use handing::successor_of;
 pub use journal::SharedJournal;
 pub use leading::Refusal;
-pub use log::{Log, LogError, News, Page, Space, Ticket};
+pub use lease::Lease;
+pub use log::{Log, LogError, News, Page, Space, Ticket, Waker};
 pub use member::{ANCHOR, Command, Event, Member, ReadId};
 pub use record::{Author, Record, RecordError, author_of, claim, is_seed, join, seed};
 pub use trim::{Disagreement, floor};

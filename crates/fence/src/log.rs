@@ -8,6 +8,7 @@
 //! 4. Reads are in order and without holes. They may lag behind what is stored: reads prove nothing about the end.
 //! 5. A full log refuses; it never drops what it holds. Only `trim` gives up records.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,6 +17,9 @@ use vetch_journal::Position;
 /// Names an append between its start and its outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
+
+/// Ends a wait for news early. Anybody may call it, at any time.
+pub type Waker = Arc<dyn Fn() + Send + Sync>;
 
 /// An ordered durable log, as one server sees it.
 pub trait Log: Send {
@@ -28,6 +32,11 @@ pub trait Log: Send {
 
     /// The next news, waiting for it as long as is given.
     fn next(&mut self, wait: Duration) -> Option<News>;
+
+    /// What ends `next` early, for those who have other work for whoever waits there. Nothing if it cannot be ended.
+    fn waker(&self) -> Option<Waker> {
+        None
+    }
 
     /// Gives up the records below `floor`.
     fn trim(&mut self, floor: Position) -> Result<(), LogError>;
@@ -57,6 +66,10 @@ impl<L: Log + ?Sized> Log for Box<L> {
 
     fn next(&mut self, wait: Duration) -> Option<News> {
         (**self).next(wait)
+    }
+
+    fn waker(&self) -> Option<Waker> {
+        (**self).waker()
     }
 
     fn trim(&mut self, floor: Position) -> Result<(), LogError> {

@@ -101,6 +101,8 @@ pub struct Member {
     pub(crate) handing: Option<Ticket>,
     /// Reads that no append has been started for.
     pub(crate) reads: Vec<ReadId>,
+    /// Until when nobody else can have become the writer; see `lease`.
+    pub(crate) leased: Duration,
     pub(crate) pulse: Pulse,
     pub(crate) last_append: Duration,
     /// Since when an answer to a read is awaited.
@@ -131,6 +133,7 @@ impl Member {
             flight: Flight::default(),
             handing: None,
             reads: Vec::new(),
+            leased: Duration::ZERO,
             pulse,
             last_append: now,
             reading: None,
@@ -153,6 +156,11 @@ impl Member {
 
     pub fn take_events(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.events)
+    }
+
+    /// Whether there is something to tell.
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty()
     }
 
     pub fn view(&self) -> &View {
@@ -399,7 +407,8 @@ impl Member {
     }
 
     fn committed(&mut self, at: Position, pending: Pending) {
-        let Pending { ticket, after: tip, reads, proposed, .. } = pending;
+        let Pending { ticket, after: tip, reads, proposed, since, .. } = pending;
+        self.extend_lease(since);
         if proposed {
             self.events.push(Event::Committed { ticket, at, tip });
         }
@@ -413,6 +422,7 @@ impl Member {
     fn epoch_began(&mut self, now: Duration, author: Author) {
         let mut reads = Vec::new();
         self.handing = None;
+        self.end_lease();
         for pending in self.flight.give_up() {
             reads.extend(pending.reads);
             if pending.proposed {

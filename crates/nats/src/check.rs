@@ -153,6 +153,11 @@ pub(crate) fn settings(found: &Config, options: &Options) -> Vec<Unsafe> {
     problems
 }
 
+/// How many servers have to be seen: each one that holds a replica has to sync, and a stream may have more than a new one gets.
+pub(crate) fn servers_wanted(found: &Config, options: &Options) -> usize {
+    options.replicas.max(found.num_replicas)
+}
+
 /// The version a server names, if it is a number; suffixes of previews are no release.
 pub(crate) fn version(server: &str, version: &str) -> Option<Unsafe> {
     let numbers: Option<Vec<u64>> = version.split('.').map(|part| part.parse().ok()).collect();
@@ -224,7 +229,7 @@ fn server(answer: &Value) -> Option<Vec<Unsafe>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Unsafe, settings, version, wanted};
+    use super::{Unsafe, servers_wanted, settings, version, wanted};
     use crate::options::Options;
 
     /// Makes a setting worse.
@@ -251,6 +256,16 @@ mod tests {
                 matches!(&found[..], [Unsafe::Setting { setting, .. }] if *setting == name),
                 "{name}: {found:?}"
             );
+        }
+    }
+
+    #[test]
+    fn every_server_with_a_replica_has_to_be_seen() {
+        let options = Options::new(vec![], "j");
+        let mut config = wanted(&options);
+        for (replicas, servers) in [(1, 3), (3, 3), (5, 5)] {
+            config.num_replicas = replicas;
+            assert_eq!(servers_wanted(&config, &options), servers);
         }
     }
 

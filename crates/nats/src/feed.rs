@@ -29,18 +29,37 @@ pub(crate) struct Feed {
     messages: Option<Ordered>,
     making: Option<JoinHandle<Result<Ordered, String>>>,
     not_before: Instant,
+    /// Since when there is a consumer.
+    since: Option<Instant>,
+    /// The position that it comes to next.
+    at: u64,
     missed: u32,
 }
 
 impl Feed {
     pub(crate) fn new(client: Client, stream: Stream<()>, timeout: Duration) -> Feed {
         let not_before = Instant::now();
-        Feed { client, stream, timeout, messages: None, making: None, not_before, missed: 0 }
+        Feed {
+            client,
+            stream,
+            timeout,
+            messages: None,
+            making: None,
+            not_before,
+            since: None,
+            at: 0,
+            missed: 0,
+        }
     }
 
-    /// Whether there is a consumer, which may be silent all the same.
-    pub(crate) fn is_there(&self) -> bool {
-        self.messages.is_some()
+    /// Since when there is a consumer, which may be silent all the same.
+    pub(crate) fn since(&self) -> Option<Instant> {
+        self.since
+    }
+
+    /// The position that a consumer comes to next, if there is one or one is being made.
+    pub(crate) fn at(&self) -> Option<u64> {
+        (self.messages.is_some() || self.making.is_some()).then_some(self.at)
     }
 
     /// The next record, of whatever position. Without a consumer one is made that begins at `from`. Nothing is lost if
@@ -50,6 +69,7 @@ impl Feed {
             if let Some(messages) = &mut self.messages {
                 if let Some(told) = messages.next().await.and_then(told) {
                     self.missed = 0;
+                    self.at = told.0 + 1;
                     return told;
                 }
                 self.failed();
@@ -57,13 +77,14 @@ impl Feed {
                 let made = making.await;
                 self.making = None;
                 match made {
-                    Ok(Ok(messages)) => self.messages = Some(messages),
+                    Ok(Ok(messages)) => self.made(messages),
                     _ => self.failed(),
                 }
             } else {
                 tokio::time::sleep_until(self.not_before).await;
                 let made = make(self.client.clone(), self.stream.clone(), from);
                 let timeout = self.timeout;
+                self.at = from;
                 self.making = Some(tokio::spawn(async move {
                     tokio::time::timeout(timeout, made).await.map_err(|_| "not made in time".to_string())?
                 }));
@@ -76,8 +97,9 @@ impl Feed {
         // What failed must not be asked again.
         let message = self.messages.as_mut()?.next().now_or_never()?;
         let told = message.and_then(told);
-        if told.is_none() {
-            self.failed();
+        match &told {
+            Some((at, _)) => self.at = at + 1,
+            None => self.failed(),
         }
         told
     }
@@ -86,22 +108,30 @@ impl Feed {
     pub(crate) fn missed(&mut self) {
         self.missed += 1;
         if self.missed >= MISSED && self.messages.is_some() {
-            self.reset();
+            self.failed();
         }
     }
 
     /// Begins anew: over another connection, or somewhere else.
     pub(crate) fn reset(&mut self) {
         self.messages = None;
-        self.missed = 0;
+        self.since = None;
         self.not_before = Instant::now();
         if let Some(making) = self.making.take() {
             making.abort();
         }
     }
 
+    fn made(&mut self, messages: Ordered) {
+        self.messages = Some(messages);
+        self.since = Some(Instant::now());
+        // It is not to blame for what was found before it was there.
+        self.missed = 0;
+    }
+
     fn failed(&mut self) {
         self.messages = None;
+        self.since = None;
         self.not_before = Instant::now() + AGAIN;
     }
 }

@@ -5,11 +5,15 @@
 //! record was heard of for a while, which is longer than a cluster is ever without one in good times, the other servers are asked who
 //! leads the stream. If one of them knows of a leader that this one does not know of, it is left. Otherwise nobody would
 //! serve better, and a change of connections would only be in the way.
+//!
+//! A leader that is cut off itself says that it leads until it notices, and while the others choose another one, they know of
+//! none. So a leader is believed only if it has heard of most replicas just now.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_nats::connection::State;
+use async_nats::jetstream::stream::{ClusterInfo, PeerInfo};
 use async_nats::{Client, ConnectOptions, jetstream};
 use parking_lot::Mutex;
 use vetch_journal::Position;
@@ -23,6 +27,9 @@ const SILENCE: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_millis(250);
 /// How long a leader may take to answer.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// A leader hears of its replicas every second when nothing is written, and within two after a write. One that was cut off when
+/// the silence began has not heard of them for longer.
+const RECENTLY: Duration = Duration::from_secs(2);
 /// How long another connection may take.
 const CONNECT: Duration = Duration::from_secs(2);
 /// The next server is drawn, and may be the same one.
@@ -76,7 +83,7 @@ pub(crate) async fn leave_the_lost(client: Client, options: Options, heard: Hear
 
 /// Whether another server knows of a leader that this one does not know of.
 async fn is_led_elsewhere(client: &Client, options: &Options) -> bool {
-    let here = leader(client, options).await;
+    let here = told(client, options).await;
     for url in &options.urls {
         let only = Options { urls: vec![url.clone()], ..options.clone() };
         let connecting = only.connect(&options.login, ConnectOptions::new());
@@ -84,19 +91,58 @@ async fn is_led_elsewhere(client: &Client, options: &Options) -> bool {
         if other.server_info().server_id == client.server_info().server_id {
             continue;
         }
-        let there = leader(&other, options).await;
-        if there.is_some() && there != here {
+        let there = told(&other, options).await;
+        // Asking takes a while, and a leader may have been chosen meanwhile that is known here too.
+        if is_better(here.as_ref(), there.as_ref())
+            && is_better(told(client, options).await.as_ref(), there.as_ref())
+        {
             return true;
         }
     }
     false
 }
 
-/// Who leads the stream, as it is told by way of this connection.
-async fn leader(client: &Client, options: &Options) -> Option<String> {
+/// What is told of the stream by way of this connection.
+async fn told(client: &Client, options: &Options) -> Option<Told> {
     let stream = jetstream::new(client.clone()).get_stream_no_info(&options.stream).await.ok()?;
     let ask = || async { stream.get_info().await.map_err(|error| error.to_string()) };
-    insist(ask, PATIENCE).await.ok()?.cluster?.leader
+    let info = insist(ask, PATIENCE).await.ok()?;
+    Some(Told { replicas: info.config.num_replicas, cluster: info.cluster? })
+}
+
+/// Who leads a stream, and the replicas that it hears of.
+struct Told {
+    /// How many there should be.
+    replicas: usize,
+    cluster: ClusterInfo,
+}
+
+impl Told {
+    fn leader(&self) -> Option<&str> {
+        self.cluster.leader.as_deref()
+    }
+
+    /// The leader, if it has heard of most replicas just now. It tells of the others and not of itself: an answer that lists it is
+    /// somebody else's, who does not know when the others were heard of.
+    fn sure_leader(&self) -> Option<&str> {
+        let leader = self.leader()?;
+        let others = &self.cluster.replicas;
+        let all = self.replicas.max(others.len() + 1);
+        let heard = 1 + others.iter().filter(|peer| is_heard(peer)).count();
+        let its_own = others.iter().all(|peer| peer.name != leader);
+        (its_own && heard * 2 > all).then_some(leader)
+    }
+}
+
+/// Zero is what is told of one that was never heard of.
+fn is_heard(peer: &PeerInfo) -> bool {
+    !peer.offline && !peer.active.is_zero() && peer.active <= RECENTLY
+}
+
+/// Whether another server knows of a leader that is to be believed and that is not known here.
+fn is_better(here: Option<&Told>, there: Option<&Told>) -> bool {
+    let sure = there.and_then(Told::sure_leader);
+    sure.is_some() && sure != here.and_then(Told::leader)
 }
 
 async fn leave(client: &Client) {
@@ -129,6 +175,59 @@ async fn is_elsewhere(client: &Client, lost: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const HEARD: Duration = Duration::from_millis(700);
+    const LOST: Duration = Duration::from_millis(2900);
+
+    /// What is told of a leader, and when it heard of the others.
+    fn led_by(leader: &str, others: &[(&str, Duration)]) -> Told {
+        let peer = |(name, active): &(&str, Duration)| PeerInfo {
+            name: (*name).to_string(),
+            active: *active,
+            ..PeerInfo::default()
+        };
+        let mut told = nobody_leads();
+        told.cluster.leader = Some(leader.to_string());
+        told.cluster.replicas = others.iter().map(peer).collect();
+        told
+    }
+
+    fn nobody_leads() -> Told {
+        Told { replicas: 3, cluster: serde_json::from_str("{}").expect("all of it may be left out") }
+    }
+
+    #[test]
+    fn a_server_without_a_leader_is_left_for_one_that_hears_of_most_replicas() {
+        let healthy = led_by("b", &[("a", LOST), ("c", HEARD)]);
+        let cut_off = led_by("a", &[("b", LOST), ("c", LOST)]);
+        assert!(is_better(Some(&nobody_leads()), Some(&healthy)));
+        assert!(is_better(None, Some(&healthy)));
+        assert!(is_better(Some(&cut_off), Some(&healthy)), "it goes on saying that it leads");
+        assert!(!is_better(Some(&healthy), Some(&healthy)));
+    }
+
+    #[test]
+    fn a_leader_that_is_cut_off_is_not_believed() {
+        let cut_off = led_by("a", &[("b", LOST), ("c", LOST)]);
+        assert!(!is_better(Some(&nobody_leads()), Some(&cut_off)));
+        assert!(!is_better(None, Some(&cut_off)));
+        let mut offline = led_by("a", &[("b", HEARD), ("c", HEARD)]);
+        assert!(is_better(None, Some(&offline)));
+        offline.cluster.replicas.iter_mut().for_each(|peer| peer.offline = true);
+        assert!(!is_better(None, Some(&offline)));
+    }
+
+    #[test]
+    fn most_means_most_of_those_that_there_should_be() {
+        let mut two_of_five = led_by("a", &[("b", HEARD)]);
+        assert!(is_better(None, Some(&two_of_five)), "two of three");
+        two_of_five.replicas = 5;
+        assert!(!is_better(None, Some(&two_of_five)));
+        let never_heard_of = led_by("a", &[("b", Duration::ZERO), ("c", Duration::ZERO)]);
+        assert!(!is_better(None, Some(&never_heard_of)));
+        let by_another = led_by("a", &[("a", HEARD), ("b", HEARD)]);
+        assert!(!is_better(None, Some(&by_another)), "only the leader knows");
+    }
 
     #[test]
     fn only_a_record_that_is_new_breaks_the_silence() {

@@ -3,8 +3,8 @@
 //! * `options`: where the servers are and how to log in.
 //! * `check`: a stream that could lose acknowledged records is refused, with the reason.
 //! * `log`: one message is one record; positions are sequence numbers of the stream. `append` and `tail` are its two halves; `feed` is
-//!   how records come by themselves, `source` where they are asked for and `insist` how, `leave` when another server is tried,
-//!   `space` says how full it is.
+//!   how records come by themselves, `source` where they are asked for, `insist` how and `pace` how many, `leave` when another
+//!   server is tried, `space` says how full it is.
 //!
 //! What JetStream gives: one order, an acknowledgement after a quorum has the message on disk (if every server syncs
 //! always, which is checked), a refusal if another message came first. What it does not: reads that are never stale, and
@@ -19,6 +19,7 @@ mod insist;
 mod leave;
 mod log;
 mod options;
+mod pace;
 mod source;
 mod space;
 mod tail;

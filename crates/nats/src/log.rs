@@ -4,7 +4,7 @@
 //! channel. What was asked over a connection that broke is not told any more: `Reconnected` comes first.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use async_nats::jetstream;
@@ -14,7 +14,7 @@ use bytes::Bytes;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, watch};
-use vetch_fence::{Log, LogError, News, Space, Ticket};
+use vetch_fence::{Log, LogError, News, Space, Ticket, Waker};
 use vetch_journal::Position;
 
 use crate::check::{self, Unsafe};
@@ -39,7 +39,9 @@ pub struct NatsLog {
     client: Client,
     stream: Stream<()>,
     mouth: Mouth,
-    news: Receiver<(u64, News)>,
+    news: Receiver<Told>,
+    /// Whether somebody has asked for the wait to end.
+    woken: Arc<AtomicBool>,
     appends: mpsc::Sender<(Ticket, Position, Bytes)>,
     asked: watch::Sender<Option<Asked>>,
     timeout: Duration,
@@ -47,10 +49,18 @@ pub struct NatsLog {
     space: Gauge,
 }
 
+/// What whoever waits for news gets.
+enum Told {
+    /// Over which connection it came, and what it is.
+    News(u64, News),
+    /// Nothing: there is other work.
+    Wake,
+}
+
 /// Where news is told, and over which connection it came.
 #[derive(Clone)]
 pub(crate) struct Mouth {
-    to: Sender<(u64, News)>,
+    to: Sender<Told>,
     connection: Arc<AtomicU64>,
     since: u64,
     heard: Heard,
@@ -74,7 +84,7 @@ impl Mouth {
             News::Appended { at, .. } => self.heard.of(*at),
             _ => {}
         }
-        let mut item = (self.since, news);
+        let mut item = Told::News(self.since, news);
         while let Err(TrySendError::Full(back)) = self.to.try_send(item) {
             item = back;
             tokio::time::sleep(FULL_WAIT).await;
@@ -98,7 +108,20 @@ impl NatsLog {
         runtime.spawn(leave_the_lost(client.clone(), options.clone(), heard));
         let (asked, reads) = watch::channel(None);
         runtime.spawn(Tail::new(client.clone(), stream.clone(), timeout).run(reads));
-        Ok(NatsLog { runtime, client, stream, mouth, news, appends, asked, timeout, unsafe_settings, space })
+        let woken = Arc::default();
+        Ok(NatsLog {
+            runtime,
+            client,
+            stream,
+            mouth,
+            news,
+            woken,
+            appends,
+            asked,
+            timeout,
+            unsafe_settings,
+            space,
+        })
     }
 
     /// What was found unsafe and accepted all the same.
@@ -133,17 +156,18 @@ async fn opened(options: &Options, mouth: Mouth) -> Result<(Client, Stream<()>, 
         context.get_or_create_stream(check::wanted(options)).await.map_err(|error| failed(&error))?;
     let config = stream.info().await.map_err(|error| failed(&error))?.config.clone();
     let mut problems = check::settings(&config, options);
+    let wanted = check::servers_wanted(&config, options);
     let server = client.server_info();
     problems.extend(check::version(&server.server_name, &server.version));
     match &options.system {
-        None => problems.push(Unsafe::Unknown { seen: 0, wanted: options.replicas }),
+        None => problems.push(Unsafe::Unknown { seen: 0, wanted }),
         Some(login) => {
             let system = options.connect(login, ConnectOptions::new()).await?;
-            problems.extend(check::servers(&system, options.replicas).await);
+            problems.extend(check::servers(&system, wanted).await);
             if options.most_are_enough && problems.iter().all(Unsafe::most_were_seen) && !problems.is_empty()
             {
                 problems.clear();
-                tokio::spawn(check::look_again(system, options.replicas));
+                tokio::spawn(check::look_again(system, wanted));
             }
         }
     }
@@ -191,11 +215,29 @@ impl Log for NatsLog {
     fn next(&mut self, wait: Duration) -> Option<News> {
         let until = Instant::now() + wait;
         loop {
-            let (connection, news) = self.news.recv_deadline(until).ok()?;
-            if connection == self.mouth.connection.load(Ordering::SeqCst) {
-                return Some(news);
+            match self.news.recv_deadline(until).ok()? {
+                Told::News(connection, news) => {
+                    if connection == self.mouth.connection.load(Ordering::SeqCst) {
+                        return Some(news);
+                    }
+                }
+                Told::Wake => {
+                    // From here on it has to be asked for again: what was asked for before is looked at now.
+                    self.woken.store(false, Ordering::SeqCst);
+                    return None;
+                }
             }
         }
+    }
+
+    fn waker(&self) -> Option<Waker> {
+        let (to, woken) = (self.mouth.to.clone(), Arc::clone(&self.woken));
+        Some(Arc::new(move || {
+            // Once is enough, and who has so much news does not wait.
+            if !woken.swap(true, Ordering::SeqCst) && to.try_send(Told::Wake).is_err() {
+                woken.store(false, Ordering::SeqCst);
+            }
+        }))
     }
 
     fn trim(&mut self, floor: Position) -> Result<(), LogError> {

@@ -7,12 +7,27 @@ use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use vetch_journal::Position;
 
-use crate::insist::insist;
+use crate::insist::{AGAIN, insist, insist_every};
+use crate::pace::bytes_of;
 
 /// Records asked for at once; their answers are larger than what a feed sends.
 const AT_ONCE: usize = 16;
 /// How long the leader may take to tell of one.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// Between two questions for the same large one. Every question is answered, and answers that nobody waits for any more are in the way
+/// of the others: so such records are asked for less often, and few of them at once.
+const AGAIN_LARGE: Duration = Duration::from_millis(500);
+const AT_ONCE_LARGE: usize = 2;
+
+/// Which records are asked for.
+pub(crate) struct Wanted {
+    pub(crate) from: u64,
+    pub(crate) count: u64,
+    /// No more once there are so many.
+    pub(crate) bytes: usize,
+    /// Whether they are likely to be large.
+    pub(crate) large: bool,
+}
 
 pub(crate) struct Source {
     pub(crate) stream: Stream<()>,
@@ -27,14 +42,27 @@ impl Source {
         Ok((Position(state.first_sequence.max(1)), Position(state.last_sequence)))
     }
 
-    /// So many records from a position on: those that there are, up to the first that is not.
-    pub(crate) async fn records(&self, from: u64, count: u64) -> Vec<(Position, Bytes)> {
+    /// Adds the records that there are, up to the first that is not. It fails if the leader is silent; what was added before is
+    /// good.
+    pub(crate) async fn records(
+        &self,
+        wanted: Wanted,
+        records: &mut Vec<(Position, Bytes)>,
+    ) -> Result<(), String> {
+        let Wanted { from, count, bytes, large } = wanted;
+        let (again, at_once) = if large { (AGAIN_LARGE, AT_ONCE_LARGE) } else { (AGAIN, AT_ONCE) };
         let answers = stream::iter(from..from + count).map(|at| async move {
-            let record = insist(|| self.record(at), PATIENCE).await;
-            Some((Position(at), record.ok().flatten()?))
+            let record = insist_every(again, || self.record(at), PATIENCE).await;
+            (Position(at), record)
         });
-        let found = answers.buffered(AT_ONCE).take_while(|answer| std::future::ready(answer.is_some()));
-        found.filter_map(std::future::ready).collect().await
+        let mut answers = std::pin::pin!(answers.buffered(at_once));
+        while bytes_of(records) < bytes
+            && let Some((at, record)) = answers.next().await
+        {
+            let Some(record) = record? else { break };
+            records.push((at, record));
+        }
+        Ok(())
     }
 
     /// The record at a position; nothing if there is none.

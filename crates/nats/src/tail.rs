@@ -1,7 +1,7 @@
 //! Tail: records in order, from a position to the end, and then as they come.
 //!
 //! The end is what the stream's leader says when the read begins. Up to there records are asked for one by one, many at a
-//! time; what comes later a feed sends. Whenever the feed is silent for longer than a writer is, or left something out,
+//! time if they are small; what comes later a feed sends. Whenever the feed is silent for longer than a writer is, or left something out,
 //! the stream's leader is asked again: so it needs no consumer to hear of a record, only a stream that has a leader.
 
 use std::time::Duration;
@@ -16,19 +16,19 @@ use vetch_journal::Position;
 
 use crate::feed::Feed;
 use crate::log::Mouth;
-use crate::source::Source;
+use crate::pace::{BYTES, Pace, bytes_of};
+use crate::source::{Source, Wanted};
 
 /// A page is told when it has this many records or bytes, or when nothing follows at once.
 const PAGE_RECORDS: usize = 256;
 const PAGE_BYTES: usize = 4 << 20;
 
-/// Records of one page that were asked for by themselves.
-const ASKED_FOR: u64 = 64;
-const _: () = assert!(ANCHOR <= ASKED_FOR, "the first page is not told in pieces");
 /// More than this are left to a feed, if it comes.
 const MANY: u64 = 512;
-/// How long a feed may take to come when many records are wanted.
-const FEED_WAIT: Duration = Duration::from_secs(1);
+/// How long a feed may take to come when many records are wanted. Well below the second after which a reader asks anew.
+const FEED_WAIT: Duration = Duration::from_millis(300);
+/// For how long a feed is not waited for any more when it did not come in time.
+const LATELY: Duration = Duration::from_secs(5);
 /// A feed is not silent for longer than this while somebody writes: an idle writer says so every 200 ms.
 const SILENCE: Duration = Duration::from_millis(250);
 /// How often to look while there is no feed.
@@ -46,12 +46,40 @@ pub(crate) struct Tail {
     feed: Feed,
     /// Over which connection the feed comes.
     connection: u64,
+    /// When a feed was waited for in vain. It is remembered from read to read.
+    late: Option<Instant>,
+    pace: Pace,
+    kept: Kept,
+}
+
+/// Records that came and were not told yet, because those behind them did not come in time. Whoever asks for them anew does not
+/// begin from nothing.
+#[derive(Default)]
+struct Kept {
+    from: u64,
+    records: Vec<(Position, Bytes)>,
+}
+
+impl Kept {
+    /// How many are kept from this position on; others are given up, and what exceeds a page.
+    fn begin(&mut self, from: u64, count: u64) -> u64 {
+        if self.from != from {
+            *self = Kept { from, records: Vec::new() };
+        }
+        self.records.truncate(count as usize);
+        self.records.len() as u64
+    }
+
+    fn take(&mut self) -> Vec<(Position, Bytes)> {
+        std::mem::take(&mut self.records)
+    }
 }
 
 impl Tail {
     pub(crate) fn new(client: Client, stream: Stream<()>, timeout: Duration) -> Tail {
         let feed = Feed::new(client, stream.clone(), timeout);
-        Tail { source: Source { stream, timeout }, feed, connection: 0 }
+        let source = Source { stream, timeout };
+        Tail { source, feed, connection: 0, late: None, pace: Pace::new(), kept: Kept::default() }
     }
 
     /// Reads what was asked for last, until nobody can ask any more.
@@ -76,6 +104,9 @@ impl Tail {
         if self.connection != mouth.connection() {
             self.connection = mouth.connection();
             self.feed.reset();
+            self.late = None;
+            // Another server may hold something else.
+            self.kept = Kept::default();
         }
         loop {
             let (first, end) = match self.source.bounds().await {
@@ -100,50 +131,79 @@ impl Tail {
 
     /// Reads up to the end. Not if something is missing before it.
     async fn catch_up(&mut self, reading: &mut Reading<'_>) -> bool {
-        let mut with_feed = false;
-        if reading.left() > MANY {
+        let with_feed = reading.left() > MANY;
+        // One that is being made is not given up because somebody asks again: it might never come.
+        if with_feed && !self.feed.at().is_none_or(|at| comes_soon(at, reading.next)) {
             self.feed.reset();
-            with_feed = true;
         }
-        let mut begun = false;
+        if reading.left() > 0 && !self.first_page(reading).await {
+            return false;
+        }
         while reading.left() > 0 {
             let mut records = Vec::new();
-            if begun && with_feed {
+            if with_feed {
                 records = self.fed(reading.next).await;
-                with_feed = !records.is_empty();
             }
             if records.is_empty() {
-                records = self.source.records(reading.next, reading.left().min(ASKED_FOR)).await;
+                records = self.ask(reading.next, reading.left()).await;
             }
             if records.is_empty() {
                 return false;
             }
-            begun = true;
             reading.tell(records).await;
         }
         true
     }
 
+    /// Reads what is told first, all of it or nothing: it is believed only if it holds what was read last. Large records may
+    /// take longer than the reader waits, so what has come of them is kept for when he asks again.
+    async fn first_page(&mut self, reading: &mut Reading<'_>) -> bool {
+        let (from, count) = (reading.next, reading.left().min(ANCHOR));
+        let kept = self.kept.begin(from, count);
+        self.pace.learn(&self.kept.records);
+        let large = self.pace.is_slow();
+        let wanted = Wanted { from: from + kept, count: count - kept, bytes: usize::MAX, large };
+        if self.source.records(wanted, &mut self.kept.records).await.is_err() {
+            return false;
+        }
+        let records = self.kept.take();
+        self.pace.learn(&records);
+        let any = !records.is_empty();
+        reading.tell(records).await;
+        any
+    }
+
+    /// Asks for records from a position on, at most so many.
+    async fn ask(&mut self, from: u64, most: u64) -> Vec<(Position, Bytes)> {
+        let mut records = Vec::new();
+        let count = self.pace.records().min(most);
+        let wanted = Wanted { from, count, bytes: BYTES, large: self.pace.is_slow() };
+        // If the leader falls silent, what it told before is good.
+        let _ = self.source.records(wanted, &mut records).await;
+        self.pace.learn(&records);
+        records
+    }
+
     /// Tells of records as they come, until something is missing.
     async fn keep_up(&mut self, reading: &mut Reading<'_>) {
-        let mut look_at = Instant::now() + self.silence();
+        let mut heard = Instant::now();
         loop {
+            let look_at = self.look_at(heard);
             let mut records = tokio::select! {
+                // What the feed has was not missed.
+                biased;
                 (at, record) = self.feed.next(reading.next) => {
-                    let mut records = Vec::new();
-                    if at > reading.next {
-                        records = self.source.records(reading.next, at - reading.next).await;
-                        if (records.len() as u64) < at - reading.next {
-                            return;
-                        }
+                    if !self.fill(reading, at).await {
+                        return;
                     }
-                    if at >= reading.next {
-                        records.push((Position(at), record));
-                    }
-                    records
+                    if at == reading.next { vec![(Position(at), record)] } else { Vec::new() }
                 }
                 () = tokio::time::sleep_until(look_at) => {
-                    let records = look(&self.source, reading.next).await;
+                    // A feed that came meanwhile has its time to tell.
+                    if Instant::now() < self.look_at(heard) {
+                        continue;
+                    }
+                    let records = self.look(reading.next).await;
                     if !records.is_empty() {
                         self.feed.missed();
                     }
@@ -152,18 +212,48 @@ impl Tail {
             };
             self.add_ready(reading.next, &mut records);
             // While looks find something there may be more.
-            look_at = Instant::now() + self.silence();
+            heard = Instant::now();
             reading.tell(records).await;
         }
     }
 
-    fn silence(&self) -> Duration {
-        if self.feed.is_there() { SILENCE } else { LOOK }
+    /// When to look, if nothing was heard since.
+    fn look_at(&self, heard: Instant) -> Instant {
+        match self.feed.since() {
+            Some(since) => heard.max(since) + SILENCE,
+            None => heard + LOOK,
+        }
+    }
+
+    /// The record at this position and what lies behind it, if it is there.
+    async fn look(&mut self, next: u64) -> Vec<(Position, Bytes)> {
+        let mut records = self.ask(next, 1).await;
+        if !records.is_empty() {
+            records.extend(self.ask(next + 1, u64::MAX).await);
+        }
+        records
+    }
+
+    /// Tells of all that lies before a position. Not if something is missing.
+    async fn fill(&mut self, reading: &mut Reading<'_>, until: u64) -> bool {
+        while reading.next < until {
+            let records = self.ask(reading.next, until - reading.next).await;
+            if records.is_empty() {
+                return false;
+            }
+            reading.tell(records).await;
+        }
+        true
     }
 
     /// Records from this position on that a feed sends in time.
     async fn fed(&mut self, next: u64) -> Vec<(Position, Bytes)> {
+        // One that is ahead has its turn when its position is reached.
+        if self.feed.at().is_some_and(|at| at > next) {
+            return Vec::new();
+        }
         let mut records = Vec::new();
+        let wait = self.feed_wait();
         let first = async {
             loop {
                 let (at, record) = self.feed.next(next).await;
@@ -172,23 +262,42 @@ impl Tail {
                 }
             }
         };
-        if let Ok((at, record)) = tokio::time::timeout(FEED_WAIT, first).await
-            && at == next
-        {
-            records.push((Position(at), record));
-            self.add_ready(next, &mut records);
+        match tokio::time::timeout(wait, first).await {
+            Ok((at, record)) => {
+                self.late = None;
+                if at == next {
+                    records.push((Position(at), record));
+                    self.add_ready(next, &mut records);
+                }
+            }
+            Err(_) if wait > Duration::ZERO => {
+                self.late = Some(Instant::now());
+                self.feed.missed();
+            }
+            Err(_) => {}
         }
+        self.pace.learn(&records);
         records
+    }
+
+    /// How long a feed is waited for. One that is late is only looked at, so that pages that are asked for do not wait for it.
+    fn feed_wait(&self) -> Duration {
+        if self.late.is_some_and(|since| since.elapsed() < LATELY) { Duration::ZERO } else { FEED_WAIT }
     }
 
     /// Adds what the feed has already and what follows at once.
     fn add_ready(&mut self, next: u64, records: &mut Vec<(Position, Bytes)>) {
+        let mut bytes = bytes_of(records);
         while records.len() < PAGE_RECORDS
+            && bytes < PAGE_BYTES
             && let Some((at, record)) = self.feed.ready()
         {
             match at.cmp(&(next + records.len() as u64)) {
                 std::cmp::Ordering::Less => {}
-                std::cmp::Ordering::Equal => records.push((Position(at), record)),
+                std::cmp::Ordering::Equal => {
+                    bytes += record.len();
+                    records.push((Position(at), record));
+                }
                 // It will be missed, and asked for.
                 std::cmp::Ordering::Greater => return,
             }
@@ -196,13 +305,9 @@ impl Tail {
     }
 }
 
-/// The record at this position and what lies behind it, if it is there.
-async fn look(source: &Source, next: u64) -> Vec<(Position, Bytes)> {
-    let mut records = source.records(next, 1).await;
-    if !records.is_empty() {
-        records.extend(source.records(next + 1, ASKED_FOR).await);
-    }
-    records
+/// Whether a feed at one position comes to another before long.
+fn comes_soon(at: u64, next: u64) -> bool {
+    at <= next && next - at <= MANY
 }
 
 /// How far a read has come.
@@ -240,5 +345,32 @@ impl Reading<'_> {
 
     async fn page(&self, records: Vec<(Position, Bytes)>, end: Option<Position>) {
         self.mouth.tell(News::Records(Page { records, first: self.first, end })).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_came_is_kept_for_whoever_asks_again_from_there() {
+        let records = |range: std::ops::Range<u64>| range.map(|at| (Position(at), Bytes::new())).collect();
+        let mut kept = Kept::default();
+        assert_eq!(kept.begin(5, 8), 0);
+        kept.records = records(5..9);
+        assert_eq!(kept.begin(5, 8), 4);
+        assert_eq!(kept.begin(5, 3), 3, "the log is shorter now");
+        assert_eq!(kept.take(), records(5..8));
+        assert_eq!(kept.begin(5, 8), 0, "they were told");
+        kept.records = records(5..9);
+        assert_eq!(kept.begin(6, 8), 0);
+    }
+
+    #[test]
+    fn a_feed_is_kept_if_it_comes_to_what_is_asked_for_before_long() {
+        assert!(comes_soon(7, 7));
+        assert!(comes_soon(7, 7 + MANY));
+        assert!(!comes_soon(7, 8 + MANY), "too much before it");
+        assert!(!comes_soon(8, 7), "it has passed it");
     }
 }

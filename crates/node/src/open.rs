@@ -380,6 +380,7 @@ fn share(
         holds: AtomicUsize::new(0),
         freed: watch::Sender::new(-1),
         following: AtomicBool::new(config.follow || state.cluster.is_some()),
+        reign: AtomicU64::new(0),
         cluster: state.cluster,
         stopping: AtomicBool::new(false),
         state: watch::Sender::new(RunState::Running),

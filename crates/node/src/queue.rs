@@ -16,10 +16,11 @@ use crossbeam_channel::{
     RecvError, RecvTimeoutError, SendError, SendTimeoutError, TryRecvError, TrySendError,
 };
 use parking_lot::{Condvar, Mutex, MutexGuard};
+use vetch_fence::Waker;
 
 /// A queue for at most `capacity` items, at least one.
 pub(crate) fn bounded<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
-    let state = State { items: VecDeque::new(), senders: 1, receivers: 1, is_nudged: false };
+    let state = State { items: VecDeque::new(), senders: 1, receivers: 1, is_nudged: false, waker: None };
     let inner = Arc::new(Inner {
         state: Mutex::new(state),
         capacity: capacity.max(1),
@@ -44,6 +45,8 @@ struct State<T> {
     receivers: usize,
     /// Somebody wants the receiver to look around.
     is_nudged: bool,
+    /// Wakes a receiver that waits for something else.
+    waker: Option<Waker>,
 }
 
 pub(crate) struct Sender<T>(Arc<Inner<T>>);
@@ -156,6 +159,11 @@ impl<T> Receiver<T> {
         true
     }
 
+    /// Has whatever arrives here also end a wait elsewhere.
+    pub(crate) fn wakes(&self, waker: Waker) {
+        self.0.state.lock().waker = Some(waker);
+    }
+
     pub(crate) fn nudge(&self) -> Nudge<T> {
         Nudge(Arc::clone(&self.0))
     }
@@ -163,16 +171,25 @@ impl<T> Receiver<T> {
 
 impl<T> Nudge<T> {
     pub(crate) fn ring(&self) {
-        self.0.state.lock().is_nudged = true;
-        self.0.arrived.notify_one();
+        let mut state = self.0.state.lock();
+        state.is_nudged = true;
+        self.0.notify(state);
     }
 }
 
 impl<T> Inner<T> {
     fn push(&self, mut state: MutexGuard<'_, State<T>>, item: T) {
         state.items.push_back(item);
+        self.notify(state);
+    }
+
+    fn notify(&self, state: MutexGuard<'_, State<T>>) {
+        let waker = state.waker.clone();
         drop(state);
         self.arrived.notify_one();
+        if let Some(wake) = waker {
+            wake();
+        }
     }
 }
 

@@ -6,19 +6,27 @@
 //! [`Question`] and comes back with an index.
 //!
 //! The index must have been asked for after the read came. That is so because a question takes only reads that wait already.
+//!
+//! Mostly nobody has to wait for the journal's thread, which shows where it is (`Standing`): a writer with a lease and nothing under
+//! way is certain that its state is the newest, and a server whose state is exactly that of an index has come to it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crossbeam_channel::TrySendError;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use vetch_bugs::Bug;
-use vetch_fence::Index;
+use vetch_fence::{Index, Lease, Waker};
 
 use crate::error::NodeError;
 use crate::handle::Node;
 use crate::queue::{Receiver, Sender, bounded};
 use crate::shared::Shared;
+use crate::time::Time;
+
+/// Between two tries of a read, while it is not decided who writes.
+const CHANGE: Duration = Duration::from_millis(5);
 
 /// A read gets no index this way, and nothing is wrong with it: the writer has changed, or the index is too old to be compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,8 +41,19 @@ pub(crate) struct Indexed {
     pub(crate) reads: Vec<Waiting>,
 }
 
+/// Where the journal's thread is. Everything up to there is visible.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Standing {
+    /// Of a writer that has nothing under way.
+    pub(crate) lease: Option<Lease>,
+    pub(crate) held: Option<Index>,
+}
+
 /// Where reads wait.
 pub(crate) struct Reads {
+    /// The clock by which leases end.
+    time: Arc<dyn Time>,
+    standing: Arc<Mutex<Standing>>,
     /// For the journal's thread, while this server writes.
     here: Sender<Waiting>,
     /// For whoever asks the writer, while another server does.
@@ -50,19 +69,41 @@ pub(crate) struct ReadsIn {
     pub(crate) indexed: Receiver<Indexed>,
 }
 
+impl ReadsIn {
+    /// Has reads that come end a wait of whoever takes them here.
+    pub(crate) fn wake(&self, waker: &Waker) {
+        self.here.wakes(Arc::clone(waker));
+        self.indexed.wakes(Arc::clone(waker));
+    }
+}
+
 impl Reads {
     /// At most `depth` reads wait here, and as many for the writer elsewhere.
-    pub(crate) fn new(depth: usize) -> (Reads, ReadsIn) {
+    pub(crate) fn new(depth: usize, time: Arc<dyn Time>) -> (Reads, ReadsIn) {
         let (here, here_in) = bounded(depth);
         let (elsewhere, waiting) = mpsc::channel(depth);
         let (indexed, indexed_in) = bounded(depth);
-        let questions = Mutex::new(Some(Questions { waiting, indexed }));
-        let reads = Reads { here, elsewhere, places: Arc::new(Semaphore::new(depth)), questions };
+        let standing = Arc::<Mutex<Standing>>::default();
+        let questions = Mutex::new(Some(Questions { waiting, indexed, standing: Arc::clone(&standing) }));
+        let places = Arc::new(Semaphore::new(depth));
+        let reads = Reads { time, standing, here, elsewhere, places, questions };
         (reads, ReadsIn { here: here_in, indexed: indexed_in })
     }
 
-    /// An index for a read that asks now, from the log. Only the writer gets one.
+    /// Says where the journal's thread is, before it goes on from there.
+    pub(crate) fn show(&self, standing: Standing) {
+        *self.standing.lock() = standing;
+    }
+
+    /// An index for a read that asks now, from the lease if there is one, or from the log. Only the writer gets one.
     async fn at_writer(&self) -> Result<Result<Index, Again>, NodeError> {
+        // In this order: what the time is behind was true when it was looked at.
+        let lease = self.standing.lock().lease;
+        if let Some(Lease { index, until }) = lease
+            && self.time.now() < until
+        {
+            return Ok(Ok(index));
+        }
         let (reply, answer) = oneshot::channel();
         match self.here.try_send(reply) {
             Ok(()) => answer.await.map_err(|_| NodeError::Stopped),
@@ -101,7 +142,7 @@ impl Shared {
                 if outcome.is_ok() {
                     return Ok(());
                 }
-                tokio::task::yield_now().await;
+                tokio::time::sleep(CHANGE).await;
             }
         });
         let outcome = outcome.await.unwrap_or(Err(NodeError::Timeout));
@@ -150,19 +191,22 @@ impl Node {
 pub struct Questions {
     waiting: mpsc::Receiver<Waiting>,
     indexed: Sender<Indexed>,
+    standing: Arc<Mutex<Standing>>,
 }
 
 /// The reads of one question to the writer, all of which came before it is asked.
 pub struct Question {
     reads: Vec<Waiting>,
     indexed: Sender<Indexed>,
+    standing: Arc<Mutex<Standing>>,
 }
 
 impl Questions {
     /// All reads that wait, once there is one. None when the node is gone.
     pub async fn next(&mut self) -> Option<Question> {
         let reads = vec![self.waiting.recv().await?];
-        let mut question = Question { reads, indexed: self.indexed.clone() };
+        let (indexed, standing) = (self.indexed.clone(), Arc::clone(&self.standing));
+        let mut question = Question { reads, indexed, standing };
         self.join(&mut question);
         Some(question)
     }
@@ -189,21 +233,31 @@ impl Question {
 
     /// What the writer said to a question that was sent after this one was taken.
     pub fn answer(self, index: Index) {
+        let held = self.standing.lock().held;
+        if held.is_some_and(|held| held.tip == index.tip) {
+            return tell(self.reads, Ok(index));
+        }
         // There is room for one index for every read that may wait; if there is not, the node has ended, and tells them so.
         let _ = self.indexed.try_send(Indexed { index, reads: self.reads });
     }
 
     /// There is nobody elsewhere to be asked: this server has become the writer.
     pub fn ask_here(self) {
-        for read in self.reads {
-            let _ = read.send(Err(Again));
-        }
+        tell(self.reads, Err(Again));
+    }
+}
+
+fn tell(reads: Vec<Waiting>, outcome: Result<Index, Again>) {
+    for read in reads {
+        // Whoever asked may have gone.
+        let _ = read.send(outcome);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::time::Monotonic;
     use vetch_journal::{Position, Tip};
 
     fn index(seq: u64) -> Index {
@@ -212,7 +266,7 @@ mod tests {
 
     #[tokio::test]
     async fn reads_that_come_while_a_question_is_under_way_share_the_next() {
-        let (reads, taken) = Reads::new(8);
+        let (reads, taken) = Reads::new(8, Arc::new(Monotonic::new()));
         let mut questions = reads.questions.lock().take().unwrap();
         let reads = Arc::new(reads);
         let ask = || {
@@ -241,7 +295,7 @@ mod tests {
 
     #[tokio::test]
     async fn one_read_too_many_is_refused_wherever_the_others_wait() {
-        let (reads, taken) = Reads::new(2);
+        let (reads, taken) = Reads::new(2, Arc::new(Monotonic::new()));
         let mut questions = reads.questions.lock().take().unwrap();
         let reads = Arc::new(reads);
         let waiting: Vec<_> = (0..2)

@@ -54,8 +54,11 @@ pub(crate) struct Wanted {
 /// That another server is to decide, who is told once it may, and what the sequencer has left for a checkpoint.
 pub(crate) struct HandOver {
     pub(crate) to: Author,
+    /// Of when it was asked for. Later requests may have been evaluated under a later one.
+    pub(crate) reign: u64,
     pub(crate) reply: oneshot::Sender<()>,
     pub(crate) dirty: Vec<Record>,
+    pub(crate) fresh_bytes: u64,
 }
 
 pub(crate) struct Sequencer {

@@ -131,6 +131,9 @@ pub(crate) struct Shared {
     pub(crate) freed: watch::Sender<i64>,
     /// Another server decides; see `follow`.
     pub(crate) following: AtomicBool,
+    /// How often this server has begun to write, or to write on, on a shared journal. It and `following` are changed together
+    /// with the store locked.
+    pub(crate) reign: AtomicU64,
     /// The node's part in a cluster on a shared journal; see `cluster`.
     pub(crate) cluster: Option<Cluster>,
     pub(crate) stopping: AtomicBool,

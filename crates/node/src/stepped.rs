@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use vetch_fence::Log;
+use vetch_fence::{Author, Log};
 use vetch_journal::Disk;
 
 pub use crate::open::shared::Ground;
@@ -77,6 +77,12 @@ pub fn begin_stop(node: &Node) -> bool {
     let shared = node.shared();
     shared.stopping.store(true, Ordering::Release);
     clock_loop::record(shared, 0) && shared.asks.try_send(Ask::Stop).is_ok()
+}
+
+/// Has the writer of a cluster name another server, without waiting for it to be. False if the queue had no room.
+pub fn hand_over(node: &Node, to: Author) -> bool {
+    let (reply, _) = tokio::sync::oneshot::channel();
+    node.shared().asks.try_send(Ask::HandOver { to, reply }).is_ok()
 }
 
 /// Tells everybody who waits that the node has ended. The last act, once every part has.

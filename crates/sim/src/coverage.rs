@@ -85,6 +85,7 @@ rare! {
     ServerLostPower: "a server of several lost its power",
     ServerPaused: "a server of several slept",
     WriterPaused: "the writer slept",
+    HandedOver: "the writer was told to name another server",
     CutFromLog: "a server and the log did not hear each other",
     HalfCutFromLog: "only one of a server and the log heard the other",
     CutFromPeer: "two servers did not hear each other",

@@ -12,6 +12,7 @@ use vetch_node::Node;
 use vetch_node::cluster::{ClusterConfig, ClusterStatus};
 use vetch_node::config::NodeConfig;
 use vetch_node::error::OpenError;
+use vetch_node::fence::Config;
 use vetch_node::types::Progress;
 use vetch_server::grpc::{self, StandIn};
 
@@ -38,6 +39,7 @@ const CHECKPOINTS: usize = 5;
 pub(crate) fn open(
     config: NodeConfig,
     journal: &Options,
+    read_lease: Duration,
     server: &grpc::Settings,
     others: &Reach,
     mut progress: impl FnMut(Progress),
@@ -46,7 +48,7 @@ pub(crate) fn open(
         name: server.name.clone(),
         client_urls: server.client_urls.clone(),
         peer_urls: server.peer_urls.clone(),
-        fence: vetch_node::fence::Config::default(),
+        fence: Config { lease: read_lease, ..Config::default() },
     };
     let mut taken = 0;
     let mut journal = journal.clone();

@@ -188,11 +188,13 @@ async fn open(settings: &Settings, others: &Reach) -> Result<Node, StartError> {
     let data_dir = config.data_dir.display().to_string();
     tracing::info!(data_dir, "recovering");
     let mut log = ProgressLog::new();
-    let journal = settings.journal.clone();
+    let (journal, lease) = (settings.journal.clone(), settings.read_lease);
     let (server, others) = (settings.grpc.clone(), others.clone());
     let opened = tokio::task::spawn_blocking(move || match journal {
         None => Ok(Node::open(config, |progress| log.tell(&progress))?),
-        Some(journal) => cluster::open(config, &journal, &server, &others, |progress| log.tell(&progress)),
+        Some(journal) => {
+            cluster::open(config, &journal, lease, &server, &others, |progress| log.tell(&progress))
+        }
     });
     let node = opened.await??;
     let status = node.status();

@@ -47,6 +47,7 @@ pub(crate) struct Settings {
     pub(crate) backup: Option<archiver::Settings>,
     /// The journal that several servers share, if it is one.
     pub(crate) journal: Option<vetch_nats::Options>,
+    pub(crate) read_lease: Duration,
     /// How the others are called where they speak TLS; None if they cannot be.
     pub(crate) calls: Option<TlsSettings>,
 }
@@ -85,6 +86,7 @@ impl Settings {
         let retention = retention(flags)?;
         let backup = backup::settings(flags)?;
         let journal = journal::settings(flags)?;
+        let read_lease = journal::read_lease(flags)?;
         let calls = tls::calls(&client_tls, &peer_tls);
         if journal.is_some() {
             journal::check_others(flags, &client_tls, calls.as_ref())?;
@@ -112,6 +114,7 @@ impl Settings {
             backup,
             calls: calls.filter(|_| journal.is_some()),
             journal,
+            read_lease,
         })
     }
 

@@ -11,7 +11,7 @@ use crate::server::Kind;
 const ONLY_IN_ETCDS_HELP: [&str; 2] = ["discovery", "discovery-proxy"];
 
 /// Ours, and what etcd knows and does not list.
-const ONLY_HERE: [&str; 14] = [
+const ONLY_HERE: [&str; 15] = [
     "backup-credentials-file",
     "backup-full-interval",
     "backup-interval",
@@ -23,6 +23,7 @@ const ONLY_HERE: [&str; 14] = [
     "encryption-key-file",
     "journal",
     "journal-login-file",
+    "journal-read-lease",
     "journal-segment-bytes",
     "journal-stream",
     "unsafe-journal",

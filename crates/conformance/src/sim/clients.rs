@@ -14,7 +14,7 @@ impl World {
         let count = self.rng.between(1, 3);
         let units: Vec<u32> = (0..count).map(|_| self.rng.between(0, 3) as u32).collect();
         let server = &mut self.servers[at];
-        let awake = server.paused_until <= now;
+        let (awake, now) = (server.paused_until <= now, server.time(now));
         let Some(member) = server.member.as_mut().filter(|member| awake && member.is_leading()) else {
             return Ok(());
         };
@@ -33,7 +33,7 @@ impl World {
     pub(super) fn hand_over(&mut self, at: usize, to: usize) -> Judged {
         let (now, to) = (self.now, self.servers[to].author());
         let server = &mut self.servers[at];
-        let awake = server.paused_until <= now;
+        let (awake, now) = (server.paused_until <= now, server.time(now));
         let Some(member) = server.member.as_mut().filter(|_| awake) else { return Ok(()) };
         let before = member.view().position();
         if let Ok(ticket) = member.hand_over(now, to) {
@@ -55,7 +55,7 @@ impl World {
             return;
         }
         let read = ReadId(self.rng.draw());
-        let acknowledged = self.judge.last_acknowledged();
+        let acknowledged = self.judge.last_known();
         self.readers.insert(read, Reader { at, life: self.servers[at].life, acknowledged });
         let (writer, wait) = (self.rng.pick(&writers), self.delay());
         self.after(wait, writer, Happening::Asked { read });
@@ -93,7 +93,10 @@ impl World {
             self.count("read answered");
             let Some(reader) = self.readers.remove(&read) else { continue };
             match self.plan.breach {
-                Breach::None => self.judge.read(reader.acknowledged, held)?,
+                Breach::None => {
+                    self.judge.read(reader.acknowledged, held)?;
+                    self.judge.seen(held);
+                }
                 _ => self.judge.read_of(&index, &self.servers[at].history)?,
             }
         }

@@ -24,11 +24,19 @@ pub(super) struct Judge {
     acknowledged: BTreeMap<u64, Hash>,
     /// What clients were told will never be done.
     denied: HashSet<Hash>,
+    /// The last number that any read was answered from.
+    seen: u64,
 }
 
 impl Judge {
-    pub(super) fn last_acknowledged(&self) -> u64 {
-        self.acknowledged.last_key_value().map_or(0, |(seq, _)| *seq)
+    /// The last number that any client knows of.
+    pub(super) fn last_known(&self) -> u64 {
+        self.acknowledged.last_key_value().map_or(0, |(seq, _)| *seq).max(self.seen)
+    }
+
+    /// A read was answered from a state with this number, whether its writer knows by now that it counts or not.
+    pub(super) fn seen(&mut self, held: u64) {
+        self.seen = self.seen.max(held);
     }
 
     /// A server told its clients that these entries are committed.

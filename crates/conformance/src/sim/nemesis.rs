@@ -110,8 +110,12 @@ impl World {
         }
         server.life += 1;
         server.paused_until = self.now;
-        server.member =
-            Some(Member::new(self.plan.config.clone(), server.author(), server.checkpoint, self.now));
+        server.member = Some(Member::new(
+            self.plan.config.clone(),
+            server.author(),
+            server.checkpoint,
+            server.time(self.now),
+        ));
         self.after(Duration::from_millis(1), at, Happening::Tick);
     }
 

@@ -16,6 +16,8 @@ pub(super) struct Server {
     /// Counts connections to the log: what the log answers over one is lost with it.
     pub(super) connection: u64,
     pub(super) paused_until: Duration,
+    /// How fast its clock runs, in percent.
+    pub(super) pace: u32,
     /// On its disk.
     pub(super) checkpoint: Index,
     /// Hashes of the entries of each proposal that is not decided.
@@ -29,7 +31,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    pub(super) fn new(node: u64, start: Tip) -> Server {
+    pub(super) fn new(node: u64, start: Tip, pace: u32) -> Server {
         Server {
             node,
             life: 0,
@@ -37,12 +39,18 @@ impl Server {
             branch: 0,
             connection: 0,
             paused_until: Duration::ZERO,
+            pace,
             checkpoint: Index { position: Position(0), tip: start },
             proposals: BTreeMap::new(),
             indexed: BTreeMap::new(),
             history: Vec::new(),
             halted: None,
         }
+    }
+
+    /// What its clock shows.
+    pub(super) fn time(&self, now: Duration) -> Duration {
+        now * self.pace / 100
     }
 
     pub(super) fn author(&self) -> Author {

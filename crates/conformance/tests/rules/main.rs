@@ -3,6 +3,7 @@
 mod claims;
 mod decisions;
 mod handing;
+mod leases;
 mod losses;
 mod play;
 mod reads;

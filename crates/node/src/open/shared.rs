@@ -30,7 +30,7 @@ use crate::runtime::shared_loop::{SharedLoop, Work};
 use crate::runtime::{Urgency, spawn};
 use crate::shared::{RunState, Shared};
 use crate::stepped::SharedParts;
-use crate::time::{Monotonic, Time};
+use crate::time::{Monotonic, Sleepless, Time};
 use crate::transfer;
 use crate::types::Progress;
 
@@ -97,7 +97,8 @@ fn follow(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Node, OpenError> {
     let life = RandomState::new().hash_one(std::process::id());
-    let ground = Ground { disk: Arc::new(RealDisk), time: Arc::new(Monotonic::new()), life };
+    let (time, steady) = (Arc::new(Monotonic::new()), Arc::new(Sleepless::new()));
+    let ground = Ground { disk: Arc::new(RealDisk), time, steady, life };
     let (shared, mut parts) = assemble(ground, config, cluster, log, progress)?;
     parts.housekeeping.patience = PATIENCE;
     Ok(Node::new(shared, start(parts)))
@@ -106,7 +107,10 @@ fn follow(
 /// What a server stands on.
 pub struct Ground {
     pub disk: Arc<dyn Disk>,
+    /// For the leases of clients.
     pub time: Arc<dyn Time>,
+    /// For who writes: it goes on while the machine sleeps.
+    pub steady: Arc<dyn Time>,
     /// Drawn at random at every start.
     pub life: u64,
 }
@@ -119,7 +123,7 @@ pub(crate) fn assemble(
     log: Box<dyn Log>,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(Arc<Shared>, SharedParts), OpenError> {
-    let Ground { disk, time, life } = ground;
+    let Ground { disk, time, steady, life } = ground;
     let member = config.data_dir.join("member");
     disk.create_dir_all(&member).map_err(|source| OpenError::Io {
         op: "creating",
@@ -157,7 +161,7 @@ pub(crate) fn assemble(
         tip: loaded.tip,
         checkpointer: loaded.checkpointer,
     };
-    let (reads, reads_in) = Reads::new(config.queue_depth);
+    let (reads, reads_in) = Reads::new(config.queue_depth, Arc::clone(&steady));
     let (orders, orders_in) = bounded(ORDERS);
     let (reports, reports_in) = bounded(REPORTS);
     let ClusterConfig { name, client_urls, peer_urls, fence } = cluster;
@@ -178,8 +182,11 @@ pub(crate) fn assemble(
         alone: AtomicBool::new(false),
         saved: AtomicI64::new(mark.revision),
     };
-    let clock = Arc::clone(&time);
     let (shared, rest) = connect(config, identity, time, recovered, None, Some(part));
+    let waker = log.waker();
+    if let Some(waker) = &waker {
+        reads_in.wake(waker);
+    }
     let me = Author { node: identity.member_id, life };
     let auth = Arc::clone(shared.store.read().auth());
     let is_from_start = start.position.0 == 0;
@@ -191,9 +198,10 @@ pub(crate) fn assemble(
         reads: reads_in,
         orders: orders_in,
         reports: reports_in,
-        driver: Driver::timed(log, fence, me, start, Box::new(move || clock.now())),
+        driver: Driver::timed(log, fence, me, start, Box::new(move || steady.now())),
         membership,
         me: Writer { member: identity.member_id, url },
+        is_woken: waker.is_some(),
         work: Work::new(start.tip.seq, auth, roster),
         _lock: lock,
     };

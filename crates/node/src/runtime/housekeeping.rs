@@ -368,8 +368,11 @@ impl Housekeeping {
                     self.capture = Capturing::Asked(answer);
                     return None;
                 }
-                // The sequencer has ended, and with it the node.
-                Err(TryRecvError::Disconnected) => return None,
+                // The sequencer has ended, and with it the node; or it is being decided who writes, which may take a while.
+                Err(TryRecvError::Disconnected) => {
+                    self.not_before = Some(self.shared.time.now() + IDLE);
+                    return None;
+                }
             },
         };
         // On a shared journal, the journal's thread hands out only what is durable.

@@ -204,6 +204,10 @@ impl SequencerLoop {
         self.look_at_quota(store);
         // Still under the store's lock, so whoever reads head there knows which entry to wait for.
         self.shared.submitted.store(self.sequencer.tip().seq, Ordering::Release);
+        if self.shared.cluster.is_some() && self.shared.is_following() {
+            // The journal's thread counts them now.
+            return;
+        }
         let fresh = self.sequencer.fresh_bytes();
         self.shared.fresh_bytes.store(fresh, Ordering::Relaxed);
         if fresh >= self.shared.checkpoint_stride.load(Ordering::Relaxed) {
@@ -236,12 +240,13 @@ impl SequencerLoop {
         self.ready.batches.push_back(batch);
     }
 
-    /// Nothing is evaluated from here on, unless this server becomes the writer again.
+    /// Nothing is evaluated from here on, unless this server becomes the writer again. The store is locked.
     fn hand_over(&mut self, store: &Store, to: Author, reply: tokio::sync::oneshot::Sender<()>) {
         self.shared.following.store(true, Ordering::Release);
-        let dirty = self.sequencer.take_dirty();
+        let reign = self.shared.reign.load(Ordering::Acquire);
+        let (fresh_bytes, dirty) = (self.sequencer.fresh_bytes(), self.sequencer.take_dirty());
         let mut batch = self.sequencer.seal(self.sequencer.begin(), store);
-        batch.hand_over = Some(HandOver { to, reply, dirty });
+        batch.hand_over = Some(HandOver { to, reign, reply, dirty, fresh_bytes });
         self.ready.batches.push_back(batch);
     }
 
@@ -252,6 +257,9 @@ impl SequencerLoop {
     }
 
     fn review(&mut self, round: &mut Round<Reply>, store: &mut Store) {
+        if self.shared.cluster.is_some() && self.shared.is_following() {
+            return;
+        }
         if let Some(alarm) = self.admission.alarm_to_lower(store) {
             tracing::info!("there is space again; the NOSPACE alarm is lowered");
             let (reply, _) = tokio::sync::oneshot::channel();

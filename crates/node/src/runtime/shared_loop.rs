@@ -25,7 +25,7 @@ use crate::error::NodeError;
 use crate::expected::Expected;
 use crate::members::Roll;
 use crate::queue;
-use crate::read_index::{Again, Indexed, ReadsIn, Waiting};
+use crate::read_index::{Again, Indexed, ReadsIn, Standing, Waiting};
 use crate::roster::Roster;
 use crate::runtime::Step;
 use crate::runtime::journal_loop::Finisher;
@@ -35,8 +35,9 @@ use crate::sequencer::{Batch, HandOver, Wanted};
 use crate::shared::{Reply, RunState, Shared};
 use crate::watch::NodeEvent;
 
-/// How long news of the log is waited for before other work is looked at.
-const WAIT: Duration = Duration::from_millis(1);
+/// How long news of the log is waited for before other work is looked at, if that ends the wait by itself when it is urgent, and if not.
+const WAIT: Duration = Duration::from_millis(5);
+const SHORT_WAIT: Duration = Duration::from_millis(1);
 /// How often a writer says where it is.
 const ANNOUNCE: Duration = Duration::from_secs(1);
 /// How long a server that cannot go on takes to write its state to disk.
@@ -60,6 +61,8 @@ pub struct SharedLoop {
     pub(crate) driver: Driver<Box<dyn Log>>,
     pub(crate) membership: Membership,
     pub(crate) me: Writer,
+    /// Whether batches and reads that come end a wait for news.
+    pub(crate) is_woken: bool,
     pub(crate) work: Work,
     /// The directory stays taken until this part has ended.
     pub(crate) _lock: DirLock,
@@ -139,7 +142,14 @@ impl SharedLoop {
         while self.step(WAIT) != Step::Ended {}
     }
 
-    /// Takes what others handed in, steps the member, and acts on what it tells.
+    /// How long news may be waited for. Reads end the wait. Batches do not: more requests join them meanwhile, and a record costs
+    /// the same however many it holds.
+    fn patience(&self) -> Duration {
+        let waits_for_others = self.work.leading || !self.work.waiting.is_empty();
+        if self.is_woken && !waits_for_others { WAIT } else { SHORT_WAIT }
+    }
+
+    /// Takes what others handed in, steps the member, and acts on what it tells. Waits for news no longer than is given.
     pub fn step(&mut self, wait: Duration) -> Step {
         if self.work.halted.is_some() {
             std::thread::sleep(wait);
@@ -156,14 +166,25 @@ impl SharedLoop {
         if let Err(ended) = self.keep_roll().and_then(|()| self.propose()) {
             return ended;
         }
-        for event in self.driver.step(wait) {
+        // What was proposed is sent only behind this. By itself a member starts nothing but barriers and claims, which change no state.
+        self.show();
+        for event in self.driver.step(wait.min(self.patience())) {
             if self.on(event) == Step::Ended {
                 return Step::Ended;
             }
         }
+        self.show();
         self.answer_reached();
         self.tell();
         Step::Worked
+    }
+
+    /// Shows those who read how far everything is applied, and whether that is certain to be the newest there is.
+    fn show(&self) {
+        let (Some(cluster), member) = (&self.shared.cluster, self.driver.member()) else { return };
+        let index = Index { position: member.view().position(), tip: *member.view().tip() };
+        let held = (!member.is_stopped()).then_some(index);
+        cluster.reads.show(Standing { lease: member.lease(), held });
     }
 
     fn take_batches(&mut self) -> Step {
@@ -198,7 +219,8 @@ impl SharedLoop {
         }
         let read = ReadId(self.work.next_read);
         let now = self.driver.now();
-        if self.work.reads_expected.more(self.work.waiting.len(), now) {
+        let is_free = self.driver.member().is_leased(now);
+        if !is_free && self.work.reads_expected.more(self.work.waiting.len(), now) {
             return;
         }
         // A writer that is about to claim anew lets them wait; each has its own patience.
@@ -247,16 +269,26 @@ impl SharedLoop {
         Ok(())
     }
 
-    /// Names another server as the writer. Everything before it is proposed by now.
-    fn name_successor(&mut self, to: Author) {
+    /// Names another server as the writer. Everything before it is proposed by now. Not if this server has begun to write on since
+    /// it was asked to: requests behind it may have been evaluated, and would never count. Whether the next batch may be looked at.
+    fn name_successor(&mut self, to: Author, reign: u64) -> bool {
+        let is_stale = self.shared.reign.load(Ordering::Acquire) != reign;
         let now = self.driver.now();
-        let Ok(ticket) = self.driver.member_mut().hand_over(now, to) else { return };
-        if let Some(HandOver { reply, dirty, .. }) =
-            self.work.queue.pop_front().and_then(|batch| batch.hand_over)
-        {
+        let ticket = match is_stale {
+            true => None,
+            false => match self.driver.member_mut().hand_over(now, to) {
+                Ok(ticket) => Some(ticket),
+                Err(_) => return false,
+            },
+        };
+        let named = self.work.queue.pop_front().and_then(|batch| batch.hand_over);
+        if let Some(HandOver { reply, dirty, fresh_bytes, .. }) = named {
             self.work.dirty.extend(dirty);
-            self.work.handing = Some((ticket, reply));
+            self.work.fresh_bytes += fresh_bytes;
+            self.shared.fresh_bytes.store(self.work.fresh_bytes, Ordering::Relaxed);
+            self.work.handing = ticket.map(|ticket| (ticket, reply));
         }
+        is_stale
     }
 
     /// Proposes what is queued, a record at a time. Answers that change nothing wait for a barrier: they, too, tell of a state
@@ -271,13 +303,14 @@ impl SharedLoop {
                 self.hand_over(batch);
                 continue;
             }
-            if let Some(to) =
-                self.work.queue.front().and_then(|batch| batch.hand_over.as_ref()).map(|it| it.to)
-            {
-                self.name_successor(to);
+            let named = self.work.queue.front().and_then(|batch| batch.hand_over.as_ref());
+            if let Some((to, reign)) = named.map(|it| (it.to, it.reign)) {
+                if self.name_successor(to, reign) {
+                    continue;
+                }
                 return Ok(());
             }
-            if !self.is_worth_a_record() {
+            if !self.driver.member().may_propose() || !self.is_worth_a_record() {
                 return Ok(());
             }
             let (taken, entries) = self.gather();
@@ -303,6 +336,10 @@ impl SharedLoop {
         while !self.work.leading
             && let Some(batch) = self.work.queue.pop_front()
         {
+            if batch.draft.is_some() {
+                self.work.queue.push_front(batch);
+                return Err(self.replaced("what was evaluated here is not in the journal".to_string()));
+            }
             self.hand_over(batch);
         }
         Ok(())
@@ -403,6 +440,11 @@ impl SharedLoop {
             return Step::Worked;
         }
         assert!(!self.work.leading, "nobody else's entries count while this server writes");
+        let revision = self.shared.store.read().head().revision;
+        if entry.base_rev != revision + 1 {
+            let cause = format!("journal entry {} follows another revision than {revision}", entry.seq);
+            return self.failed(cause);
+        }
         match self.replay(entry) {
             Ok(()) => Step::Worked,
             Err(source) => self.failed(format!("journal entry {} cannot be applied: {source}", entry.seq)),
@@ -533,8 +575,10 @@ impl SharedLoop {
             self.work.queue.push_front(batch);
         }
         assert!(self.work.flying.is_empty(), "a new epoch decides everything");
+        // Locked, so that what is evaluated knows whose part this is: see `name_successor`.
+        let shared = Arc::clone(&self.shared);
+        let store = shared.store.write();
         if !self.work.leading {
-            let store = self.shared.store.read();
             assert!(
                 tip.next_rev == store.head().revision + 1,
                 "journal and store agree on the next revision"
@@ -546,13 +590,15 @@ impl SharedLoop {
                 let time = if vetch_bugs::on(Bug::LeaseCutShort) { 0 } else { lease.ttl() };
                 clock.start(id, lease.grant(), lease.ttl(), time, self.shared.now());
             }
-            drop((clock, store));
+            drop(clock);
             self.work.leading = true;
             self.work.roster.begin(self.driver.now());
             self.membership.lead(self.driver.now());
         }
-        // Also after a hand-over that came to nothing.
-        self.shared.following.store(false, Ordering::Release);
+        // Also after a hand-over that came to nothing, and one that is still queued comes to nothing now.
+        shared.reign.fetch_add(1, Ordering::AcqRel);
+        shared.following.store(false, Ordering::Release);
+        drop(store);
         tracing::info!(epoch, "this server writes to the journal");
         self.work.announced = None;
         let me = self.me.clone();

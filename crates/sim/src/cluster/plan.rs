@@ -1,6 +1,7 @@
 //! The plan of a run of several servers: how many, what troubles them how much, and when peace comes.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use vetch_fence::Config;
 use vetch_node::config::{Identity, NodeConfig};
@@ -47,6 +48,8 @@ pub(super) enum Trouble {
     CutFromLog(usize, Cut, u64),
     CutFromPeer(usize, usize, u64),
     Reconnect(usize),
+    /// Whoever writes then names this server as the next writer; in the middle of an epoch of its own that it has to begin, or not.
+    HandOver(usize, bool),
     Full(usize),
     Room,
     Breach,
@@ -93,7 +96,10 @@ impl ClusterPlan {
             }
         }
         troubles.sort_by_key(|(at, _)| *at);
-        let fence = Config { window: *rng.pick(&[1, 2, 4, 8]), ..Config::default() };
+        let mut fence = Config { window: *rng.pick(&[1, 2, 4, 8]), ..Config::default() };
+        if rng.percent(30) {
+            fence.lease = Duration::ZERO;
+        }
         ClusterPlan { servers, fence, wire, breach, troubles, load_nanos }
     }
 }
@@ -102,7 +108,7 @@ fn episode(rng: &mut Rng, servers: usize, nanos: u64) -> Vec<(u64, Trouble)> {
     let (at, server) = (rng.below(nanos), rng.index(servers));
     let long = rng.skewed(10 * MILLI, 5 * SECOND);
     let one = |trouble| vec![(at, trouble)];
-    match rng.below(16) {
+    match rng.below(18) {
         0..=2 => one(Trouble::Kill(server)),
         3 => one(Trouble::LosePower(server)),
         4 => one(Trouble::LosePowerSoon(server, rng.skewed(0, 60))),
@@ -115,6 +121,7 @@ fn episode(rng: &mut Rng, servers: usize, nanos: u64) -> Vec<(u64, Trouble)> {
         }
         13 => one(Trouble::CutFromPeer(server, rng.index(servers), long)),
         14 => one(Trouble::Reconnect(server)),
+        15 | 16 => one(Trouble::HandOver(server, rng.percent(60))),
         _ => {
             let until = at + rng.below(4 * SECOND);
             vec![(at, Trouble::Full(rng.below(20) as usize)), (until, Trouble::Room)]
@@ -129,7 +136,7 @@ pub(super) fn workload(rng: &mut Rng) -> Plan {
     plan.sealed = false;
     plan.node.keys = NodeConfig::new(PathBuf::from("/data"), identity(0)).keys;
     plan.node.quota_bytes = 0;
-    plan.node.request_timeout = std::time::Duration::from_millis(*rng.pick(&[1000, 3000, 7000]));
+    plan.node.request_timeout = Duration::from_millis(*rng.pick(&[1000, 3000, 7000]));
     plan.requests = rng.between(150, 900);
     plan.think_nanos = *rng.pick(&[10 * MILLI, 60 * MILLI, 200 * MILLI]);
     plan

@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use vetch_fence::Author;
 use vetch_journal::MemDisk;
 use vetch_node::Node;
 use vetch_node::cluster::ClusterConfig;
@@ -45,6 +46,7 @@ pub(super) struct Running {
     pub(super) serves: bool,
     pub(super) stopping: bool,
     pub(super) epoch: u64,
+    pub(super) author: Author,
 }
 
 impl Server {
@@ -59,8 +61,9 @@ impl Server {
         self.lives += 1;
         let at = self.at;
         say!(env.trace, "server {at} starts, life {}", self.lives);
-        let ground =
-            Ground { disk: Arc::new(self.disk.clone()), time: env.clock.for_node(), life: rng.draw() };
+        let author = Author { node: identity(at).member_id, life: rng.draw() };
+        let (time, steady) = (env.clock.for_node(), env.clock.for_node());
+        let ground = Ground { disk: Arc::new(self.disk.clone()), time, steady, life: author.life };
         let config = NodeConfig { proposed: identity(at), ..env.plan.node.clone() };
         let cluster = ClusterConfig {
             name: format!("server-{at}"),
@@ -77,7 +80,7 @@ impl Server {
             }
         });
         match opened {
-            Ok((node, parts)) => self.running = Some(Running::new(node, parts, rng)),
+            Ok((node, parts)) => self.running = Some(Running::new(node, parts, author, rng)),
             // The power went while it started.
             Err(_) if self.disk.power_lost() => {}
             Err(error) => env.violation(format!("server {at} refused to start: {error}")),
@@ -102,7 +105,7 @@ impl Server {
 }
 
 impl Running {
-    fn new(node: Node, parts: SharedParts, rng: &mut Rng) -> Running {
+    fn new(node: Node, parts: SharedParts, author: Author, rng: &mut Rng) -> Running {
         let SharedParts { mut sequencer, mut journal, mut housekeeping, mut fan_out, mut clock } = parts;
         let parts = [
             Part::on_root(move || sequencer.step()),
@@ -122,7 +125,8 @@ impl Running {
         let wakeful = std::array::from_fn(|_| if lazy { *rng.pick(&[100, 100, 25, 5]) } else { 100 });
         let visible = node.revision();
         let life = Rc::default();
-        Running { node, life, parts, looks, wakeful, visible, serves: false, stopping: false, epoch: 0 }
+        let (serves, stopping, epoch) = (false, false, 0);
+        Running { node, life, parts, looks, wakeful, visible, serves, stopping, epoch, author }
     }
 
     pub(super) fn serving(&self) -> Serving {

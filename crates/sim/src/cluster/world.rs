@@ -278,7 +278,7 @@ impl World {
             Trouble::Stop(at) => self.stop(at),
             Trouble::Pause(at, nanos) => self.pause(at, nanos),
             Trouble::PauseWriter(nanos) => {
-                if let Some(at) = (0..self.servers.len()).find(|at| self.servers[*at].is_writer()) {
+                if let Some(at) = self.writer() {
                     self.env.hit(Rare::WriterPaused);
                     self.pause(at, nanos);
                 }
@@ -291,6 +291,7 @@ impl World {
                 }
             }
             Trouble::Reconnect(at) => self.wire.reconnect(at),
+            Trouble::HandOver(to, shaken) => self.hand_over(to, shaken),
             Trouble::Full(more) => self.wire.fill_up(Some(more)),
             Trouble::Room => self.wire.fill_up(None),
             Trouble::Breach => match self.plan.breach {
@@ -298,6 +299,23 @@ impl World {
                 Breach::Fork => self.wire.fork(),
                 Breach::TailLoss => self.wire.lose_tail(),
             },
+        }
+    }
+
+    fn writer(&self) -> Option<usize> {
+        (0..self.servers.len()).find(|at| self.servers[*at].is_writer())
+    }
+
+    fn hand_over(&mut self, to: usize, shaken: bool) {
+        let Some(to) = self.servers[to].running.as_ref().map(|running| running.author) else { return };
+        let Some(at) = self.writer() else { return };
+        if shaken {
+            self.wire.reconnect(at);
+        }
+        let Some(running) = &mut self.servers[at].running else { return };
+        if running.author != to && stepped::hand_over(&running.node, to) {
+            self.env.hit(Rare::HandedOver);
+            running.poke(Which::Sequencer, &mut self.rng);
         }
     }
 

@@ -111,6 +111,8 @@ pub(super) const FLAGS: &[(&str, &[Flag])] = &[
         flag("journal-stream", "vetch", Text, Works, "The stream that holds it; one for each cluster."),
         flag("journal-login-file", "", Text, Works,
             "Two lines of NAME:PASSWORD, to use the stream, and for the system account, to check the servers' settings."),
+        flag("journal-read-lease", "500ms", Duration, Works,
+            "How long the writer answers reads without asking the journal whether it still is; 0 asks every time. At most 500ms. See docs/cluster.md."),
         flag("unsafe-journal", "false", Bool, Works,
             "Use the stream although its settings may lose acknowledged writes, or cannot be checked."),
     ]),

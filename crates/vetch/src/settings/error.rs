@@ -1,5 +1,7 @@
 //! Why a set of flags cannot be served, in etcd's words where it refuses the same.
 
+use std::time::Duration;
+
 use vetch_node::seal::RingError;
 use vetch_server::auth;
 use vetch_server::http::url::UrlError;
@@ -108,6 +110,10 @@ pub(crate) enum SettingsError {
          --cert-file and --key-file, and --trusted-ca-file or --peer-trusted-ca-file"
     )]
     JournalAutoTls,
+    #[error(
+        "--journal-read-lease {lease:?} is too long: at most {most:?}, a third of the time after which another server may take over"
+    )]
+    JournalReadLease { lease: Duration, most: Duration },
     #[error("--journal-login-file: {0}")]
     JournalLogin(String),
     #[error("--watch-progress-notify-interval must be at least 100ms")]

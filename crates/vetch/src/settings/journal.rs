@@ -3,9 +3,11 @@
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
+use std::time::Duration;
 
 use vetch_nats::{Login, Options};
 use vetch_node::config::Identity;
+use vetch_node::fence::Config;
 use vetch_server::identity;
 use vetch_server::tls::settings::TlsSettings;
 
@@ -18,7 +20,7 @@ const SCHEME: &str = "nats://";
 pub(super) fn settings(flags: &Parsed) -> Result<Option<Options>, SettingsError> {
     let urls = flags.text("journal");
     if urls.is_empty() {
-        for flag in ["journal-stream", "journal-login-file", "unsafe-journal"] {
+        for flag in ["journal-stream", "journal-login-file", "journal-read-lease", "unsafe-journal"] {
             if flags.is_given(flag) {
                 return Err(SettingsError::NoJournal(flag));
             }
@@ -34,6 +36,15 @@ pub(super) fn settings(flags: &Parsed) -> Result<Option<Options>, SettingsError>
         }
     }
     Ok(Some(options))
+}
+
+/// For how long a writer may rely on being the only one. Other servers wait three times as long.
+pub(super) fn read_lease(flags: &Parsed) -> Result<Duration, SettingsError> {
+    let (lease, most) = (flags.duration("journal-read-lease"), Config::default().election / 3);
+    if lease > most {
+        return Err(SettingsError::JournalReadLease { lease, most });
+    }
+    Ok(lease)
 }
 
 /// Whether the servers on one journal can call each other at the address that this one announces.
@@ -72,7 +83,7 @@ pub(crate) fn place(
     }
     let mut options = Options::new(urls, stream);
     options.allow_unsafe = allow_unsafe;
-    options.timeout = std::time::Duration::from_secs(2);
+    options.timeout = Duration::from_secs(2);
     if let Some(path) = login_file {
         let text =
             fs::read_to_string(path).map_err(|error| SettingsError::JournalLogin(error.to_string()))?;

@@ -136,6 +136,17 @@ fn servers_on_a_journal_verify_each_other() {
 }
 
 #[test]
+fn a_lease_on_reads_is_shorter_than_others_wait() {
+    let journal = "--journal=nats://127.0.0.1:4222";
+    assert_eq!(settings(&[journal]).unwrap().read_lease, Duration::from_millis(500));
+    assert!(settings(&[journal, "--journal-read-lease=0"]).unwrap().read_lease.is_zero());
+    let text = refusal(&[journal, "--journal-read-lease=501ms"]);
+    assert!(text.contains("too long"), "{text}");
+    let text = refusal(&["--journal-read-lease=100ms"]);
+    assert!(text.contains("without --journal"), "{text}");
+}
+
+#[test]
 fn tls_is_asked_for_by_the_url() {
     let secure = ["--listen-client-urls=https://127.0.0.1:1", "--advertise-client-urls=https://127.0.0.1:1"];
     let with = |more: &[&str]| settings(&[&secure[..], more].concat());

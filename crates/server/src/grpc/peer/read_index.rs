@@ -1,6 +1,6 @@
 //! The question that stands before every linearizable read at a server that does not write: how far must its state have come?
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tonic::Status;
 use tonic::transport::Channel;
@@ -19,20 +19,23 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Carries the questions of the reads here to whoever writes, one after another, until the node ends.
 pub async fn carry_questions(node: Node, stand_in: StandIn) {
     let Some(mut questions) = node.questions() else { return };
-    let mut last = 0;
+    let (mut last, mut took) = (0, Duration::ZERO);
     loop {
         let question = tokio::select! {
             question = questions.next() => question,
             _ = node.stopped() => None,
         };
         let Some(mut question) = question else { return };
-        // Those who were answered together ask again together: one question for all of them.
-        if question.reads() * 2 < last {
+        // Those who were answered together ask again together: one question for all of them, unless a question takes no longer
+        // than they would be waited for.
+        if question.reads() * 2 < last && took > MOMENT {
             tokio::time::sleep(MOMENT).await;
             questions.join(&mut question);
         }
         last = question.reads();
+        let asked = Instant::now();
         carry(&node, &stand_in, question).await;
+        took = asked.elapsed();
     }
 }
 
