@@ -6,24 +6,30 @@
 
 use std::time::Duration;
 
-/// How long others are waited for.
+/// How long other reads are waited for.
 pub const MOMENT: Duration = Duration::from_millis(1);
+/// How long other writes are waited for: less than a record takes.
+pub(crate) const WRITES_MOMENT: Duration = Duration::from_millis(2);
 
-/// How many were answered last, and when.
+/// With at least this many, most of them are waited for, and half of them with fewer.
+const MANY: usize = 8;
+
+/// How many were there when the last were answered, those who were and those who had come by then, and when it was.
 #[derive(Debug, Default)]
 pub(crate) struct Expected {
-    answered: usize,
+    there: usize,
     at: Duration,
 }
 
 impl Expected {
-    pub(crate) fn answered(&mut self, count: usize, now: Duration) {
-        *self = Expected { answered: count, at: now };
+    pub(crate) fn answered(&mut self, there: usize, now: Duration) {
+        *self = Expected { there, at: now };
     }
 
-    /// Whether most of them are still to come, and soon.
-    pub(crate) fn more(&self, waiting: usize, now: Duration) -> bool {
-        waiting * 2 < self.answered && now < self.at + MOMENT
+    /// Whether many of them are still to come, and soon.
+    pub(crate) fn more(&self, waiting: usize, now: Duration, moment: Duration) -> bool {
+        let enough = if self.there < MANY { self.there / 2 } else { self.there - self.there / 4 };
+        waiting < enough && now < self.at + moment
     }
 }
 
@@ -35,12 +41,14 @@ mod tests {
     fn others_are_waited_for_only_for_a_moment_and_never_by_who_is_alone() {
         let at = Duration::from_secs(5);
         let mut expected = Expected::default();
-        assert!(!expected.more(1, Duration::ZERO), "nobody was answered yet");
+        assert!(!expected.more(1, Duration::ZERO, MOMENT), "nobody was answered yet");
         expected.answered(1, at);
-        assert!(!expected.more(1, at));
+        assert!(!expected.more(1, at, MOMENT));
+        expected.answered(3, at);
+        assert!(!expected.more(1, at, MOMENT), "few do not wait for each other");
         expected.answered(8, at);
-        assert!(expected.more(3, at));
-        assert!(!expected.more(4, at), "half of them are there");
-        assert!(!expected.more(1, at + MOMENT));
+        assert!(expected.more(5, at, MOMENT));
+        assert!(!expected.more(6, at, MOMENT), "most of them are there");
+        assert!(!expected.more(1, at + MOMENT, MOMENT));
     }
 }

@@ -8,6 +8,7 @@ use futures_util::future::{join_all, try_join_all};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
+use tonic::metadata::MetadataValue;
 use vetch_api::pb;
 use vetch_api::pb::watch_request::RequestUnion;
 
@@ -71,7 +72,8 @@ impl Field {
 
     pub(super) async fn lose_quorum(&mut self, writer: Writer) -> Result<String> {
         let endpoints = self.members.endpoints();
-        let mut eyes = try_join_all(endpoints.iter().map(|endpoint| Eye::open(endpoint))).await?;
+        let mut eyes = try_join_all(endpoints.iter().map(|endpoint| Eye::open(endpoint, false))).await?;
+        let demanding = try_join_all(endpoints.iter().map(|endpoint| Eye::open(endpoint, true))).await?;
         let killed = self.chance.percent(50);
         let left = self.chance.below(3);
         let lost = [(left + 1) % 3, (left + 2) % 3];
@@ -79,7 +81,7 @@ impl Field {
             true => lost.iter().try_for_each(|at| self.journal.kill(*at))?,
             false => self.network.part(&JOURNAL, &JOURNAL)?,
         }
-        let without = self.without_quorum(&endpoints, &mut eyes).await;
+        let without = self.without_quorum(&endpoints, &mut eyes, demanding).await;
         match killed {
             true => lost.iter().try_for_each(|at| self.journal.run(*at))?,
             false => self.network.heal()?,
@@ -100,11 +102,18 @@ impl Field {
             true => format!("the journal's servers {lost:?} were away"),
             false => "the journal's servers did not hear each other".to_owned(),
         };
-        Ok(format!("{how}: writes were refused ({refusals}), reads here and watches went on"))
+        Ok(format!(
+            "{how}: writes were refused ({refusals}), reads here and watches went on, but for those that ask for a leader"
+        ))
     }
 
     /// What has to be so for as long as the journal decides nothing. Answers how writes were refused.
-    async fn without_quorum(&self, endpoints: &[String], eyes: &mut [Eye]) -> Result<String> {
+    async fn without_quorum(
+        &self,
+        endpoints: &[String],
+        eyes: &mut [Eye],
+        demanding: Vec<Eye>,
+    ) -> Result<String> {
         let writes = endpoints.iter().map(|endpoint| self.recorder.write_fails(endpoint, REFUSAL));
         let mut words = try_join_all(writes).await?;
         for word in &words {
@@ -116,6 +125,7 @@ impl Field {
         for eye in eyes {
             eye.is_open().await?;
         }
+        try_join_all(demanding.into_iter().map(Eye::is_turned_away)).await?;
         words.sort_unstable();
         words.dedup();
         Ok(words.join("; ").replace("Unavailable: ", ""))
@@ -148,12 +158,14 @@ struct Eye {
 }
 
 impl Eye {
-    async fn open(endpoint: &str) -> Result<Eye> {
+    /// One that demands a leader is ended where there is none, as Kubernetes asks for.
+    async fn open(endpoint: &str, demands_leader: bool) -> Result<Eye> {
         let client = Client::connect(endpoint).await?;
         let (requests, outgoing) = mpsc::channel(16);
         let create = pb::WatchCreateRequest { key: WATCHED.into(), ..Default::default() };
         requests.send(request(RequestUnion::CreateRequest(create))).await?;
-        let responses = client.watch.clone().watch(ReceiverStream::new(outgoing)).await?.into_inner();
+        let call = demanding(ReceiverStream::new(outgoing), demands_leader);
+        let responses = client.watch.clone().watch(call).await?.into_inner();
         let mut eye = Eye { endpoint: endpoint.to_owned(), requests, responses };
         let first = eye.next().await?;
         ensure!(first.created, "{endpoint} did not begin a watch: {first:?}");
@@ -181,6 +193,28 @@ impl Eye {
         }
     }
 
+    /// It is ended, and says why, and a read that demands a leader is refused in the same words.
+    async fn is_turned_away(mut self) -> Result<()> {
+        let end = async {
+            loop {
+                match self.responses.message().await {
+                    Ok(Some(_)) => {}
+                    Ok(None) => bail!("a watch that demands a leader was ended without a word"),
+                    Err(status) => return Ok(status),
+                }
+            }
+        };
+        let ended = tokio::time::timeout(REFUSAL, end).await;
+        let status = ended.with_context(|| format!("{} goes on without a leader", self.endpoint))??;
+        ensure!(is_without_leader(&status), "without a leader a watch was ended with {status:?}");
+        let read = pb::RangeRequest { key: WATCHED.into(), serializable: true, ..Default::default() };
+        let client = Client::connect(&self.endpoint).await?;
+        match client.kv.clone().range(demanding(read, true)).await {
+            Err(status) if is_without_leader(&status) => Ok(()),
+            other => bail!("a read that demands a leader was answered with {other:?}"),
+        }
+    }
+
     /// Goes on until it was told of a change at `revision`, and says how long after it was `written` that was.
     async fn sees(mut self, revision: i64, written: std::time::Instant) -> Result<Duration> {
         loop {
@@ -196,6 +230,18 @@ impl Eye {
             }
         }
     }
+}
+
+fn demanding<T>(message: T, a_leader: bool) -> tonic::Request<T> {
+    let mut call = tonic::Request::new(message);
+    if a_leader {
+        call.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));
+    }
+    call
+}
+
+fn is_without_leader(status: &tonic::Status) -> bool {
+    status.code() == tonic::Code::Unavailable && status.message() == "etcdserver: no leader"
 }
 
 fn request(union: RequestUnion) -> pb::WatchRequest {

@@ -22,7 +22,7 @@ use vetch_store::auth::Auth;
 use crate::checkpoint::Capture;
 use crate::cluster::{self, Board, Cluster, ClusterStatus, Report, Writer};
 use crate::error::NodeError;
-use crate::expected::Expected;
+use crate::expected::{Expected, MOMENT, WRITES_MOMENT};
 use crate::members::Roll;
 use crate::queue;
 use crate::read_index::{Again, Indexed, ReadsIn, Standing, Waiting};
@@ -137,6 +137,13 @@ impl Work {
     }
 }
 
+impl Work {
+    /// Requests that are to be proposed.
+    fn queued(&self) -> usize {
+        self.queue.iter().map(|batch| batch.replies.len()).sum()
+    }
+}
+
 impl SharedLoop {
     pub(crate) fn run(mut self) {
         while self.step(WAIT) != Step::Ended {}
@@ -220,7 +227,7 @@ impl SharedLoop {
         let read = ReadId(self.work.next_read);
         let now = self.driver.now();
         let is_free = self.driver.member().is_leased(now);
-        if !is_free && self.work.reads_expected.more(self.work.waiting.len(), now) {
+        if !is_free && self.work.reads_expected.more(self.work.waiting.len(), now, MOMENT) {
             return;
         }
         // A writer that is about to claim anew lets them wait; each has its own patience.
@@ -351,11 +358,11 @@ impl SharedLoop {
         let tuning = &self.shared.config.tuning;
         let queue = || self.work.queue.iter();
         let bytes = |batch: &Batch<Reply>| batch.draft.as_ref().map_or(0, Draft::size);
-        let requests = queue().map(|batch| batch.replies.len()).sum::<usize>();
+        let requests = self.work.queued();
         requests >= tuning.record_requests
             || queue().map(bytes).sum::<usize>() >= tuning.batch_bytes / 16
             || (self.work.flying.len() < PIPELINE
-                && !self.work.requests_expected.more(requests, self.driver.now()))
+                && !self.work.requests_expected.more(requests, self.driver.now(), WRITES_MOMENT))
     }
 
     /// The next record: how many batches of the queue, and their entries, sealed on the head.
@@ -518,8 +525,8 @@ impl SharedLoop {
         let Some((_, batches)) = self.work.flying.pop_front_if(|_| is_next) else { return };
         self.work.number += batches.iter().filter(|batch| batch.draft.is_some()).count() as u64;
         let last = Tip { seq: self.work.number, ..*self.driver.member().view().tip() };
-        let requests = batches.iter().map(|batch| batch.replies.len()).sum();
-        self.work.requests_expected.answered(requests, self.driver.now());
+        let answered: usize = batches.iter().map(|batch| batch.replies.len()).sum();
+        self.work.requests_expected.answered(answered + self.work.queued(), self.driver.now());
         self.finisher.complete(batches, Some(&last));
     }
 

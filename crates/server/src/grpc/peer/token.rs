@@ -27,9 +27,11 @@ pub(in crate::grpc) async fn learn(
 ) -> Result<(), Status> {
     let credentials = Credentials::of_headers(headers);
     let Some(token) = edge.authenticator().unknown(&edge.node, &credentials) else { return Ok(()) };
-    let (Way::There(channel), _) = stand_in.way() else {
-        // The writer itself, or nobody who could be asked.
-        return Ok(());
+    let channel = match stand_in.way().0 {
+        Way::There(channel) => channel,
+        Way::Here => return Ok(()),
+        // It may be valid: that is not known without the writer.
+        Way::Nowhere => return Err(status::of(EtcdError::NoLeader)),
     };
     let request = TokenRequest { to: Some(super::writer(&edge.node)?), token: token.to_string() };
     let mut client = PeerClient::new(channel);
