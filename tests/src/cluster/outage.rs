@@ -125,7 +125,7 @@ impl Field {
         for eye in eyes {
             eye.is_open().await?;
         }
-        try_join_all(demanding.into_iter().map(Eye::is_turned_away)).await?;
+        try_join_all(demanding.into_iter().map(Eye::ends)).await?;
         words.sort_unstable();
         words.dedup();
         Ok(words.join("; ").replace("Unavailable: ", ""))
@@ -194,7 +194,7 @@ impl Eye {
     }
 
     /// It is ended, and says why, and a read that demands a leader is refused in the same words.
-    async fn is_turned_away(mut self) -> Result<()> {
+    async fn ends(mut self) -> Result<()> {
         let end = async {
             loop {
                 match self.responses.message().await {

@@ -51,7 +51,7 @@ impl Import {
         assert!(first > self.covered(), "pieces come in order of revision");
         records.sort_unstable_by(|a, b| place(a).cmp(&place(b)));
         let id = self.files.len() as u64 + 1;
-        let mut writer = DataWriter::create(&*self.disk, &self.dir, id, self.block_bytes, &self.keys)?;
+        let mut writer = DataWriter::create(&*self.disk, &self.dir, id, self.block_bytes, &self.keys, false)?;
         let mut live = 0;
         for record in &records {
             live += record.saved_len() as u64;

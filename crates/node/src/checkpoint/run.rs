@@ -300,7 +300,7 @@ impl<'a> Output<'a> {
             let Checkpointer { disk, dir, next_id, config, keys, .. } = &mut *self.checkpointer;
             let id = *next_id;
             *next_id += 1;
-            self.writer = Some(DataWriter::create(&**disk, dir, id, config.block_bytes, keys)?);
+            self.writer = Some(DataWriter::create(&**disk, dir, id, config.block_bytes, keys, true)?);
         }
         Ok(self.writer.as_mut().expect("made above"))
     }

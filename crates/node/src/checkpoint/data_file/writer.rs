@@ -1,6 +1,7 @@
 //! Writing a data file.
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use bytes::{Buf, BufMut};
 use vetch_journal::{Disk, DiskFile};
@@ -16,6 +17,11 @@ use super::{
 
 /// Blocks are handed to the disk in pieces of about this size.
 const WRITE_BYTES: usize = 1 << 20;
+/// While others wait for the same disk, this much is made durable at a time: a sync of a whole file would hold up theirs for as
+/// long as all of it takes.
+const SYNC_BYTES: u64 = 4 << 20;
+/// Then the disk is theirs for as long as that took, and at most this long.
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 pub(in crate::checkpoint) struct DataWriter {
     file: Box<dyn DiskFile>,
@@ -23,8 +29,11 @@ pub(in crate::checkpoint) struct DataWriter {
     id: u64,
     sealer: Option<Sealer>,
     block_bytes: usize,
-    /// Bytes already given to the disk.
+    /// Whether others wait for the disk.
+    is_gentle: bool,
+    /// Bytes already given to the disk, and how many of them were made durable.
     flushed: u64,
+    synced: u64,
     buf: Vec<u8>,
     /// Where the open block starts in `buf`.
     block_at: usize,
@@ -41,6 +50,7 @@ impl DataWriter {
         id: u64,
         block_bytes: usize,
         keys: &Keys,
+        is_gentle: bool,
     ) -> Result<DataWriter, CheckpointError> {
         let path = dir.join(directory::data_name(id));
         let file = disk.create(&path).map_err(CheckpointError::new("create", &path))?;
@@ -58,7 +68,9 @@ impl DataWriter {
             id,
             sealer,
             block_bytes,
+            is_gentle,
             flushed: 0,
+            synced: 0,
             buf,
             block_at,
             block_count: 0,
@@ -122,6 +134,17 @@ impl DataWriter {
         self.file.write_at(self.flushed, &self.buf).map_err(CheckpointError::new("write", &self.path))?;
         self.flushed += self.buf.len() as u64;
         self.buf.clear();
+        if self.is_gentle && self.flushed - self.synced >= SYNC_BYTES {
+            let began = Instant::now();
+            self.sync()?;
+            std::thread::sleep(began.elapsed().min(LONGEST_PAUSE));
+        }
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<(), CheckpointError> {
+        self.file.sync_data().map_err(CheckpointError::new("sync", &self.path))?;
+        self.synced = self.flushed;
         Ok(())
     }
 
@@ -140,7 +163,7 @@ impl DataWriter {
         let footer_crc = (&footer[footer.len() - 4..]).get_u32_le();
         self.buf.extend_from_slice(&footer);
         self.flush()?;
-        self.file.sync_data().map_err(CheckpointError::new("sync", &self.path))?;
+        self.sync()?;
         Ok(Written { id: self.id, size: self.flushed, footer_crc, seal })
     }
 }
