@@ -19,8 +19,8 @@ use super::{
 const WRITE_BYTES: usize = 1 << 20;
 /// While others wait for the same disk, this much is made durable at a time: a sync of a whole file would hold up theirs for as
 /// long as all of it takes.
-const SYNC_BYTES: u64 = 4 << 20;
-/// Then the disk is theirs for as long as that took, and at most this long.
+const SYNC_BYTES: u64 = 1 << 20;
+/// Then the disk is theirs for twice as long as that took, and at most this long.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 pub(in crate::checkpoint) struct DataWriter {
@@ -137,7 +137,7 @@ impl DataWriter {
         if self.is_gentle && self.flushed - self.synced >= SYNC_BYTES {
             let began = Instant::now();
             self.sync()?;
-            std::thread::sleep(began.elapsed().min(LONGEST_PAUSE));
+            std::thread::sleep((began.elapsed() * 2).min(LONGEST_PAUSE));
         }
         Ok(())
     }
