@@ -107,6 +107,11 @@ impl Rpc {
         self.stand_in.as_ref().is_none_or(|stand_in| stand_in.is_here(call))
     }
 
+    /// Whether there are other servers, and so possibly nobody who leads.
+    pub(crate) fn is_in_cluster(&self) -> bool {
+        self.stand_in.as_ref().is_some_and(StandIn::is_in_cluster)
+    }
+
     /// Who sends a call over a connection of `peer`, with what other servers claim of the sender and the caller's token in its
     /// headers. None if that cannot be said at once.
     pub(crate) fn sender<'a>(
@@ -116,8 +121,7 @@ impl Rpc {
         peer: Option<&PeerIdentity>,
     ) -> Option<Credentials> {
         let edge = &self.kv_service.0;
-        let is_in_cluster = self.stand_in.as_ref().is_some_and(StandIn::is_in_cluster);
-        if !is_in_cluster {
+        if !self.is_in_cluster() {
             return Some(Credentials::new(token.cloned(), peer.cloned()));
         }
         let sender = match claim() {

@@ -22,6 +22,8 @@ use crate::metrics::{Counted, Place};
 
 const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 const CLIENT_API_VERSION: HeaderName = HeaderName::from_static("client-api-version");
+/// Asks for a leader; whether there is one is looked at where all calls are served.
+const HAS_LEADER: HeaderName = HeaderName::from_static("hasleader");
 const TOKEN: HeaderName = HeaderName::from_static("token");
 
 pub(super) struct Front(Arc<Context>);
@@ -55,6 +57,9 @@ impl Service for Front {
         let path = head.path.to_str().ok()?;
         let unary = Unary::at(path)?;
         if !has_grpc || !is_plain || head.method != Method::POST || !self.0.shared.grpc.is_here(unary) {
+            return None;
+        }
+        if head.get(&HAS_LEADER).is_some() && self.0.shared.grpc.is_in_cluster() {
             return None;
         }
         let version = match head.get(&CLIENT_API_VERSION) {
