@@ -29,8 +29,7 @@ impl Member {
     /// `until`, has seen the newest state there is.
     pub fn lease(&self) -> Option<Lease> {
         let is_idle = self.flight.is_empty() || vetch_bugs::on(Bug::LeaseOverlooksFlight);
-        let index = Index { position: self.view.position(), tip: *self.view.tip() };
-        (is_idle && self.may_lease()).then_some(Lease { index, until: self.leased })
+        (is_idle && self.may_lease()).then(|| Lease { index: self.view.index(), until: self.leased })
     }
 
     /// Whether reads need not ask the log now.

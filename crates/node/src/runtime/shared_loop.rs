@@ -35,7 +35,8 @@ use crate::sequencer::{Batch, HandOver, Wanted};
 use crate::shared::{Reply, RunState, Shared};
 use crate::watch::NodeEvent;
 
-/// How long news of the log is waited for before other work is looked at, if that ends the wait by itself when it is urgent, and if not.
+/// How long news of the log is waited for before other work is looked at: where reads end the wait and nothing else is in a hurry, and
+/// otherwise.
 const WAIT: Duration = Duration::from_millis(5);
 const SHORT_WAIT: Duration = Duration::from_millis(1);
 /// How often a writer says where it is.
@@ -61,7 +62,7 @@ pub struct SharedLoop {
     pub(crate) driver: Driver<Box<dyn Log>>,
     pub(crate) membership: Membership,
     pub(crate) me: Writer,
-    /// Whether batches and reads that come end a wait for news.
+    /// Whether reads that come end a wait for news.
     pub(crate) is_woken: bool,
     pub(crate) work: Work,
     /// The directory stays taken until this part has ended.
@@ -189,8 +190,7 @@ impl SharedLoop {
     /// Shows those who read how far everything is applied, and whether that is certain to be the newest there is.
     fn show(&self) {
         let (Some(cluster), member) = (&self.shared.cluster, self.driver.member()) else { return };
-        let index = Index { position: member.view().position(), tip: *member.view().tip() };
-        let held = (!member.is_stopped()).then_some(index);
+        let held = (!member.is_stopped()).then(|| member.view().index());
         cluster.reads.show(Standing { lease: member.lease(), held });
     }
 

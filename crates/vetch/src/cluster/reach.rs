@@ -1,12 +1,13 @@
 //! How the other servers of a cluster are called: at the URLs they announce, over TLS if those say so.
 
-use std::error::Error;
 use std::sync::Arc;
 
 use tonic::transport::{Channel, Endpoint};
 use vetch_server::tls::TlsError;
 use vetch_server::tls::calls::{self, Calls};
 use vetch_server::tls::settings::TlsSettings;
+
+use crate::commands::client::with_causes;
 
 const SECURE: &str = "https://";
 
@@ -62,15 +63,4 @@ impl Reach {
             ),
         }
     }
-}
-
-/// What an error says, and what led to it: the last of these is what somebody can do something about.
-fn with_causes(error: impl Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(&format!(": {error}"));
-        cause = error.source();
-    }
-    text
 }

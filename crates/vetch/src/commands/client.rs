@@ -140,7 +140,7 @@ pub(crate) fn refused(status: tonic::Status) -> Failure {
 }
 
 /// What an error says, and what led to it: the last of these is what somebody can do something about.
-fn with_causes(error: &dyn std::error::Error) -> String {
+pub(crate) fn with_causes(error: impl std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
