@@ -128,7 +128,9 @@ impl Filling {
     pub(crate) fn new(expected: usize) -> Filling {
         let mut keys = Keys::default();
         keys.segments.reserve(expected / SEGMENT + 1);
-        Filling { keys, coming: (0..SHARDS).map(|_| Vec::with_capacity(expected / SHARDS)).collect() }
+        // Some tables get more than their share, and a list that is too short is copied to one of twice its length.
+        let share = expected / SHARDS;
+        Filling { keys, coming: (0..SHARDS).map(|_| Vec::with_capacity(share + share / 8)).collect() }
     }
 
     /// Slots are given out in the order in which keys come. The chain is not empty.

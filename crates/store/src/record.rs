@@ -1,37 +1,29 @@
 //! Record: one immutable version of a key, in the wire form every response and event carries.
 //!
-//! A record is a reference-counted allocation: fixed metadata, then the bytes of the encoded `mvccpb.KeyValue`. The
+//! A record is a reference-counted allocation: a mark, then the bytes of the encoded `mvccpb.KeyValue`. The
 //! store, the event log, responses in flight and the checkpoint writer share it by pointer; sending it anywhere is
 //! one copy of [`Record::wire`], never an encoding field by field.
 //!
-//! The metadata is what scans and lookups ask for; the rest is read from the wire form when it is wanted. The end of
-//! a long value is an allocation of its own where that wastes less memory: see [`head_len`].
+//! The mark says what the wire form does not. Everything else is read from there when it is wanted, which costs a
+//! few instructions; a copy of it would cost every key its bytes. The end of a long value is an allocation of its own where
+//! that wastes less memory: see [`head_len`].
 //!
 //! A tombstone is a record too. Its wire form is what a DELETE event shows: the key and the revision of the
 //! delete. Its `create_revision` remembers the life it ended, which the checkpoint needs to know when the
-//! tombstone itself may be forgotten.
+//! tombstone itself may be forgotten; it lies behind the wire form.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 
 use bytes::BufMut;
 use triomphe::{HeaderSlice, ThinArc};
 
-/// What the store asks of a version without parsing its wire form.
-#[derive(Debug, PartialEq, Eq)]
-struct Meta {
-    create_revision: i64,
-    mod_revision: i64,
-    /// Position among the changes of its revision.
-    sub: u32,
-    /// Where the value's field starts in the wire form, or would if it were not empty; 0 marks a tombstone.
-    value_at: u32,
-    /// The end of the wire form, if it does not lie behind the metadata with the rest of it.
-    tail: Box<[u8]>,
-}
-
 /// One version of a key. Cloning copies a pointer.
+///
+/// The slice is a number, the mark, which is twice the position among the changes of its revision, and one more for a tombstone;
+/// then the wire form; then what only a tombstone has. The header is the end of the wire form, if that is kept apart.
 #[derive(Clone)]
-pub struct Record(ThinArc<Meta, u8>);
+pub struct Record(ThinArc<Box<[u8]>, u8>);
 
 /// The fields of a version, as given to [`Record::new`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +42,8 @@ pub struct Fields<'a> {
 #[error("not a canonical key-value record: {0}")]
 pub struct BadRecord(&'static str);
 
+/// Bytes behind the wire form of a tombstone: the create revision of the life that it ended.
+const REMEMBERED: usize = size_of::<i64>();
 /// Position, create revision and length in front of a saved record.
 const SAVED_HEAD: usize = 4 + 8 + 4;
 
@@ -64,6 +58,7 @@ impl Record {
     /// A living version.
     pub fn new(fields: Fields<'_>) -> Record {
         assert!(fields.version >= 1, "a living version counts from 1");
+        assert!(fields.create_revision >= 1 && fields.mod_revision >= 1, "revisions count from 1");
         Record::build(fields, fields.create_revision)
     }
 
@@ -89,29 +84,43 @@ impl Record {
 
     /// `fields` is what the wire form shows; `create_revision` is what the store remembers.
     fn build(fields: Fields<'_>, create_revision: i64) -> Record {
-        let mut wire = Vec::with_capacity(fields.key.len() + fields.value.len() + 48);
-        put_bytes(&mut wire, TAG_KEY, fields.key);
-        put_int(&mut wire, TAG_CREATE, fields.create_revision);
-        put_int(&mut wire, TAG_MOD, fields.mod_revision);
-        put_int(&mut wire, TAG_VERSION, fields.version);
-        let value_at = wire.len();
-        put_bytes(&mut wire, TAG_VALUE, fields.value);
-        put_int(&mut wire, TAG_LEASE, fields.lease);
-        Record::allocate(&wire, value_at, &fields, create_revision)
+        with_scratch(|slice| {
+            put_varint(slice, mark_of(&fields));
+            let wire_at = slice.len();
+            put_bytes(slice, TAG_KEY, fields.key);
+            put_int(slice, TAG_CREATE, fields.create_revision);
+            put_int(slice, TAG_MOD, fields.mod_revision);
+            put_int(slice, TAG_VERSION, fields.version);
+            if fields.version == 0 {
+                return Record::remembering(slice, create_revision);
+            }
+            let value_at = slice.len() - wire_at;
+            put_bytes(slice, TAG_VALUE, fields.value);
+            put_int(slice, TAG_LEASE, fields.lease);
+            let head = head_len(wire_at, slice.len() - wire_at, value_at);
+            let (slice, tail) = slice.split_at(wire_at + head);
+            Record(ThinArc::from_header_and_slice(tail.into(), slice))
+        })
     }
 
-    /// `value_at` is where the field of the value starts or would.
-    fn allocate(wire: &[u8], value_at: usize, fields: &Fields<'_>, create_revision: i64) -> Record {
-        let is_tombstone = fields.version == 0;
-        let (head, tail) = wire.split_at(head_len(wire.len(), value_at));
-        let meta = Meta {
-            create_revision,
-            mod_revision: fields.mod_revision,
-            sub: fields.sub,
-            value_at: if is_tombstone { 0 } else { len_u32(value_at) },
-            tail: tail.into(),
-        };
-        Record(ThinArc::from_header_and_slice(meta, head))
+    /// As [`Record::build`], of a wire form that is there. `value_at` is where the field of the value starts or would.
+    fn copy(wire: &[u8], value_at: usize, fields: &Fields<'_>, create_revision: i64) -> Record {
+        with_scratch(|slice| {
+            put_varint(slice, mark_of(fields));
+            if fields.version == 0 {
+                slice.extend_from_slice(wire);
+                return Record::remembering(slice, create_revision);
+            }
+            let (head, tail) = wire.split_at(head_len(slice.len(), wire.len(), value_at));
+            slice.extend_from_slice(head);
+            Record(ThinArc::from_header_and_slice(tail.into(), slice))
+        })
+    }
+
+    /// A tombstone of a mark and a wire form.
+    fn remembering(slice: &mut Vec<u8>, create_revision: i64) -> Record {
+        slice.put_i64_le(create_revision);
+        Record(ThinArc::from_header_and_slice(Box::default(), slice))
     }
 
     /// Rebuilds a record from [`Record::wire`] bytes read back from a journal or a checkpoint.
@@ -120,7 +129,7 @@ impl Record {
         if u32::try_from(wire.len()).is_err() {
             return Err(BadRecord("longer than 4 GiB"));
         }
-        Ok(Record::allocate(wire, value_at, &Fields { sub, ..fields }, fields.create_revision))
+        Ok(Record::copy(wire, value_at, &Fields { sub, ..fields }, fields.create_revision))
     }
 
     /// The form in which checkpoints keep a record: what the wire form does not say, then the wire form.
@@ -147,44 +156,56 @@ impl Record {
         *bytes = rest;
         let (fields, value_at) = parse(wire)?;
         let fields = Fields { sub, ..fields };
-        if fields.version == 0 {
-            // A tombstone shows its key and its revision, so this is all of it.
-            let Fields { key, mod_revision, .. } = fields;
-            let bare =
-                Fields { key, value: b"", create_revision: 0, mod_revision, version: 0, lease: 0, sub };
-            if fields != bare {
-                return Err(BadRecord("a tombstone with more than its key"));
-            }
-        } else if fields.create_revision != create_revision {
+        if fields.version != 0 && fields.create_revision != create_revision {
             return Err(BadRecord("create revisions differ"));
         }
-        Ok(Record::allocate(wire, value_at, &fields, create_revision))
+        Ok(Record::copy(wire, value_at, &fields, create_revision))
     }
 
-    fn meta(&self) -> &Meta {
+    fn tail(&self) -> &[u8] {
         let inner: &HeaderSlice<_, [u8]> = &self.0;
         &inner.header.header
     }
 
+    /// The mark, and what lies behind it.
+    fn split_mark(&self) -> (u64, &[u8]) {
+        let mut rest = &self.0.slice;
+        let mark = read_varint(&mut rest);
+        (mark, rest)
+    }
+
+    /// The wire form but for its tail.
+    fn head(&self) -> &[u8] {
+        match self.split_mark() {
+            (mark, rest) if mark & 1 == 1 => &rest[..rest.len() - REMEMBERED],
+            (_, rest) => rest,
+        }
+    }
+
     /// The encoded `mvccpb.KeyValue`, in two parts of which the second may be empty.
     pub fn wire(&self) -> [&[u8]; 2] {
-        [&self.0.slice, &self.meta().tail]
+        [self.head(), self.tail()]
     }
 
     pub fn wire_len(&self) -> usize {
-        self.0.slice.len() + self.meta().tail.len()
+        self.head().len() + self.tail().len()
     }
 
     /// The wire form up to the end of the key, which is what etcd keeps of a tombstone.
     pub fn wire_of_key(&self) -> &[u8] {
         let key = self.key();
-        &self.0.slice[..1 + varint_len(key.len() as u64) + key.len()]
+        &self.split_mark().1[..1 + varint_len(key.len() as u64) + key.len()]
     }
 
     pub fn key(&self) -> &[u8] {
-        let mut rest = &self.0.slice[1..];
+        self.split_key().0
+    }
+
+    /// The key, and what follows it.
+    fn split_key(&self) -> (&[u8], &[u8]) {
+        let mut rest = &self.split_mark().1[1..];
         let len = read_varint(&mut rest) as usize;
-        &rest[..len]
+        rest.split_at(len)
     }
 
     /// The value. It is copied if it lies in two parts, so [`Record::value_len`] is for those who only want its length.
@@ -192,8 +213,8 @@ impl Record {
         let (len, head) = self.value_head();
         match head.get(..len) {
             Some(value) => Cow::Borrowed(value),
-            None if head.is_empty() => Cow::Borrowed(&self.meta().tail[..len]),
-            None => Cow::Owned([head, &self.meta().tail[..len - head.len()]].concat()),
+            None if head.is_empty() => Cow::Borrowed(&self.tail()[..len]),
+            None => Cow::Owned([head, &self.tail()[..len - head.len()]].concat()),
         }
     }
 
@@ -201,9 +222,12 @@ impl Record {
         self.value_head().0
     }
 
-    /// Length of the value, and what lies behind the metadata from its first byte on, or from where it would be.
+    /// Length of the value, and what lies in the head from its first byte on, or from where it would be.
     fn value_head(&self) -> (usize, &[u8]) {
-        let from = &self.0.slice[self.meta().value_at as usize..];
+        if self.is_tombstone() {
+            return (0, &[]);
+        }
+        let (_, from) = self.numbers();
         match from.split_first() {
             Some((&TAG_VALUE, mut rest)) => {
                 let len = read_varint(&mut rest) as usize;
@@ -213,47 +237,51 @@ impl Record {
         }
     }
 
+    /// Create revision, mod revision and version of a living version, and what follows them.
+    fn numbers(&self) -> ([i64; 3], &[u8]) {
+        let (_, mut rest) = self.split_key();
+        let numbers = [take_field(&mut rest), take_field(&mut rest), take_field(&mut rest)];
+        (numbers, rest)
+    }
+
     pub fn mod_revision(&self) -> i64 {
-        self.meta().mod_revision
+        let (_, mut rest) = self.split_key();
+        let first = take_field(&mut rest);
+        // A tombstone shows no other number.
+        if self.is_tombstone() { first } else { take_field(&mut rest) }
     }
 
     /// Revision of the create that began this life; for a tombstone, of the life it ended.
     pub fn create_revision(&self) -> i64 {
-        self.meta().create_revision
+        match self.0.slice.last_chunk::<REMEMBERED>() {
+            Some(remembered) if self.is_tombstone() => i64::from_le_bytes(*remembered),
+            _ => take_field(&mut self.split_key().1),
+        }
     }
 
     /// How many changes this life of the key has had; 0 for a tombstone.
     pub fn version(&self) -> i64 {
-        if self.is_tombstone() {
-            return 0;
-        }
-        // The last field before the value: its number is all bytes behind the tag.
-        let before = &self.0.slice[..self.meta().value_at as usize];
-        let continued = before.iter().rev().skip(1).take_while(|&&byte| byte >= 0x80).count();
-        read_varint(&mut &before[before.len() - 1 - continued..]) as i64
+        if self.is_tombstone() { 0 } else { self.numbers().0[2] }
     }
 
     pub fn lease(&self) -> i64 {
-        if self.is_tombstone() {
-            return 0;
-        }
         let (len, head) = self.value_head();
         // The only field behind the value. It is never torn: see `head_len`.
-        let behind = head.get(len..).unwrap_or_else(|| &self.meta().tail[len - head.len()..]);
+        let behind = head.get(len..).unwrap_or_else(|| &self.tail()[len - head.len()..]);
         behind.split_first().map_or(0, |(_, mut number)| read_varint(&mut number) as i64)
     }
 
     pub fn sub(&self) -> u32 {
-        self.meta().sub
+        u32::try_from(self.split_mark().0 >> 1).expect("it was one when the mark was made")
     }
 
     pub fn is_tombstone(&self) -> bool {
-        self.meta().value_at == 0
+        self.0.slice[0] & 1 == 1
     }
 
     /// Bytes of memory this version occupies, near enough for accounting.
     pub fn footprint(&self) -> usize {
-        size_of::<Meta>() + 2 * size_of::<usize>() + self.wire_len()
+        RECORD_HEAD + self.0.slice.len() + self.tail().len()
     }
 }
 
@@ -268,11 +296,29 @@ impl std::fmt::Debug for Record {
 /// Records are equal when they would look equal on the wire and sort at the same place.
 impl PartialEq for Record {
     fn eq(&self, other: &Self) -> bool {
-        self.meta() == other.meta() && self.0.slice == other.0.slice
+        self.tail() == other.tail() && self.0.slice == other.0.slice
     }
 }
 
 impl Eq for Record {}
+
+fn mark_of(fields: &Fields<'_>) -> u64 {
+    u64::from(fields.sub) << 1 | u64::from(fields.version == 0)
+}
+
+/// Memory that a thread keeps for the next record.
+const SCRATCH: usize = 64 << 10;
+
+/// Lends memory in which a record is put together: its size is not known before, and its own memory is allocated once it is.
+fn with_scratch(build: impl FnOnce(&mut Vec<u8>) -> Record) -> Record {
+    thread_local!(static SPARE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) });
+    SPARE.with_borrow_mut(|spare| {
+        spare.clear();
+        let record = build(spare);
+        spare.shrink_to(SCRATCH);
+        record
+    })
+}
 
 fn len_u32(len: usize) -> u32 {
     u32::try_from(len).expect("requests are limited far below 4 GiB")
@@ -283,12 +329,12 @@ const SPLIT_FROM: usize = 1024;
 /// Nor is one made that saves less than this.
 const SPLIT_GAIN: usize = 64;
 
-/// How many bytes of a wire form lie behind the metadata; the others are the tail.
+/// How many bytes of a wire form lie behind the mark, which has a length too; the others are the tail.
 ///
 /// Allocators hand out sizes in steps of up to a quarter of the size below, so that a record just beyond a step wastes
 /// a fifth of its memory. With a tail of exactly such a size and a small head, only the head wastes something. A tail
 /// holds nothing but the end of the value and all that follows it, so key, revisions and version are always in the head.
-fn head_len(wire: usize, value_at: usize) -> usize {
+fn head_len(mark: usize, wire: usize, value_at: usize) -> usize {
     if wire < SPLIT_FROM {
         return wire;
     }
@@ -296,12 +342,13 @@ fn head_len(wire: usize, value_at: usize) -> usize {
     let head = wire - tail;
     // Tag and length of the value are in the head, and the field behind it is not torn.
     let fits = head > value_at + varint_len(wire as u64) && tail >= LEASE_FIELD;
-    let (whole, split) = (step_above(RECORD_HEAD + wire), tail + step_above(RECORD_HEAD + head));
+    let front = RECORD_HEAD + mark;
+    let (whole, split) = (step_above(front + wire), tail + step_above(front + head));
     if fits && split + SPLIT_GAIN <= whole { head } else { wire }
 }
 
-/// Bytes in front of the wire form in its allocation: the counter, the length, the metadata.
-const RECORD_HEAD: usize = 2 * size_of::<usize>() + size_of::<Meta>();
+/// Bytes in front of the mark in its allocation: the counter, where the tail is, the length.
+const RECORD_HEAD: usize = 2 * size_of::<usize>() + size_of::<Box<[u8]>>();
 /// The most that the field behind the value takes.
 const LEASE_FIELD: usize = 1 + 10;
 
@@ -348,6 +395,7 @@ fn put_bytes(out: &mut Vec<u8>, tag: u8, bytes: &[u8]) {
 }
 
 /// Reads a number of a wire form that was checked when its record was made.
+#[inline]
 fn read_varint(rest: &mut &[u8]) -> u64 {
     let mut value = 0;
     for shift in (0..64).step_by(7) {
@@ -359,6 +407,13 @@ fn read_varint(rest: &mut &[u8]) -> u64 {
         }
     }
     value
+}
+
+/// Reads a field that is a number, as [`read_varint`] does.
+#[inline]
+fn take_field(rest: &mut &[u8]) -> i64 {
+    *rest = &rest[1..];
+    read_varint(rest) as i64
 }
 
 /// Reads the canonical wire form: fields in order, each at most once, nothing unknown. Tells as well where the field of the
@@ -394,6 +449,16 @@ fn parse(wire: &[u8]) -> Result<(Fields<'_>, usize), BadRecord> {
     // Every change of a key takes a revision of its own.
     if fields.mod_revision <= 0 || fields.version < 0 || fields.version > fields.mod_revision {
         return Err(BadRecord("impossible revision or version"));
+    }
+    // The numbers are found again by their places: a living version has all of them.
+    if fields.version > 0 && fields.create_revision <= 0 {
+        return Err(BadRecord("a version without the revision of its creation"));
+    }
+    // A tombstone shows its key and its revision.
+    let Fields { key, mod_revision, .. } = fields;
+    let bare = Fields { key, value: b"", create_revision: 0, mod_revision, version: 0, lease: 0, sub: 0 };
+    if fields.version == 0 && fields != bare {
+        return Err(BadRecord("a tombstone with more than its key"));
     }
     Ok((fields, value_at))
 }
@@ -488,9 +553,10 @@ mod tests {
             [16, 64, 80, 128, 160, 1024, 1280, 1536]
         );
         assert_eq!([1023, 1024, 1279, 1280, 5000].map(step_below), [896, 1024, 1024, 1280, 4096]);
-        // A key of 34 bytes with a value of 1 KiB: 112 and 1024 bytes instead of 1280.
-        assert_eq!(RECORD_HEAD, 56);
-        assert_eq!((head_len(1073, 46), head_len(1024 - 56, 46)), (49, 1024 - 56));
+        // A key of 45 bytes with a value of 1 KiB: 96 and 1024 bytes instead of 1280.
+        assert_eq!(RECORD_HEAD, 32);
+        assert_eq!((head_len(1, 1084, 57), head_len(1, 1024 - 33, 57)), (60, 1024 - 33));
+        assert_eq!(step_above(RECORD_HEAD + 1 + 60), 96);
     }
 
     #[test]
@@ -533,5 +599,8 @@ mod tests {
         }
         assert!(Record::from_wire(b"\x0a\x01k\x18\x02\x18\x02", 0).is_err());
         assert!(Record::from_wire(b"\x18\x02", 0).is_err());
+        // A life that never began, and a deletion with a value.
+        assert!(Record::from_wire(b"\x0a\x01k\x18\x02\x20\x01", 0).is_err());
+        assert!(Record::from_wire(b"\x0a\x01k\x18\x02\x2a\x01v", 0).is_err());
     }
 }

@@ -64,7 +64,8 @@ fn frame(tag: u8, body: &[u8]) -> Vec<u8> {
 /// Records that are well formed but say anything.
 fn wild_record() -> impl Strategy<Value = Record> {
     let number = || prop_oneof![0i64..6, any::<i64>()];
-    (requests::key(), number(), 1i64..6, 1i64..4, number(), any::<bool>()).prop_map(
+    let revision = prop_oneof![1i64..6, 1..=i64::MAX];
+    (requests::key(), revision, 1i64..6, 1i64..4, number(), any::<bool>()).prop_map(
         |(key, create_revision, mod_revision, version, lease, value)| {
             let value: &[u8] = if value { b"v" } else { b"" };
             Record::new(Fields { key: &key, value, create_revision, mod_revision, version, lease, sub: 0 })
