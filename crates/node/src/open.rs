@@ -306,6 +306,7 @@ fn connect(
         batches,
         short_way: ShortWay::default(),
         calm: 0,
+        others: None,
         sequencer,
         admission,
         ready: Ready::default(),

@@ -20,7 +20,8 @@ use vetch_fence::Waker;
 
 /// A queue for at most `capacity` items, at least one.
 pub(crate) fn bounded<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
-    let state = State { items: VecDeque::new(), senders: 1, receivers: 1, is_nudged: false, waker: None };
+    let state =
+        State { items: VecDeque::new(), senders: 1, receivers: 1, is_nudged: false, wanted: 1, waker: None };
     let inner = Arc::new(Inner {
         state: Mutex::new(state),
         capacity: capacity.max(1),
@@ -45,6 +46,8 @@ struct State<T> {
     receivers: usize,
     /// Somebody wants the receiver to look around.
     is_nudged: bool,
+    /// Items for which a waiting receiver is woken.
+    wanted: usize,
     /// Wakes a receiver that waits for something else.
     waker: Option<Waker>,
 }
@@ -113,8 +116,12 @@ impl<T> Receiver<T> {
         }
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.0.state.lock().items.len()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.state.lock().items.is_empty()
+        self.len() == 0
     }
 
     /// What there is now.
@@ -159,6 +166,19 @@ impl<T> Receiver<T> {
         true
     }
 
+    /// Waits until there are `wanted` items, a nudge, or nobody left to send, and until `end` at most. It is not woken for each
+    /// item, which is what makes this cheaper than to take them one by one.
+    pub(crate) fn linger(&self, wanted: usize, end: Instant) {
+        let mut state = self.0.state.lock();
+        state.wanted = wanted;
+        while state.items.len() < wanted && state.senders > 0 && !state.is_nudged {
+            if wait(&self.0.arrived, &mut state, Some(end)) {
+                break;
+            }
+        }
+        state.wanted = 1;
+    }
+
     /// Has whatever arrives here also end a wait elsewhere.
     pub(crate) fn wakes(&self, waker: Waker) {
         self.0.state.lock().waker = Some(waker);
@@ -180,7 +200,9 @@ impl<T> Nudge<T> {
 impl<T> Inner<T> {
     fn push(&self, mut state: MutexGuard<'_, State<T>>, item: T) {
         state.items.push_back(item);
-        self.notify(state);
+        if state.items.len() >= state.wanted {
+            self.notify(state);
+        }
     }
 
     fn notify(&self, state: MutexGuard<'_, State<T>>) {

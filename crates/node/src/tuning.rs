@@ -67,7 +67,7 @@ impl Default for Tuning {
         Tuning {
             spare_segments: 2,
             batch_bytes: 4 << 20,
-            short_batch: 8,
+            short_batch: 64,
             record_requests: 64,
             record_bytes: 16 << 20,
             ring: RingLimit { revisions: 512, bytes: 256 << 10 },

@@ -99,3 +99,29 @@ fn nothing_is_lost_or_doubled_between_many_senders_and_one_receiver() {
     senders.into_iter().for_each(|sender| sender.join().unwrap());
     assert_eq!(next, [2000; 4]);
 }
+
+#[test]
+fn whoever_lingers_is_woken_by_enough_items_and_not_before() {
+    let (sender, receiver) = bounded(8);
+    sender.send(1).unwrap();
+    let begun = Instant::now();
+    receiver.linger(1, begun + LONG);
+    receiver.linger(2, begun + SOON);
+    assert!((SOON..LONG).contains(&begun.elapsed()), "one was enough, then two did not come");
+    let waiting = thread::spawn(move || {
+        receiver.linger(3, Instant::now() + LONG);
+        (receiver.len(), receiver)
+    });
+    sender.send(2).unwrap();
+    thread::sleep(SOON);
+    assert!(!waiting.is_finished(), "two are not three");
+    sender.send(3).unwrap();
+    let (came, receiver) = waiting.join().unwrap();
+    assert_eq!(came, 3);
+    // Afterwards one item is enough again.
+    receiver.try_iter().for_each(drop);
+    let waiting = thread::spawn(move || receiver.recv());
+    thread::sleep(SOON);
+    sender.send(4).unwrap();
+    assert_eq!(waiting.join().unwrap(), Ok(4));
+}

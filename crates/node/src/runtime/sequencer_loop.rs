@@ -1,9 +1,13 @@
 //! The sequencer's thread: packs whatever is queued into one batch and passes it on.
+//!
+//! Few writers share a sync as well. A sync costs the processor more than a request does, and the first who asks after one
+//! would have the next all to itself. So it waits for most of those who were there at the last one, and no longer than a few
+//! syncs take. Whoever is alone waits for nobody.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{TryRecvError, TrySendError};
 use parking_lot::RwLockWriteGuard;
@@ -28,6 +32,12 @@ const TURN: usize = 64;
 /// Short batches in a row after which there are likely to be more of them.
 const CALM: usize = 8;
 
+/// One of so many of the others is not waited for.
+const LATE: usize = 8;
+/// How long the others are waited for, in syncs, and at most.
+const MOMENT_SYNCS: u32 = 3;
+const MOMENT: Duration = Duration::from_micros(500);
+
 /// The part that decides.
 pub struct SequencerLoop {
     pub(crate) shared: Arc<Shared>,
@@ -37,6 +47,8 @@ pub struct SequencerLoop {
     pub(crate) short_way: ShortWay,
     /// Rounds in a row that were short.
     pub(crate) calm: usize,
+    /// Those whom the last sync on this thread answered and who had come by then, and until when they are waited for.
+    pub(crate) others: Option<(usize, Instant)>,
     pub(crate) sequencer: Sequencer,
     pub(crate) admission: Admission,
     /// What the rounds so far have left to hand on.
@@ -70,6 +82,10 @@ impl SequencerLoop {
             self.hand_out_captures();
             if self.ready.stop {
                 return;
+            }
+            self.asks.wait(None);
+            if let Some((there, end)) = self.others.take() {
+                self.asks.linger(there - there / LATE, end);
             }
             let Ok(ask) = self.asks.recv() else { return };
             self.round(ask);
@@ -113,7 +129,15 @@ impl SequencerLoop {
     fn append_short(&mut self) -> Option<Step> {
         let is_short = self.ready.batches.front()?.replies.len() <= self.shared.config.tuning.short_batch;
         self.calm = if is_short { (self.calm + 1).min(CALM) } else { 0 };
-        if self.calm < CALM { None } else { self.short_way.append(&mut self.ready.batches) }
+        if self.calm < CALM {
+            return None;
+        }
+        let (answered, began) = (self.ready.batches.front()?.replies.len(), Instant::now());
+        let step = self.short_way.append(&mut self.ready.batches)?;
+        let now = Instant::now();
+        let moment = MOMENT.min((now - began) * MOMENT_SYNCS);
+        self.others = Some((answered + self.asks.len(), now + moment));
+        Some(step)
     }
 
     fn hand_out_captures(&mut self) {
