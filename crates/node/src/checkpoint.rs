@@ -10,10 +10,13 @@
 //! * The checkpoint before the newest stays readable, and the journal is needed from that one's tip on.
 //! * Damage is found and named with file and offset; it is never read as state.
 //!
-//! Synchronous, and free of clocks and logging: what happened is returned as plain reports. All I/O goes through
-//! `Disk`. The only threads are the ones that decode blocks while loading.
+//! Synchronous, and free of logging: what happened is returned as plain reports. All I/O goes through `Disk`. The only
+//! clock is that of the pauses in which the journal has the disk to itself; the only threads are the ones that decode blocks
+//! while loading.
 //!
 //! Not here: when to take a checkpoint, trimming the journal, and replaying it. docs/format.md draws the bytes.
+
+use std::sync::Arc;
 
 use vetch_journal::Tip;
 use vetch_store::load::{History, Unversioned};
@@ -44,6 +47,10 @@ pub use recovery::{audit, load};
 
 /// Says for each of the given records whether the store still has it; see `Store::retains`.
 pub type Retained<'a> = dyn Fn(&[Record]) -> Vec<bool> + 'a;
+
+/// Says whether so much was written meanwhile that the next run is due before this one has ended. Then it makes no pauses:
+/// otherwise the journal would grow for as long as writers are faster.
+pub type Late = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// Limits of a run. The defaults suit a server; tests make them tiny.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

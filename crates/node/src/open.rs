@@ -286,13 +286,16 @@ fn connect(
     shared.checkpoint_bytes.store(found.checkpointer.disk_bytes(), Ordering::Relaxed);
     let segments = local.map_or(0, LocalJournal::segments) as u64 * shared.config.journal_segment_bytes;
     shared.journal_bytes.store(segments, Ordering::Relaxed);
+    let mut checkpointer = found.checkpointer;
+    let of_whom = Arc::clone(&shared);
+    checkpointer.hurries_if(Arc::new(move || of_whom.is_stride_done()));
     let housekeeping = Housekeeping {
         shared: Arc::clone(&shared),
         bell: bell_in,
         trims,
         nudge: batches_in.nudge(),
         maintenance: local.map(LocalJournal::maintenance),
-        checkpointer: found.checkpointer,
+        checkpointer,
         last_checkpoint: started,
         not_before: None,
         failed: false,

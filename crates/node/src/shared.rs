@@ -188,6 +188,11 @@ impl Shared {
         self.active_room.load(Ordering::Relaxed) + self.spare_room.load(Ordering::Relaxed)
     }
 
+    /// Whether a checkpoint is due for all that was written since the last one was captured.
+    pub(crate) fn is_stride_done(&self) -> bool {
+        self.fresh_bytes.load(Ordering::Relaxed) >= self.checkpoint_stride.load(Ordering::Relaxed)
+    }
+
     /// Bytes of the files of this node.
     pub(crate) fn disk_bytes(&self) -> u64 {
         self.checkpoint_bytes.load(Ordering::Relaxed) + self.journal_bytes.load(Ordering::Relaxed)

@@ -9,12 +9,12 @@ use vetch_journal::{Disk, Position, Tip};
 use vetch_seal::{KeyId, Keys};
 use vetch_store::{Freed, Mark, Record};
 
-use super::CheckpointConfig;
 use super::data_file::{DataReader, Written};
 use super::directory::{Needed, data_name};
 use super::error::Damage;
 use super::holds::Holds;
 use super::manifest::{DataFile, Manifest};
+use super::{CheckpointConfig, Late};
 
 /// A checkpoint that is on disk.
 #[derive(Debug, Clone)]
@@ -71,6 +71,7 @@ pub struct Checkpointer {
     pub(super) holds: Arc<Holds>,
     /// Data files that were read back after they were written, or loaded.
     verified: BTreeSet<u64>,
+    pub(super) is_late: Late,
 }
 
 impl Checkpointer {
@@ -102,7 +103,13 @@ impl Checkpointer {
             unreadable: HashSet::new(),
             holds,
             verified,
+            is_late: Arc::new(|| false),
         }
+    }
+
+    /// From whom it learns that it must not take its time.
+    pub fn hurries_if(&mut self, is_late: Late) {
+        self.is_late = is_late;
     }
 
     /// Compaction gave these versions back.

@@ -12,12 +12,14 @@
 mod reader;
 mod writer;
 
+use std::cmp::Ordering;
+
 use bytes::BufMut;
 use vetch_seal::{CHECK_LEN, HEAD_LEN, Head, KeyId, TAG_LEN};
 use vetch_store::Record;
 
 pub(super) use reader::DataReader;
-pub(super) use writer::DataWriter;
+pub(super) use writer::{DataWriter, Manner};
 
 const MAGIC: &[u8; 8] = b"VETCHDAT";
 const END_MAGIC: &[u8; 8] = b"VETCHEND";
@@ -60,8 +62,9 @@ pub(super) struct FileSeal {
 }
 
 /// The order of records in a file.
-pub(super) fn place(record: &Record) -> (&[u8], i64, u32) {
-    (record.key(), record.mod_revision(), record.sub())
+pub(super) fn by_place(a: &Record, b: &Record) -> Ordering {
+    let moment = |record: &Record| (record.mod_revision(), record.sub());
+    a.key().cmp(b.key()).then_with(|| moment(a).cmp(&moment(b)))
 }
 
 fn header(id: u64, is_sealed: bool) -> [u8; HEADER_LEN] {

@@ -12,7 +12,7 @@ use vetch_store::load::Unversioned;
 use vetch_store::{Mark, Record};
 
 use super::CheckpointConfig;
-use super::data_file::{DataWriter, place};
+use super::data_file::{DataWriter, Manner, by_place};
 use super::directory::manifest_name;
 use super::error::CheckpointError;
 use super::graves::Pins;
@@ -49,9 +49,10 @@ impl Import {
         let revisions = || records.iter().map(Record::mod_revision);
         let Some((first, last)) = revisions().min().zip(revisions().max()) else { return Ok(()) };
         assert!(first > self.covered(), "pieces come in order of revision");
-        records.sort_unstable_by(|a, b| place(a).cmp(&place(b)));
+        records.sort_unstable_by(by_place);
         let id = self.files.len() as u64 + 1;
-        let mut writer = DataWriter::create(&*self.disk, &self.dir, id, self.block_bytes, &self.keys, false)?;
+        let mut writer =
+            DataWriter::create(&*self.disk, &self.dir, id, self.block_bytes, &self.keys, Manner::Alone)?;
         let mut live = 0;
         for record in &records {
             live += record.saved_len() as u64;

@@ -6,7 +6,7 @@ use std::collections::binary_heap::PeekMut;
 
 use vetch_store::Record;
 
-use super::data_file::{DataReader, place};
+use super::data_file::{DataReader, by_place};
 use super::error::Damage;
 
 /// Sorted records, a batch at a time.
@@ -108,7 +108,7 @@ impl<S: Source> Run<S> {
 /// The heap gives the greatest, so the smallest record is made the greatest.
 impl Ord for Head {
     fn cmp(&self, other: &Head) -> Ordering {
-        place(&other.record).cmp(&place(&self.record))
+        by_place(&other.record, &self.record)
     }
 }
 

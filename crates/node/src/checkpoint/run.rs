@@ -6,12 +6,13 @@
 
 use std::io;
 use std::ops::Range;
+use std::sync::Arc;
 
 use vetch_journal::write_atomically;
 use vetch_store::Record;
 
 use super::checkpointer::{Checkpointer, Published};
-use super::data_file::{DataReader, DataWriter};
+use super::data_file::{DataReader, DataWriter, Manner, by_place};
 use super::directory::{self, manifest_name};
 use super::error::{CheckpointError, Damage};
 use super::graves::{Graves, Pins};
@@ -114,7 +115,7 @@ impl Checkpointer {
         let fits = capture.dirty.iter().all(|record| covered.contains(&record.mod_revision()));
         assert!(fits, "new records are newer than the last checkpoint and not newer than the capture");
         self.pending.append(&mut capture.dirty);
-        self.pending.sort_unstable_by(|a, b| super::data_file::place(a).cmp(&super::data_file::place(b)));
+        self.pending.sort_unstable_by(by_place);
         if let Some(swept) = capture.swept {
             assert!(swept <= capture.mark.compact_revision, "only what was asked for is compacted");
             self.swept = self.swept.max(swept);
@@ -297,10 +298,11 @@ impl<'a> Output<'a> {
 
     fn writer(&mut self) -> Result<&mut DataWriter, CheckpointError> {
         if self.writer.is_none() {
-            let Checkpointer { disk, dir, next_id, config, keys, .. } = &mut *self.checkpointer;
+            let Checkpointer { disk, dir, next_id, config, keys, is_late, .. } = &mut *self.checkpointer;
+            let manner = Manner::Beside(Arc::clone(is_late));
             let id = *next_id;
             *next_id += 1;
-            self.writer = Some(DataWriter::create(&**disk, dir, id, config.block_bytes, keys, true)?);
+            self.writer = Some(DataWriter::create(&**disk, dir, id, config.block_bytes, keys, manner)?);
         }
         Ok(self.writer.as_mut().expect("made above"))
     }

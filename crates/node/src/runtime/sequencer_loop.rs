@@ -232,9 +232,8 @@ impl SequencerLoop {
             // The journal's thread counts them now.
             return;
         }
-        let fresh = self.sequencer.fresh_bytes();
-        self.shared.fresh_bytes.store(fresh, Ordering::Relaxed);
-        if fresh >= self.shared.checkpoint_stride.load(Ordering::Relaxed) {
+        self.shared.fresh_bytes.store(self.sequencer.fresh_bytes(), Ordering::Relaxed);
+        if self.shared.is_stride_done() {
             self.shared.chores.ring();
         }
     }

@@ -492,7 +492,7 @@ impl SharedLoop {
         }
         let _ = shared.fan_out.try_send(());
         shared.fresh_bytes.store(work.fresh_bytes, Ordering::Relaxed);
-        if compacted || work.fresh_bytes >= shared.checkpoint_stride.load(Ordering::Relaxed) {
+        if compacted || shared.is_stride_done() {
             shared.chores.ring();
         }
         Ok(())

@@ -8,11 +8,12 @@ use vetch_journal::{Disk, DiskFile};
 use vetch_seal::{Keys, Purpose, Sealer};
 use vetch_store::Record;
 
+use super::super::Late;
 use super::super::directory;
 use super::super::error::CheckpointError;
 use super::{
-    BLOCK_HEADER_LEN, FOOTER, FileSeal, Totals, Written, block_bound, block_crc, footer, footer_bound,
-    header, place, sealed_header,
+    BLOCK_HEADER_LEN, FOOTER, FileSeal, Totals, Written, block_bound, block_crc, by_place, footer,
+    footer_bound, header, sealed_header,
 };
 
 /// Blocks are handed to the disk in pieces of about this size.
@@ -20,8 +21,16 @@ const WRITE_BYTES: usize = 1 << 20;
 /// While others wait for the same disk, this much is made durable at a time: a sync of a whole file would hold up theirs for as
 /// long as all of it takes.
 const SYNC_BYTES: u64 = 1 << 20;
-/// Then the disk is theirs for twice as long as that took, and at most this long.
+/// Then the disk is theirs for twice as long as that took, and at most this long, unless the journal grows faster than that.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+
+/// How a file is written.
+pub(in crate::checkpoint) enum Manner {
+    /// Nobody else wants the disk.
+    Alone,
+    /// Beside the journal, with pauses while this is false: see [`Late`].
+    Beside(Late),
+}
 
 pub(in crate::checkpoint) struct DataWriter {
     file: Box<dyn DiskFile>,
@@ -29,8 +38,7 @@ pub(in crate::checkpoint) struct DataWriter {
     id: u64,
     sealer: Option<Sealer>,
     block_bytes: usize,
-    /// Whether others wait for the disk.
-    is_gentle: bool,
+    manner: Manner,
     /// Bytes already given to the disk, and how many of them were made durable.
     flushed: u64,
     synced: u64,
@@ -50,7 +58,7 @@ impl DataWriter {
         id: u64,
         block_bytes: usize,
         keys: &Keys,
-        is_gentle: bool,
+        manner: Manner,
     ) -> Result<DataWriter, CheckpointError> {
         let path = dir.join(directory::data_name(id));
         let file = disk.create(&path).map_err(CheckpointError::new("create", &path))?;
@@ -68,7 +76,7 @@ impl DataWriter {
             id,
             sealer,
             block_bytes,
-            is_gentle,
+            manner,
             flushed: 0,
             synced: 0,
             buf,
@@ -81,7 +89,7 @@ impl DataWriter {
     }
 
     pub(in crate::checkpoint) fn push(&mut self, record: &Record) -> Result<(), CheckpointError> {
-        let order = self.last.as_ref().map(|last| place(last).cmp(&place(record)));
+        let order = self.last.as_ref().map(|last| by_place(last, record));
         assert!(order.is_none_or(|order| order.is_lt()), "records are written in order");
         let is_new_key = self.last.as_ref().is_none_or(|last| last.key() != record.key());
         let revision = record.mod_revision();
@@ -134,9 +142,14 @@ impl DataWriter {
         self.file.write_at(self.flushed, &self.buf).map_err(CheckpointError::new("write", &self.path))?;
         self.flushed += self.buf.len() as u64;
         self.buf.clear();
-        if self.is_gentle && self.flushed - self.synced >= SYNC_BYTES {
-            let began = Instant::now();
-            self.sync()?;
+        if self.flushed - self.synced < SYNC_BYTES || matches!(self.manner, Manner::Alone) {
+            return Ok(());
+        }
+        let began = Instant::now();
+        self.sync()?;
+        if let Manner::Beside(is_late) = &self.manner
+            && !is_late()
+        {
             std::thread::sleep((began.elapsed() * 2).min(LONGEST_PAUSE));
         }
         Ok(())
