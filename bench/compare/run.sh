@@ -46,7 +46,7 @@ pin=()
 (($(nproc) >= 2)) && pin=(--pin 0,1)
 
 if [[ $mode == full ]]; then
-  rounds=5 seconds=3s disturbed=8s warm=1s million=1000000 pages=3s leases=100000 ttl=45 nodes=250 most=40000 pods=3 probe=4s watchers=1000
+  rounds=5 seconds=3s disturbed=8s warm=1s million=1000000 pages=3s leases=100000 ttl=45 nodes=500 most=40000 pods=3 probe=12s watchers=1000
 else
   rounds=1 seconds=1s disturbed=1s warm=300ms million=20000 pages=1s leases=300 ttl=5 nodes=20 most=40 pods=3 probe=2s watchers=50
 fi

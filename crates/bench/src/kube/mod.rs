@@ -15,9 +15,10 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use clap::Args;
+use hdrhistogram::Histogram;
 
 use crate::cli::Common;
-use crate::measure::tally::Tally;
+use crate::measure::tally::{Tally, histogram};
 use crate::report::{Figure, Latency, Point, Report};
 use crate::session::Session;
 use cluster::Cluster;
@@ -25,6 +26,8 @@ use mix::Rates;
 
 const FAST: f64 = 10_000.0;
 const TOLD: f64 = 100_000.0;
+/// Answers that make a 99th percentile.
+const ENOUGH: u64 = 100;
 /// Measurements of one search, at most.
 const PROBES: usize = 16;
 
@@ -144,8 +147,17 @@ fn probe(
     Ok((point, fits))
 }
 
+/// A percentile says something if there are enough of what it is of. Classes with fewer answers are judged together: otherwise
+/// the single slowest of them would decide, and small clusters, which have few of each, would be refused by chance.
 fn judge(tally: &Tally, point: &Point) -> bool {
-    let p99 = |class: usize| Latency::of(&tally.classes[class].latency).p99;
-    let fast = (0..mix::JUDGED).all(|class| p99(class) < FAST);
-    fast && p99(mix::EVENT) < TOLD && point.errors() == 0 && point.unsent == 0
+    let p99 = |latency: &Histogram<u64>| Latency::of(latency).p99;
+    let judged = tally.classes[..mix::JUDGED].iter().map(|class| &class.latency);
+    let (rare, frequent): (Vec<_>, Vec<_>) = judged.partition(|latency| latency.len() < ENOUGH);
+    let mut together = histogram();
+    for latency in rare {
+        together.add(latency).expect("all histograms have the same bounds");
+    }
+    let is_fast = frequent.into_iter().chain([&together]).all(|latency| p99(latency) < FAST);
+    let is_told = p99(&tally.classes[mix::EVENT].latency) < TOLD;
+    is_fast && is_told && point.errors() == 0 && point.unsent == 0
 }
