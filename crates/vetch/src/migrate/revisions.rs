@@ -42,12 +42,15 @@ impl Assembler {
 }
 
 fn record(kind: EventType, kv: &KeyValue, sub: u32) -> Result<Record, String> {
+    if kv.key.is_empty() || kv.mod_revision < 1 {
+        return Err(format!("an event at revision {} without a key or a revision", kv.mod_revision));
+    }
     if kind == EventType::Delete {
         // The store knows where the life began that ends here.
         return Ok(Record::tombstone(&kv.key, kv.mod_revision, sub, 0));
     }
-    if kv.version < 1 || kv.key.is_empty() {
-        return Err(format!("a put at revision {} without a version or a key", kv.mod_revision));
+    if kv.version < 1 || kv.create_revision < 1 {
+        return Err(format!("a put at revision {} without a version or a creation", kv.mod_revision));
     }
     Ok(Record::new(Fields {
         key: &kv.key,
@@ -111,5 +114,18 @@ mod tests {
         let mut assembler = Assembler::default();
         assert!(assembler.take(vec![put("a", 6), put("a", 5)], true).is_err());
         assert!(assembler.take(vec![Event::default()], false).is_err());
+        let spoilt = |spoil: fn(&mut KeyValue), kind: EventType| {
+            let mut event = put("a", 7);
+            event.kv.iter_mut().for_each(spoil);
+            event.set_type(kind);
+            Assembler::default().take(vec![event], false)
+        };
+        assert!(spoilt(|_| (), EventType::Put).is_ok() && spoilt(|_| (), EventType::Delete).is_ok());
+        assert!(spoilt(|kv| kv.create_revision = 0, EventType::Put).is_err());
+        assert!(spoilt(|kv| kv.version = 0, EventType::Put).is_err());
+        for kind in [EventType::Put, EventType::Delete] {
+            assert!(spoilt(|kv| kv.key.clear(), kind).is_err());
+            assert!(spoilt(|kv| kv.mod_revision = 0, kind).is_err());
+        }
     }
 }
