@@ -1,7 +1,7 @@
 //! The short way: calls on keys from one message to another, without the layers that know how to stream.
 //!
-//! It ends in the same functions as the long way, and refuses in the same words. Only calls that are served this way are
-//! here; that the message is one, and not compressed, was seen to before.
+//! It ends in the same functions as the long way, and refuses in the same words. The caller has checked that there is exactly one
+//! message, and that it is not compressed.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use prost::Message;
@@ -31,7 +31,7 @@ pub(crate) enum Asked {
     Txn(pb::TxnRequest),
 }
 
-/// A range limited to no more keys than this takes no long.
+/// A range limited to no more keys than this is short enough to be answered in place.
 const FEW_KEYS: i64 = 100;
 /// Before every message: a byte that says that it is not compressed, and four for its length.
 const PREFIX: usize = 5;
@@ -64,7 +64,7 @@ impl Asked {
         match self {
             Asked::Range(range) => is_list(range),
             Asked::Put(_) => false,
-            Asked::DeleteRange(delete) => delete.prev_kv && !delete.range_end.is_empty(),
+            Asked::DeleteRange(delete) => shows_many(delete),
             Asked::Txn(txn) => txn.success.iter().chain(&txn.failure).any(is_long),
         }
     }
@@ -74,11 +74,15 @@ fn is_list(range: &pb::RangeRequest) -> bool {
     !range.range_end.is_empty() && !range.count_only && !(1..=FEW_KEYS).contains(&range.limit)
 }
 
+fn shows_many(delete: &pb::DeleteRangeRequest) -> bool {
+    delete.prev_kv && !delete.range_end.is_empty()
+}
+
 fn is_long(op: &pb::RequestOp) -> bool {
     use pb::request_op::Request;
     match &op.request {
         Some(Request::RequestRange(range)) => is_list(range),
-        Some(Request::RequestDeleteRange(delete)) => delete.prev_kv && !delete.range_end.is_empty(),
+        Some(Request::RequestDeleteRange(delete)) => shows_many(delete),
         Some(Request::RequestTxn(_)) => true,
         Some(Request::RequestPut(_)) | None => false,
     }

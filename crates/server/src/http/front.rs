@@ -53,9 +53,9 @@ impl Service for Front {
         let content_type = head.get(&CONTENT_TYPE)?.as_bytes();
         let is_plain = matches!(content_type, b"application/grpc" | b"application/grpc+proto")
             && head.get(&GRPC_ENCODING).is_none_or(|encoding| encoding == "identity");
-        // Where another server may have to answer, the long way leads there.
         let path = head.path.to_str().ok()?;
         let unary = Unary::at(path)?;
+        // Where another server may have to answer, the long way leads there.
         if !has_grpc || !is_plain || head.method != Method::POST || !self.0.shared.grpc.is_here(unary) {
             return None;
         }
