@@ -96,6 +96,8 @@ pub(crate) fn run(options: &Compare, stop: &Stop) -> Result<bool> {
         for turn in 0..targets.len() {
             let (name, target) = targets[(round + turn) % targets.len()];
             crate::say(&format!("round {} of {}: {name}", round + 1, options.rounds));
+            // What the one before has left to be written is not to be paid for by this one.
+            rustix::fs::sync();
             match once(&cli.command, target, stop) {
                 Ok(report) => rounds.push(Round { round, target: name.to_owned(), report }),
                 Err(error) => {

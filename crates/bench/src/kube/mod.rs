@@ -104,9 +104,8 @@ fn search(session: &Session<'_>, options: &Kube, cluster: &mut Cluster, report: 
     }
     let mut answer = Point { label: "largest cluster that is fast enough".to_owned(), ..Point::default() };
     answer.figures.push(Figure::higher("nodes", good as f64, ""));
-    if bad.is_none() {
-        answer.label.push_str(" (not more were tried)");
-    }
+    // Then it may be able to do more.
+    answer.figures.push(Figure::higher("no larger one was tried", f64::from(u8::from(bad.is_none())), ""));
     // Errors of clusters that were too large are part of the search, not of the answer.
     report.points = vec![answer];
     for mut point in points {
@@ -159,5 +158,5 @@ fn judge(tally: &Tally, point: &Point) -> bool {
     }
     let is_fast = frequent.into_iter().chain([&together]).all(|latency| p99(latency) < FAST);
     let is_told = p99(&tally.classes[mix::EVENT].latency) < TOLD;
-    is_fast && is_told && point.errors() == 0 && point.unsent == 0
+    is_fast && is_told && tally.done() > 0 && point.errors() == 0 && point.unsent == 0
 }
