@@ -48,8 +48,8 @@ pub use recovery::{audit, load};
 /// Says for each of the given records whether the store still has it; see `Store::retains`.
 pub type Retained<'a> = dyn Fn(&[Record]) -> Vec<bool> + 'a;
 
-/// Says whether so much was written meanwhile that the next run is due before this one has ended. Then it makes no pauses:
-/// otherwise the journal would grow for as long as writers are faster.
+/// Says whether so much was written meanwhile that the next run is due before this one has ended, or somebody waits for its end.
+/// Then it makes no pauses: otherwise the journal would grow for as long as writers are faster.
 pub type Late = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// Limits of a run. The defaults suit a server; tests make them tiny.

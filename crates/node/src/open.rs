@@ -288,7 +288,7 @@ fn connect(
     shared.journal_bytes.store(segments, Ordering::Relaxed);
     let mut checkpointer = found.checkpointer;
     let of_whom = Arc::clone(&shared);
-    checkpointer.hurries_if(Arc::new(move || of_whom.is_stride_done()));
+    checkpointer.hurries_if(Arc::new(move || of_whom.is_stride_done() || of_whom.is_stopping()));
     let housekeeping = Housekeeping {
         shared: Arc::clone(&shared),
         bell: bell_in,
@@ -309,7 +309,7 @@ fn connect(
         batches,
         short_way: ShortWay::default(),
         calm: 0,
-        others: None,
+        linger: None,
         sequencer,
         admission,
         ready: Ready::default(),

@@ -169,6 +169,7 @@ impl<T> Receiver<T> {
     /// Waits until there are `wanted` items, a nudge, or nobody left to send, and until `end` at most. It is not woken for each
     /// item, which is what makes this cheaper than to take them one by one.
     pub(crate) fn linger(&self, wanted: usize, end: Instant) {
+        let wanted = wanted.min(self.0.capacity);
         let mut state = self.0.state.lock();
         state.wanted = wanted;
         while state.items.len() < wanted && state.senders > 0 && !state.is_nudged {

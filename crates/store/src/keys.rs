@@ -3,8 +3,8 @@
 //! A key lives in a numbered slot. The hash table maps key bytes to slots and the ordered tree orders slots,
 //! so an update of an existing key touches neither: it is one lookup and one push onto the chain.
 //!
-//! Nothing here grows by copying all of itself, because a writer would wait for that with the store locked. Chains lie in
-//! segments, and the hash table is many small ones, each of which is rebuilt on its own when it is full.
+//! Nothing that has a part for each key grows by copying all of itself, because a writer would wait for that with the store locked.
+//! Chains lie in segments, and the hash table is many small ones, each of which is rebuilt on its own when it is full.
 
 use std::hash::BuildHasher;
 

@@ -313,8 +313,8 @@ const SCRATCH: usize = 64 << 10;
 fn with_scratch(build: impl FnOnce(&mut Vec<u8>) -> Record) -> Record {
     thread_local!(static SPARE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) });
     SPARE.with_borrow_mut(|spare| {
-        spare.clear();
         let record = build(spare);
+        spare.clear();
         spare.shrink_to(SCRATCH);
         record
     })
@@ -512,6 +512,19 @@ mod tests {
         assert_eq!(back.key(), b"/registry/pods/a");
         assert_eq!(*back.value(), *b"value");
         assert_eq!((back.lease(), back.version()), (-1, 5));
+    }
+
+    #[test]
+    fn the_position_is_told_whatever_its_size() {
+        for sub in [0, 1, 63, 64, 1 << 20, u32::MAX] {
+            let living = Record::new(Fields { sub, ..sample() });
+            let gone = Record::tombstone(b"gone", 1 << 40, sub, 1 << 39);
+            assert_eq!((living.sub(), living.is_tombstone()), (sub, false));
+            assert_eq!((living.create_revision(), living.mod_revision(), living.version()), (300, 70_000, 5));
+            assert_eq!((gone.sub(), gone.is_tombstone(), gone.key()), (sub, true, &b"gone"[..]));
+            assert_eq!((gone.create_revision(), gone.mod_revision(), gone.version()), (1 << 39, 1 << 40, 0));
+            assert_eq!((gone.value_len(), gone.lease()), (0, 0));
+        }
     }
 
     #[test]

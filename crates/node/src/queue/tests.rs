@@ -125,3 +125,12 @@ fn whoever_lingers_is_woken_by_enough_items_and_not_before() {
     sender.send(4).unwrap();
     assert_eq!(waiting.join().unwrap(), Ok(4));
 }
+
+#[test]
+fn whoever_lingers_does_not_wait_for_more_than_there_is_room_for() {
+    let (sender, receiver) = bounded(2);
+    (0..2).for_each(|item| sender.send(item).unwrap());
+    let begun = Instant::now();
+    receiver.linger(3, begun + LONG);
+    assert!(begun.elapsed() < LONG);
+}

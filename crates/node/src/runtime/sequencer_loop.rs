@@ -32,9 +32,12 @@ const TURN: usize = 64;
 /// Short batches in a row after which there are likely to be more of them.
 const CALM: usize = 8;
 
-/// One of so many of the others is not waited for.
+/// A batch with more than this is not short, however few requests it has: what it takes to write it is worth a thread.
+const SHORT_BYTES: usize = 256 << 10;
+
+/// One of so many writers is not waited for.
 const LATE: usize = 8;
-/// How long the others are waited for, in syncs, and at most.
+/// How long writers are waited for, in syncs, and at most.
 const MOMENT_SYNCS: u32 = 3;
 const MOMENT: Duration = Duration::from_micros(500);
 
@@ -47,12 +50,25 @@ pub struct SequencerLoop {
     pub(crate) short_way: ShortWay,
     /// Rounds in a row that were short.
     pub(crate) calm: usize,
-    /// Those whom the last sync on this thread answered and who had come by then, and until when they are waited for.
-    pub(crate) others: Option<(usize, Instant)>,
+    /// Behind a sync on this thread.
+    pub(crate) linger: Option<Linger>,
     pub(crate) sequencer: Sequencer,
     pub(crate) admission: Admission,
     /// What the rounds so far have left to hand on.
     pub(crate) ready: Ready,
+}
+
+/// Whether the journal's thread is waited for.
+enum Room {
+    Awaited,
+    Now,
+}
+
+/// Whom to wait for.
+pub(crate) struct Linger {
+    /// Those whom the last sync answered, and those who had come by then.
+    writers: usize,
+    until: Instant,
 }
 
 /// What a round leaves to do once the store is unlocked.
@@ -67,25 +83,12 @@ impl SequencerLoop {
     pub(crate) fn run(mut self) {
         loop {
             // The store is unlocked by now: the journal's thread needs it to make room in this very queue.
-            while !self.ready.batches.is_empty() {
-                match self.append_short() {
-                    Some(Step::Ended) => return,
-                    Some(_) => continue,
-                    None => {}
-                }
-                if let Some(batch) = self.ready.batches.pop_front()
-                    && self.batches.send(batch).is_err()
-                {
-                    return;
-                }
-            }
-            self.hand_out_captures();
-            if self.ready.stop {
+            if matches!(self.pass_on(Room::Awaited), Step::Ended) {
                 return;
             }
             self.asks.wait(None);
-            if let Some((there, end)) = self.others.take() {
-                self.asks.linger(there - there / LATE, end);
+            if let Some(Linger { writers, until }) = self.linger.take() {
+                self.asks.linger(writers - writers / LATE, until);
             }
             let Ok(ask) = self.asks.recv() else { return };
             self.round(ask);
@@ -94,25 +97,9 @@ impl SequencerLoop {
 
     /// One round, if there is something queued and the journal takes what the last one made.
     pub fn step(&mut self) -> Step {
-        while !self.ready.batches.is_empty() {
-            match self.append_short() {
-                Some(Step::Ended) => return Step::Ended,
-                Some(_) => continue,
-                None => {}
-            }
-            let Some(batch) = self.ready.batches.pop_front() else { break };
-            match self.batches.try_send(batch) {
-                Ok(()) => {}
-                Err(TrySendError::Full(batch)) => {
-                    self.ready.batches.push_front(batch);
-                    return Step::Idle;
-                }
-                Err(TrySendError::Disconnected(_)) => return Step::Ended,
-            }
-        }
-        self.hand_out_captures();
-        if self.ready.stop {
-            return Step::Ended;
+        match self.pass_on(Room::Now) {
+            Step::Worked => {}
+            other => return other,
         }
         match self.asks.try_recv() {
             Ok(ask) => {
@@ -124,19 +111,51 @@ impl SequencerLoop {
         }
     }
 
+    /// Hands on what the rounds so far have left. Idle if there is no room for it.
+    fn pass_on(&mut self, room: Room) -> Step {
+        while !self.ready.batches.is_empty() {
+            match self.append_short() {
+                Some(Step::Ended) => return Step::Ended,
+                Some(_) => continue,
+                None => {}
+            }
+            let Some(batch) = self.ready.batches.pop_front() else { break };
+            let sent = match room {
+                Room::Awaited => self.batches.send(batch).map_err(TrySendError::from),
+                Room::Now => self.batches.try_send(batch),
+            };
+            match sent {
+                Ok(()) => {}
+                Err(TrySendError::Full(batch)) => {
+                    self.ready.batches.push_front(batch);
+                    return Step::Idle;
+                }
+                Err(TrySendError::Disconnected(_)) => return Step::Ended,
+            }
+        }
+        self.hand_out_captures();
+        if self.ready.stop { Step::Ended } else { Step::Worked }
+    }
+
     /// Appends the next batch here if it is short, as those before it were; None if it is for the journal's thread. Where
     /// many write, the next ones are decided while a batch is synced, and another thread has to do that.
     fn append_short(&mut self) -> Option<Step> {
-        let is_short = self.ready.batches.front()?.replies.len() <= self.shared.config.tuning.short_batch;
+        let (short, batch) = (self.shared.config.tuning.short_batch, self.ready.batches.front()?);
+        let answered = batch.replies.len();
+        let bytes = batch.entry.as_ref().map_or(0, |entry| entry.bytes().len());
+        let is_short = answered <= short && bytes <= SHORT_BYTES;
         self.calm = if is_short { (self.calm + 1).min(CALM) } else { 0 };
         if self.calm < CALM {
             return None;
         }
-        let (answered, began) = (self.ready.batches.front()?.replies.len(), Instant::now());
+        let began = Instant::now();
         let step = self.short_way.append(&mut self.ready.batches)?;
         let now = Instant::now();
-        let moment = MOMENT.min((now - began) * MOMENT_SYNCS);
-        self.others = Some((answered + self.asks.len(), now + moment));
+        let waiting = self.asks.len();
+        if waiting < short {
+            let moment = MOMENT.min((now - began) * MOMENT_SYNCS);
+            self.linger = Some(Linger { writers: answered + waiting, until: now + moment });
+        }
         Some(step)
     }
 

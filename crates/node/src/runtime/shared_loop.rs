@@ -711,7 +711,11 @@ impl SharedLoop {
                 self.work.dirty = dirty;
                 return;
             }
-            None => Capture::at_head(&self.shared.store.read(), index.tip, dirty),
+            None => {
+                // While this server decides it is the sequencer that counts.
+                self.shared.fresh_bytes.store(0, Ordering::Relaxed);
+                Capture::at_head(&self.shared.store.read(), index.tip, dirty)
+            }
         };
         self.work.fresh_bytes = 0;
         let further = u64::from(vetch_bugs::on(Bug::CaptureMisplaced));

@@ -18,17 +18,15 @@ use super::{
 
 /// Blocks are handed to the disk in pieces of about this size.
 const WRITE_BYTES: usize = 1 << 20;
-/// While others wait for the same disk, this much is made durable at a time: a sync of a whole file would hold up theirs for as
-/// long as all of it takes.
-const SYNC_BYTES: u64 = 1 << 20;
-/// Then the disk is theirs for twice as long as that took, and at most this long, unless the journal grows faster than that.
+/// The longest time for which the disk is left to others behind a piece.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 /// How a file is written.
 pub(in crate::checkpoint) enum Manner {
-    /// Nobody else wants the disk.
+    /// Nobody else wants the disk: everything is made durable in the end.
     Alone,
-    /// Beside the journal, with pauses while this is false: see [`Late`].
+    /// Beside the journal. Each piece is made durable by itself, because a sync of a whole file would hold up those of the journal for as
+    /// long as all of it takes; then the disk is the journal's for twice as long as that took, unless it is [`Late`].
     Beside(Late),
 }
 
@@ -39,9 +37,8 @@ pub(in crate::checkpoint) struct DataWriter {
     sealer: Option<Sealer>,
     block_bytes: usize,
     manner: Manner,
-    /// Bytes already given to the disk, and how many of them were made durable.
+    /// Bytes already given to the disk.
     flushed: u64,
-    synced: u64,
     buf: Vec<u8>,
     /// Where the open block starts in `buf`.
     block_at: usize,
@@ -78,7 +75,6 @@ impl DataWriter {
             block_bytes,
             manner,
             flushed: 0,
-            synced: 0,
             buf,
             block_at,
             block_count: 0,
@@ -108,6 +104,7 @@ impl DataWriter {
             self.close_block();
             if self.buf.len() >= WRITE_BYTES {
                 self.flush()?;
+                self.give_way()?;
             }
             self.open_block();
         }
@@ -142,23 +139,22 @@ impl DataWriter {
         self.file.write_at(self.flushed, &self.buf).map_err(CheckpointError::new("write", &self.path))?;
         self.flushed += self.buf.len() as u64;
         self.buf.clear();
-        if self.flushed - self.synced < SYNC_BYTES || matches!(self.manner, Manner::Alone) {
-            return Ok(());
-        }
+        Ok(())
+    }
+
+    /// Behind a piece that is not the last.
+    fn give_way(&self) -> Result<(), CheckpointError> {
+        let Manner::Beside(is_late) = &self.manner else { return Ok(()) };
         let began = Instant::now();
         self.sync()?;
-        if let Manner::Beside(is_late) = &self.manner
-            && !is_late()
-        {
+        if !is_late() {
             std::thread::sleep((began.elapsed() * 2).min(LONGEST_PAUSE));
         }
         Ok(())
     }
 
-    fn sync(&mut self) -> Result<(), CheckpointError> {
-        self.file.sync_data().map_err(CheckpointError::new("sync", &self.path))?;
-        self.synced = self.flushed;
-        Ok(())
+    fn sync(&self) -> Result<(), CheckpointError> {
+        self.file.sync_data().map_err(CheckpointError::new("sync", &self.path))
     }
 
     /// Writes the end of the file and makes its content durable. Its name is made durable by the caller.
