@@ -25,8 +25,9 @@ impl Chain {
 
     pub(crate) fn push(&mut self, record: Record) {
         if let Some(last) = self.versions().last() {
+            let (before, now) = (last.mod_revision(), record.mod_revision());
             assert!(
-                (last.mod_revision(), last.sub()) < (record.mod_revision(), record.sub()),
+                before < now || (before == now && last.sub() < record.sub()),
                 "versions of a key come in revision order"
             );
         }
@@ -64,6 +65,11 @@ impl Chain {
     /// The version a reader at `at` sees: [`Chain::at`], unless that is a tombstone.
     pub(crate) fn live_at(&self, at: i64) -> Option<&Record> {
         self.at(at).filter(|record| !record.is_tombstone())
+    }
+
+    /// As [`Chain::live_at`] of a revision that nothing is younger than.
+    pub(crate) fn live(&self) -> Option<&Record> {
+        self.last().filter(|record| !record.is_tombstone())
     }
 
     /// Drops what a compaction at `at` makes unreachable: every version before `at` that is not current there. All

@@ -70,14 +70,19 @@ impl RangeRun {
         let keys = |slot: Slot| store.keys.key(slot);
         let mut cursor = store.tree.seek(&keys, &from);
         let mut bytes = 0;
+        // Then no version has to be asked how old it is.
+        let is_newest = self.at >= store.head.revision;
         for _ in 0..budget {
             let Some(slot) = store.tree.next(&mut cursor) else { return Ok(true) };
             let chain = store.keys.chain(slot);
-            let key = chain.last().expect("a key in the tree has a version").key();
+            let last = chain.last().expect("a key in the tree has a version");
+            let key = last.key();
             if self.request.range.end().is_some_and(|end| end <= key) {
                 return Ok(true);
             }
-            if let Some(record) = chain.live_at(self.at) {
+            let seen =
+                if is_newest { (!last.is_tombstone()).then_some(last) } else { chain.live_at(self.at) };
+            if let Some(record) = seen {
                 bytes += record.wire_len();
                 self.kvs.push(record.clone());
                 self.wanted -= 1;

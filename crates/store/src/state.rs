@@ -143,7 +143,8 @@ impl Store {
 
     /// The version of `key` that a reader at revision `at` sees.
     pub fn get(&self, key: &[u8], at: i64) -> Option<&Record> {
-        self.keys.chain_of(key)?.live_at(at)
+        let chain = self.keys.chain_of(key)?;
+        if at >= self.head.revision { chain.live() } else { chain.live_at(at) }
     }
 
     /// Whether exactly this version is still retained: what the checkpoint asks before it copies a record.
