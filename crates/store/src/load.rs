@@ -147,6 +147,7 @@ impl Loader {
             auth: Arc::new(Auth::from(state.auth.clone())),
             head: self.mark,
             visible: self.mark,
+            youngest: self.mark.revision,
             superseded: self.superseded.into_iter().collect(),
             bytes: self.bytes,
             ..Store::default()

@@ -70,8 +70,7 @@ impl RangeRun {
         let keys = |slot: Slot| store.keys.key(slot);
         let mut cursor = store.tree.seek(&keys, &from);
         let mut bytes = 0;
-        // Then no version has to be asked how old it is.
-        let is_newest = self.at >= store.head.revision;
+        let is_newest = store.has_none_younger(self.at);
         for _ in 0..budget {
             let Some(slot) = store.tree.next(&mut cursor) else { return Ok(true) };
             let chain = store.keys.chain(slot);

@@ -55,6 +55,8 @@ pub struct Store {
     pub(crate) auth: Arc<Auth>,
     pub(crate) head: Mark,
     pub(crate) visible: Mark,
+    /// The revision of the youngest version: one above that of head while a transaction is being evaluated.
+    pub(crate) youngest: i64,
     /// Which slots have something to free once compaction passes a revision, in revision order.
     pub(crate) superseded: Queue,
     /// The same for changes of a compacted revision itself, which go with the next compaction.
@@ -78,6 +80,7 @@ impl Default for Store {
             auth: Arc::default(),
             head: Mark::START,
             visible: Mark::START,
+            youngest: Mark::START.revision,
             superseded: Queue::default(),
             lingering: Queue::default(),
             bytes: 0,
@@ -144,7 +147,12 @@ impl Store {
     /// The version of `key` that a reader at revision `at` sees.
     pub fn get(&self, key: &[u8], at: i64) -> Option<&Record> {
         let chain = self.keys.chain_of(key)?;
-        if at >= self.head.revision { chain.live() } else { chain.live_at(at) }
+        if self.has_none_younger(at) { chain.live() } else { chain.live_at(at) }
+    }
+
+    /// Whether a reader at `at` sees the last version of every key, so that none has to be asked for its age.
+    pub(crate) fn has_none_younger(&self, at: i64) -> bool {
+        self.youngest <= at
     }
 
     /// Whether exactly this version is still retained: what the checkpoint asks before it copies a record.
@@ -171,6 +179,7 @@ impl Store {
     /// Adds a living version at head. Used by evaluation and by replay alike.
     pub(crate) fn put_record(&mut self, record: Record) -> Event {
         let revision = record.mod_revision();
+        self.youngest = revision;
         self.bytes += record.footprint() as u64;
         let slot = self.keys.find(record.key());
         let prev =
@@ -216,6 +225,7 @@ impl Store {
         let prev = self.keys.chain(slot).last().expect("a deleted key exists").clone();
         assert!(!prev.is_tombstone(), "only a living key is deleted");
         let tombstone = Record::tombstone(prev.key(), revision, sub, prev.create_revision());
+        self.youngest = revision;
         self.bytes += tombstone.footprint() as u64;
         self.keys.chain_mut(slot).push(tombstone.clone());
         self.superseded.push_back(revision, slot);

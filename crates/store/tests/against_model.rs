@@ -289,7 +289,7 @@ fn config() -> ProptestConfig {
         RngSeed::Random => RngSeed::Fixed(3),
         fixed => fixed,
     };
-    ProptestConfig { cases: 2 * usual.cases, failure_persistence: None, rng_seed, ..usual }
+    ProptestConfig { cases: 8 * usual.cases, failure_persistence: None, rng_seed, ..usual }
 }
 
 proptest! {

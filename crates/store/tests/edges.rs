@@ -44,6 +44,20 @@ fn both(requests: &[WriteRequest]) -> Result<vetch_store::Evaluated, StoreError>
     last
 }
 
+/// The store holds the transaction's own changes while it is evaluated, at a revision that head does not have yet.
+#[test]
+fn a_read_of_the_newest_revision_does_not_see_what_its_own_transaction_changed() {
+    let read = |revision, end: &'static str| {
+        RequestOp::Range(RangeRequest { revision, ..RangeRequest::new(KeyRange::new("k", end)) })
+    };
+    for change in [RequestOp::Put(put("k")), RequestOp::DeleteRange(delete("k", ""))] {
+        for end in ["", "l"] {
+            let own = txn(vec![change.clone(), read(2, end), read(0, end)]);
+            both(&[WriteRequest::Put(put("k")), own]).expect("judged by the specification");
+        }
+    }
+}
+
 /// The duplicate check lets an open-ended delete and a put of one of its keys through. What the put was told
 /// to keep is gone by then, and the request must be refused before anything happens (etcd 3.7.1 crashes).
 #[test]
