@@ -23,6 +23,7 @@ pub(crate) mod fan_out;
 pub(crate) mod housekeeping;
 pub(crate) mod journal_loop;
 pub(crate) mod membership;
+mod round;
 pub(crate) mod sequencer_loop;
 pub(crate) mod shared_loop;
 pub(crate) mod tending;

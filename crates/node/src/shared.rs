@@ -38,12 +38,7 @@ pub(crate) type Reply = oneshot::Sender<Outcome>;
 
 /// What the sequencer's thread is asked to do.
 pub(crate) enum Ask {
-    Write {
-        caller: Caller,
-        request: WriteRequest,
-        bytes: u64,
-        reply: Reply,
-    },
+    Write(Write),
     /// Everything a checkpoint needs, as of this place in the queue.
     Capture {
         reply: std::sync::mpsc::SyncSender<Capture>,
@@ -63,6 +58,14 @@ pub(crate) enum Ask {
     Stop,
 }
 
+pub(crate) struct Write {
+    pub(crate) caller: Caller,
+    pub(crate) request: WriteRequest,
+    /// What it adds to the bytes in the queue.
+    pub(crate) bytes: u64,
+    pub(crate) reply: Reply,
+}
+
 impl Ask {
     /// A request of the node itself.
     pub(crate) fn write(request: WriteRequest, reply: Reply) -> Ask {
@@ -70,13 +73,13 @@ impl Ask {
     }
 
     pub(crate) fn write_for(caller: Caller, request: WriteRequest, reply: Reply) -> Ask {
-        Ask::Write { caller, bytes: admission::cost(&request), request, reply }
+        Ask::Write(Write { caller, bytes: admission::cost(&request), request, reply })
     }
 
     /// What it adds to the bytes in the queue.
     pub(crate) fn bytes(&self) -> u64 {
         match self {
-            Ask::Write { bytes, .. } => *bytes,
+            Ask::Write(write) => write.bytes,
             Ask::Capture { .. } | Ask::View { .. } | Ask::HandOver { .. } | Ask::Review | Ask::Stop => 0,
         }
     }
