@@ -8,13 +8,14 @@ use std::hint::black_box;
 
 use bytes::Bytes;
 use vetch_journal::{Draft, Kind, PartId, Tip};
+use vetch_node::watch::NodeEvent;
 use vetch_store::range::RangeRun;
 use vetch_store::request::{
     Compare, CompareResult, CompareTarget, Event, KeyRange, PutRequest, RangeRequest, RequestOp, TxnRequest,
     WriteRequest,
 };
 use vetch_store::{Record, Store};
-use vetch_watch::{Budget, Create, EventLog, Events, Filters, Hub, LogEvent, RingLimit, Stream};
+use vetch_watch::{Budget, Create, EventLog, Events, Filters, Hub, RingLimit, Stream};
 
 const KEYS: usize = 2_000;
 const VALUE: usize = 400;
@@ -109,7 +110,7 @@ impl World {
         let now = self.store.visible().revision;
         let mut log = EventLog::new(0, now);
         let mut hub = Hub::new(RingLimit { revisions: 512, bytes: 256 << 10 }, now);
-        let mut streams: Vec<Stream<Told>> = (0..WATCHERS).map(|_| hub.open()).collect();
+        let mut streams: Vec<Stream<NodeEvent>> = (0..WATCHERS).map(|_| hub.open()).collect();
         let mut out = Vec::new();
         for stream in &mut streams {
             let id = stream.create(&mut hub, &log, &everything());
@@ -117,7 +118,7 @@ impl World {
             assert!(!stream.drain(&hub, &log, Budget::default(), &mut out).more, "one answer is all");
         }
         let record = self.run(KeyRange::single(self.keys[0].clone()), 1).remove(0);
-        let event = Told(Event { kv: record.clone(), prev: Some(record) });
+        let event = NodeEvent(Event { kv: record.clone(), prev: Some(record) });
         for turn in 0..times {
             log.append(now + 1 + turn as i64, Events::One(event.clone()));
             assert_eq!(hub.publish(&log, 64).wake.len(), WATCHERS, "every stream is woken");
@@ -159,26 +160,5 @@ fn everything() -> Create {
         fragment: false,
         progress_notify: false,
         filters: Filters::default(),
-    }
-}
-
-#[derive(Clone)]
-struct Told(Event);
-
-impl LogEvent for Told {
-    fn key(&self) -> &[u8] {
-        self.0.kv.key()
-    }
-
-    fn is_delete(&self) -> bool {
-        self.0.kv.is_tombstone()
-    }
-
-    fn size(&self) -> usize {
-        self.0.kv.wire_len() + self.0.prev.as_ref().map_or(0, |prev| prev.wire_len())
-    }
-
-    fn without_previous(&self) -> Told {
-        Told(Event { kv: self.0.kv.clone(), prev: None })
     }
 }

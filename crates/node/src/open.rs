@@ -72,7 +72,7 @@ impl Node {
     pub fn open(config: NodeConfig, progress: impl FnMut(Progress)) -> Result<Node, OpenError> {
         let (shared, mut parts) = assemble(Arc::new(RealDisk), Arc::new(Monotonic::new()), config, progress)?;
         parts.housekeeping.patience = PATIENCE;
-        let threads = start(parts);
+        let threads = start(parts, JournalPart::run);
         Ok(Node::new(shared, threads))
     }
 }
@@ -392,12 +392,13 @@ fn share(
     })
 }
 
-fn start(parts: Parts) -> Threads {
+/// Gives each part its thread; `run` is how the journal's works.
+fn start<J: Send + 'static>(parts: Parts<J>, run: fn(J)) -> Threads {
     let Parts { sequencer, journal, housekeeping, fan_out, clock } = parts;
     let (clock_stop, clock_stop_in) = bounded(0);
     let handles = vec![
         spawn("sequencer", Urgency::High, move || sequencer.run()),
-        spawn("journal", Urgency::High, move || journal.run()),
+        spawn("journal", Urgency::High, move || run(journal)),
         spawn("housekeeping", Urgency::Low, move || housekeeping.run()),
         spawn("clock", Urgency::Usual, move || clock.run(&clock_stop_in)),
     ];

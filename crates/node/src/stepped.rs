@@ -28,10 +28,10 @@ use crate::runtime::clock_loop;
 use crate::shared::{Ask, RunState};
 use crate::types::Progress;
 
-/// What would be the threads of a node.
-pub struct Parts {
+/// What would be the threads of a node, with a journal of its own unless another kind is named.
+pub struct Parts<J = JournalPart> {
     pub sequencer: SequencerLoop,
-    pub journal: JournalPart,
+    pub journal: J,
     pub housekeeping: Housekeeping,
     pub fan_out: FanOut,
     pub clock: ClockLoop,
@@ -39,13 +39,7 @@ pub struct Parts {
 
 /// The same on a journal that several servers share. Who waits for its journal is not told by it: its step never ends before
 /// the node does, and is to be called again and again.
-pub struct SharedParts {
-    pub sequencer: SequencerLoop,
-    pub journal: SharedLoop,
-    pub housekeeping: Housekeeping,
-    pub fan_out: FanOut,
-    pub clock: ClockLoop,
-}
+pub type SharedParts = Parts<SharedLoop>;
 
 /// Recovers the data directory and returns a node at rest that follows `log` once its parts are stepped. It may be served
 /// when it has caught up.

@@ -80,13 +80,7 @@ impl Restarts {
     }
 
     /// A message of a list, or its end: then the watch follows.
-    pub(super) fn filled(
-        run: &mut Run<'_>,
-        number: usize,
-        _at: Instant,
-        happened: Happened<'_>,
-        tally: &mut Tally,
-    ) {
+    pub(super) fn filled(run: &mut Run<'_>, number: usize, happened: Happened<'_>, tally: &mut Tally) {
         let Some(down) = &mut run.restarts.down else { return };
         let resource = number % RESOURCES;
         match happened {

@@ -140,15 +140,28 @@ impl<'a> Run<'a> {
             self.step(until, &mut inbox, &mut tally);
         }
         tally.window.end = end.max(tally.window.start);
-        let drained = Instant::now() + DRAIN;
-        while Instant::now() < drained && self.free.len() < UNDER_WAY {
-            self.step(Instant::now() + Duration::from_millis(20), &mut inbox, &mut tally);
-        }
-        self.close(&sources, end, &mut tally);
+        self.drain(&mut sources, end, &mut inbox, &mut tally);
+        self.close(&mut sources, end, &mut tally);
         Ok((tally, monitor.finish()))
     }
 
-    fn close(&mut self, sources: &[Source], end: Instant, tally: &mut Tally) {
+    /// Sends what was due before the end, and waits for what is under way.
+    fn drain(&mut self, sources: &mut [Source], end: Instant, inbox: &mut Inbox, tally: &mut Tally) {
+        let drained = Instant::now() + DRAIN;
+        while Instant::now() < drained {
+            let is_late = sources.iter().any(|source| source.due < end);
+            let is_waiting = self.caches.iter().any(|cache| cache.waiting().next().is_some());
+            if !is_late && !is_waiting && self.free.len() == UNDER_WAY {
+                return;
+            }
+            self.issue(sources, end, tally);
+            let now = Instant::now();
+            let until = self.nudge(now).min(now + Duration::from_millis(20));
+            self.step(until, inbox, tally);
+        }
+    }
+
+    fn close(&mut self, sources: &mut [Source], end: Instant, tally: &mut Tally) {
         let now = Instant::now();
         for op in self.ops.iter().flatten() {
             tally.unanswered(op.ask.class(), op.intended, now);
@@ -156,8 +169,11 @@ impl<'a> Run<'a> {
         for since in self.caches.iter().flat_map(Cache::waiting) {
             tally.unanswered(mix::CONSISTENT, since, now);
         }
-        for source in sources.iter().filter(|source| source.due < end) {
-            tally.unsent(source.ask.class(), source.due, now);
+        for source in sources {
+            while source.due < end {
+                tally.unsent(source.ask.class(), source.due, now);
+                source.advance();
+            }
         }
         for (number, _) in self.caches.iter().enumerate() {
             self.wire.abandon(WATCHES + number as Tag);
@@ -174,7 +190,7 @@ impl<'a> Run<'a> {
         next
     }
 
-    /// Sends what is due; answers when the next is.
+    /// Sends what is due at `now`; answers when the next is.
     fn issue(&mut self, sources: &mut [Source], now: Instant, tally: &mut Tally) -> Instant {
         for source in sources.iter_mut() {
             while source.due <= now {
@@ -275,7 +291,7 @@ impl<'a> Run<'a> {
         self.wire.wait(until, inbox);
         for (tag, at, happened) in inbox.iter() {
             if tag >= FILLS {
-                Restarts::filled(self, (tag - FILLS) as usize, at, happened, tally);
+                Restarts::filled(self, (tag - FILLS) as usize, happened, tally);
             } else if tag >= WATCHES {
                 self.told((tag - WATCHES) as usize, at, happened, tally);
             } else {

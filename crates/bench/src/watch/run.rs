@@ -1,6 +1,7 @@
 //! The loop of the watch workload: one thread writes, reads all streams, and compares.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -141,7 +142,7 @@ impl<'a> Run<'a> {
             self.step(until, &mut inbox, &mut tally, &counters);
         }
         tally.window.end = end.max(tally.window.start);
-        self.drain(&mut inbox, &mut tally, &counters);
+        self.drain(begun..end, &mut inbox, &mut tally, &counters);
         Ok((tally, monitor.finish()))
     }
 
@@ -161,13 +162,16 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Sends what is due; answers when the next write is.
+    /// When the next write is due that does not wait for an answer.
+    fn due(&self, begun: Instant) -> Option<Instant> {
+        let since = || Duration::from_secs_f64(self.issued as f64 / self.options.rate);
+        self.options.writers.is_none().then(|| begun + since())
+    }
+
+    /// Sends what is due at `now`; answers when the next write is.
     fn write(&mut self, begun: Instant, now: Instant) -> Option<Instant> {
         loop {
-            let due = match self.options.writers {
-                Some(_) => now,
-                None => begun + Duration::from_secs_f64(self.issued as f64 / self.options.rate),
-            };
+            let due = self.due(begun).unwrap_or(now);
             if due > now {
                 return Some(due);
             }
@@ -258,11 +262,15 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Waits for the rest of the answers and events, then counts.
-    fn drain(&mut self, inbox: &mut Inbox, tally: &mut Tally, counters: &Counters) {
+    /// Sends what was due in `time` and waits for the rest of the answers and events, then counts.
+    fn drain(&mut self, time: Range<Instant>, inbox: &mut Inbox, tally: &mut Tally, counters: &Counters) {
         self.hold_slow(false);
         let deadline = Instant::now() + DRAIN;
-        while Instant::now() < deadline && !self.broken && !self.is_complete() {
+        let late = |run: &Self| run.due(time.start).filter(|due| time.contains(due));
+        while Instant::now() < deadline && !self.broken && !(late(self).is_none() && self.is_complete()) {
+            if late(self).is_some() {
+                self.write(time.start, time.end);
+            }
             self.step(Instant::now() + Duration::from_millis(50), inbox, tally, counters);
         }
         let now = Instant::now();
@@ -270,6 +278,10 @@ impl<'a> Run<'a> {
             if !self.free.contains(&slot) {
                 tally.unanswered(WRITE, self.writes[slot].1, now);
             }
+        }
+        while let Some(due) = late(self) {
+            tally.unsent(WRITE, due, now);
+            self.issued += 1;
         }
         if !self.broken && self.free.len() == self.writes.len() {
             self.count(tally);

@@ -15,11 +15,11 @@ use vetch_fence::{Author, Driver, Index, Log};
 use vetch_journal::{Disk, Position, RealDisk, Tip};
 use vetch_store::Store;
 
-use super::{PATIENCE, Recovered, Rest, connect, load};
+use super::{PATIENCE, Recovered, Rest, connect, load, start};
 use crate::cluster::{Cluster, ClusterConfig, ClusterStatus, Writer};
 use crate::config::NodeConfig;
 use crate::error::OpenError;
-use crate::handle::{Node, Threads};
+use crate::handle::Node;
 use crate::identity;
 use crate::members::Member;
 use crate::read_index::Reads;
@@ -27,7 +27,6 @@ use crate::roster::Roster;
 use crate::runtime::journal_loop::Finisher;
 use crate::runtime::membership::Membership;
 use crate::runtime::shared_loop::{SharedLoop, Work};
-use crate::runtime::{Urgency, spawn};
 use crate::shared::{RunState, Shared};
 use crate::stepped::SharedParts;
 use crate::time::{Monotonic, Sleepless, Time};
@@ -101,7 +100,7 @@ fn follow(
     let ground = Ground { disk: Arc::new(RealDisk), time, steady, life };
     let (shared, mut parts) = assemble(ground, config, cluster, log, progress)?;
     parts.housekeeping.patience = PATIENCE;
-    Ok(Node::new(shared, start(parts)))
+    Ok(Node::new(shared, start(parts, SharedLoop::run)))
 }
 
 /// What a server stands on.
@@ -207,17 +206,4 @@ pub(crate) fn assemble(
     };
     let Rest { sequencer, housekeeping, fan_out, clock, .. } = rest;
     Ok((shared, SharedParts { sequencer, journal, housekeeping, fan_out, clock }))
-}
-
-fn start(parts: SharedParts) -> Threads {
-    let SharedParts { sequencer, journal, housekeeping, fan_out, clock } = parts;
-    let (clock_stop, clock_stop_in) = bounded(0);
-    let handles = vec![
-        spawn("sequencer", Urgency::High, move || sequencer.run()),
-        spawn("journal", Urgency::High, move || journal.run()),
-        spawn("housekeeping", Urgency::Low, move || housekeeping.run()),
-        spawn("clock", Urgency::Usual, move || clock.run(&clock_stop_in)),
-    ];
-    drop(spawn("fan-out", Urgency::Usual, move || fan_out.run()));
-    Threads { clock_stop: Some(clock_stop), handles }
 }
