@@ -168,13 +168,26 @@ def busy_clients(directory):
     return lines
 
 
+def commits(directory):
+    """What each comparison measured, by its name: a run that was continued may have several."""
+    found = {}
+    for name in sorted(os.listdir(directory)):
+        if name.endswith(".commit"):
+            with open(os.path.join(directory, name)) as file:
+                found[name.removesuffix(".commit")] = file.read().strip()
+    return found
+
+
 def commands(directory):
     names = sorted(name[:-5] for name in os.listdir(directory) if name.endswith(".json") and name != "machine.json")
+    measured = commits(directory)
+    of_many = len(set(measured.values())) > 1
     lines, failures = [], []
     for name in names:
         results = load(os.path.join(directory, name + ".json"))
         ran = " ".join(w for w in results["command"].split() if not w.startswith("/"))
-        lines.append(f"* `{name}`: {results['rounds']} rounds of `vetch bench {ran.replace(' --data-root', '')}`")
+        of = f" ({measured.get(name, 'unknown')})" if of_many else ""
+        lines.append(f"* `{name}`{of}: {results['rounds']} rounds of `vetch bench {ran.replace(' --data-root', '')}`")
         failures += [f"* `{name}`: {failure.splitlines()[0][:200]}" for failure in results["failures"]]
         failures += errors(name, results)
     return lines, failures
@@ -210,10 +223,9 @@ def page(directory, mode, versions):
     if mode != "full":
         print("**A quick run: it shows that everything works. Its figures mean nothing.**\n")
     print(f"* machine: {os.cpu_count()} processors, {memory:.0f} GiB, Linux {platform.release()}")
-    commit = os.path.join(directory, "commit.txt")
-    if os.path.exists(commit):
-        with open(commit) as file:
-            versions = [f"{versions[0]} ({file.read().strip()})", *versions[1:]]
+    measured = sorted(set(commits(directory).values()))
+    if measured:
+        versions = [f"{versions[0]} ({', '.join(measured)})", *versions[1:]]
     print(f"* versions: {'; '.join(v for v in versions if v)}")
     print(f"* {facts(directory)}")
     print("* single servers, all syncing every write, data on the same file system, started afresh in every round\n")

@@ -30,7 +30,7 @@ if [[ -z $vetch ]]; then
   cargo build --release -p vetch
   vetch=${CARGO_TARGET_DIR:-$PWD/target}/release/vetch
 fi
-git describe --always --dirty >"$results/commit.txt" 2>/dev/null || true
+commit=$(git describe --always --dirty 2>/dev/null || true)
 etcd=${ETCD_BIN:-$(scripts/peers.sh)/etcd}
 kine=${KINE_BIN:-$(bench/compare/peers.sh)}
 
@@ -69,6 +69,7 @@ measure() {
     -- "$@" --data-root "$data" --quiet "${pin[@]}" >"$results/$name.txt" 2>"$results/$name.log" || true
   [[ -s $file.part ]] || { tail -n 5 "$results/$name.log" >&2; return 1; }
   mv "$file.part" "$file"
+  echo "$commit" >"$results/$name.commit"
   say "$name took $((SECONDS - begun)) s"
 }
 
