@@ -48,6 +48,7 @@ bugs! {
     TrimmedTooFar = "trimmed-too-far": "The journal is trimmed beyond what a checkpoint covers.",
     FreedWhileCaptured = "freed-while-captured": "Versions are freed between a capture and its checkpoint.",
     DirtyRead = "dirty-read": "Reads see what is not durable yet.",
+    LeaseKeysAhead = "lease-keys-ahead": "The keys of a lease are shown before they are durable.",
     StaleRead = "stale-read": "Reads lag behind what has been acknowledged.",
     ProgressAhead = "progress-ahead": "Progress is told before the events it vouches for.",
     EventLost = "event-lost": "An event is lost where a watcher passes from history to live events.",

@@ -1,5 +1,6 @@
 //! Ranges: what is read at one revision, with every option.
 
+use crate::go_sort::go_sort;
 use crate::request::{Range, SortOrder, SortTarget};
 use crate::response::{KeyValue, Ranged};
 use crate::state::Model;
@@ -51,17 +52,19 @@ fn within(value: i64, min: i64, max: i64) -> bool {
     (min == 0 || value >= min) && (max == 0 || value <= max)
 }
 
-/// Equals stay in key order, and descending is the ascending order read backwards.
+/// As Go sorts, who leaves up to twelve equals in key order and more of them in an order of its own. Descending is not
+/// the ascending order read backwards, but sorted by the opposite comparison.
 fn sort(request: &Range, kvs: &mut [&KeyValue]) {
-    kvs.sort_by(|a, b| match request.sort_target {
+    let order = |a: &KeyValue, b: &KeyValue| match request.sort_target {
         SortTarget::Key => a.key.cmp(&b.key),
         SortTarget::Version => a.version.cmp(&b.version),
         SortTarget::Create => a.create_revision.cmp(&b.create_revision),
         SortTarget::Mod => a.mod_revision.cmp(&b.mod_revision),
         SortTarget::Value => a.value.cmp(&b.value),
-    });
-    if request.sort_order == SortOrder::Descend {
-        kvs.reverse();
+    };
+    match request.sort_order {
+        SortOrder::Descend => go_sort(kvs, |a, b| order(b, a).is_lt()),
+        SortOrder::None | SortOrder::Ascend => go_sort(kvs, |a, b| order(a, b).is_lt()),
     }
 }
 

@@ -1,14 +1,13 @@
 //! Compares: the guards of a transaction, and the path they choose.
 
-use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use crate::error::StoreError;
-use crate::keys::Slot;
 use crate::record::Record;
 use crate::request::{Compare, CompareResult, CompareTarget, KeyRange, PutRequest, RequestOp, TxnRequest};
 use crate::state::{Mark, Store};
 use crate::validate::Intervals;
+use crate::work::{Work, scan};
 
 /// Which branch a transaction takes, and each nested transaction of that branch, in order.
 ///
@@ -17,60 +16,120 @@ use crate::validate::Intervals;
 #[derive(Debug)]
 pub(crate) struct Path {
     pub(crate) succeeded: bool,
+    /// Ranges and deletes on it.
+    scans: usize,
     pub(crate) nested: Vec<Path>,
 }
 
 impl Path {
-    pub(crate) fn choose(store: &Store, request: &TxnRequest, at: i64) -> Path {
-        let succeeded = request.compare.iter().all(|compare| holds(store, compare, at));
-        let nested = branch(request, succeeded)
-            .iter()
-            .filter_map(|op| match op {
-                RequestOp::Txn(nested) => Some(Path::choose(store, nested, at)),
-                _ => None,
-            })
-            .collect();
-        Path { succeeded, nested }
+    /// Refuses a transaction whose compares examine more keys than it may.
+    pub(crate) fn choose(
+        store: &Store,
+        request: &TxnRequest,
+        at: i64,
+        work: &mut Work<'_>,
+    ) -> Result<Path, StoreError> {
+        let mut succeeded = true;
+        for compare in &request.compare {
+            succeeded = holds(store, compare, at, work)?;
+            if !succeeded {
+                break;
+            }
+        }
+        let mut path = Path { succeeded, scans: 0, nested: Vec::new() };
+        for op in branch(request, succeeded) {
+            match op {
+                RequestOp::Txn(nested) => {
+                    let nested = Path::choose(store, nested, at, work)?;
+                    path.scans += nested.scans;
+                    path.nested.push(nested);
+                }
+                RequestOp::Range(_) | RequestOp::DeleteRange(_) => path.scans += 1,
+                RequestOp::Put(_) | RequestOp::Empty => {}
+            }
+        }
+        Ok(path)
+    }
+
+    /// The same for a transaction without writes, whose ranges are counted while they are read.
+    pub(crate) fn check_read_only(
+        &self,
+        store: &Store,
+        request: &TxnRequest,
+        mark: Mark,
+    ) -> Result<(), StoreError> {
+        Walk { store, mark, deleted: Deleted::default(), work: None }.check(self, request)
     }
 
     /// Everything on the path that could be refused is checked here, before anything changes.
-    pub(crate) fn check(&self, store: &Store, request: &TxnRequest, mark: Mark) -> Result<(), StoreError> {
-        self.check_after(store, request, mark, &mut Deleted::default())
-    }
-
-    /// `deleted` collects what the path deletes: a later put cannot keep a value or lease that went before it.
-    fn check_after<'r>(
+    pub(crate) fn check<'r>(
         &self,
         store: &Store,
         request: &'r TxnRequest,
         mark: Mark,
-        deleted: &mut Deleted<'r>,
+        work: &mut Work<'r>,
     ) -> Result<(), StoreError> {
-        let mut nested = self.nested.iter();
-        for op in branch(request, self.succeeded) {
+        let mut walk = Walk { store, mark, deleted: Deleted::default(), work: None };
+        // A single range or delete costs what it would cost alone.
+        walk.work = (self.scans > 1).then_some(work);
+        walk.check(self, request)
+    }
+}
+
+/// A path being checked, in the order in which it will be run.
+struct Walk<'r, 'w> {
+    store: &'w Store,
+    mark: Mark,
+    /// What the path deletes: a later put cannot keep a value or lease that went before it.
+    deleted: Deleted<'r>,
+    /// The allowances, if there is something to be counted.
+    work: Option<&'w mut Work<'r>>,
+}
+
+impl<'r> Walk<'r, '_> {
+    fn check(&mut self, path: &Path, request: &'r TxnRequest) -> Result<(), StoreError> {
+        let mut nested = path.nested.iter();
+        for op in branch(request, path.succeeded) {
             match op {
-                RequestOp::Range(range) => check_revision(range.revision, mark)?,
-                RequestOp::Put(put) => {
-                    check_put(store, put, mark.revision)?;
-                    let keeps = put.ignore_value || put.ignore_lease;
-                    if keeps && deleted.contains(&put.key) {
-                        return Err(StoreError::KeyNotFound);
-                    }
-                    if put.ignore_value {
-                        deleted.kept_bytes +=
-                            store.get(&put.key, mark.revision).map_or(0, |kv| kv.value_len());
-                    }
-                    if deleted.kept_bytes > store.kept_limit {
-                        return Err(StoreError::RequestTooLarge);
+                RequestOp::Range(range) => {
+                    let at = check_revision(range.revision, self.mark)?;
+                    if let Some(work) = &mut self.work {
+                        work.range(self.store, range, at)?;
                     }
                 }
-                RequestOp::DeleteRange(delete) => deleted.insert(&delete.range),
+                RequestOp::Put(put) => self.check_put(put)?,
+                RequestOp::DeleteRange(delete) => {
+                    self.deleted.insert(&delete.range);
+                    if let Some(work) = &mut self.work {
+                        work.delete(self.store, &delete.range)?;
+                    }
+                }
                 RequestOp::Txn(inner) => {
                     let path = nested.next().expect("a path has a step for each nested transaction");
-                    path.check_after(store, inner, mark, deleted)?;
+                    self.check(path, inner)?;
                 }
                 RequestOp::Empty => return Err(StoreError::KeyNotFound),
             }
+        }
+        Ok(())
+    }
+
+    fn check_put(&mut self, put: &'r PutRequest) -> Result<(), StoreError> {
+        check_put(self.store, put, self.mark.revision)?;
+        let keeps = put.ignore_value || put.ignore_lease;
+        if keeps && self.deleted.contains(&put.key) {
+            return Err(StoreError::KeyNotFound);
+        }
+        let mut value_len = put.value.len();
+        if put.ignore_value {
+            value_len = self.store.get(&put.key, self.mark.revision).map_or(0, |kv| kv.value_len());
+            self.deleted.kept_bytes += value_len;
+        }
+        if self.deleted.kept_bytes > self.store.kept_limit {
+            return Err(StoreError::RequestTooLarge);
+        }
+        if let Some(work) = &mut self.work {
+            work.put(&put.key, value_len);
         }
         Ok(())
     }
@@ -104,13 +163,15 @@ pub(crate) fn branch(request: &TxnRequest, succeeded: bool) -> &[RequestOp] {
     if succeeded { &request.success } else { &request.failure }
 }
 
-/// Inside a transaction only 0 means the newest revision; a negative one counts as any other number.
-fn check_revision(asked: i64, mark: Mark) -> Result<(), StoreError> {
+/// The revision that is read. Inside a transaction only 0 means the newest; a negative one counts as any other number
+/// here, though it is read as the newest in the end.
+fn check_revision(asked: i64, mark: Mark) -> Result<i64, StoreError> {
     match asked {
-        0 => Ok(()),
+        0 => Ok(mark.revision),
         asked if asked > mark.revision => Err(StoreError::FutureRevision),
         asked if asked < mark.compact_revision => Err(StoreError::Compacted),
-        _ => Ok(()),
+        asked if asked < 0 => Ok(mark.revision),
+        asked => Ok(asked),
     }
 }
 
@@ -120,7 +181,7 @@ pub(crate) fn check_put(store: &Store, put: &PutRequest, at: i64) -> Result<(), 
     }
     if put.ignore_value || put.ignore_lease {
         let kept = store.get(&put.key, at).ok_or(StoreError::KeyNotFound)?;
-        if put.ignore_value && kept.value().len() > store.kept_limit {
+        if put.ignore_value && kept.value_len() > store.kept_limit {
             return Err(StoreError::RequestTooLarge);
         }
     }
@@ -129,28 +190,24 @@ pub(crate) fn check_put(store: &Store, put: &PutRequest, at: i64) -> Result<(), 
 
 /// Whether a compare holds for every key of its range. An empty range is compared once, as a key that was
 /// never written, except by value: a value that does not exist equals nothing and differs from nothing.
-fn holds(store: &Store, compare: &Compare, at: i64) -> bool {
+fn holds(store: &Store, compare: &Compare, at: i64, work: &mut Work<'_>) -> Result<bool, StoreError> {
     let range = &compare.range;
     if range.is_single() {
-        return match store.get(&range.key, at) {
+        return Ok(match store.get(&range.key, at) {
             Some(record) => holds_for(compare, Some(record)),
             None => holds_for_nothing(compare),
-        };
+        });
     }
-    let keys = |slot: Slot| store.keys.key(slot);
-    let mut cursor = store.tree.seek(&keys, &range.key);
-    let mut any = false;
-    while let Some(slot) = store.tree.next(&mut cursor) {
-        if range.end().is_some_and(|end| end <= store.keys.key(slot)) {
-            break;
+    let (mut any, mut all) = (false, true);
+    scan(store, range, |slot| {
+        work.examine(1)?;
+        if let Some(record) = store.keys.chain(slot).live_at(at) {
+            any = true;
+            all = holds_for(compare, Some(record));
         }
-        let Some(record) = store.keys.chain(slot).live_at(at) else { continue };
-        any = true;
-        if !holds_for(compare, Some(record)) {
-            return false;
-        }
-    }
-    any || holds_for_nothing(compare)
+        Ok(all)
+    })?;
+    Ok(all && (any || holds_for_nothing(compare)))
 }
 
 fn holds_for_nothing(compare: &Compare) -> bool {
@@ -165,7 +222,7 @@ fn holds_for(compare: &Compare, record: Option<&Record>) -> bool {
         CompareTarget::Mod(operand) => number(Record::mod_revision).cmp(operand),
         CompareTarget::Lease(operand) => number(Record::lease).cmp(operand),
         CompareTarget::Value(operand) => {
-            record.map_or(Cow::Borrowed(&b""[..]), Record::value).as_ref().cmp(operand)
+            record.map_or_else(|| [].as_slice().cmp(operand), |record| record.cmp_value_to(operand))
         }
         CompareTarget::Unknown => Ordering::Equal,
     };

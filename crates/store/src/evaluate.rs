@@ -16,6 +16,7 @@ use crate::range::{RangeRun, resolve_revision};
 use crate::record::{Fields, Record};
 use crate::request::*;
 use crate::state::{Mark, Store};
+use crate::work::{AnswerBytes, Work};
 
 /// The outcome of a request that was not refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +31,8 @@ pub struct ReadTxn {
     pub revision: i64,
     pub succeeded: bool,
     pub ranges: Vec<RangeRun>,
+    /// What all of them may answer.
+    pub allowance: AnswerBytes,
 }
 
 impl Store {
@@ -66,8 +69,9 @@ impl Store {
     pub fn begin_read_txn(&self, request: &TxnRequest) -> Result<ReadTxn, StoreError> {
         assert!(request.is_read_only(), "only reads are answered beside the sequencer");
         let mark = self.visible;
-        let path = Path::choose(self, request, mark.revision);
-        path.check(self, request, mark)?;
+        let mut work = Work::of(self);
+        let path = Path::choose(self, request, mark.revision, &mut work)?;
+        path.check_read_only(self, request, mark)?;
         let ranges = branch(request, path.succeeded).iter().map(|op| match op {
             RequestOp::Range(range) => {
                 let at = resolve_revision(range.revision, mark)?;
@@ -75,19 +79,19 @@ impl Store {
             }
             _ => unreachable!("a read-only branch holds ranges only"),
         });
-        Ok(ReadTxn {
-            revision: mark.revision,
-            succeeded: path.succeeded,
-            ranges: ranges.collect::<Result<_, StoreError>>()?,
-        })
+        let ranges = ranges.collect::<Result<Vec<_>, StoreError>>()?;
+        let allowance = self.answer_allowance(ranges.len());
+        Ok(ReadTxn { revision: mark.revision, succeeded: path.succeeded, ranges, allowance })
     }
 
     /// The same in one go.
     pub fn read_txn(&self, request: &TxnRequest) -> Result<TxnResponse, StoreError> {
-        let txn = self.begin_read_txn(request)?;
-        let answers = txn.ranges.into_iter().map(|run| run.complete(self).map(ResponseOp::Range));
-        let responses = answers.collect::<Result<_, _>>()?;
-        Ok(TxnResponse { revision: txn.revision, succeeded: txn.succeeded, responses })
+        let ReadTxn { revision, succeeded, ranges, mut allowance } = self.begin_read_txn(request)?;
+        let mut responses = Vec::with_capacity(ranges.len());
+        for run in ranges {
+            responses.push(ResponseOp::Range(run.complete(self, &mut allowance)?));
+        }
+        Ok(TxnResponse { revision, succeeded, responses })
     }
 
     fn evaluate_put(&mut self, put: &PutRequest, journal: &mut Vec<u8>) -> Result<Evaluated, StoreError> {
@@ -111,8 +115,9 @@ impl Store {
 
     fn evaluate_txn(&mut self, request: &TxnRequest, journal: &mut Vec<u8>) -> Result<Evaluated, StoreError> {
         let mark = self.head;
-        let path = Path::choose(self, request, mark.revision);
-        path.check(self, request, mark)?;
+        let mut work = Work::of(self);
+        let path = Path::choose(self, request, mark.revision, &mut work)?;
+        path.check(self, request, mark, &mut work)?;
         let mut txn = Txn::begin(self);
         let mut response = txn.run(request, &path);
         response.revision = txn.current();
@@ -322,7 +327,8 @@ impl<'s> Txn<'s> {
         let mark = Mark { revision: current, compact_revision: self.store.head.compact_revision };
         let at = resolve_revision(range.revision, mark).expect("checked before the transaction began");
         let run = RangeRun::at(range.clone(), current, at);
-        run.complete(self.store).expect("head's compaction bound was checked, and visible trails it")
+        run.complete(self.store, &mut AnswerBytes::unlimited())
+            .expect("head's compaction bound was checked, and visible trails it")
     }
 
     fn run(&mut self, request: &TxnRequest, path: &Path) -> TxnResponse {

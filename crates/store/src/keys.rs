@@ -55,6 +55,12 @@ fn key_in(segments: &[Vec<Chain>], slot: Slot) -> &[u8] {
 }
 
 impl Keys {
+    /// How many keys there are, alive or not.
+    pub(crate) fn len(&self) -> usize {
+        let full = self.segments.len().saturating_sub(1) * SEGMENT;
+        full + self.segments.last().map_or(0, Vec::len) - self.free.len()
+    }
+
     pub(crate) fn find(&self, key: &[u8]) -> Option<Slot> {
         let hash = self.hasher.hash_one(key);
         self.shards[shard_of(hash)].find(hash, |&slot| self.key(slot) == key).copied()

@@ -33,9 +33,11 @@ pub mod range;
 pub mod record;
 mod replay;
 pub mod request;
+mod sort;
 mod state;
 mod tree;
 pub mod validate;
+mod work;
 
 pub use command::BadCommand;
 pub use compaction::Freed;
@@ -44,3 +46,4 @@ pub use evaluate::{Evaluated, ReadTxn};
 pub use record::Record;
 pub use replay::Replayed;
 pub use state::{Mark, Stats, Store};
+pub use work::{AnswerBytes, TxnLimits};

@@ -12,6 +12,7 @@ use crate::auth::{Auth, AuthState};
 use crate::chain::Chain;
 use crate::keys::{Filling, Slot};
 use crate::lease::Leases;
+pub use crate::lease::{SavedLease, SavedLeases};
 use crate::record::Record;
 use crate::request::{Alarm, Event};
 use crate::state::{Mark, Store, shown_before};
@@ -23,17 +24,9 @@ use history::Touched;
 /// The part of the state that is not versioned.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Unversioned {
-    pub leases: Vec<SavedLease>,
+    pub leases: SavedLeases,
     pub alarms: Vec<Alarm>,
     pub auth: AuthState,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SavedLease {
-    pub id: i64,
-    pub ttl: i64,
-    /// 0: the full time.
-    pub remaining: i64,
 }
 
 /// A checkpoint that contradicts itself.
@@ -126,7 +119,7 @@ impl Loader {
         let living = || (0..).zip(&self.living).map(|(slot, &living)| (slot, living));
         let tree = Tree::load(&|slot: Slot| keys.key(slot), living());
         let mut leases = Leases::default();
-        for saved in &state.leases {
+        for saved in state.leases.iter() {
             if saved.id == 0 || leases.get(saved.id).is_some() {
                 return Err(BadCheckpoint("a lease appears twice"));
             }
@@ -157,15 +150,10 @@ impl Loader {
 }
 
 impl Store {
-    /// The part of head that is not versioned, for a checkpoint.
+    /// The part of head that is not versioned, for a checkpoint. Takes no time for each lease.
     pub fn unversioned(&self) -> Unversioned {
-        let leases = self.leases.iter().map(|(id, lease)| SavedLease {
-            id,
-            ttl: lease.ttl(),
-            remaining: if lease.is_checkpointed() { lease.remaining() } else { 0 },
-        });
         Unversioned {
-            leases: leases.collect(),
+            leases: self.leases.saved().clone(),
             alarms: self.alarms.iter().copied().collect(),
             auth: self.auth.state(),
         }

@@ -137,6 +137,12 @@ impl Membership {
         self.open.first().is_none_or(|first| u32::try_from(revision - first.revision).is_ok())
     }
 
+    /// What counting in the past may cost, in keys looked at.
+    pub(crate) fn count_cost(&self) -> u64 {
+        let bisections = 2 * BLOCK_CHANGES.ilog2() as usize;
+        (self.full.len() * bisections + BLOCK_CHANGES + self.open.len()) as u64
+    }
+
     /// Creates minus deletes in `span` after revision `at`, which compaction has not passed.
     pub(crate) fn net_since<'k>(&self, keys: &impl KeyOf<'k>, at: i64, span: Span<'_>) -> i64 {
         let recent = self.open.iter().rev().take_while(|change| change.revision > at);

@@ -43,6 +43,12 @@ impl Queue {
         self.chunks.iter().flatten().copied()
     }
 
+    /// The slots that were changed after `revision`, newest change first.
+    pub(crate) fn after(&self, revision: i64) -> impl Iterator<Item = Slot> + '_ {
+        let newest_first = self.chunks.iter().rev().flat_map(|chunk| chunk.iter().rev());
+        newest_first.take_while(move |(changed, _)| *changed > revision).map(|(_, slot)| *slot)
+    }
+
     fn front(&self) -> Option<(i64, Slot)> {
         self.chunks.front().and_then(VecDeque::front).copied()
     }
@@ -69,6 +75,9 @@ mod tests {
         let taken: Vec<Slot> = std::iter::from_fn(|| queue.pop_upto(middle)).collect();
         assert_eq!(taken, (1..=middle as Slot).collect::<Vec<_>>());
         assert!(!queue.is_due(middle) && queue.is_due(middle + 1));
+        let newest: Vec<Slot> = ((last - 11) as Slot..=last as Slot).rev().collect();
+        assert_eq!(queue.after(last - 12).collect::<Vec<_>>(), newest, "also across chunks");
+        assert_eq!(queue.after(last).next(), None);
         assert_eq!(queue.iter().count() as i64, last - middle);
         while queue.pop_upto(last).is_some() {}
         assert!(queue.chunks.is_empty());

@@ -5,13 +5,17 @@
 //! may examine, and lets writers in between steps. Should compaction overtake the revision meanwhile, the run
 //! ends with an error.
 
+use std::cmp::Ordering;
+
 use bytes::Bytes;
 
 use crate::error::StoreError;
 use crate::keys::Slot;
 use crate::record::Record;
 use crate::request::{RangeRequest, RangeResponse, SortOrder, SortTarget};
+use crate::sort;
 use crate::state::{Mark, Store};
+use crate::work::{AnswerBytes, answer_bytes};
 
 /// The revision a request reads at, given what may be seen: 0 or less means the newest.
 pub fn resolve_revision(asked: i64, mark: Mark) -> Result<i64, StoreError> {
@@ -49,10 +53,8 @@ impl RangeRun {
 
     /// A run whose revisions have been decided by the caller.
     pub(crate) fn at(request: RangeRequest, revision: i64, at: i64) -> RangeRun {
-        // Sorting and filtering need everything; otherwise one more than asked tells whether there is more.
-        let cut_early = request.has_default_order() && !request.has_revision_filters();
         let limit = usize::try_from(request.limit).ok().filter(|&limit| limit > 0);
-        let wanted = limit.filter(|_| cut_early).map_or(usize::MAX, |limit| limit.saturating_add(1));
+        let wanted = request.fetch_limit();
         let resume = (!request.count_only).then(|| request.range.key.clone());
         RangeRun { request, revision, at, wanted, allowance: limit, resume, kvs: Vec::new(), cut: false }
     }
@@ -102,8 +104,13 @@ impl RangeRun {
     }
 
     /// Runs to the end in one go, for requests inside a transaction.
-    pub(crate) fn complete(mut self, store: &Store) -> Result<RangeResponse, StoreError> {
+    pub(crate) fn complete(
+        mut self,
+        store: &Store,
+        allowance: &mut AnswerBytes,
+    ) -> Result<RangeResponse, StoreError> {
         while !self.step(store, usize::MAX, usize::MAX)? {}
+        allowance.take(&self, 0)?;
         let count = self.count(store)?;
         Ok(self.finish(count))
     }
@@ -120,6 +127,16 @@ impl RangeRun {
         }
         strip_values(&self.request, &mut kvs);
         kvs
+    }
+
+    /// Bytes that the records fetched from the `seen`-th on take in the answer.
+    pub(crate) fn fetched_bytes(&self, seen: usize) -> u64 {
+        self.kvs[seen..].iter().map(|record| answer_bytes(&self.request, record)).sum()
+    }
+
+    /// How many records have been fetched.
+    pub fn fetched(&self) -> usize {
+        self.kvs.len()
     }
 
     /// How many keys the whole range has at the run's revision.
@@ -169,16 +186,21 @@ fn filter(request: &RangeRequest, kvs: &mut Vec<Record>) {
     });
 }
 
+/// Order NONE sorts by the target too, ascending; by key that is how records were fetched.
 fn sort(request: &RangeRequest, kvs: &mut [Record]) {
     match request.sort_target {
-        // Fetched in key order already.
-        SortTarget::Key => {}
-        SortTarget::Version => kvs.sort_by_key(Record::version),
-        SortTarget::Create => kvs.sort_by_key(Record::create_revision),
-        SortTarget::Mod => kvs.sort_by_key(Record::mod_revision),
-        SortTarget::Value => kvs.sort_by(|a, b| a.value().cmp(&b.value())),
+        SortTarget::Key if request.sort_order != SortOrder::Descend => {}
+        SortTarget::Key => sort_by(request, kvs, |a, b| a.key().cmp(b.key())),
+        SortTarget::Version => sort_by(request, kvs, |a, b| a.version().cmp(&b.version())),
+        SortTarget::Create => sort_by(request, kvs, |a, b| a.create_revision().cmp(&b.create_revision())),
+        SortTarget::Mod => sort_by(request, kvs, |a, b| a.mod_revision().cmp(&b.mod_revision())),
+        SortTarget::Value => sort_by(request, kvs, Record::cmp_value),
     }
-    if request.sort_order == SortOrder::Descend {
-        kvs.reverse();
+}
+
+fn sort_by(request: &RangeRequest, kvs: &mut [Record], order: impl Fn(&Record, &Record) -> Ordering) {
+    match request.sort_order {
+        SortOrder::Descend => sort::sort(kvs, |a, b| order(b, a).is_lt()),
+        SortOrder::None | SortOrder::Ascend => sort::sort(kvs, |a, b| order(a, b).is_lt()),
     }
 }

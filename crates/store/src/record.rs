@@ -14,6 +14,7 @@
 
 use std::borrow::Cow;
 use std::cell::RefCell;
+use std::cmp::Ordering;
 
 use bytes::BufMut;
 use triomphe::{HeaderSlice, ThinArc};
@@ -227,6 +228,25 @@ impl Record {
         }
     }
 
+    /// The value in the two pieces in which it lies, without copying it.
+    fn value_parts(&self) -> [&[u8]; 2] {
+        let (len, head) = self.value_head();
+        match head.get(..len) {
+            Some(value) => [value, &[]],
+            None => [head, &self.tail()[..len - head.len()]],
+        }
+    }
+
+    /// Compares values byte by byte; costs no more than the shorter of them.
+    pub fn cmp_value(&self, other: &Record) -> Ordering {
+        cmp_pieces(self.value_parts(), other.value_parts())
+    }
+
+    /// The same with bytes that are not of a record.
+    pub fn cmp_value_to(&self, bytes: &[u8]) -> Ordering {
+        cmp_pieces(self.value_parts(), [bytes, &[]])
+    }
+
     pub fn value_len(&self) -> usize {
         self.value_head().0
     }
@@ -303,6 +323,23 @@ impl std::fmt::Debug for Record {
         write!(f, "{key}@{}.{}", self.mod_revision(), self.sub())?;
         if self.is_tombstone() { write!(f, "!") } else { write!(f, "v{}", self.version()) }
     }
+}
+
+/// Compares two strings of bytes, each in two pieces.
+fn cmp_pieces([a, a_rest]: [&[u8]; 2], [b, b_rest]: [&[u8]; 2]) -> Ordering {
+    let shared = a.len().min(b.len());
+    a[..shared].cmp(&b[..shared]).then_with(|| match a.len().cmp(&b.len()) {
+        Ordering::Equal => a_rest.cmp(b_rest),
+        Ordering::Less => {
+            let b = &b[shared..];
+            let shared = a_rest.len().min(b.len());
+            a_rest[..shared].cmp(&b[..shared]).then_with(|| match shared == b.len() {
+                true => a_rest[shared..].cmp(b_rest),
+                false => Ordering::Less,
+            })
+        }
+        Ordering::Greater => cmp_pieces([b, b_rest], [a, a_rest]).reverse(),
+    })
 }
 
 /// Records are equal when they would look equal on the wire and sort at the same place.

@@ -106,6 +106,14 @@ impl RangeRequest {
             || (self.sort_target == SortTarget::Key && self.sort_order == SortOrder::Ascend)
     }
 
+    /// How many records to fetch. Sorting and filtering need everything; otherwise one more than asked tells whether
+    /// there is more.
+    pub fn fetch_limit(&self) -> usize {
+        let cuts_early = self.has_default_order() && !self.has_revision_filters();
+        let limit = usize::try_from(self.limit).ok().filter(|&limit| limit > 0 && cuts_early);
+        limit.map_or(usize::MAX, |limit| limit.saturating_add(1))
+    }
+
     pub fn has_revision_filters(&self) -> bool {
         self.min_mod_revision != 0
             || self.max_mod_revision != 0
@@ -157,6 +165,13 @@ pub struct Compare {
     pub range: KeyRange,
     pub result: CompareResult,
     pub target: CompareTarget,
+}
+
+impl Compare {
+    /// Bytes of the value that is compared with.
+    pub fn value_len(&self) -> usize {
+        if let CompareTarget::Value(value) = &self.target { value.len() } else { 0 }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,22 +6,23 @@
 //! in the same structures, and nothing has to be merged or undone when an append completes.
 //!
 //! Keys are versioned, so readers at `visible` simply ignore younger versions. Leases, alarms, users and roles are
-//! not: they exist at head only. Whoever shows what hangs on a lease to a client first waits until head has become
-//! durable; an alarm is a warning and may be shown a moment early; users and roles are shared as they are at head,
-//! so that whoever made them durable can show exactly those.
+//! not: they exist at head only. Which keys hang on a lease readers find out from the versions they may see
+//! ([`Store::visible_lease_keys`]). Alarms, users and roles are handed out as they are at head, so that the part that made
+//! them durable can show exactly those.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::auth::Auth;
+use crate::auth::{Auth, Change};
 use crate::chain::Chain;
 use crate::keys::{Keys, Slot};
-use crate::lease::Leases;
+use crate::lease::{Lease, Leases};
 use crate::membership::{Membership, Span};
 use crate::queue::Queue;
 use crate::record::Record;
 use crate::request::{Alarm, Event, KeyRange};
 use crate::tree::Tree;
+use crate::work::TxnLimits;
 
 /// A point in history: the newest revision, and the compaction that had been asked for by then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +42,7 @@ impl Mark {
 pub struct Stats {
     /// Keys alive at head.
     pub keys: u64,
-    /// Bytes of all retained versions.
+    /// Bytes of all retained versions, of leases, and of the keys' being on them.
     pub bytes: u64,
     pub leases: u64,
 }
@@ -64,6 +65,7 @@ pub struct Store {
     pub(crate) bytes: u64,
     /// Bytes of values that one transaction may write again without having sent them.
     pub(crate) kept_limit: usize,
+    pub(crate) txn_limits: TxnLimits,
 }
 
 /// What bounds a journal entry, together with the size of requests; more than a single such put may need.
@@ -85,6 +87,7 @@ impl Default for Store {
             lingering: Queue::default(),
             bytes: 0,
             kept_limit: KEPT_VALUE_BYTES,
+            txn_limits: TxnLimits::default(),
         }
     }
 }
@@ -118,7 +121,12 @@ impl Store {
     }
 
     pub fn stats(&self) -> Stats {
-        Stats { keys: self.tree.live_total(), bytes: self.bytes, leases: self.leases.len() as u64 }
+        Stats { keys: self.tree.live_total(), bytes: self.bytes(), leases: self.leases.len() as u64 }
+    }
+
+    /// Bytes of all retained versions, of leases, and of the keys' being on them.
+    pub fn bytes(&self) -> u64 {
+        self.bytes + self.leases.bytes()
     }
 
     /// Alarms at head.
@@ -129,6 +137,15 @@ impl Store {
     /// Users and roles at head.
     pub fn auth(&self) -> &Arc<Auth> {
         &self.auth
+    }
+
+    /// Bytes that a change of users and roles takes in the journal, as things stand at head. One that is refused takes none.
+    pub fn auth_cost(&self, change: &Change) -> usize {
+        let mut effects = Vec::new();
+        if let Ok(decided) = self.auth.decide(change) {
+            decided.encode(&mut effects);
+        }
+        effects.len()
     }
 
     /// Leases at head.
@@ -142,6 +159,30 @@ impl Store {
         let mut keys: Vec<&[u8]> = lease.slots().map(|slot| self.keys.key(slot)).collect();
         keys.sort_unstable();
         keys
+    }
+
+    /// Keys attached to a lease at `visible`, in order: what a client may be shown of it.
+    pub fn visible_lease_keys(&self, id: i64) -> Vec<&[u8]> {
+        let held = self.leases.get(id).into_iter().flat_map(Lease::slots);
+        let visible = self.visible_leased(held).filter(|version| version.lease() == id);
+        let mut keys: Vec<&[u8]> = visible.map(Record::key).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        keys
+    }
+
+    /// The visible versions of keys with a lease, among `held` and all slots that were changed since; some of them twice.
+    pub(crate) fn visible_leased(&self, held: impl Iterator<Item = Slot>) -> impl Iterator<Item = &Record> {
+        let at = self.visible.revision;
+        let slots = held.chain(self.superseded.after(at));
+        let versions = slots.filter_map(move |slot| self.keys.chain(slot).live_at(at));
+        versions.filter(|version| version.lease() != 0)
+    }
+
+    /// How many keys are alive at `visible`.
+    pub fn visible_keys(&self) -> u64 {
+        let everything = KeyRange::new(&b"\0"[..], &b"\0"[..]);
+        u64::try_from(self.count_at(&everything, self.visible.revision)).unwrap_or(0)
     }
 
     /// The version of `key` that a reader at revision `at` sees.

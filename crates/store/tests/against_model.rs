@@ -11,6 +11,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use vetch_store::hash::HashRun;
+use vetch_store::lease::{ATTACHED_BYTES, LEASE_BYTES};
 use vetch_store::load::Loader;
 use vetch_store::range::{RangeRun, resolve_revision};
 use vetch_store::request::*;
@@ -244,7 +245,9 @@ fn check_against(store: &Store, spec: &Spec) {
     let kept = spec.versions.iter().filter(|version| spec.keeps(version, mark.compact_revision));
     let stats = store.stats();
     assert_eq!(stats.keys, model.dump(mark.revision).len() as u64);
-    assert_eq!(stats.bytes, kept.map(|version| version.footprint() as u64).sum::<u64>());
+    let attached: usize = model.leases().keys().map(|&id| model.lease_keys(id).len()).sum();
+    let leases = LEASE_BYTES * model.leases().len() as u64 + ATTACHED_BYTES * attached as u64;
+    assert_eq!(stats.bytes, leases + kept.map(|version| version.footprint() as u64).sum::<u64>());
     assert_eq!(stats.leases, model.leases().len() as u64);
 }
 

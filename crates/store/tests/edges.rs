@@ -3,7 +3,7 @@
 mod spec;
 
 use vetch_store::request::*;
-use vetch_store::{Record, Store, StoreError, validate};
+use vetch_store::{Mark, Record, Store, StoreError, validate};
 
 use spec::Spec;
 
@@ -197,4 +197,71 @@ fn a_delete_of_a_few_very_long_keys_is_journalled_as_its_range() {
     let mut again = Store::default();
     assert_eq!(again.replay(&journal).expect("written by evaluation").len(), 4);
     assert_eq!(again.stats(), store.stats());
+}
+
+/// What etcd 3.7.1 answered: up to twelve equals stay in key order whichever way they are sorted, and a limit cuts there.
+#[test]
+fn equals_stay_in_key_order_when_they_are_sorted_backwards() {
+    let mut store = Store::default();
+    for n in 0..14 {
+        let request = WriteRequest::Put(PutRequest { key: format!("k{n:02}").into(), ..put("") });
+        store.evaluate(&request, &mut Vec::new()).expect("nothing refuses it");
+    }
+    store.publish(store.head());
+    let read = |end: &'static str, sort_target, limit| {
+        let range = RangeRequest {
+            sort_order: SortOrder::Descend,
+            sort_target,
+            limit,
+            ..RangeRequest::new(KeyRange::new("k", end))
+        };
+        let txn = TxnRequest { success: vec![RequestOp::Range(range)], ..TxnRequest::default() };
+        let answer = store.read_txn(&txn).expect("nothing refuses it");
+        let Some(ResponseOp::Range(range)) = answer.responses.into_iter().next() else { panic!("one range") };
+        range.kvs.iter().map(|kv| String::from_utf8_lossy(&kv.key()[1..]).into_owned()).collect::<Vec<_>>()
+    };
+    for target in [SortTarget::Version, SortTarget::Value] {
+        assert_eq!(read("k04", target, 0), ["00", "01", "02", "03"]);
+        assert_eq!(read("k12", target, 2), ["00", "01"]);
+    }
+    assert_eq!(read("k04", SortTarget::Key, 2), ["03", "02"]);
+    assert_eq!(read("k04", SortTarget::Mod, 2), ["03", "02"]);
+}
+
+/// What hangs on a lease for those who read: exactly the visible versions decide, whatever was evaluated since.
+#[test]
+fn the_keys_of_a_lease_are_those_that_are_visible() {
+    let mut store = Store::default();
+    let mut shown = Vec::new();
+    let put = |key, lease| WriteRequest::Put(PutRequest { lease, ..put(key) });
+    let delete = DeleteRangeRequest { range: KeyRange::single("a"), prev_kv: false };
+    for request in [
+        WriteRequest::LeaseGrant { id: 1, ttl: 10 },
+        WriteRequest::LeaseGrant { id: 2, ttl: 10 },
+        put("a", 1),
+        put("b", 1),
+        put("c", 1),
+        put("b", 2),
+        WriteRequest::DeleteRange(delete),
+        put("a", 2),
+        put("c", 0),
+        put("c", 1),
+        WriteRequest::LeaseRevoke { id: 2 },
+        WriteRequest::LeaseGrant { id: 2, ttl: 10 },
+        put("b", 2),
+        WriteRequest::LeaseRevoke { id: 1 },
+    ] {
+        store.evaluate(&request, &mut Vec::new()).unwrap();
+        let at_head =
+            [1, 2].map(|id| store.lease_keys(id).into_iter().map(<[u8]>::to_vec).collect::<Vec<_>>());
+        shown.retain(|(mark, _): &(Mark, _)| *mark != store.head());
+        shown.push((store.head(), at_head));
+    }
+    // Everything was evaluated; it becomes visible step by step.
+    for (mark, at_head) in shown {
+        store.publish(mark);
+        assert_eq!([1, 2].map(|id| store.visible_lease_keys(id)), at_head, "{mark:?}");
+        let living = ["a", "b", "c"].iter().filter(|key| store.get(key.as_bytes(), mark.revision).is_some());
+        assert_eq!(store.visible_keys(), living.count() as u64);
+    }
 }

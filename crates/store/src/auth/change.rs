@@ -50,6 +50,30 @@ pub enum Change {
 /// The bcrypt hash of a password; None if a client sent something that is no hash.
 pub(super) type Hash = Option<Bytes>;
 
+impl Change {
+    /// Bytes of everything in it.
+    pub fn size(&self) -> usize {
+        let hash = |password: &Hash| password.as_ref().map_or(0, Bytes::len);
+        match self {
+            Change::Enable | Change::Disable => 0,
+            Change::UserAdd { name, password, .. } | Change::UserChangePassword { name, password } => {
+                name.len() + hash(password)
+            }
+            Change::UserDelete { name } | Change::RoleAdd { name } | Change::RoleDelete { name } => {
+                name.len()
+            }
+            Change::UserGrantRole { user, role } | Change::UserRevokeRole { user, role } => {
+                user.len() + role.len()
+            }
+            Change::RoleGrantPermission { role, permission } => {
+                let keys = |permission: &Permission| permission.key.len() + permission.range_end.len();
+                role.len() + permission.as_ref().map_or(0, keys)
+            }
+            Change::RoleRevokePermission { role, key, range_end } => role.len() + key.len() + range_end.len(),
+        }
+    }
+}
+
 /// Hashes stay out of logs, and a name is enough to find a change again.
 impl std::fmt::Debug for Change {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

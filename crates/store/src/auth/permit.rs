@@ -75,10 +75,12 @@ impl Auth {
         Ok(())
     }
 
-    /// A read that was let in at `caller`'s revision is answered only if that is still the current one.
+    /// A read that was let in at `caller`'s revision is answered only if that is still the current one. One that was let in because
+    /// authentication was off is not answered once it is on: what it found may have been written under its protection.
     pub fn check_unchanged(&self, caller: &Caller) -> Result<(), AuthError> {
         match caller {
             Caller::User { revision, .. } if *revision != self.revision => Err(AuthError::OldRevision),
+            Caller::Anonymous if self.enabled => Err(AuthError::UserEmpty),
             _ => Ok(()),
         }
     }
@@ -163,9 +165,13 @@ impl Store {
         Ok(())
     }
 
-    /// Writing every key that hangs on a lease. One that does not exist has none.
+    /// Writing every key that hangs on a lease at head. One that does not exist has none.
     pub fn permit_lease_writes(&self, caller: &Caller, lease: i64) -> Result<(), AuthError> {
-        self.permit_lease_keys(&self.auth, caller, lease, Access::Write)
+        if self.auth.check_root(caller).is_ok() {
+            return Ok(());
+        }
+        let Some(lease) = self.leases.get(lease) else { return Ok(()) };
+        lease.slots().try_for_each(|slot| self.auth.check_write(caller, self.keys.key(slot)))
     }
 
     /// The same for a renewal, which is judged beside the sequencer by what is durable.
@@ -174,19 +180,20 @@ impl Store {
         self.permit_lease_keys(auth, caller, lease, Access::Write)
     }
 
-    /// Reading every key that hangs on a lease.
+    /// Reading every key that visibly hangs on a lease.
     pub fn permit_lease_reads(&self, auth: &Auth, caller: &Caller, lease: i64) -> Result<(), AuthError> {
         auth.check_user(caller)?;
         self.permit_lease_keys(auth, caller, lease, Access::Read)
     }
 
-    /// Reading every key that hangs on any lease.
+    /// Reading every key that visibly hangs on any lease.
     pub fn permit_all_lease_reads(&self, auth: &Auth, caller: &Caller) -> Result<(), AuthError> {
         auth.check_user(caller)?;
         if auth.check_root(caller).is_ok() {
             return Ok(());
         }
-        self.leases.iter().try_for_each(|(id, _)| self.permit_lease_keys(auth, caller, id, Access::Read))
+        let held = self.leases.iter().flat_map(|(_, lease)| lease.slots());
+        self.visible_leased(held).try_for_each(|version| auth.check_read(caller, version.key(), b""))
     }
 
     fn permit_lease_keys(
@@ -199,7 +206,6 @@ impl Store {
         if auth.check_root(caller).is_ok() {
             return Ok(());
         }
-        let Some(lease) = self.leases.get(lease) else { return Ok(()) };
-        lease.slots().try_for_each(|slot| auth.check(caller, self.keys.key(slot), b"", access))
+        self.visible_lease_keys(lease).into_iter().try_for_each(|key| auth.check(caller, key, b"", access))
     }
 }

@@ -196,12 +196,17 @@ fn an_old_revision_is_refused_before_permissions_are_looked_at() {
     assert_eq!(store.permit(&future, &put("w/a", 0, false)), Ok(()));
     assert_eq!(store.auth().check_unchanged(&future), Err(OldRevision));
     assert_eq!(store.auth().check_unchanged(&as_user(&store, "writer")), Ok(()));
+    assert_eq!(store.auth().check_unchanged(&Caller::Server), Ok(()));
+    assert_eq!(store.auth().check_unchanged(&Caller::Anonymous), Err(UserEmpty), "it was off before");
 }
 
 #[test]
 fn leases_are_read_and_renewed_by_those_who_may() {
-    let store = store();
+    let mut store = store();
     let auth = Arc::clone(store.auth());
+    let reader = as_user(&store, "reader");
+    assert_eq!(store.permit_all_lease_reads(&auth, &reader), Ok(()), "no key visibly hangs on any");
+    store.publish(store.head());
     let user = |name| as_user(&store, name);
     assert_eq!(store.permit_lease_renewal(&auth, &user("writer"), 1), Ok(()));
     assert_eq!(store.permit_lease_renewal(&auth, &user("writer"), 2), NO);

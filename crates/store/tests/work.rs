@@ -1,0 +1,211 @@
+//! What one transaction may cost: time with the store locked, and memory for its answer, in sum over its whole tree.
+
+mod spec;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use vetch_store::request::*;
+use vetch_store::{Store, StoreError, TxnLimits, validate};
+
+use spec::requests;
+
+fn key(n: usize) -> String {
+    format!("k{n:06}")
+}
+
+fn put(key: impl Into<String>, value: Vec<u8>) -> PutRequest {
+    PutRequest {
+        key: key.into().into(),
+        value: value.into(),
+        lease: 0,
+        prev_kv: false,
+        ignore_value: false,
+        ignore_lease: false,
+    }
+}
+
+fn everything() -> RangeRequest {
+    RangeRequest::new(KeyRange::new("k", "l"))
+}
+
+fn delete_everything() -> RequestOp {
+    RequestOp::DeleteRange(DeleteRangeRequest { range: KeyRange::new("k", "l"), prev_kv: false })
+}
+
+fn store_of(keys: usize) -> Store {
+    let mut store = Store::default();
+    for n in 0..keys {
+        evaluate(&mut store, WriteRequest::Put(put(key(n), vec![b'v']))).expect("nothing refuses it");
+    }
+    store.publish(store.head());
+    store
+}
+
+/// Without the answer, which would be too long to be shown.
+fn evaluate(store: &mut Store, request: WriteRequest) -> Result<(), StoreError> {
+    if let WriteRequest::Txn(txn) = &request {
+        assert_eq!(validate::txn(txn, 128), Ok(()), "etcd would take it");
+    }
+    let mut journal = Vec::new();
+    let before = (store.head(), store.stats());
+    let answer = store.evaluate(&request, &mut journal);
+    if answer.is_err() {
+        assert!(journal.is_empty());
+        assert_eq!((store.head(), store.stats()), before, "a refused request leaves no trace");
+    }
+    answer.map(|_| ())
+}
+
+fn txn(success: Vec<RequestOp>) -> TxnRequest {
+    TxnRequest { success, ..TxnRequest::default() }
+}
+
+/// As many operations as `--max-txn-ops` lets through: 43 transactions in each of 42, and `op` in each of those.
+fn nested(op: impl Fn() -> TxnRequest) -> WriteRequest {
+    let inner = || RequestOp::Txn(txn((0..43).map(|_| RequestOp::Txn(op())).collect()));
+    WriteRequest::Txn(txn((0..42).map(|_| inner()).collect()))
+}
+
+fn nested_ops(op: RequestOp) -> WriteRequest {
+    nested(|| txn(vec![op.clone(); 2]))
+}
+
+const TOO_LARGE: Result<(), StoreError> = Err(StoreError::RequestTooLarge);
+
+#[test]
+fn nested_ranges_are_bounded_in_sum() {
+    let mut store = store_of(5_000);
+    assert_eq!(evaluate(&mut store, nested_ops(RequestOp::Range(everything()))), TOO_LARGE);
+    // A put among them changes nothing, nor does a sort or a limit that cuts only in the end.
+    let both = || txn(vec![RequestOp::Range(everything()), RequestOp::Range(everything())]);
+    let WriteRequest::Txn(mut ranges) = nested(both) else { unreachable!("made above") };
+    ranges.success.push(RequestOp::Put(put("k", vec![1])));
+    assert_eq!(evaluate(&mut store, WriteRequest::Txn(ranges)), TOO_LARGE);
+    let sorted = RangeRequest {
+        sort_order: SortOrder::Descend,
+        sort_target: SortTarget::Mod,
+        limit: 1,
+        ..everything()
+    };
+    assert_eq!(evaluate(&mut store, nested_ops(RequestOp::Range(sorted))), TOO_LARGE);
+}
+
+#[test]
+fn nested_compares_deletes_and_counts_in_the_past_are_bounded_too() {
+    let mut store = store_of(5_000);
+    let compare = Compare {
+        range: KeyRange::new("k", "l"),
+        result: CompareResult::NotEqual,
+        target: CompareTarget::Lease(7),
+    };
+    let compares = || TxnRequest { compare: vec![compare.clone(); 2], ..TxnRequest::default() };
+    assert_eq!(evaluate(&mut store, nested(compares)), TOO_LARGE);
+    let flat = TxnRequest { compare: vec![compare.clone(); 128], ..TxnRequest::default() };
+    assert_eq!(evaluate(&mut store, WriteRequest::Txn(flat.clone())), TOO_LARGE);
+    assert_eq!(store.read_txn(&flat).map(|_| ()), TOO_LARGE);
+    // The first takes all keys and each of the others walks over what is left of them.
+    assert_eq!(evaluate(&mut store, nested_ops(delete_everything())), TOO_LARGE);
+    let past = RangeRequest { revision: 2, count_only: true, ..everything() };
+    assert_eq!(evaluate(&mut store, nested_ops(RequestOp::Range(past))), TOO_LARGE);
+}
+
+#[test]
+fn what_a_transaction_has_put_counts_where_it_is_read() {
+    let mut store = store_of(0);
+    let mut ops: Vec<RequestOp> = vec![RequestOp::Put(put("k", vec![b'v'; 1 << 20]))];
+    let read = |range: KeyRange| {
+        RequestOp::Txn(txn(vec![
+            RequestOp::Txn(txn(vec![RequestOp::Range(RangeRequest::new(range)); 80]));
+            9
+        ]))
+    };
+    ops.push(read(KeyRange::single("k")));
+    assert_eq!(evaluate(&mut store, WriteRequest::Txn(txn(ops.clone()))), TOO_LARGE);
+    ops[1] = read(KeyRange::new("a", "\0"));
+    assert_eq!(evaluate(&mut store, WriteRequest::Txn(txn(ops.clone()))), TOO_LARGE);
+    ops[1] = read(KeyRange::new("l", "\0"));
+    assert!(evaluate(&mut store, WriteRequest::Txn(txn(ops))).is_ok());
+}
+
+#[test]
+fn what_clients_do_stays_within_the_limits() {
+    let mut store = store_of(2_000);
+    let ranges = vec![RequestOp::Range(everything()); 127];
+    let mut writes = ranges.clone();
+    writes.push(RequestOp::Put(put("k", vec![1])));
+    assert!(evaluate(&mut store, WriteRequest::Txn(txn(writes))).is_ok());
+    assert!(store.read_txn(&txn(ranges)).is_ok());
+    assert!(
+        evaluate(&mut store, nested_ops(RequestOp::Range(RangeRequest::new(KeyRange::single("k"))))).is_ok()
+    );
+    assert!(evaluate(&mut store, WriteRequest::Txn(txn(vec![delete_everything(); 4]))).is_ok());
+}
+
+#[test]
+fn a_single_range_or_delete_may_be_as_large_as_it_likes() {
+    let mut store = store_of(100);
+    store.limit_txns(TxnLimits { keys: 0, bytes: 0 });
+    let range = RequestOp::Range(RangeRequest { sort_order: SortOrder::Descend, ..everything() });
+    let with_put = vec![RequestOp::Put(put("k", vec![1])), range.clone()];
+    assert!(evaluate(&mut store, WriteRequest::Txn(txn(with_put))).is_ok());
+    assert!(store.read_txn(&txn(vec![range.clone()])).is_ok());
+    assert_eq!(store.read_txn(&txn(vec![range.clone(); 2])).map(|_| ()), TOO_LARGE);
+    assert_eq!(
+        evaluate(&mut store, WriteRequest::Txn(txn(vec![range.clone(), delete_everything()]))),
+        TOO_LARGE
+    );
+    assert!(evaluate(&mut store, WriteRequest::Txn(txn(vec![delete_everything()]))).is_ok());
+}
+
+#[test]
+fn a_guard_on_a_long_value_costs_no_more_than_what_it_compares_with() {
+    let mut store = Store::default();
+    let value = vec![b'v'; 1 << 20];
+    evaluate(&mut store, WriteRequest::Put(put("k", value.clone()))).expect("nothing refuses it");
+    let guard = |value: Vec<u8>, result| Compare {
+        range: KeyRange::single("k"),
+        result,
+        target: CompareTarget::Value(value.into()),
+    };
+    let began = std::time::Instant::now();
+    for _ in 0..20 {
+        let guards = || TxnRequest {
+            compare: vec![guard(vec![b'v'; 10], CompareResult::Greater); 42],
+            ..TxnRequest::default()
+        };
+        assert!(evaluate(&mut store, nested(guards)).is_ok());
+    }
+    assert!(began.elapsed().as_secs() < 10, "1.5 million guards took {:?}", began.elapsed());
+    let same = TxnRequest { compare: vec![guard(value, CompareResult::Equal)], ..TxnRequest::default() };
+    assert!(store.evaluate(&WriteRequest::Txn(same), &mut Vec::new()).is_ok());
+}
+
+proptest! {
+    /// Whatever the limits are, a transaction is answered as without them, or refused and leaves no trace.
+    #[test]
+    fn limits_change_no_answer(
+        writes in vec(requests::write(), 1..60),
+        keys in 0..40_u64,
+        bytes in 0..3_000_u64,
+    ) {
+        let (mut free, mut bound) = (Store::default(), Store::default());
+        for mut request in writes {
+            requests::fit(&mut request, free.head().revision);
+            requests::aim(&mut request, free.leases());
+            if let WriteRequest::Txn(txn) = &request && validate::txn(txn, 4).is_err() {
+                continue;
+            }
+            bound.limit_txns(TxnLimits { keys, bytes });
+            let (mut journal, before) = (Vec::new(), bound.head());
+            if bound.evaluate(&request, &mut journal) == Err(StoreError::RequestTooLarge) {
+                prop_assert!(matches!(request, WriteRequest::Txn(_)));
+                prop_assert!(journal.is_empty() && bound.head() == before);
+                continue;
+            }
+            let mut freely = Vec::new();
+            let _ = free.evaluate(&request, &mut freely);
+            prop_assert_eq!(journal, freely);
+            prop_assert_eq!(bound.head(), free.head());
+        }
+    }
+}
