@@ -1,9 +1,13 @@
 //! Interval map: which of many key spans hold a given key, without looking at all of them.
 //!
-//! A treap ordered by (start, end). Every node knows the node with the greatest end below it, so a lookup
-//! skips subtrees that end before the key: O(log n + hits) for spans as watchers use them. Priorities come
-//! from a fixed sequence, so the same calls build the same tree. Nodes live in a vector and refer to each
-//! other by index.
+//! An AVL tree ordered by (start, end). Clients choose the spans and the order in which they come and go, so
+//! the height is bounded by construction and not by chance: below 1.44 log2(n + 2), that is, at most
+//! [`MAX_HEIGHT`] for as many spans as an index can name. Recursion goes no deeper than the tree is high.
+//!
+//! Every node knows the node with the greatest end below it. A lookup skips subtrees that end before the key
+//! and subtrees that start behind it, so it visits hits, their ancestors, and one path: O(log n) without a
+//! hit, O(k log(n / k)) for k hits. Nodes live in a vector and refer to each other by index; the same calls
+//! build the same tree.
 
 use std::cmp::Ordering;
 
@@ -12,13 +16,15 @@ mod tests;
 
 const NIL: u32 = u32::MAX;
 
+/// No AVL tree of fewer than 2^32 nodes is higher.
+const MAX_HEIGHT: u8 = 46;
+
 /// A map from spans `[start, end)` to values; no end means unbounded.
 #[derive(Debug, Default)]
 pub(crate) struct IntervalMap {
     nodes: Vec<Node>,
     free: Vec<u32>,
     root: Option<u32>,
-    inserted: u64,
 }
 
 #[derive(Debug)]
@@ -26,11 +32,12 @@ struct Node {
     start: Box<[u8]>,
     end: Option<Box<[u8]>>,
     value: u32,
-    priority: u64,
     left: u32,
     right: u32,
     /// The node of this subtree, itself included, whose end is greatest.
     widest: u32,
+    /// Of this subtree; 1 for a node without children.
+    height: u8,
 }
 
 /// The place of a span in the order of the tree.
@@ -53,19 +60,16 @@ impl IntervalMap {
 
     /// Adds a span that is not in the map.
     pub(crate) fn insert(&mut self, start: &[u8], end: Option<&[u8]>, value: u32) {
-        assert!(self.get(start, end).is_none(), "the span is already in the map");
-        let (less, more) = self.split(self.root(), (start, end), false);
         let node = self.allocate(start, end, value);
-        let less = self.merge(less, node);
-        let root = self.merge(less, more);
+        let root = self.insert_below(self.root(), node);
+        assert!(self.height(root) <= MAX_HEIGHT, "the tree is out of balance");
         self.set_root(root);
     }
 
     /// Removes exactly this span and returns its value.
     pub(crate) fn remove(&mut self, start: &[u8], end: Option<&[u8]>) -> Option<u32> {
-        let (less, rest) = self.split(self.root(), (start, end), false);
-        let (found, more) = self.split(rest, (start, end), true);
-        let root = self.merge(less, more);
+        let mut found = NIL;
+        let root = self.remove_below(self.root(), (start, end), &mut found);
         self.set_root(root);
         if found == NIL {
             return None;
@@ -77,70 +81,139 @@ impl IntervalMap {
         Some(node.value)
     }
 
-    /// Calls `hit` with the value of every span that holds `key`.
-    pub(crate) fn stab(&self, key: &[u8], hit: &mut impl FnMut(u32)) {
-        self.stab_below(self.root(), key, hit);
+    /// Calls `hit` with the value of every span that holds `key`. Returns how many nodes were visited.
+    pub(crate) fn stab(&self, key: &[u8], hit: &mut impl FnMut(u32)) -> usize {
+        self.stab_below(self.root(), key, hit)
     }
 
-    fn stab_below(&self, at: u32, key: &[u8], hit: &mut impl FnMut(u32)) {
+    fn stab_below(&self, at: u32, key: &[u8], hit: &mut impl FnMut(u32)) -> usize {
         if at == NIL || !self.ends_after(self.node(at).widest, key) {
-            return;
+            return 0;
         }
         let node = self.node(at);
-        self.stab_below(node.left, key, hit);
+        let mut visited = 1 + self.stab_below(node.left, key, hit);
         if node.start.as_ref() <= key {
             if self.ends_after(at, key) {
                 hit(node.value);
             }
-            self.stab_below(node.right, key, hit);
+            visited += self.stab_below(node.right, key, hit);
         }
+        visited
     }
 
     fn ends_after(&self, at: u32, key: &[u8]) -> bool {
         self.node(at).end.as_ref().is_none_or(|end| key < end.as_ref())
     }
 
-    /// Splits a subtree at `span`: what comes before it (and the span itself if `inclusive`), and the rest.
-    fn split(&mut self, at: u32, span: Span<'_>, inclusive: bool) -> (u32, u32) {
+    /// Puts a node without children into a subtree; returns the root of the subtree that results.
+    fn insert_below(&mut self, at: u32, new: u32) -> u32 {
         if at == NIL {
-            return (NIL, NIL);
+            return new;
         }
-        let order = compare(self.span(at), span);
-        if order == Ordering::Less || (inclusive && order == Ordering::Equal) {
-            let (left, right) = self.split(self.node(at).right, span, inclusive);
-            self.nodes[at as usize].right = left;
-            self.refresh(at);
-            (at, right)
-        } else {
-            let (left, right) = self.split(self.node(at).left, span, inclusive);
-            self.nodes[at as usize].left = right;
-            self.refresh(at);
-            (left, at)
+        match compare(self.span(new), self.span(at)) {
+            Ordering::Less => {
+                let left = self.insert_below(self.node(at).left, new);
+                self.nodes[at as usize].left = left;
+            }
+            Ordering::Greater => {
+                let right = self.insert_below(self.node(at).right, new);
+                self.nodes[at as usize].right = right;
+            }
+            Ordering::Equal => panic!("the span is already in the map"),
         }
+        self.balance(at)
     }
 
-    /// Joins two subtrees, all of `left` before all of `right`.
-    fn merge(&mut self, left: u32, right: u32) -> u32 {
-        if left == NIL || right == NIL {
-            return if left == NIL { right } else { left };
+    /// Takes a span out of a subtree, if it is there; returns the root of the subtree that results.
+    fn remove_below(&mut self, at: u32, span: Span<'_>, found: &mut u32) -> u32 {
+        if at == NIL {
+            return NIL;
         }
-        if self.node(left).priority > self.node(right).priority {
-            let joined = self.merge(self.node(left).right, right);
-            self.nodes[left as usize].right = joined;
-            self.refresh(left);
-            left
-        } else {
-            let joined = self.merge(left, self.node(right).left);
-            self.nodes[right as usize].left = joined;
-            self.refresh(right);
-            right
+        let (left, right) = (self.node(at).left, self.node(at).right);
+        match compare(span, self.span(at)) {
+            Ordering::Less => {
+                let left = self.remove_below(left, span, found);
+                self.nodes[at as usize].left = left;
+            }
+            Ordering::Greater => {
+                let right = self.remove_below(right, span, found);
+                self.nodes[at as usize].right = right;
+            }
+            Ordering::Equal => {
+                *found = at;
+                if left == NIL || right == NIL {
+                    return if left == NIL { right } else { left };
+                }
+                let (rest, next) = self.take_first(right);
+                self.nodes[next as usize].left = left;
+                self.nodes[next as usize].right = rest;
+                return self.balance(next);
+            }
         }
+        self.balance(at)
     }
 
-    /// Recomputes the widest node of a subtree from its children.
+    /// Takes the first node out of a subtree; returns what is left and the node.
+    fn take_first(&mut self, at: u32) -> (u32, u32) {
+        if self.node(at).left == NIL {
+            return (self.node(at).right, at);
+        }
+        let (rest, first) = self.take_first(self.node(at).left);
+        self.nodes[at as usize].left = rest;
+        (self.balance(at), first)
+    }
+
+    /// Makes the heights of both sides differ by no more than one, if one insert or removal below `at` made
+    /// them differ by two. Returns the root of the subtree.
+    fn balance(&mut self, at: u32) -> u32 {
+        let (left, right) = (self.node(at).left, self.node(at).right);
+        if self.height(left) > self.height(right) + 1 {
+            if self.height(self.node(left).left) < self.height(self.node(left).right) {
+                let left = self.rotate_left(left);
+                self.nodes[at as usize].left = left;
+            }
+            return self.rotate_right(at);
+        }
+        if self.height(right) > self.height(left) + 1 {
+            if self.height(self.node(right).right) < self.height(self.node(right).left) {
+                let right = self.rotate_right(right);
+                self.nodes[at as usize].right = right;
+            }
+            return self.rotate_left(at);
+        }
+        self.refresh(at);
+        at
+    }
+
+    /// The left child becomes the root of the subtree.
+    fn rotate_right(&mut self, at: u32) -> u32 {
+        let up = self.node(at).left;
+        self.nodes[at as usize].left = self.node(up).right;
+        self.nodes[up as usize].right = at;
+        self.refresh(at);
+        self.refresh(up);
+        up
+    }
+
+    /// The right child becomes the root of the subtree.
+    fn rotate_left(&mut self, at: u32) -> u32 {
+        let up = self.node(at).right;
+        self.nodes[at as usize].right = self.node(up).left;
+        self.nodes[up as usize].left = at;
+        self.refresh(at);
+        self.refresh(up);
+        up
+    }
+
+    fn height(&self, at: u32) -> u8 {
+        if at == NIL { 0 } else { self.node(at).height }
+    }
+
+    /// Recomputes height and widest node of a subtree from its children.
     fn refresh(&mut self, at: u32) {
+        let (left, right) = (self.node(at).left, self.node(at).right);
         let mut widest = at;
-        for child in [self.node(at).left, self.node(at).right] {
+        for child in [left, right] {
             if child != NIL {
                 let candidate = self.node(child).widest;
                 if compare_ends(self.span(candidate).1, self.span(widest).1) == Ordering::Greater {
@@ -148,11 +221,12 @@ impl IntervalMap {
                 }
             }
         }
-        self.nodes[at as usize].widest = widest;
+        let height = 1 + self.height(left).max(self.height(right));
+        let node = &mut self.nodes[at as usize];
+        (node.widest, node.height) = (widest, height);
     }
 
     fn allocate(&mut self, start: &[u8], end: Option<&[u8]>, value: u32) -> u32 {
-        self.inserted += 1;
         let at = self
             .free
             .pop()
@@ -161,10 +235,10 @@ impl IntervalMap {
             start: start.into(),
             end: end.map(Into::into),
             value,
-            priority: scatter(self.inserted),
             left: NIL,
             right: NIL,
             widest: at,
+            height: 1,
         };
         match self.nodes.get_mut(at as usize) {
             Some(slot) => *slot = node,
@@ -203,12 +277,4 @@ fn compare_ends(a: Option<&[u8]>, b: Option<&[u8]>) -> Ordering {
         (Some(_), None) => Ordering::Less,
         (Some(a), Some(b)) => a.cmp(b),
     }
-}
-
-/// Spreads a counter over 64 bits (the finaliser of splitmix64), which keeps the tree balanced.
-fn scatter(n: u64) -> u64 {
-    let mut x = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
 }

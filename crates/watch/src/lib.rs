@@ -27,7 +27,7 @@
 //! | stream task, responses | read | read | `stream.drain`, again while it says `more` |
 //! | stream task, timer | | | `stream.tick_progress`, then drain |
 //! | stream task, after `release` | | write | `stream.release` |
-//! | stream task, end | | write | `stream.close` |
+//! | stream task or fan-out thread, end | | write | `stream.close_step`, until it is closed |
 //! | compaction | write | write | `log.compact` and `hub.compact`, both instant |
 //! | compaction, in steps | write | | `log.trim_step(n, hub.published())`; drop the result unlocked |
 //! | compaction, in steps | | write | `hub.sweep_step` |
@@ -53,6 +53,9 @@
 //! | one drain | [`Budget`] | `more` is set |
 //! | catch-up response | 1000 revisions, and the budget | the rest follows in the next |
 //! | answers to requests | [`Stream::control_backlog`] | the shell stops reading requests |
+//!
+//! No call walks all watchers of a stream, with three exceptions: a notice about more groups than the inbox
+//! names, a tick of the progress timer, and a close, which is why it goes in steps.
 
 mod event;
 mod group;

@@ -35,6 +35,9 @@ mod tests;
 /// Index of a watcher in its stream. Reused.
 type Slot = usize;
 
+/// So many slots without a watcher may lie in the ready queue, however short it is.
+const VACANT_MIN: usize = 64;
+
 /// One watch stream. Owned by the task that serves it.
 #[derive(Debug)]
 pub struct Stream<E> {
@@ -47,14 +50,21 @@ pub struct Stream<E> {
     ids: BTreeMap<i64, Slot>,
     /// Ids of watchers that compaction cancelled and the client has not.
     ghosts: BTreeSet<i64>,
+    /// The watchers of a group; each knows its place in the list.
     by_group: BTreeMap<GroupId, Vec<Slot>>,
+    /// Watchers that began above what was published then, by the revision from which on progress concerns
+    /// them. Those that were reached since go with the next drain.
+    unreached: BTreeSet<(i64, Slot)>,
     next_id: i64,
     /// Answers to creates and cancels, sent before anything else.
     control: VecDeque<Response<E>>,
-    /// Watchers that have or may have something to deliver, in turn.
+    /// Watchers that have or may have something to deliver, in turn. A slot whose watcher is gone stays until
+    /// its turn comes, and is not used again before.
     ready: VecDeque<Slot>,
-    /// Watchers a tick asked to report; each has its `due` flag set.
-    due: Vec<Slot>,
+    /// How many of those slots are without a watcher.
+    vacant: usize,
+    /// Watchers a tick asked to report, in turn. Those whose `due` flag is not set any more are passed over.
+    due: VecDeque<Slot>,
     /// A progress request waits, to be answered at this revision or later.
     progress: Option<i64>,
     /// Groups to leave when the hub can next be written to.
@@ -75,15 +85,22 @@ impl<E: LogEvent> Stream<E> {
             ids: BTreeMap::new(),
             ghosts: BTreeSet::new(),
             by_group: BTreeMap::new(),
+            unreached: BTreeSet::new(),
             next_id: 0,
             control: VecDeque::new(),
             ready: VecDeque::new(),
-            due: Vec::new(),
+            vacant: 0,
+            due: VecDeque::new(),
             progress: None,
             retired: Vec::new(),
             reported: (0, 0),
             closed: false,
         }
+    }
+
+    /// A stream that belongs to no hub and is closed, to be left where one was taken away.
+    pub fn closed() -> Self {
+        Stream { closed: true, ..Stream::new(StreamId::MAX, Arc::default()) }
     }
 
     /// The name under which the hub wakes this stream.
@@ -103,6 +120,12 @@ impl<E: LogEvent> Stream<E> {
     /// Answers to creates and cancels not yet drained. Stop reading requests while this is large.
     pub fn control_backlog(&self) -> usize {
         self.control.len()
+    }
+
+    /// Takes notice of what was published so far. Creating a watcher does that too, with the hub locked; on a
+    /// stream with very many watchers it is better done before.
+    pub fn take_notices(&mut self) {
+        self.collect();
     }
 
     /// Creates a watcher, or refuses it; the answer is drained like every response. Returns the id of the
@@ -126,8 +149,12 @@ impl<E: LogEvent> Stream<E> {
         let watcher = self.watchers[slot].as_mut().expect("the watcher was just added");
         watcher.born = log.floor();
         watcher.doomed = request.start_revision > 0 && request.start_revision < log.floor();
+        let progress_from = watcher.progress_from;
         if watcher.doomed || watcher.next <= hub.published() {
             self.enqueue(slot);
+        }
+        if progress_from > hub.published() {
+            self.unreached.insert((progress_from, slot));
         }
         self.control.push_back(Response { created: true, ..Response::new(id, now) });
         self.arm(hub);
@@ -173,7 +200,7 @@ impl<E: LogEvent> Stream<E> {
         for (slot, watcher) in self.watchers.iter_mut().enumerate() {
             let Some(watcher) = watcher.as_mut().filter(|watcher| watcher.progress_notify) else { continue };
             if !std::mem::take(&mut watcher.sent) && !std::mem::replace(&mut watcher.due, true) {
-                self.due.push(slot);
+                self.due.push_back(slot);
             }
         }
     }
@@ -188,24 +215,37 @@ impl<E: LogEvent> Stream<E> {
 
     /// Ends the stream: leaves all groups and forgets everything. Calling it twice does no harm.
     pub fn close(&mut self, hub: &mut Hub<E>) {
-        if std::mem::replace(&mut self.closed, true) {
-            return;
+        while !self.close_step(hub, usize::MAX) {}
+    }
+
+    /// A part of [`Stream::close`], of about `max` watchers. True when the stream is closed; until then nothing
+    /// but this may be called.
+    pub fn close_step(&mut self, hub: &mut Hub<E>, max: usize) -> bool {
+        if self.closed {
+            return true;
         }
         self.release(hub);
-        for watcher in self.watchers.drain(..).flatten() {
-            hub.leave(watcher.group, self.id);
-            add(&self.gauges.watchers, -1);
+        for _ in 0..max {
+            let ends = [self.watchers.is_empty(), self.ids.is_empty(), self.ghosts.is_empty()];
+            if ends.iter().all(|end| *end) {
+                self.closed = true;
+                self.control.clear();
+                self.progress = None;
+                self.report(0, 0);
+                hub.close(self.id);
+                return true;
+            }
+            if let Some(watcher) = self.watchers.pop().flatten() {
+                hub.leave(watcher.group, self.id);
+                add(&self.gauges.watchers, -1);
+            }
+            // Bit by bit, so that little is left to be freed in the end.
+            self.ids.pop_first();
+            self.ghosts.pop_first();
+            self.by_group.pop_first();
+            self.unreached.pop_first();
         }
-        self.free.clear();
-        self.ids.clear();
-        self.ghosts.clear();
-        self.by_group.clear();
-        self.control.clear();
-        self.ready.clear();
-        self.due.clear();
-        self.progress = None;
-        self.report(0, 0);
-        hub.close(self.id);
+        false
     }
 
     fn refuse(&mut self, now: i64, reason: Cow<'static, str>) -> Option<i64> {
@@ -247,39 +287,77 @@ impl<E: LogEvent> Stream<E> {
             sent: false,
             due: false,
             queued: false,
+            peer: 0,
         };
         let slot = self.free.pop().unwrap_or_else(|| {
             self.watchers.push(None);
             self.watchers.len() - 1
         });
-        self.watchers[slot] = Some(watcher);
+        let peers = self.by_group.entry(group).or_default();
+        self.watchers[slot] = Some(Watcher { peer: peers.len(), ..watcher });
+        peers.push(slot);
         self.ids.insert(id, slot);
-        self.by_group.entry(group).or_default().push(slot);
         add(&self.gauges.watchers, 1);
         slot
     }
 
-    /// Takes a watcher out of everything but its group. A progress request dies with the last watcher.
+    /// Takes a watcher out of everything but its group. A progress request dies with the last watcher. What
+    /// it costs does not depend on how many watchers there are: a client may cancel all of them one by one.
     fn remove(&mut self, slot: Slot) -> Watcher {
         let watcher = self.watchers[slot].take().expect("a watcher is removed once");
         self.ids.remove(&watcher.id);
+        self.unreached.remove(&(watcher.progress_from, slot));
         let peers = self.by_group.get_mut(&watcher.group).expect("a watcher is listed under its group");
-        peers.retain(|peer| *peer != slot);
-        if peers.is_empty() {
+        assert!(peers.swap_remove(watcher.peer) == slot, "a watcher knows its place in the list");
+        if let Some(moved) = peers.get(watcher.peer) {
+            self.watchers[*moved].as_mut().expect("only live watchers are listed").peer = watcher.peer;
+        } else if peers.is_empty() {
             self.by_group.remove(&watcher.group);
         }
         if watcher.queued {
-            self.ready.retain(|queued| *queued != slot);
+            self.vacant += 1;
+            self.sweep_ready();
+        } else {
+            self.free.push(slot);
         }
-        if watcher.due {
-            self.due.retain(|due| *due != slot);
-        }
-        self.free.push(slot);
         if self.ids.is_empty() {
             self.progress = None;
         }
         add(&self.gauges.watchers, -1);
         watcher
+    }
+
+    /// Takes slots without a watcher out of the ready queue once they are the greater part of it.
+    fn sweep_ready(&mut self) {
+        if self.vacant <= VACANT_MIN || self.vacant <= self.ready.len() / 2 {
+            return;
+        }
+        let Stream { watchers, free, ready, .. } = self;
+        ready.retain(|slot| {
+            let is_live = watchers[*slot].is_some();
+            if !is_live {
+                free.push(*slot);
+            }
+            is_live
+        });
+        self.vacant = 0;
+    }
+
+    /// The watcher whose turn it is. It counts as queued until the caller says otherwise.
+    fn next_ready(&mut self) -> Option<Slot> {
+        loop {
+            let slot = self.ready.pop_front()?;
+            if self.watchers[slot].is_some() {
+                return Some(slot);
+            }
+            self.vacant -= 1;
+            self.free.push(slot);
+        }
+    }
+
+    /// How many watchers are in the ready queue.
+    fn ready_watchers(&self) -> usize {
+        self.ready.len() - self.vacant
     }
 
     fn enqueue(&mut self, slot: Slot) {
@@ -293,8 +371,8 @@ impl<E: LogEvent> Stream<E> {
     /// for, or the highest start revision of its watchers. Both change only here and in requests, which is
     /// why draining need not write to the hub.
     fn arm(&mut self, hub: &mut Hub<E>) {
-        let starts = self.watchers.iter().flatten().map(|watcher| watcher.progress_from);
-        let needed = self.progress.map(|asked| starts.fold(asked, i64::max));
+        let start = self.unreached.last().map_or(0, |(revision, _)| *revision);
+        let needed = self.progress.map(|asked| asked.max(start));
         hub.set_alarm(self.id, needed.filter(|needed| *needed > hub.published()));
     }
 

@@ -46,6 +46,8 @@ pub(crate) struct Watcher {
     pub(crate) due: bool,
     /// In the ready queue of its stream: there is or may be something to deliver.
     pub(crate) queued: bool,
+    /// Its place among the watchers of the same group and stream.
+    pub(crate) peer: usize,
 }
 
 /// What a watcher has to say.

@@ -9,10 +9,17 @@ use vetch_bugs::Bug;
 
 use super::{Slot, Stream};
 use crate::event::LogEvent;
+use crate::group::GroupId;
 use crate::hub::Hub;
 use crate::log::{EventLog, ScanBudget};
 use crate::response::{NO_WATCH, Response};
 use crate::watcher::{BATCH_REVISIONS, Poll};
+
+/// Watchers that are looked at for the gauges after a drain.
+const LOOKED_AT: usize = 256;
+
+/// Watchers that one drain looks at because they owe their progress.
+const DUE_LOOKED_AT: usize = 1024;
 
 /// Bounds on one drain. Each is checked before a response is made, so it can be overrun by one whole
 /// revision, which is never split.
@@ -98,18 +105,36 @@ impl<E: LogEvent> Stream<E> {
         // From here on, answers that are left over mean that no response is left in the budget either.
         self.collect();
         while !meter.is_spent() {
-            let Some(slot) = self.ready.pop_front() else { break };
+            let Some(slot) = self.next_ready() else { break };
             self.serve(slot, hub, log, &mut meter, out);
         }
+        while self.unreached.first().is_some_and(|(revision, _)| *revision <= hub.published()) {
+            self.unreached.pop_first();
+        }
         let owed = self.report_progress(hub, &mut meter, out);
-        let backlog = || self.ready.iter().filter_map(|slot| self.watchers[*slot].as_ref());
-        let pending = backlog().map(|watcher| watcher.backlog(hub)).sum();
-        self.inbox.leave(backlog().map(|watcher| (watcher.next, watcher.group)).min());
-        self.report(self.ready.len() as i64, pending);
+        self.report_backlog(hub);
         Drained {
-            more: owed || !self.control.is_empty() || !self.ready.is_empty(),
+            more: owed || !self.control.is_empty() || self.ready_watchers() > 0,
             release: !self.retired.is_empty(),
         }
+    }
+
+    /// Tells the gauges what is left. Of very many watchers only the first are looked at, who have waited
+    /// longest, and the rest is taken to be like them.
+    fn report_backlog(&mut self, hub: &Hub<E>) {
+        let (mut seen, mut pending, mut oldest) = (0, 0, None::<(i64, GroupId)>);
+        for watcher in self.ready.iter().take(LOOKED_AT).filter_map(|slot| self.watchers[*slot].as_ref()) {
+            let cursor = (watcher.next, watcher.group);
+            oldest = Some(oldest.map_or(cursor, |oldest| oldest.min(cursor)));
+            pending += watcher.backlog(hub);
+            seen += 1;
+        }
+        let waiting = self.ready_watchers() as i64;
+        if waiting > seen {
+            pending = pending.saturating_mul(waiting) / seen.max(1);
+        }
+        self.inbox.leave(oldest);
+        self.report(waiting, pending);
     }
 
     /// Queues the watchers whose groups have new matches.
@@ -168,12 +193,11 @@ impl<E: LogEvent> Stream<E> {
                 meter.left.bytes = meter.left.bytes.saturating_sub(bytes);
                 meter.response();
                 out.push(response);
-                if std::mem::take(&mut watcher.due) {
-                    // An event says as much as the progress that was owed.
-                    self.due.retain(|due| *due != slot);
-                }
+                // An event says as much as the progress that was owed.
+                watcher.due = false;
             }
             Poll::Compacted(floor) => {
+                watcher.queued = false;
                 self.cancel_compacted(slot, floor, meter, out);
                 return;
             }
@@ -193,10 +217,11 @@ impl<E: LogEvent> Stream<E> {
     /// Sends the progress that is owed and allowed. True if some is left for the next drain.
     fn report_progress(&mut self, hub: &Hub<E>, meter: &mut Meter, out: &mut Vec<Response<E>>) -> bool {
         let published = hub.published();
-        for slot in std::mem::take(&mut self.due) {
-            let watcher = self.watchers[slot].as_mut().expect("only live watchers are due");
+        for _ in 0..self.due.len().min(DUE_LOOKED_AT) {
+            let Some(slot) = self.due.pop_front() else { break };
+            let Some(watcher) = self.watchers[slot].as_mut().filter(|watcher| watcher.due) else { continue };
             if watcher.queued || (meter.left.responses == 0 && watcher.progress_from <= published) {
-                self.due.push(slot);
+                self.due.push_back(slot);
                 continue;
             }
             watcher.due = false;
@@ -218,8 +243,8 @@ impl<E: LogEvent> Stream<E> {
     /// The answer to a waiting progress request, if it may be given at `published`.
     fn progress_answer(&self, published: i64) -> Option<Response<E>> {
         let asked = self.progress?;
-        let watched = self.watchers.iter().flatten().all(|watcher| watcher.progress_from <= published);
-        let is_idle = self.ready.is_empty() || vetch_bugs::on(Bug::ProgressAhead);
+        let watched = self.unreached.last().is_none_or(|(revision, _)| *revision <= published);
+        let is_idle = self.ready_watchers() == 0 || vetch_bugs::on(Bug::ProgressAhead);
         (is_idle && asked <= published && watched)
             .then(|| Response { progress: true, ..Response::new(NO_WATCH, published) })
     }

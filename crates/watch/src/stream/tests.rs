@@ -478,3 +478,116 @@ fn gauges_tell_slow_watchers_and_what_waits_for_them() {
     world.drain(&mut stream);
     assert_eq!((gauges.slow_watchers(), gauges.pending_events()), (0, 0));
 }
+
+/// Watchers of one stream that a client creates in the tests below. What each costs must not grow with their
+/// number: at a nanosecond for every pair, these take minutes.
+const MANY: i64 = 300_000;
+
+/// Many times what it takes on a busy machine, and much less than a cost that is quadratic.
+fn in_time<T>(work: impl FnOnce() -> T) -> T {
+    let began = std::time::Instant::now();
+    let result = work();
+    assert!(began.elapsed() < std::time::Duration::from_secs(15), "it took {:?}", began.elapsed());
+    result
+}
+
+#[test]
+fn creating_a_watcher_while_progress_waits_does_not_walk_all_others() {
+    let mut world = World::new(4);
+    let mut stream = world.hub.open();
+    create(&mut world, &mut stream, start_at(1000));
+    stream.request_progress(&mut world.hub, &world.log);
+    in_time(|| {
+        for n in 1..MANY {
+            assert_eq!(create(&mut world, &mut stream, start_at(0)), Some(n));
+            stream.control.clear();
+        }
+    });
+    assert_eq!(show(&world.drain(&mut stream)), [""; 0]);
+    stream.cancel(&mut world.hub, &world.log, 0);
+    assert_eq!(show(&world.drain(&mut stream)), ["w0 @1 canceled", "w-1 @1 progress"]);
+    stream.close(&mut world.hub);
+}
+
+#[test]
+fn cancelling_watchers_one_by_one_does_not_walk_all_others() {
+    let mut world = World::new(4);
+    let mut stream = world.hub.open();
+    for _ in 0..MANY {
+        create(&mut world, &mut stream, |request| request.progress_notify = true);
+        stream.control.clear();
+    }
+    // All of them have an event to deliver, and owe their progress.
+    stream.tick_progress();
+    world.put(&["a"]);
+    stream.collect();
+    assert_eq!(stream.ready_watchers(), MANY as usize);
+    in_time(|| {
+        for id in 0..MANY {
+            assert!(stream.cancel(&mut world.hub, &world.log, id));
+            stream.control.clear();
+        }
+    });
+    assert!(stream.ready.len() <= VACANT_MIN, "{} slots wait in vain", stream.ready.len());
+    assert_eq!(world.drain(&mut stream), []);
+    assert_eq!(world.hub.groups(), 0);
+}
+
+#[test]
+fn an_event_for_very_many_watchers_is_delivered_at_a_cost_for_each() {
+    let mut world = World::new(4);
+    let mut stream = world.hub.open();
+    for _ in 0..MANY {
+        create(&mut world, &mut stream, |request| request.progress_notify = true);
+        stream.control.clear();
+    }
+    world.put(&["a"]);
+    let told = in_time(|| world.drain(&mut stream));
+    assert_eq!(told.len(), MANY as usize);
+    stream.tick_progress();
+    stream.tick_progress();
+    let told = in_time(|| world.drain(&mut stream));
+    assert_eq!(told.iter().filter(|response| response.progress).count(), MANY as usize);
+    let gauges = world.hub.gauges();
+    assert_eq!((gauges.slow_watchers(), gauges.pending_events()), (0, 0));
+}
+
+#[test]
+fn slots_of_cancelled_watchers_are_used_again_and_never_twice() {
+    let mut world = World::new(4);
+    let mut stream = world.hub.open();
+    world.put(&["a"]);
+    for round in 0..1000 {
+        // It begins in the past, so it is in the ready queue when it is cancelled.
+        let id = create(&mut world, &mut stream, start_at(1)).unwrap();
+        if round % 3 > 0 {
+            stream.cancel(&mut world.hub, &world.log, id);
+        }
+        stream.control.clear();
+    }
+    assert_eq!(stream.watchers(), 334);
+    assert!(stream.watchers.len() <= 2 * 334 + VACANT_MIN + 1, "{} slots", stream.watchers.len());
+    let told = world.drain(&mut stream);
+    assert_eq!(told.len(), 334, "each is shown the event once");
+    let mut slots: Vec<Slot> = stream.free.clone();
+    slots.extend(stream.ids.values());
+    slots.sort_unstable();
+    assert_eq!(slots, (0..stream.watchers.len()).collect::<Vec<Slot>>(), "free or in use, not both");
+}
+
+#[test]
+fn a_stream_is_closed_in_steps() {
+    let mut world = World::new(4);
+    let mut stream = world.hub.open();
+    for key in ["a", "b", "c", "d", "e"] {
+        stream.create(&mut world.hub, &world.log, &prefix(key)).unwrap();
+    }
+    assert!(!stream.close_step(&mut world.hub, 2));
+    let gauges = world.hub.gauges();
+    assert_eq!((world.hub.groups(), gauges.watchers(), gauges.streams()), (3, 3, 1));
+    world.put(&["a", "e"]);
+    assert!(!stream.close_step(&mut world.hub, 2));
+    assert!(stream.close_step(&mut world.hub, 2));
+    assert_eq!((world.hub.groups(), gauges.watchers(), gauges.streams()), (0, 0, 0));
+    assert!(stream.close_step(&mut world.hub, 2));
+}
