@@ -15,12 +15,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use vetch_journal::seal::Keys;
-use vetch_journal::{Disk, LocalReader, Payload, Read, ReadItem, RealDisk};
+use vetch_journal::{Disk, LocalReader, Read, ReadItem, RealDisk};
 use vetch_node::checkpoint::{self, CheckpointConfig, Loaded};
 use vetch_node::config::Identity;
 use vetch_node::import::{Import, bumped};
+use vetch_node::replay::commands;
 use vetch_node::store::history::HistoryRun;
-use vetch_node::store::{Mark, Record, Store};
+use vetch_node::store::{BadCommand, Mark, Record, Store};
 
 use crate::catalog::{Catalog, Plan, Stop, Target};
 use crate::depot::Depot;
@@ -232,13 +233,11 @@ fn apply(store: &mut Store, item: &ReadItem, stop: Stop) -> Result<bool, BackupE
         Stop::AfterEntry(seq) if item.entry.seq > seq => return Ok(false),
         Stop::AfterEntry(_) | Stop::End => i64::MAX,
     };
-    for part in &item.entry.parts {
-        if let Payload::Inline(payload) = &part.payload {
-            let replayed = store.replay_upto(payload, upto);
-            replayed.map_err(|error| {
-                BackupError::damaged(&format!("journal entry {}", item.entry.seq), error.to_string())
-            })?;
-        }
+    let refused = |error: BadCommand| {
+        BackupError::damaged(&format!("journal entry {}", item.entry.seq), error.to_string())
+    };
+    for (payload, _) in commands(&item.entry).map_err(refused)? {
+        store.replay_upto(payload, upto).map_err(refused)?;
     }
     Ok(store.head().revision < upto)
 }

@@ -27,11 +27,9 @@ pub enum Divergence {
     /// The log begins with what this server does not have.
     #[error("the log goes on, from position {at}, behind a checkpoint that this server does not have")]
     Seeded { at: u64 },
-    /// A reserved kind of entry, which this version must not skip.
-    #[error(
-        "position {at} of the log holds a kind of entry that this version cannot act on; use a newer version"
-    )]
-    NotSupported { at: u64 },
+    /// A reserved kind of entry or payload, which this version must not skip.
+    #[error("position {at} of the log holds {what}, which this version cannot act on; use a newer version")]
+    NotSupported { at: u64, what: String },
 }
 
 impl Divergence {

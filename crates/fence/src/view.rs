@@ -198,8 +198,8 @@ impl View {
         let mut tip = self.tip;
         let mut accepted = Vec::with_capacity(record.entries().len());
         for (entry, hash) in record.into_entries() {
-            if entry.kind.is_reserved() {
-                return Err(Divergence::NotSupported { at: at.0 });
+            if let Some(what) = entry.unsupported() {
+                return Err(Divergence::NotSupported { at: at.0, what });
             }
             tip = tip.accept(&entry, hash).map_err(|error| Divergence::chain(at, &error))?;
             accepted.push((entry, tip));
@@ -237,5 +237,37 @@ impl Recent {
         let back = self.last.checked_sub(number)?;
         let at = (self.hashes.len() as u64).checked_sub(back + 1)?;
         self.hashes.get(at as usize).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::claim;
+    use vetch_journal::{Draft, PartId, PayloadRef, Sealed};
+
+    /// What this version cannot act on must not be passed over.
+    #[test]
+    fn reserved_kinds_and_payloads_elsewhere_are_refused() {
+        let outside = |tip: &mut Tip| -> Sealed {
+            let mut draft = Draft::new(Kind::Writes);
+            draft.push_ref(
+                PartId::default(),
+                1,
+                &PayloadRef { stream: 1, position: 2, len: 3, hash: [4; 32] },
+            );
+            draft.seal(tip)
+        };
+        for reserved in [outside, |tip: &mut Tip| Draft::new(Kind::Own).seal(tip)] {
+            let genesis = Tip::genesis(2);
+            let mut view = View::new(Index { position: Position(0), tip: genesis });
+            let claimed = claim(Author { node: 1, life: 2 }, genesis);
+            view.read(Position(1), claimed.bytes()).unwrap();
+            let entry = reserved(&mut claimed.after().clone());
+            let before = *view.tip();
+            let refused = view.read(Position(2), entry.bytes());
+            assert!(matches!(refused, Err(Divergence::NotSupported { at: 2, .. })), "{refused:?}");
+            assert_eq!((view.position(), *view.tip()), (Position(1), before), "a view is not moved by it");
+        }
     }
 }

@@ -51,6 +51,9 @@ pub trait DiskFile: Send + Sync + fmt::Debug {
     /// Makes the contents and the length durable.
     fn sync_data(&self) -> io::Result<()>;
 
+    /// Asks for what is durable not to be kept in memory, so that reading it again asks the medium. Only a hint.
+    fn forget(&self) {}
+
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
     }

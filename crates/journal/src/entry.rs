@@ -127,6 +127,15 @@ pub struct PayloadRef {
 }
 
 impl Entry {
+    /// What in it this version must not pass over and cannot act on, if there is such a thing.
+    pub fn unsupported(&self) -> Option<String> {
+        if self.kind.is_reserved() {
+            return Some(format!("an entry of kind {:?}", self.kind));
+        }
+        let is_outside = |part: &Part| matches!(part.payload, Payload::Ref(_));
+        self.parts.iter().any(is_outside).then(|| "a payload outside the journal".to_owned())
+    }
+
     /// Revisions this entry consumes: the sum of its parts' counts.
     pub fn units(&self) -> u64 {
         self.parts.iter().map(|part| u64::from(part.count)).sum()

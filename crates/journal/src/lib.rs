@@ -59,9 +59,9 @@ pub use entry::{
     PART_HEADER_LEN, Part, PartId, Payload, PayloadRef, REF_LEN, Sealed, Tip, entry_len, hash_entry,
 };
 pub use local::{
-    CutTail, LocalConfig, LocalJournal, LocalReader, Maintained, Maintenance, Progress, RECORD_HEADER_LEN,
-    RECORD_VERSION, RawPlace, RawReader, RawRecord, RecordCheck, RecordSight, Recovery, RecoveryReport,
-    SEALED_RECORD_VERSION, SECTOR, Sight, Stats, survey,
+    ClosedSegment, CutTail, LocalConfig, LocalJournal, LocalReader, Maintained, Maintenance, Progress,
+    RECORD_HEADER_LEN, RECORD_VERSION, RawPlace, RawReader, RawRecord, RecordCheck, RecordSight, Recovery,
+    RecoveryReport, SEALED_RECORD_VERSION, SECTOR, Sight, Stats, closed_segments, survey,
 };
 pub use mem_disk::{Fault, MemDisk, Op, Pending};
 pub use real_disk::RealDisk;

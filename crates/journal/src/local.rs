@@ -37,7 +37,7 @@ mod writer;
 mod tests;
 
 pub use maintenance::{Maintained, Maintenance};
-pub use raw::{RawPlace, RawReader, RawRecord, RecordCheck};
+pub use raw::{ClosedSegment, RawPlace, RawReader, RawRecord, RecordCheck, closed_segments};
 pub use record::{RECORD_HEADER_LEN, RECORD_VERSION, SEALED_RECORD_VERSION, SECTOR};
 pub use recovery::{CutTail, LocalReader, Recovery, RecoveryReport};
 pub use scan::Progress;

@@ -6,7 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
 
-use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock, statvfs};
+use rustix::fs::{Advice, FallocateFlags, FlockOperation, fadvise, fallocate, flock, statvfs};
 use rustix::io::Errno;
 
 use crate::disk::{DirLock, Disk, DiskFile, LockError};
@@ -151,5 +151,10 @@ impl DiskFile for RealFile {
 
     fn sync_data(&self) -> io::Result<()> {
         self.0.sync_data()
+    }
+
+    fn forget(&self) {
+        // A file system that keeps everything in memory does not know how.
+        let _ = fadvise(&self.0, 0, None, Advice::DontNeed);
     }
 }

@@ -9,7 +9,7 @@ use prost::Message;
 use serde::Serialize;
 use vetch_node::Snapshot;
 use vetch_node::store::auth::{AuthState, Permission, Role, User};
-use vetch_node::store::load::{SavedLease, Unversioned};
+use vetch_node::store::load::{SavedLease, SavedLeases, Unversioned};
 use vetch_node::store::request::{Alarm, AlarmKind};
 use vetch_node::store::{Mark, Record};
 
@@ -107,7 +107,7 @@ fn user_pair((name, user): (&String, &User)) -> (Vec<u8>, Vec<u8>) {
     (name.clone().into_bytes(), message.encode_to_vec())
 }
 
-fn lease_pairs(leases: &[SavedLease]) -> Pairs {
+fn lease_pairs(leases: &SavedLeases) -> Pairs {
     let pair = |lease: &SavedLease| {
         let message = messages::Lease { id: lease.id, ttl: lease.ttl, remaining_ttl: lease.remaining };
         (lease.id.to_be_bytes().to_vec(), message.encode_to_vec())

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use prost::Message;
 use vetch_node::store::auth::{AuthState, Permission, PermissionKind, Role, User};
-use vetch_node::store::load::{SavedLease, Unversioned};
+use vetch_node::store::load::{SavedLease, SavedLeases, Unversioned};
 use vetch_node::store::request::{Alarm, AlarmKind};
 use vetch_node::store::{Mark, Record};
 
@@ -107,7 +107,7 @@ pub(crate) fn unversioned(file: &SnapshotFile) -> Result<Unversioned, SnapshotEr
     Ok(Unversioned { leases: leases(file)?, alarms: alarms(file)?, auth: auth(file)? })
 }
 
-fn leases(file: &SnapshotFile) -> Result<Vec<SavedLease>, SnapshotError> {
+fn leases(file: &SnapshotFile) -> Result<SavedLeases, SnapshotError> {
     let mut leases = Vec::new();
     for_each(file, schema::LEASE, |key, value| {
         let lease: messages::Lease = decode(schema::LEASE, key, value)?;
@@ -117,7 +117,7 @@ fn leases(file: &SnapshotFile) -> Result<Vec<SavedLease>, SnapshotError> {
         leases.push(SavedLease { id: lease.id, ttl: lease.ttl, remaining: lease.remaining_ttl.max(0) });
         Ok(())
     })?;
-    Ok(leases)
+    Ok(leases.into())
 }
 
 fn alarms(file: &SnapshotFile) -> Result<Vec<Alarm>, SnapshotError> {

@@ -90,7 +90,7 @@ async fn what_etcd_wrote_is_served() {
     let state = node.snapshot().await.unwrap();
     assert!(state.unversioned.auth.enabled);
     assert_eq!(state.unversioned.auth.revision, 7);
-    assert_eq!(state.unversioned.leases[0].ttl, 600);
+    assert_eq!(state.unversioned.leases.iter().next().unwrap().ttl, 600);
     node.shutdown().await;
 }
 

@@ -75,6 +75,14 @@ impl RawReader {
         RawReader { disk, dir: dir.to_path_buf(), place, open: None }
     }
 
+    /// Has what follows in this segment read from the medium; see [`DiskFile::forget`](crate::DiskFile::forget).
+    pub fn forget(&self) {
+        let name = Segment::new(self.place.segment).name;
+        if let Ok(file) = self.disk.open(&self.dir.join(name)) {
+            file.forget();
+        }
+    }
+
     /// Where the next record begins, or will.
     pub fn place(&self) -> RawPlace {
         self.place
@@ -113,7 +121,7 @@ impl RawReader {
         let at = self.place;
         let sector = open.bytes(at.offset, SECTOR as u64)?;
         let header = Header::parse(&sector).map_err(|error| match error {
-            HeaderError::Version(version) => open.unsupported(at.offset, version),
+            HeaderError::Version { version, .. } => open.unsupported(at.offset, version),
             HeaderError::Invalid => open.corrupt(at.offset, "the header of a record is damaged"),
         })?;
         let last_seq = header.first_seq + u64::from(header.entries.max(1)) - 1;
@@ -132,6 +140,26 @@ impl RawReader {
         let (journal_id, segment_len) = (header.journal_id, open.len);
         Ok(Some(RawRecord { place: at, segment_len, journal_id, last_seq, bytes }))
     }
+}
+
+/// A segment that is not written to any more, because there is one behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClosedSegment {
+    pub first_seq: u64,
+    pub last_seq: u64,
+    pub bytes: u64,
+}
+
+/// The closed segments of the journal in `dir`, oldest first.
+pub fn closed_segments(disk: &dyn Disk, dir: &Path) -> Result<Vec<ClosedSegment>, JournalError> {
+    let segments = segments(disk, dir)?;
+    let closed = segments.windows(2).map(|pair| {
+        // One that is being removed has nothing to read.
+        let len = disk.open(&dir.join(&pair[0].name)).and_then(|file| file.len());
+        let (first_seq, last_seq) = (pair[0].first_seq, pair[1].first_seq - 1);
+        ClosedSegment { first_seq, last_seq, bytes: len.unwrap_or(0) }
+    });
+    Ok(closed.collect())
 }
 
 fn segments(disk: &dyn Disk, dir: &Path) -> Result<Vec<Segment>, JournalError> {
@@ -168,7 +196,9 @@ impl RecordCheck {
             return Err("a record is cut short".to_owned());
         }
         let header = Header::parse(rest).map_err(|error| match error {
-            HeaderError::Version(version) => format!("record version {version} is not known to this version"),
+            HeaderError::Version { version, .. } => {
+                format!("record version {version} is not known to this version")
+            }
             HeaderError::Invalid => "the header of a record is damaged".to_owned(),
         })?;
         if self.next_seq.is_some_and(|expected| expected != header.first_seq) {

@@ -46,8 +46,8 @@ pub(super) struct Header {
 pub(super) enum HeaderError {
     /// Not a header, or a damaged one.
     Invalid,
-    /// An intact header of a layout that this version cannot read.
-    Version(u16),
+    /// An intact header of a layout that this version cannot read. Whose it is says the same place in every version.
+    Version { version: u16, journal_id: u64 },
 }
 
 impl Header {
@@ -77,7 +77,7 @@ impl Header {
         }
         let version = u16::from_le_bytes([sector[4], sector[5]]);
         if ![RECORD_VERSION, SEALED_RECORD_VERSION].contains(&version) {
-            return Err(HeaderError::Version(version));
+            return Err(HeaderError::Version { version, journal_id: u64_at(8) });
         }
         if sector[6..8] != [0, 0] {
             return Err(HeaderError::Invalid);

@@ -3,7 +3,7 @@
 //! Memory is bounded by one record or one read-ahead chunk, whichever is larger. What a scan cannot explain it
 //! refuses with file and offset; what lies behind the last record is judged by `tail`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -17,7 +17,7 @@ use super::segment::Segment;
 use super::tail::{self, Tail};
 use crate::contract::{JournalError, Position, ReadItem};
 use crate::disk::Disk;
-use crate::entry::{Entry, Payload, Tip, entry_len, hash_entry};
+use crate::entry::{Entry, Tip, entry_len, hash_entry};
 
 /// How far a scan is, in bytes of segment files. Unused space at the end of segments counts as read once passed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,10 +68,12 @@ impl Scan {
         from: From,
         until: Option<u64>,
     ) -> Result<Scan, JournalError> {
-        let needed = match from {
+        let (passed, needed) = match from {
             From::Tip(tip) => select(&dir, segments, tip)?,
-            From::Oldest => segments,
+            From::Oldest => (Vec::new(), segments),
         };
+        // What is needed may begin with a torn write, or with nothing at all; the journal has had its name before.
+        let journal_id = passed.iter().rev().find_map(|segment| journal_of(disk.as_ref(), &dir, segment));
         let mut total = 0;
         for segment in &needed {
             let path = dir.join(&segment.name);
@@ -85,7 +87,7 @@ impl Scan {
         };
         let progress = Progress { done: 0, total };
         let segments = needed.into_iter();
-        let (open, record, journal_id, tail) = (None, None, None, None);
+        let (open, record, tail) = (None, None, None);
         Ok(Scan { disk, dir, keys, from, until, segments, open, record, tip, journal_id, progress, tail })
     }
 
@@ -185,7 +187,9 @@ impl Scan {
         }
         let header = match Header::parse(&sector) {
             Ok(header) => header,
-            Err(HeaderError::Version(version)) => return Err(open.unsupported(open.offset, version)),
+            Err(HeaderError::Version { version, .. }) => {
+                return Err(open.unsupported(open.offset, version));
+            }
             // The sector was written as a whole over zeros, so no power loss explains half a header.
             Err(HeaderError::Invalid) => {
                 return Err(open.corrupt(open.offset, "the header of a record is damaged"));
@@ -261,12 +265,24 @@ impl Scan {
     }
 }
 
-/// The segments from the one that holds the entry behind `tip`.
-fn select(dir: &std::path::Path, mut segments: Vec<Segment>, tip: Tip) -> Result<Vec<Segment>, JournalError> {
+/// The journal that a segment belongs to, as its first record says.
+fn journal_of(disk: &dyn Disk, dir: &Path, segment: &Segment) -> Option<u64> {
+    let mut sector = [0; SECTOR];
+    let read = disk.open(&dir.join(&segment.name)).and_then(|file| file.read_at(0, &mut sector));
+    let is_read = read.is_ok_and(|read| read == SECTOR);
+    is_read.then(|| Header::parse(&sector).ok()).flatten().map(|header| header.journal_id)
+}
+
+/// The segments before the one that holds the entry behind `tip`, and those from it on.
+fn select(
+    dir: &Path,
+    mut segments: Vec<Segment>,
+    tip: Tip,
+) -> Result<(Vec<Segment>, Vec<Segment>), JournalError> {
     let wanted = tip.seq + 1;
     let Some(first) = segments.first() else {
         return if tip.seq == 0 {
-            Ok(segments)
+            Ok((Vec::new(), segments))
         } else {
             let reason = format!("there is no journal, but the checkpoint was taken at entry {}", tip.seq);
             Err(JournalError::corrupt(dir.display().to_string(), 0, reason))
@@ -277,7 +293,8 @@ fn select(dir: &std::path::Path, mut segments: Vec<Segment>, tip: Tip) -> Result
         let reason = format!("the journal begins at entry {}, but {wanted} is needed", first.first_seq);
         return Err(JournalError::corrupt(&first.name, 0, reason));
     }
-    Ok(segments.split_off(after - 1))
+    let needed = segments.split_off(after - 1);
+    Ok((segments, needed))
 }
 
 /// Everything an intact header says must fit its place.
@@ -323,12 +340,8 @@ fn unseal(open: &OpenSegment, keys: &Keys, header: &Header, payload: &[u8]) -> R
 }
 
 fn refuse_reserved(open: &OpenSegment, offset: u64, entry: &Entry) -> Result<(), JournalError> {
-    let what = if entry.kind.is_reserved() {
-        format!("an entry of kind {:?}", entry.kind)
-    } else if entry.parts.iter().any(|part| matches!(part.payload, Payload::Ref(_))) {
-        "a payload outside the journal".to_owned()
-    } else {
-        return Ok(());
-    };
-    Err(JournalError::NotSupported { file: open.segment.name.clone(), offset, what })
+    match entry.unsupported() {
+        Some(what) => Err(JournalError::NotSupported { file: open.segment.name.clone(), offset, what }),
+        None => Ok(()),
+    }
 }

@@ -124,7 +124,7 @@ impl Walk<'_> {
             }
             match Header::parse(&sector) {
                 Ok(header) => self.record(&mut open, &header, is_last),
-                Err(HeaderError::Version(version)) => {
+                Err(HeaderError::Version { version, .. }) => {
                     self.damage(
                         &name,
                         open.offset,
@@ -173,8 +173,11 @@ impl Walk<'_> {
     }
 
     fn is_ours(&self, sector: &[u8]) -> bool {
-        let header = Header::parse(sector);
-        header.is_ok_and(|header| self.journal_id.is_none_or(|id| id == header.journal_id))
+        let journal_id = match Header::parse(sector) {
+            Ok(Header { journal_id, .. }) | Err(HeaderError::Version { journal_id, .. }) => journal_id,
+            Err(HeaderError::Invalid) => return false,
+        };
+        self.journal_id.is_none_or(|id| id == journal_id)
     }
 
     /// Goes on at the next sector that begins a record, or at the end.

@@ -43,10 +43,16 @@ fn refuse_record(
     sector: &[u8],
     journal_id: Option<u64>,
 ) -> Result<(), JournalError> {
+    // A client's value may look like a header. It cannot know the journal's id.
+    let is_foreign = |found: u64| journal_id.is_some_and(|id| id != found);
     match Header::parse(sector) {
         Err(HeaderError::Invalid) => Ok(()),
-        Err(HeaderError::Version(version)) => Err(open.unsupported(at, version)),
-        Ok(header) if journal_id.is_some_and(|id| id != header.journal_id) => Ok(()),
+        Ok(Header { journal_id, .. }) | Err(HeaderError::Version { journal_id, .. })
+            if is_foreign(journal_id) =>
+        {
+            Ok(())
+        }
+        Err(HeaderError::Version { version, .. }) => Err(open.unsupported(at, version)),
         Ok(header) => {
             let hole = open.offset;
             let reason =

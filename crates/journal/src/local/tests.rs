@@ -35,7 +35,7 @@ fn an_intact_header_of_a_later_version_is_told_apart_from_damage() {
     encoded[4] = 3;
     let crc = crc32c::crc32c(&encoded[..44]);
     encoded[44..].copy_from_slice(&crc.to_le_bytes());
-    assert_eq!(Header::parse(&encoded), Err(HeaderError::Version(3)));
+    assert_eq!(Header::parse(&encoded), Err(HeaderError::Version { version: 3, journal_id: 1 }));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod bitrot;
 mod crash;
 mod engine;
+mod forged;
 mod golden;
 mod random;
 mod real;
