@@ -131,6 +131,7 @@ fn count(history: &History, seen: &Seen<'_>, replayed: &Replayed) -> Report {
         progress: messages().filter(|message| matches!(message, WatchMessage::Progress { .. })).count(),
         compacted_watches: history.watches.iter().filter(|watch| compacted(&watch.ending)).count(),
         hashes: history.hashes.len(),
+        leased: history.leased.len(),
         finished: history.finish.is_some(),
     }
 }

@@ -82,6 +82,17 @@ pub struct Hashed {
     pub hash: u32,
 }
 
+/// One answer of LeaseTimeToLive with keys, of a lease that was there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Leased {
+    pub called: u64,
+    pub returned: u64,
+    pub id: i64,
+    /// The revision in the response's header, at which these are its keys.
+    pub revision: i64,
+    pub keys: Vec<Vec<u8>>,
+}
+
 /// What the recorder did last, after everything else had ended. Says that the record is complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finish {
@@ -98,6 +109,8 @@ pub struct History {
     pub operations: Vec<Operation>,
     pub watches: Vec<Watched>,
     pub hashes: Vec<Hashed>,
+    #[serde(default)]
+    pub leased: Vec<Leased>,
     pub finish: Option<Finish>,
 }
 

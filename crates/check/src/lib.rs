@@ -45,7 +45,7 @@ pub mod wgl;
 mod world;
 
 pub use check::check;
-pub use history::{Ending, Finish, Hashed, History, Operation, Outcome, WatchMessage, Watched};
+pub use history::{Ending, Finish, Hashed, History, Leased, Operation, Outcome, WatchMessage, Watched};
 pub use report::Report;
 pub use stored::StoredError;
 pub use violation::{Kind, Violation};

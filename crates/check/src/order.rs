@@ -60,6 +60,14 @@ pub(crate) fn real_time(history: &History, seen: &Seen<'_>) -> Vec<Violation> {
             violations.push(Violation::new(kind, text));
         }
     }
+    for leased in &history.leased {
+        let before = seen.before(leased.called);
+        if leased.revision < before {
+            let witness = seen.witness_before(leased.called);
+            let text = format!("revision {before} had been seen by {witness}; then {leased:?}");
+            violations.push(Violation::new(Kind::StaleRead, text));
+        }
+    }
     for watch in &history.watches {
         let before = seen.before(watch.called);
         let created = watch.messages.iter().find(|message| matches!(message, WatchMessage::Created { .. }));

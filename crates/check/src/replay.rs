@@ -78,6 +78,8 @@ pub(crate) struct Replay<'h> {
     unknown: Vec<(usize, Vec<Op>)>,
     /// Hashes by their revisions.
     hashes: BTreeMap<i64, Vec<usize>>,
+    /// Answers about the keys of leases, by their revisions.
+    leased: BTreeMap<i64, Vec<usize>>,
     evidence: BTreeMap<i64, Evidence>,
     written: Written,
     sightings: Sightings,
@@ -136,6 +138,10 @@ impl<'h> Replay<'h> {
         for (index, hash) in history.hashes.iter().enumerate() {
             hashes.entry(hash.revision).or_default().push(index);
         }
+        let mut leased: BTreeMap<i64, Vec<usize>> = BTreeMap::new();
+        for (index, told) in history.leased.iter().enumerate() {
+            leased.entry(told.revision).or_default().push(index);
+        }
         let (hints, gaps) = (Hints::new(history), Gaps::new(history, gaps));
         let mut replay = Replay {
             history,
@@ -144,6 +150,7 @@ impl<'h> Replay<'h> {
             quiet,
             unknown,
             hashes,
+            leased,
             evidence,
             written,
             sightings,

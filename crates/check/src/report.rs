@@ -25,6 +25,8 @@ pub struct Report {
     /// Watches that compaction ended.
     pub compacted_watches: usize,
     pub hashes: usize,
+    /// Answers about the keys of leases.
+    pub leased: usize,
     /// Whether the history says that it is complete, and is.
     pub finished: bool,
 }
@@ -48,8 +50,9 @@ impl fmt::Display for Report {
         )?;
         write!(
             f,
-            "hashes {}, final state {}",
+            "hashes {}, keys of leases {}, final state {}",
             self.hashes,
+            self.leased,
             if self.finished { "judged" } else { "not recorded" }
         )
     }

@@ -1,6 +1,6 @@
 //! Seen: which revision the world knew of at each moment.
 //!
-//! Whatever shows a revision at some time, an answer, an event, a progress report or a hash, proves that the revision
+//! Whatever shows a revision at some time, an answer, an event, a progress report, a hash or the keys of a lease, proves that the revision
 //! existed by then. Everything that is called later must not fall behind it.
 
 use crate::facts::describe;
@@ -12,6 +12,7 @@ enum Where {
     Operation(usize),
     Watch { watch: usize, message: usize },
     Hash(usize),
+    Lease(usize),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -47,6 +48,9 @@ impl<'h> Seen<'h> {
         for (index, hash) in history.hashes.iter().enumerate() {
             sights.push(Sight { at: hash.returned, revision: hash.revision, place: Where::Hash(index) });
         }
+        for (index, leased) in history.leased.iter().enumerate() {
+            sights.push(Sight { at: leased.returned, revision: leased.revision, place: Where::Lease(index) });
+        }
         sights.sort_by_key(|sight| sight.at);
         let times = sights.iter().map(|sight| sight.at).collect();
         for index in 1..sights.len() {
@@ -73,6 +77,7 @@ impl<'h> Seen<'h> {
                 format!("watch {watch} of client {client}, message {message} at {}", sight.at)
             }
             Where::Hash(index) => format!("hash {index} at {}", sight.at),
+            Where::Lease(index) => format!("keys of a lease {index} at {}", sight.at),
         }
     }
 

@@ -4,7 +4,7 @@ use std::io::{self, BufRead, Write};
 
 use serde::{Deserialize, Serialize};
 
-use crate::history::{Finish, Hashed, History, Operation, Watched};
+use crate::history::{Finish, Hashed, History, Leased, Operation, Watched};
 
 /// One line of a stored history.
 #[derive(Debug, Serialize, Deserialize)]
@@ -13,6 +13,7 @@ enum Line {
     Operation(Operation),
     Watch(Watched),
     Hash(Hashed),
+    Lease(Leased),
     Finish(Finish),
 }
 
@@ -29,8 +30,9 @@ impl History {
         let operations = self.operations.iter().cloned().map(Line::Operation);
         let watches = self.watches.iter().cloned().map(Line::Watch);
         let hashes = self.hashes.iter().copied().map(Line::Hash);
+        let leased = self.leased.iter().cloned().map(Line::Lease);
         let finish = self.finish.map(Line::Finish);
-        for line in operations.chain(watches).chain(hashes).chain(finish) {
+        for line in operations.chain(watches).chain(hashes).chain(leased).chain(finish) {
             serde_json::to_writer(&mut to, &line)?;
             to.write_all(b"\n")?;
         }
@@ -50,6 +52,7 @@ impl History {
                 Line::Operation(operation) => history.operations.push(operation),
                 Line::Watch(watch) => history.watches.push(watch),
                 Line::Hash(hash) => history.hashes.push(hash),
+                Line::Lease(leased) => history.leased.push(leased),
                 Line::Finish(finish) => history.finish = Some(finish),
             }
         }

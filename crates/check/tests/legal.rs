@@ -27,11 +27,12 @@ fn random_clients_are_believed() {
         total.compacted_watches += report.compacted_watches;
         total.progress += report.progress;
         total.hashes += report.hashes;
+        total.leased += report.leased;
     }
     // Each rare thing happened often enough to have been judged.
     assert!(total.unknown_done > 500 && total.expiries > 250, "{total:?}");
     assert!(total.refused > 500 && total.compacted_watches > 100, "{total:?}");
-    assert!(total.progress > 1000 && total.hashes > 1000, "{total:?}");
+    assert!(total.progress > 1000 && total.hashes > 1000 && total.leased > 3000, "{total:?}");
 }
 
 /// Much has to be guessed, and hardly anybody saw it.

@@ -35,6 +35,8 @@ const LIES: &[(&str, Mutation, Kind, &[Kind])] = &[
     ("read what was compacted", operations::compacted_read, Kind::Compaction, &[]),
     ("wrong hash", operations::wrong_hash, Kind::Hash, &[]),
     ("changing hash", operations::changing_hash, Kind::Hash, &[]),
+    ("wrong keys of a lease", operations::wrong_lease_keys, Kind::Lease, &[]),
+    ("stale keys of a lease", operations::stale_lease_keys, Kind::StaleRead, &[]),
     ("final watch cut short", operations::final_watch_short, Kind::FinalState, &[]),
     ("final range of little", operations::final_range_narrow, Kind::FinalState, &[]),
     ("returned before called", operations::returned_before_called, Kind::Malformed, &[]),

@@ -170,6 +170,8 @@ fn both_checkers_find_the_same_lies() {
         let mut found = 0;
         for seed in 0..20 {
             let mut history = support::record(seed, 50);
+            // The search knows nothing of them.
+            history.leased.clear();
             if !lie(&mut history, &mut Rng::new(seed)) {
                 continue;
             }

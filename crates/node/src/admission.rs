@@ -1,9 +1,10 @@
 //! Admission: whether there is room for a request, decided before it is evaluated.
 //!
 //! Two things can be full. The **quota** limits live bytes; a request that would pass it raises the NOSPACE alarm
-//! and is refused. The **disk** is full when the journal cannot prepare its next segment; from then on what is left
+//! and is refused. The **disk** is full when the journal has no space to prepare its next segment; from then on what is left
 //! of the prepared ones is kept for requests that free space. In both cases deletes, revokes and compactions go
-//! on, and the alarm is lowered again without anybody's help once there is room.
+//! on, and the alarm is lowered again without anybody's help once there is room. A disk that **fails** to prepare the next
+//! segment for another reason is treated alike, but for the alarm: space is not what is missing, and nobody is told so.
 //!
 //! What is kept only for watchers that begin at the compacted revision does not count. Otherwise a small quota could be
 //! filled by what a last delete left behind, with no way to write the revision whose compaction would free it.
@@ -11,8 +12,9 @@
 //! Because segments are prepared ahead, a request that is admitted finds room in the journal. The exception is a burst
 //! that outruns the preparation just as the disk fills up: its append writes nothing and waits for space.
 
+use vetch_store::lease::LEASE_BYTES;
 use vetch_store::request::{
-    Alarm, AlarmKind, DeleteRangeRequest, PutRequest, RequestOp, TxnRequest, WriteRequest,
+    Alarm, AlarmKind, Compare, DeleteRangeRequest, KeyRange, PutRequest, RequestOp, TxnRequest, WriteRequest,
 };
 use vetch_store::{Record, Store, StoreError};
 
@@ -20,16 +22,17 @@ use crate::error::NodeError;
 
 /// What etcd charges for a version beside its bytes, and what one costs here as well, near enough.
 const RECORD_COST: u64 = 256;
-const LEASE_COST: u64 = 64;
-/// A change of users and roles; hundreds of times what one usually takes.
-const AUTH_COST: u64 = 256 << 10;
+/// What any small change takes in the journal.
+const SMALL_COST: u64 = 64;
 /// An entry with its headers, padded to whole sectors.
 const ENTRY_COST: u64 = 1024;
 /// The most a range delete writes down key by key, with every key's frame.
 const KEY_BY_KEY_COST: u64 = 20 << 10;
 
-/// Share of the quota, in percent, below which a raised alarm is lowered again.
+/// Share of the quota, in percent, below which a raised alarm is lowered again; and the least such share, if what was
+/// refused is large for the quota.
 const LOW_WATER_PERCENT: u64 = 90;
+const LOW_WATER_MIN_PERCENT: u64 = 50;
 
 /// Shares of the quota, in percent, at which people are warned, and below which they will be warned again.
 const WARNING_PERCENT: u64 = 80;
@@ -39,10 +42,11 @@ pub(crate) struct Admission {
     member: u64,
     /// None: unlimited.
     quota: Option<u64>,
-    /// The journal could not prepare its next segment.
-    disk_full: bool,
-    /// Journal bytes that are certain to be there; only of interest while the disk is full.
+    disk: DiskState,
+    /// Journal bytes that are certain to be there; only of interest while no more can be prepared.
     room: u64,
+    /// Bytes below which a raised alarm is lowered again.
+    low_water: u64,
     /// Whether this node raised the alarm itself; one set by an operator is the operator's to lower.
     raised: bool,
     /// Whether it may have been raised by a server that wrote before this one, which is then as good as its own.
@@ -53,6 +57,16 @@ pub(crate) struct Admission {
     warned: bool,
     /// What is kept for watchers, by the compacted revision at which it was counted.
     kept: Option<(i64, u64)>,
+}
+
+/// Whether the journal can prepare its next segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DiskState {
+    Fine,
+    /// Not for lack of space.
+    Full,
+    /// Not for another reason.
+    Failing,
 }
 
 /// The quota is nearly reached.
@@ -68,8 +82,9 @@ impl Admission {
         Admission {
             member,
             quota,
-            disk_full: false,
+            disk: DiskState::Fine,
             room: u64::MAX,
+            low_water: quota.map_or(u64::MAX, |quota| low_water(quota, 0)),
             raised,
             in_cluster: false,
             largest: u64::MAX,
@@ -83,8 +98,8 @@ impl Admission {
         Admission { in_cluster: true, largest, ..self }
     }
 
-    pub(crate) fn set_disk(&mut self, full: bool, room: u64) {
-        self.disk_full = full;
+    pub(crate) fn set_disk(&mut self, disk: DiskState, room: u64) {
+        self.disk = disk;
         self.room = room;
     }
 
@@ -94,19 +109,28 @@ impl Admission {
         if !needs_space(request) || store.alarms().any(|raised| raised.kind == AlarmKind::NoSpace) {
             return None;
         }
-        let room = self.quota.map(|quota| quota.checked_sub(cost(request)));
-        // A request that is larger than the quota has no room even in an empty store.
-        let over_quota =
-            room.is_some_and(|room| room.is_none_or(|room| self.counted(store, room + 1) > room));
-        if !over_quota && !self.disk_full {
-            return None;
+        if self.disk != DiskState::Full {
+            let quota = self.quota?;
+            let low_water = low_water(quota, cost(request));
+            // Where it would be lowered at once, only this request is refused: it is large for so small a quota.
+            if !self.is_over_quota(store, request) || self.counted(store, low_water) < low_water {
+                return None;
+            }
+            self.low_water = low_water;
         }
         self.raised = true;
         Some(alarm)
     }
 
+    /// Whether a request would pass the quota. One that is larger than the quota does so even in an empty store.
+    fn is_over_quota(&mut self, store: &Store, request: &WriteRequest) -> bool {
+        let Some(quota) = self.quota else { return false };
+        let room = quota.checked_sub(cost(request));
+        room.is_none_or(|room| self.counted(store, room + 1) > room)
+    }
+
     pub(crate) fn admit(&mut self, store: &Store, request: &WriteRequest) -> Result<(), NodeError> {
-        if self.largest < u64::MAX && journal_cost(request) > self.largest {
+        if self.largest < u64::MAX && journal_cost(store, request) > self.largest {
             return Err(StoreError::RequestTooLarge.into());
         }
         let stopped_by = |kind| store.alarms().any(|raised| raised.kind == kind);
@@ -114,27 +138,32 @@ impl Admission {
             if stopped_by(AlarmKind::Corrupt) {
                 return Err(NodeError::Corrupt);
             }
-            if needs_space(request) && stopped_by(AlarmKind::NoSpace) {
+            let grows = needs_space(request);
+            if grows && (stopped_by(AlarmKind::NoSpace) || self.is_over_quota(store, request)) {
                 return Err(NodeError::NoSpace);
             }
         }
-        if self.disk_full {
-            self.room = self.room.checked_sub(journal_cost(request)).ok_or(NodeError::NoSpace)?;
-        }
+        let refusal = match self.disk {
+            DiskState::Fine => return Ok(()),
+            DiskState::Full => NodeError::NoSpace,
+            DiskState::Failing if needs_space(request) => return Err(NodeError::DiskFails),
+            DiskState::Failing => NodeError::DiskFails,
+        };
+        self.room = self.room.checked_sub(journal_cost(store, request)).ok_or(refusal)?;
         Ok(())
     }
 
     /// The alarm that may be lowered now.
     pub(crate) fn alarm_to_lower(&mut self, store: &Store) -> Option<Alarm> {
         let alarm = self.no_space();
-        if !(self.raised || self.in_cluster) || self.disk_full {
+        if !(self.raised || self.in_cluster) || self.disk != DiskState::Fine {
             return None;
         }
-        let mark = self.quota.map_or(u64::MAX, |quota| share(quota, LOW_WATER_PERCENT));
-        if self.counted(store, mark) >= mark {
+        if self.counted(store, self.low_water) >= self.low_water {
             return None;
         }
         self.raised = false;
+        self.low_water = self.quota.map_or(u64::MAX, |quota| low_water(quota, 0));
         let is_ours = |raised: &Alarm| *raised == alarm || (self.in_cluster && raised.kind == alarm.kind);
         store.alarms().find(is_ours)
     }
@@ -159,7 +188,7 @@ impl Admission {
     /// The bytes that count. What is kept for watchers is only looked up where it matters, from `mark` on, and once per
     /// compaction: in between it does not change.
     fn counted(&mut self, store: &Store, mark: u64) -> u64 {
-        let bytes = store.stats().bytes;
+        let bytes = store.bytes();
         if bytes < mark || store.has_garbage() {
             return bytes;
         }
@@ -175,6 +204,13 @@ impl Admission {
     fn no_space(&self) -> Alarm {
         Alarm { member: self.member, kind: AlarmKind::NoSpace }
     }
+}
+
+/// Where an alarm that a request of this cost raised is lowered: where there is room for that request, so that the next one
+/// like it does not raise the alarm again.
+fn low_water(quota: u64, cost: u64) -> u64 {
+    let with_room = quota.saturating_sub(cost).max(share(quota, LOW_WATER_MIN_PERCENT));
+    with_room.min(share(quota, LOW_WATER_PERCENT))
 }
 
 fn share(quota: u64, percent: u64) -> u64 {
@@ -215,22 +251,52 @@ pub(crate) fn cost(request: &WriteRequest) -> u64 {
     match request {
         WriteRequest::Put(put) => put_cost(put),
         WriteRequest::Txn(txn) => txn_cost(txn, &put_cost, &|_| 0),
-        WriteRequest::LeaseGrant { .. } => LEASE_COST,
+        WriteRequest::LeaseGrant { .. } => LEASE_BYTES,
         WriteRequest::Foreign { changes } => foreign_cost(changes),
         _ => 0,
     }
 }
 
+/// Bytes that a request holds while it waits.
+pub(crate) fn held(request: &WriteRequest) -> u64 {
+    match request {
+        WriteRequest::Put(put) => put_cost(put),
+        WriteRequest::DeleteRange(delete) => RECORD_COST + range_bytes(&delete.range),
+        WriteRequest::Txn(txn) => txn_held(txn),
+        WriteRequest::Auth(change) => RECORD_COST + change.size() as u64,
+        WriteRequest::Foreign { changes } => foreign_cost(changes),
+        WriteRequest::LeaseRemaining { leases } => SMALL_COST * leases.len() as u64,
+        _ => SMALL_COST,
+    }
+}
+
+fn txn_held(txn: &TxnRequest) -> u64 {
+    let compare = |compare: &Compare| RECORD_COST + range_bytes(&compare.range) + compare.value_len() as u64;
+    let op = |op: &RequestOp| match op {
+        RequestOp::Put(put) => put_cost(put),
+        RequestOp::DeleteRange(delete) => RECORD_COST + range_bytes(&delete.range),
+        RequestOp::Range(range) => RECORD_COST + range_bytes(&range.range),
+        RequestOp::Txn(nested) => txn_held(nested),
+        RequestOp::Empty => RECORD_COST,
+    };
+    let ops = txn.success.iter().chain(&txn.failure);
+    txn.compare.iter().map(compare).sum::<u64>() + ops.map(op).sum::<u64>()
+}
+
+fn range_bytes(range: &KeyRange) -> u64 {
+    (range.key.len() + range.range_end.len()) as u64
+}
+
 /// Bytes a request may need in the journal, as an entry of its own.
-fn journal_cost(request: &WriteRequest) -> u64 {
+fn journal_cost(store: &Store, request: &WriteRequest) -> u64 {
     let effects = match request {
         WriteRequest::Put(put) => put_cost(put),
         WriteRequest::DeleteRange(delete) => delete_cost(delete),
         WriteRequest::Txn(txn) => txn_cost(txn, &put_cost, &delete_cost),
-        WriteRequest::LeaseRemaining { leases } => LEASE_COST * leases.len() as u64,
-        WriteRequest::Auth(_) => AUTH_COST,
+        WriteRequest::LeaseRemaining { leases } => SMALL_COST * leases.len() as u64,
+        WriteRequest::Auth(change) => SMALL_COST + store.auth_cost(change) as u64,
         WriteRequest::Foreign { changes } => foreign_cost(changes),
-        _ => LEASE_COST,
+        _ => SMALL_COST,
     };
     ENTRY_COST + effects
 }
@@ -265,6 +331,9 @@ fn txn_cost(txn: &TxnRequest, put: OpCost<'_, PutRequest>, delete: OpCost<'_, De
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bytes::Bytes;
+    use vetch_store::auth::{Change, Permission, PermissionKind};
+    use vetch_store::request::{CompareResult, CompareTarget, RangeRequest};
 
     fn put(bytes: usize) -> WriteRequest {
         WriteRequest::Put(PutRequest {
@@ -287,6 +356,118 @@ mod tests {
         assert_eq!(shared.admit(&store, &put(100 << 10)), Err(StoreError::RequestTooLarge.into()));
     }
 
+    fn role(name: &str) -> WriteRequest {
+        WriteRequest::Auth(Change::RoleAdd { name: name.into() })
+    }
+
+    fn grant(role: &str, key: usize) -> WriteRequest {
+        let permission =
+            Permission { kind: PermissionKind::Read, key: vec![b'k'; key].into(), range_end: Bytes::new() };
+        WriteRequest::Auth(Change::RoleGrantPermission { role: role.into(), permission: Some(permission) })
+    }
+
+    /// What a change of users leaves in the journal is the whole user or role, however little the request says.
+    #[test]
+    fn a_change_of_users_costs_what_it_writes() {
+        let mut store = Store::default();
+        let mut shared = Admission::new(1, None, false).in_cluster(100 << 10);
+        assert_eq!(shared.admit(&store, &role("small")), Ok(()), "far less than it could be");
+        store.evaluate(&role("large"), &mut Vec::new()).unwrap();
+        store.evaluate(&grant("large", 90 << 10), &mut Vec::new()).unwrap();
+        assert_eq!(shared.admit(&store, &grant("large", 20 << 10)), Err(StoreError::RequestTooLarge.into()));
+        assert_eq!(shared.admit(&store, &grant("small", 20 << 10)), Ok(()), "refused for another reason");
+        let mut full = Admission::new(1, None, false);
+        full.set_disk(DiskState::Full, 4 << 10);
+        assert_eq!(full.admit(&store, &role("small")), Ok(()), "there is room for this");
+    }
+
+    #[test]
+    fn a_disk_that_fails_is_not_called_full() {
+        let store = Store::default();
+        let mut admission = Admission::new(1, None, false);
+        admission.set_disk(DiskState::Failing, 100 << 10);
+        assert_eq!(admission.alarm_to_raise(&store, &put(1)), None);
+        assert_eq!(admission.admit(&store, &put(1)), Err(NodeError::DiskFails));
+        let compact = WriteRequest::Compact { revision: 1 };
+        assert_eq!(admission.admit(&store, &compact), Ok(()), "what frees space goes on");
+        admission.set_disk(DiskState::Failing, 0);
+        assert_eq!(admission.admit(&store, &compact), Err(NodeError::DiskFails));
+    }
+
+    /// Whatever a request holds while it waits is counted, also what adds nothing to the data.
+    #[test]
+    fn a_waiting_request_counts_with_all_it_holds() {
+        const LARGE: usize = 1 << 20;
+        let range = || KeyRange::new(vec![b'a'; LARGE], vec![b'b'; LARGE]);
+        let delete = || DeleteRangeRequest { range: range(), prev_kv: false };
+        let compare = Compare {
+            range: range(),
+            result: CompareResult::Equal,
+            target: CompareTarget::Value(vec![0; LARGE].into()),
+        };
+        let nested = TxnRequest { failure: vec![RequestOp::DeleteRange(delete())], ..TxnRequest::default() };
+        let success = vec![RequestOp::Range(RangeRequest::new(range())), RequestOp::Txn(nested)];
+        let txn = TxnRequest { compare: vec![compare], success, ..TxnRequest::default() };
+        for (request, megabytes) in [
+            (put(LARGE), 1),
+            (WriteRequest::DeleteRange(delete()), 2),
+            (WriteRequest::Txn(txn), 7),
+            (role(&"r".repeat(LARGE)), 1),
+            (grant("r", LARGE), 1),
+        ] {
+            assert_eq!(held(&request) >> 20, megabytes);
+        }
+    }
+
+    /// Puts as the sequencer does; returns whether it was admitted and whether an alarm was raised for it.
+    fn try_put(admission: &mut Admission, store: &mut Store, request: &WriteRequest) -> (bool, bool) {
+        let alarm = admission.alarm_to_raise(store, request);
+        if let Some(alarm) = alarm {
+            store.evaluate(&WriteRequest::AlarmActivate(alarm), &mut Vec::new()).expect("never refused");
+        }
+        let admitted = admission.admit(store, request);
+        assert!(matches!(admitted, Ok(()) | Err(NodeError::NoSpace)));
+        if admitted.is_ok() {
+            store.evaluate(request, &mut Vec::new()).expect("a put is never refused");
+        }
+        (admitted.is_ok(), alarm.is_some())
+    }
+
+    #[test]
+    fn no_quota_is_so_small_that_the_alarm_comes_and_goes() {
+        // What a request may be is nearly all of the smallest, and a tenth of 15 MB.
+        for (quota, bytes) in
+            [(1 << 20, 1000 << 10), (2 << 20, 1500 << 10), (10 << 20, 1500 << 10), (64 << 20, 1500 << 10)]
+        {
+            let mut store = Store::default();
+            let mut admission = Admission::new(1, Some(quota), false);
+            let mut raised = 0;
+            for n in 0..100 {
+                let WriteRequest::Put(put) = put(bytes) else { unreachable!("a put") };
+                let request = WriteRequest::Put(PutRequest { key: format!("k{n}").into(), ..put });
+                let (admitted, alarm) = try_put(&mut admission, &mut store, &request);
+                assert!(!(admitted && alarm));
+                raised += usize::from(alarm);
+                if let Some(alarm) = admission.alarm_to_lower(&store) {
+                    store
+                        .evaluate(&WriteRequest::AlarmDeactivate(alarm), &mut Vec::new())
+                        .expect("never refused");
+                }
+            }
+            assert!(raised <= 1, "quota {quota}: raised {raised} times");
+            assert!(store.bytes() <= quota, "quota {quota}: {} bytes", store.bytes());
+        }
+    }
+
+    #[test]
+    fn leases_fill_the_quota() {
+        let mut store = Store::default();
+        let mut admission = Admission::new(1, Some(100 << 10), false);
+        let grant = |id| WriteRequest::LeaseGrant { id, ttl: 60 };
+        let granted = (1..10_000).take_while(|&id| try_put(&mut admission, &mut store, &grant(id)).0).count();
+        assert_eq!(granted as u64, (100 << 10) / LEASE_BYTES);
+    }
+
     #[test]
     fn an_alarm_of_a_writer_before_this_one_is_lowered_when_there_is_space() {
         let mut store = Store::default();
@@ -295,9 +476,9 @@ mod tests {
         let mut alone = Admission::new(1, None, false);
         assert_eq!(alone.alarm_to_lower(&store), None, "an operator's");
         let mut shared = Admission::new(1, None, false).in_cluster(u64::MAX);
-        shared.set_disk(true, 0);
+        shared.set_disk(DiskState::Full, 0);
         assert_eq!(shared.alarm_to_lower(&store), None, "still full");
-        shared.set_disk(false, 0);
+        shared.set_disk(DiskState::Fine, 0);
         assert_eq!(shared.alarm_to_lower(&store), Some(other));
     }
 }

@@ -12,7 +12,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
-use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use vetch_journal::{Position, Tip};
 use vetch_seal::Keys;
@@ -22,6 +21,7 @@ use crate::config::Identity;
 use crate::handle::Node;
 use crate::metrics::BackupMetrics;
 use crate::shared::{RunState, Shared};
+use crate::sync::Mutex;
 
 /// Requests for a backup that wait for the archiver; one more is refused.
 const REQUESTS: usize = 16;

@@ -6,7 +6,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::RwLock;
 use vetch_store::Store;
 use vetch_store::auth::{Auth, AuthError, Caller, Change};
 use vetch_store::request::{WriteRequest, WriteResponse};
@@ -14,6 +13,7 @@ use vetch_store::request::{WriteRequest, WriteResponse};
 use crate::error::NodeError;
 use crate::handle::Node;
 use crate::shared::Shared;
+use crate::sync::RwLock;
 
 /// Users and roles that are durable.
 pub(crate) struct DurableAuth {

@@ -34,11 +34,12 @@ mod manifest;
 mod merge;
 pub mod offline;
 mod plan;
+mod read_back;
 mod recovery;
 mod run;
 mod tally;
 
-pub use checkpointer::Checkpointer;
+pub use checkpointer::{Checkpointer, Scrubbed};
 pub(crate) use directory::are_files_of;
 pub use error::{CheckpointError, Damage, LoadError};
 pub use holds::{Files, Held, Holds};

@@ -5,11 +5,13 @@
 //! left. So that after a restart no lease ends early, a renewal of a lease with such a record must first take
 //! the record back: [`Renewal::MustRecord`].
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// How long after its end was asked for a lease that is still there comes up again, in milliseconds.
 const END_AGAIN: u64 = 5_000;
+
+/// Leases that are looked at in one turn of recording.
+const LOOKED_AT: usize = 10_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Timer {
@@ -19,8 +21,10 @@ struct Timer {
     deadline: u64,
     /// The deadline under which it stands in the queue.
     queued: u64,
-    /// What a restart would give the lease back, in seconds.
+    /// What a restart would give the lease back, in seconds, once all recordings begun are durable.
     recorded: i64,
+    /// Recordings begun so far.
+    recordings: u64,
     /// A revoke is on its way.
     ending: bool,
 }
@@ -44,6 +48,8 @@ pub(crate) enum Renewal {
     /// Renewed, once the journal says that a restart must give the full time again.
     MustRecord {
         grant: u64,
+        /// The last recording begun by now; see [`Clock::taken_back`].
+        recording: u64,
     },
     /// The time is over; the lease ends as soon as its revoke is durable.
     Ended {
@@ -54,9 +60,11 @@ pub(crate) enum Renewal {
 
 #[derive(Debug, Default)]
 pub(crate) struct Clock {
-    timers: HashMap<i64, Timer>,
-    /// Deadlines, earliest first. An entry that is not the timer's `queued` belongs to a lease that is gone.
-    queue: BinaryHeap<Reverse<(u64, i64)>>,
+    /// By id, so that all of them can be looked at in turns.
+    timers: BTreeMap<i64, Timer>,
+    /// The `queued` deadline of every timer, earliest first, and nothing else: what is gone leaves nothing behind,
+    /// however far its deadline lay ahead.
+    queue: BTreeSet<(u64, i64)>,
     /// How many of the timers are `ending`.
     ending: usize,
 }
@@ -64,15 +72,25 @@ pub(crate) struct Clock {
 impl Clock {
     pub(crate) fn start(&mut self, id: i64, grant: u64, ttl: i64, remaining: i64, now: u64) {
         let deadline = after(now, remaining);
-        let timer = Timer { grant, ttl, deadline, queued: deadline, recorded: remaining, ending: false };
-        let before = self.timers.insert(id, timer);
-        self.ending -= usize::from(before.is_some_and(|timer| timer.ending));
-        self.queue.push(Reverse((deadline, id)));
+        let timer = Timer {
+            grant,
+            ttl,
+            deadline,
+            queued: deadline,
+            recorded: remaining,
+            recordings: 0,
+            ending: false,
+        };
+        self.stop(id);
+        self.timers.insert(id, timer);
+        self.queue.insert((deadline, id));
     }
 
     pub(crate) fn stop(&mut self, id: i64) {
-        let timer = self.timers.remove(&id);
-        self.ending -= usize::from(timer.is_some_and(|timer| timer.ending));
+        if let Some(timer) = self.timers.remove(&id) {
+            self.ending -= usize::from(timer.ending);
+            assert!(self.queue.remove(&(timer.queued, id)), "every timer is in the queue");
+        }
     }
 
     /// Every lease has from now on what `remaining` says, in seconds, or its full time.
@@ -84,7 +102,7 @@ impl Clock {
             timer.deadline = after(now, left);
             timer.queued = timer.deadline;
             timer.ending = false;
-            self.queue.push(Reverse((timer.deadline, id)));
+            self.queue.insert((timer.deadline, id));
         }
     }
 
@@ -94,17 +112,20 @@ impl Clock {
             return Renewal::Ended { grant: timer.grant };
         }
         if timer.recorded < timer.ttl {
-            return Renewal::MustRecord { grant: timer.grant };
+            return Renewal::MustRecord { grant: timer.grant, recording: timer.recordings };
         }
         timer.deadline = after(now, timer.ttl);
         // The queue learns the new deadline when the old one comes up, so a renewal costs no reordering.
         Renewal::Renewed { ttl: timer.ttl }
     }
 
-    /// The journal now says what a restart would give this lease.
-    pub(crate) fn recorded(&mut self, id: i64, remaining: i64) {
-        if let Some(timer) = self.timers.get_mut(&id) {
-            timer.recorded = if remaining > 0 { remaining } else { timer.ttl };
+    /// The journal now says that a restart gives this lease its full time, as [`Renewal::MustRecord`] asked for. That holds
+    /// only if no recording was begun since: it is queued behind, and says less again.
+    pub(crate) fn taken_back(&mut self, id: i64, grant: u64, recording: u64) {
+        if let Some(timer) = self.timers.get_mut(&id)
+            && (timer.grant, timer.recordings) == (grant, recording)
+        {
+            timer.recorded = timer.ttl;
         }
     }
 
@@ -119,25 +140,22 @@ impl Clock {
     pub(crate) fn expire(&mut self, now: u64, max: usize) -> Vec<(i64, u64)> {
         let mut expired = Vec::new();
         while expired.len() < max {
-            let Some(&Reverse((deadline, id))) = self.queue.peek() else { break };
+            let Some(&(deadline, id)) = self.queue.first() else { break };
             if deadline > now {
                 break;
             }
-            self.queue.pop();
-            let Some(timer) = self.timers.get_mut(&id).filter(|timer| timer.queued == deadline) else {
-                continue;
-            };
+            self.queue.pop_first();
+            let timer = self.timers.get_mut(&id).expect("the queue holds timers that are there");
             if timer.deadline > now {
                 timer.queued = timer.deadline;
-                self.queue.push(Reverse((timer.deadline, id)));
             } else {
                 self.ending += usize::from(!timer.ending);
                 timer.ending = true;
                 expired.push((id, timer.grant));
                 // It comes up again until it is gone, because its end may be refused, as by an alarm or a full disk.
                 timer.queued = now.saturating_add(END_AGAIN);
-                self.queue.push(Reverse((timer.queued, id)));
             }
+            self.queue.insert((timer.queued, id));
         }
         expired
     }
@@ -147,40 +165,39 @@ impl Clock {
         if let Some(timer) = self.timers.get_mut(&id) {
             self.ending -= usize::from(timer.ending);
             timer.ending = false;
+            self.queue.remove(&(timer.queued, id));
             timer.queued = timer.deadline;
-            self.queue.push(Reverse((timer.deadline, id)));
+            self.queue.insert((timer.queued, id));
         }
     }
 
-    /// Up to `max` leases granted at least `min_ttl` seconds that have clearly less left than is on record.
+    /// Up to `max` leases, with ids from `from` on, granted at least `min_ttl` seconds that have clearly less left
+    /// than is on record; and where to go on. No more than [`LOOKED_AT`] are looked at.
     ///
     /// They count as recorded at once: a renewal that comes now must queue up behind the record that is about to be
     /// journalled, or the record would take back what the renewal promised. [`Clock::not_recorded`] undoes it.
     pub(crate) fn begin_recording(
         &mut self,
+        from: i64,
         now: u64,
         min_ttl: i64,
         slack: i64,
         max: usize,
-    ) -> Vec<Recording> {
+    ) -> (Vec<Recording>, Option<i64>) {
         let mut leases = Vec::new();
-        for (&id, timer) in &self.timers {
+        for (seen, (&id, timer)) in self.timers.range_mut(from..).enumerate() {
+            if leases.len() >= max || seen >= LOOKED_AT {
+                return (leases, Some(id));
+            }
             let left = seconds_up(timer.deadline.saturating_sub(now));
             let is_due = !timer.ending && timer.ttl >= min_ttl && left > 0 && left + slack <= timer.recorded;
             if is_due {
                 leases.push(Recording { id, grant: timer.grant, left, before: timer.recorded });
+                timer.recorded = left;
+                timer.recordings += 1;
             }
         }
-        // The lowest ids, whatever order the table has them in.
-        if leases.len() > max {
-            leases.select_nth_unstable_by_key(max, |recording| recording.id);
-            leases.truncate(max);
-        }
-        leases.sort_unstable_by_key(|recording| recording.id);
-        for recording in &leases {
-            self.timers.get_mut(&recording.id).expect("it was just seen").recorded = recording.left;
-        }
-        leases
+        (leases, None)
     }
 
     /// The records could not be handed in.
@@ -197,11 +214,9 @@ impl Clock {
         self.ending
     }
 
-    /// All leases, soonest to end first.
-    pub(crate) fn by_deadline(&self) -> Vec<i64> {
-        let mut ids: Vec<(u64, i64)> = self.timers.iter().map(|(&id, timer)| (timer.deadline, id)).collect();
-        ids.sort_unstable();
-        ids.into_iter().map(|(_, id)| id).collect()
+    /// All leases with their deadlines, by id: sorting them can wait until the clock is no longer locked.
+    pub(crate) fn deadlines(&self) -> Vec<(u64, i64)> {
+        self.timers.iter().map(|(&id, timer)| (timer.deadline, id)).collect()
     }
 }
 
@@ -256,7 +271,8 @@ mod tests {
 
     fn left(clock: &mut Clock, now: u64) -> Vec<(i64, i64)> {
         clock
-            .begin_recording(now, 300, 5, 10)
+            .begin_recording(i64::MIN, now, 300, 5, 10)
+            .0
             .iter()
             .map(|recording| (recording.id, recording.left))
             .collect()
@@ -266,8 +282,12 @@ mod tests {
     fn a_record_that_was_not_handed_in_changes_nothing() {
         let mut clock = Clock::default();
         clock.start(7, 1, 600, 600, 0);
-        let recordings = clock.begin_recording(100_000, 300, 5, 10);
-        assert_eq!(clock.renew(7, 100_000), Renewal::MustRecord { grant: 1 }, "the record may be on its way");
+        let recordings = clock.begin_recording(i64::MIN, 100_000, 300, 5, 10).0;
+        assert_eq!(
+            clock.renew(7, 100_000),
+            Renewal::MustRecord { grant: 1, recording: 1 },
+            "the record may be on its way"
+        );
         clock.not_recorded(&recordings);
         assert_eq!(clock.renew(7, 100_000), Renewal::Renewed { ttl: 600 });
     }
@@ -289,8 +309,27 @@ mod tests {
         clock.start(7, 1, 600, 600, 0);
         assert_eq!(left(&mut clock, 100_000), [(7, 500)]);
         assert_eq!(left(&mut clock, 103_000), []);
-        assert_eq!(clock.renew(7, 110_000), Renewal::MustRecord { grant: 1 });
-        clock.recorded(7, 0);
+        assert_eq!(clock.renew(7, 110_000), Renewal::MustRecord { grant: 1, recording: 1 });
+        clock.taken_back(7, 1, 1);
+        assert_eq!(clock.renew(7, 110_000), Renewal::Renewed { ttl: 600 });
+    }
+
+    #[test]
+    fn a_record_begun_behind_a_renewal_is_taken_back_by_the_next() {
+        let mut clock = Clock::default();
+        clock.start(7, 1, 600, 600, 0);
+        assert_eq!(left(&mut clock, 100_000), [(7, 500)]);
+        assert_eq!(clock.renew(7, 100_000), Renewal::MustRecord { grant: 1, recording: 1 });
+        assert_eq!(left(&mut clock, 110_000), [(7, 490)], "queued behind what the renewal journals");
+        clock.taken_back(7, 1, 1);
+        assert_eq!(clock.renew(7, 110_000), Renewal::MustRecord { grant: 1, recording: 2 });
+        clock.taken_back(7, 2, 2);
+        assert_eq!(
+            clock.renew(7, 110_000),
+            Renewal::MustRecord { grant: 1, recording: 2 },
+            "not by another lease of its id"
+        );
+        clock.taken_back(7, 1, 2);
         assert_eq!(clock.renew(7, 110_000), Renewal::Renewed { ttl: 600 });
     }
 
@@ -299,8 +338,46 @@ mod tests {
         let mut clock = Clock::default();
         clock.start(7, 1, 600, 600, 0);
         assert_eq!(left(&mut clock, 99_999), [(7, 501)]);
-        clock.recorded(7, 0);
+        clock.taken_back(7, 1, 1);
         assert_eq!(left(&mut clock, 100_001), [(7, 500)]);
+    }
+
+    #[test]
+    fn a_lease_that_is_gone_leaves_nothing_behind() {
+        let mut clock = Clock::default();
+        for round in 0..1_000 {
+            clock.start(7, round, 9_000_000_000, 9_000_000_000, round);
+            if round % 2 == 0 {
+                clock.stop(7);
+            }
+        }
+        clock.start(8, 1, 10, 10, 0);
+        assert_eq!(clock.expire(20_000, 9), [(8, 1)]);
+        clock.revoke_failed(8);
+        clock.stop(8);
+        clock.stop(7);
+        assert_eq!((clock.timers.len(), clock.queue.len()), (0, 0));
+    }
+
+    #[test]
+    fn leases_are_recorded_in_turns_that_look_at_each_of_them_once() {
+        let mut clock = Clock::default();
+        let many = 3 * LOOKED_AT as i64;
+        for id in 1..=many {
+            // Every second one is too short to be recorded.
+            let ttl = if id % 2 == 0 { 600 } else { 60 };
+            clock.start(id, 1, ttl, ttl, 0);
+        }
+        let (mut from, mut recorded, mut turns) = (Some(i64::MIN), Vec::new(), 0);
+        while let Some(id) = from {
+            let (recordings, next) = clock.begin_recording(id, 30_000, 300, 5, 1_000);
+            assert!(recordings.len() <= 1_000);
+            recorded.extend(recordings.iter().map(|recording| recording.id));
+            from = next;
+            turns += 1;
+        }
+        assert!(recorded.iter().copied().eq((1..=many / 2).map(|n| 2 * n)));
+        assert!(turns <= 16, "{turns} turns");
     }
 
     #[test]

@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 use std::time::Duration;
 
 use crossbeam_channel::{Sender, TrySendError};
-use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
 use vetch_fence::{Index, Record};
 use vetch_journal::{Draft, Entry, Hash, Kind, PartId, Payload, Tip};
@@ -26,6 +25,7 @@ pub use crate::read_index::{Question, Questions};
 use crate::roster;
 use crate::runtime::membership::Order;
 use crate::shared::Shared;
+use crate::sync::Mutex;
 
 pub use crate::roster::{Peer, Report};
 

@@ -32,6 +32,8 @@ pub struct NodeConfig {
     pub checkpoint_bytes: u64,
     /// A checkpoint is taken at least this often while there are new versions.
     pub checkpoint_interval: Duration,
+    /// Everything on disk is read once in this time, in order to find out what is damaged. Zero: never.
+    pub scrub_interval: Duration,
     /// Acknowledge before the disk has it. For tests and throw-away data only.
     pub unsafe_no_fsync: bool,
     /// Requests waiting for the sequencer; one more is answered "too many requests".
@@ -67,6 +69,7 @@ impl NodeConfig {
             journal_segment_bytes: 16 << 20,
             checkpoint_bytes: 32 << 20,
             checkpoint_interval: Duration::from_secs(300),
+            scrub_interval: Duration::from_secs(24 * 3600),
             unsafe_no_fsync: false,
             queue_depth: 8192,
             batch_requests: 2048,

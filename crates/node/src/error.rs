@@ -19,6 +19,9 @@ pub enum NodeError {
     /// The quota or the disk is full; nothing changed.
     #[error("database space exceeded")]
     NoSpace,
+    /// The journal cannot prepare its next segment, and not for lack of space; nothing changed.
+    #[error("the disk fails")]
+    DiskFails,
     /// The corruption alarm is raised.
     #[error("corrupt cluster")]
     Corrupt,

@@ -6,7 +6,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam_channel::TrySendError;
-use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
 use vetch_seal::Ring;
 use vetch_store::auth::Caller;
@@ -21,6 +20,7 @@ use crate::runtime::clock_loop;
 use crate::sealing::{KeysNeeded, SealingStatus};
 use crate::sequencer::Outcome;
 use crate::shared::{Ask, RunState, Shared};
+use crate::sync::Mutex;
 use crate::types::*;
 use crate::watch::WatchSession;
 
@@ -209,15 +209,16 @@ impl Node {
         self.alarm(AlarmAction::Deactivate, all).await.map(drop)
     }
 
+    /// The raised alarms, as far as they are durable.
     pub fn alarms(&self) -> Vec<Alarm> {
-        self.shared.store.read().alarms().collect()
+        self.shared.alarms.read().clone()
     }
 
     pub fn status(&self) -> NodeStatus {
         let shared = &self.shared;
-        let (mark, stats) = {
+        let (mark, keys, stats) = {
             let store = shared.store.read();
-            (store.visible(), store.stats())
+            (store.visible(), store.visible_keys(), store.stats())
         };
         NodeStatus {
             revision: mark.revision,
@@ -230,7 +231,7 @@ impl Node {
             disk_bytes: shared.disk_bytes(),
             live_bytes: stats.bytes,
             quota_bytes: shared.config.quota().unwrap_or(0),
-            keys: stats.keys,
+            keys,
             leases: stats.leases,
         }
     }

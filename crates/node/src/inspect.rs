@@ -24,8 +24,13 @@ pub struct Files {
     /// None: not since the start.
     pub since_checkpoint: Option<Duration>,
     pub since_compaction: Option<Duration>,
-    /// No further segment can be prepared; writes that grow the state are refused.
+    /// No further segment can be prepared, for lack of space or for another reason; writes that grow the state are refused.
     pub disk_full: bool,
+    pub disk_fails: bool,
+    /// Files that are needed and known to be damaged: which, where, and what is wrong.
+    pub damaged: Vec<String>,
+    /// Since everything on disk had been read; None: not since the start.
+    pub since_scrub: Option<Duration>,
 }
 
 /// Requests that wait for the sequencer.
@@ -91,6 +96,9 @@ impl Node {
             since_checkpoint: since(shared.metrics.checkpoint_at.get()),
             since_compaction: since(shared.metrics.compacted_at.get()),
             disk_full: shared.disk_full.load(Ordering::Relaxed),
+            disk_fails: shared.disk_fails.load(Ordering::Relaxed),
+            damaged: shared.damage.lock().values().cloned().collect(),
+            since_scrub: since(shared.metrics.scrubbed_at.get()),
         }
     }
 

@@ -4,8 +4,9 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use vetch_store::StoreError;
+use vetch_bugs::Bug;
 use vetch_store::request::{Remaining, WriteRequest, WriteResponse};
+use vetch_store::{Store, StoreError};
 
 use crate::clock::Renewal;
 use crate::error::NodeError;
@@ -64,9 +65,10 @@ impl Node {
                     return Ok(ttl);
                 }
                 // A restart must not hand back the shorter time on record once a renewal has been promised.
-                Renewal::MustRecord { grant } => {
+                Renewal::MustRecord { grant, recording } => {
                     let full = Remaining { id, grant, seconds: 0 };
                     self.write(WriteRequest::LeaseRemaining { leases: vec![full] }).await?;
+                    shared.clock.lock().taken_back(id, grant, recording);
                 }
                 // Its revoke is on the way or due; the client learns that it is gone once that is certain.
                 Renewal::Ended { grant } => match self.write(WriteRequest::LeaseExpire { id, grant }).await {
@@ -86,30 +88,26 @@ impl Node {
 
     /// None when there is no such lease.
     pub async fn lease_time_to_live(&self, id: i64, keys: bool) -> Result<Option<LeaseInfo>, NodeError> {
-        let shared = self.shared();
-        if keys {
-            let caller = self.caller();
-            shared.permit_lease(caller, |store, auth| store.permit_lease_reads(auth, caller, id))?;
-        }
+        let (shared, caller) = (self.shared(), self.caller());
         shared.confirm_writing().await?;
-        let Some((ttl, granted_ttl)) = shared.clock.lock().remaining(id, shared.now()) else {
-            return Ok(None);
+        let info = {
+            // The clock changes with the store locked, so time and keys are of one moment, and what decides about them too.
+            let store = shared.store.read();
+            if keys {
+                shared.permit(caller, |auth| store.permit_lease_reads(auth, caller, id))?;
+            }
+            let time = shared.clock.lock().remaining(id, shared.now());
+            time.filter(|(ttl, _)| *ttl >= 0).map(|(ttl, granted_ttl)| LeaseInfo {
+                revision: store.visible().revision,
+                ttl,
+                granted_ttl,
+                keys: if keys { shown_keys(&store, id) } else { Vec::new() },
+            })
         };
-        if ttl < 0 {
-            return Ok(None);
-        }
-        let mut info = LeaseInfo { ttl, granted_ttl, keys: Vec::new() };
         if keys {
-            // Attachments are known at head only, so the answer waits until head is durable.
-            let seq = {
-                let store = shared.store.read();
-                info.keys = store.lease_keys(id).into_iter().map(Bytes::copy_from_slice).collect();
-                shared.submitted.load(std::sync::atomic::Ordering::Acquire)
-            };
-            self.durable(seq).await?;
-            shared.permit_answer(self.caller())?;
+            shared.permit_answer(caller)?;
         }
-        Ok(Some(info))
+        Ok(info)
     }
 
     /// All leases, soonest to end first.
@@ -117,8 +115,20 @@ impl Node {
         let (shared, caller) = (self.shared(), self.caller());
         shared.permit_lease(caller, |store, auth| store.permit_all_lease_reads(auth, caller))?;
         shared.confirm_writing().await?;
-        Ok(shared.clock.lock().by_deadline())
+        let mut deadlines = shared.clock.lock().deadlines();
+        deadlines.sort_unstable();
+        shared.permit_answer(caller)?;
+        Ok(deadlines.into_iter().map(|(_, id)| id).collect())
     }
+}
+
+/// The keys of a lease that a client may be shown.
+fn shown_keys(store: &Store, id: i64) -> Vec<Bytes> {
+    let keys = match vetch_bugs::on(Bug::LeaseKeysAhead) {
+        true => store.lease_keys(id),
+        false => store.visible_lease_keys(id),
+    };
+    keys.into_iter().map(Bytes::copy_from_slice).collect()
 }
 
 fn renew(shared: &Arc<Shared>, id: i64) -> Renewal {

@@ -102,6 +102,14 @@ pub struct NodeMetrics {
     pub checkpoint_at: Gauge,
     pub checkpoint_bytes: Counter,
     pub checkpoint_failures: Counter,
+    /// Damaged files found, each time one is; checkpoints written from memory to replace a damaged one.
+    pub damage_found: Counter,
+    pub checkpoints_healed: Counter,
+    /// Bytes read to look for damage, and times that everything was read.
+    pub scrub_bytes: Counter,
+    pub scrubs: Counter,
+    /// As `checkpoint_at`, for the last time that everything had been read.
+    pub scrubbed_at: Gauge,
     /// Freeing what one compaction made unreachable.
     pub compaction: Histogram,
     pub compaction_millis: Histogram,
@@ -189,6 +197,11 @@ impl Default for NodeMetrics {
             checkpoint_at: Gauge::default(),
             checkpoint_bytes: Counter::default(),
             checkpoint_failures: Counter::default(),
+            damage_found: Counter::default(),
+            checkpoints_healed: Counter::default(),
+            scrub_bytes: Counter::default(),
+            scrubs: Counter::default(),
+            scrubbed_at: Gauge::default(),
             compaction: Histogram::new(DISK_BOUNDS),
             compaction_millis: Histogram::of_numbers(COMPACTION_BOUNDS),
             compaction_pause: Histogram::of_numbers(PAUSE_BOUNDS),

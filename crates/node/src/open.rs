@@ -12,9 +12,8 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering}
 use std::time::Duration;
 
 use crossbeam_channel::bounded;
-use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
-use vetch_journal::{Disk, Journal, LocalConfig, LocalJournal, Payload, Position, RealDisk, Tip};
+use vetch_journal::{Disk, Entry, Journal, LocalConfig, LocalJournal, Position, RealDisk, Tip};
 use vetch_store::load::History;
 use vetch_store::request::AlarmKind;
 use vetch_store::{Record, Store};
@@ -32,16 +31,19 @@ use crate::handle::{Node, Threads};
 use crate::identity;
 use crate::metrics::NodeMetrics;
 use crate::queue::{self, Receiver, Sender};
+use crate::replay;
 use crate::runtime::clock_loop::ClockLoop;
 use crate::runtime::fan_out::FanOut;
 use crate::runtime::housekeeping::{Capturing, Housekeeping};
 use crate::runtime::journal_loop::{Finisher, JournalLoop, JournalPart, ShortWay};
 use crate::runtime::sequencer_loop::{Ready, SequencerLoop};
 use crate::runtime::{Urgency, spawn};
+use crate::scrub::Scrub;
 use crate::sealing::Sealing;
 use crate::sequencer::{Batch, Sequencer};
 use crate::shared::{Ask, Chores, Reply, RunState, Shared};
 use crate::stepped::Parts;
+use crate::sync::{Mutex, RwLock};
 use crate::time::{Monotonic, Time};
 use crate::types::Progress;
 use crate::watch::NodeEvent;
@@ -166,7 +168,7 @@ fn replayed(
         Tail { store: std::mem::take(&mut loaded.store), revisions: Vec::new(), dirty: Vec::new() };
     let journal = tail.replay(recovery, progress)?;
     // What the checkpoint before the newest would have to replay must be readable too.
-    let oldest = loaded.checkpointer.trim_to().unwrap_or(loaded.tip);
+    let oldest = loaded.checkpointer.needs_from().unwrap_or(loaded.tip);
     journal.check_keys(Position(oldest.seq + 1))?;
     let tip = *journal.tip();
     assert!(tip.next_rev == tail.store.head().revision + 1, "journal and store agree on the next revision");
@@ -191,12 +193,7 @@ impl Tail {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<LocalJournal, OpenError> {
         while let Some(item) = recovery.next_entry()? {
-            for part in &item.entry.parts {
-                if let Payload::Inline(payload) = &part.payload {
-                    self.apply(payload)
-                        .map_err(|source| OpenError::Replay { seq: item.entry.seq, source })?;
-                }
-            }
+            self.apply(&item.entry).map_err(|source| OpenError::Replay { seq: item.entry.seq, source })?;
             let read = recovery.progress();
             progress(Progress::Journal { bytes_done: read.done, bytes_total: read.total });
         }
@@ -210,8 +207,8 @@ impl Tail {
         Ok(journal)
     }
 
-    fn apply(&mut self, payload: &[u8]) -> Result<(), vetch_store::BadCommand> {
-        for unit in self.store.replay(payload)? {
+    fn apply(&mut self, entry: &Entry) -> Result<(), vetch_store::BadCommand> {
+        for unit in replay::replay(&mut self.store, entry)? {
             self.dirty.extend(unit.events.iter().map(|event| event.kv.clone()));
             let events: Vec<NodeEvent> = unit.events.into_iter().map(NodeEvent).collect();
             self.revisions.push((unit.revision, events.into()));
@@ -289,6 +286,8 @@ fn connect(
     let mut checkpointer = found.checkpointer;
     let of_whom = Arc::clone(&shared);
     checkpointer.hurries_if(Arc::new(move || of_whom.is_stride_done() || of_whom.is_stopping()));
+    let journal_dir = local.map(|_| shared.config.data_dir.join("member").join("journal"));
+    let scrub = Scrub::new(checkpointer.disk(), journal_dir, shared.config.scrub_interval);
     let housekeeping = Housekeeping {
         shared: Arc::clone(&shared),
         bell: bell_in,
@@ -299,6 +298,9 @@ fn connect(
         last_checkpoint: started,
         not_before: None,
         failed: false,
+        is_verifying: false,
+        damaged_journal: None,
+        scrub,
         trimmed: 0,
         capture: Capturing::No,
         patience: Duration::ZERO,
@@ -354,6 +356,7 @@ fn share(
         time,
         clock: Mutex::new(start_clock(&state.store)),
         auth: DurableAuth::new(Arc::clone(state.store.auth())),
+        alarms: RwLock::new(state.store.alarms().collect()),
         keep,
         store: RwLock::new(state.store),
         log: RwLock::new(EventLog::load(
@@ -363,6 +366,7 @@ fn share(
         )),
         hub: RwLock::new(Hub::new(config.tuning.ring, mark.revision)),
         streams: Mutex::new(HashMap::new()),
+        closing: Mutex::default(),
         prefixes: Mutex::default(),
         moments: Mutex::default(),
         metrics: NodeMetrics::default(),
@@ -371,10 +375,11 @@ fn share(
         queued_bytes: AtomicU64::new(0),
         revision: AtomicI64::new(mark.revision),
         durable: watch::Sender::new(state.tip.seq),
-        submitted: AtomicU64::new(state.tip.seq),
         fresh_bytes: AtomicU64::new(0),
         checkpoint_stride: AtomicU64::new(config.checkpoint_bytes),
         disk_full: AtomicBool::new(false),
+        disk_fails: AtomicBool::new(false),
+        damage: Mutex::default(),
         active_room: AtomicU64::new(0),
         spare_room: AtomicU64::new(0),
         checkpoint_bytes: AtomicU64::new(0),

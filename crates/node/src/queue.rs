@@ -15,8 +15,9 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{
     RecvError, RecvTimeoutError, SendError, SendTimeoutError, TryRecvError, TrySendError,
 };
-use parking_lot::{Condvar, Mutex, MutexGuard};
 use vetch_fence::Waker;
+
+use crate::sync::{Condvar, Mutex, MutexGuard};
 
 /// A queue for at most `capacity` items, at least one.
 pub(crate) fn bounded<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {

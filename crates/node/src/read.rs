@@ -8,7 +8,7 @@ use vetch_store::auth::Caller;
 use vetch_store::hash::HashRun;
 use vetch_store::range::{RangeRun, resolve_revision};
 use vetch_store::request::{RangeRequest, RangeResponse, ResponseOp, TxnRequest, TxnResponse};
-use vetch_store::{Mark, ReadTxn, Store, StoreError};
+use vetch_store::{AnswerBytes, Mark, ReadTxn, Store, StoreError};
 
 use crate::error::NodeError;
 use crate::metrics::Histogram;
@@ -68,7 +68,7 @@ async fn run_range(shared: &Arc<Shared>, request: RangeRequest) -> Result<RangeR
         };
         match count {
             Some(count) => return Ok(run.finish(count)),
-            None => match complete(shared, run).await {
+            None => match complete(shared, run, &mut AnswerBytes::unlimited()).await {
                 Err(NodeError::Store(StoreError::Compacted)) => {}
                 outcome => return outcome,
             },
@@ -97,9 +97,15 @@ fn advance(shared: &Shared, store: &Store, run: &mut RangeRun) -> Result<Option<
 }
 
 /// Runs a range to its end, chunk by chunk.
-async fn complete(shared: &Arc<Shared>, mut run: RangeRun) -> Result<RangeResponse, NodeError> {
+async fn complete(
+    shared: &Arc<Shared>,
+    mut run: RangeRun,
+    allowance: &mut AnswerBytes,
+) -> Result<RangeResponse, NodeError> {
     loop {
+        let seen = run.fetched();
         let count = advance(shared, &shared.store.read(), &mut run)?;
+        allowance.take(&run, seen)?;
         if let Some(count) = count {
             return Ok(run.finish(count));
         }
@@ -139,11 +145,12 @@ async fn begin_and_run_txn(shared: &Arc<Shared>, request: &TxnRequest) -> Result
 }
 
 async fn run_read_txn(shared: &Arc<Shared>, txn: ReadTxn) -> Result<TxnResponse, NodeError> {
-    let mut responses = Vec::with_capacity(txn.ranges.len());
-    for run in txn.ranges {
-        responses.push(ResponseOp::Range(complete(shared, run).await?));
+    let ReadTxn { revision, succeeded, ranges, mut allowance } = txn;
+    let mut responses = Vec::with_capacity(ranges.len());
+    for run in ranges {
+        responses.push(ResponseOp::Range(complete(shared, run, &mut allowance).await?));
     }
-    Ok(TxnResponse { revision: txn.revision, succeeded: txn.succeeded, responses })
+    Ok(TxnResponse { revision, succeeded, responses })
 }
 
 /// A range being streamed at one revision, as fast as its reader takes it.

@@ -14,7 +14,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::TrySendError;
-use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use vetch_bugs::Bug;
 use vetch_fence::{Index, Lease, Waker};
@@ -23,6 +22,7 @@ use crate::error::NodeError;
 use crate::handle::Node;
 use crate::queue::{Receiver, Sender, bounded};
 use crate::shared::Shared;
+use crate::sync::Mutex;
 use crate::time::Time;
 
 /// Between two tries of a read, while it is not decided who writes.

@@ -6,8 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use parking_lot::Mutex;
 use vetch_seal::{KeyId, Keys, Ring};
+
+use crate::sync::Mutex;
 
 /// How many files need which key; those in plain are counted under none.
 pub(crate) type Counts = BTreeMap<Option<KeyId>, usize>;

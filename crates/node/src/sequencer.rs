@@ -10,17 +10,18 @@ use tokio::sync::oneshot;
 use vetch_fence::Author;
 use vetch_journal::{Draft, Kind, PartId, Sealed, Tip};
 use vetch_store::auth::Auth;
-use vetch_store::request::{WriteRequest, WriteResponse};
+use vetch_store::request::{Alarm, WriteRequest, WriteResponse};
 use vetch_store::{Mark, Record, Store, StoreError};
 use vetch_watch::Events;
 
 use crate::admission::Admission;
 use crate::checkpoint::Capture;
 use crate::error::NodeError;
+use crate::replay::PARTITION;
 use crate::watch::NodeEvent;
 
 /// A partition's place in an entry; there is one partition so far.
-const ONLY_PARTITION: PartId = PartId { partition: 0, owner_epoch: 0, pseq: 0 };
+const ONLY_PARTITION: PartId = PartId { partition: PARTITION, owner_epoch: 0, pseq: 0 };
 
 /// What an entry costs in the journal beside its bytes, at most.
 const ENTRY_PADDING: u64 = 512;
@@ -40,9 +41,41 @@ pub(crate) struct Batch<R> {
     /// What readers may see once the entry is durable.
     pub(crate) mark: Mark,
     pub(crate) revisions: Vec<(i64, Events<NodeEvent>)>,
-    /// Users and roles, if they changed.
-    pub(crate) auth: Option<Arc<Auth>>,
+    /// What has no versions, as far as it changed.
+    pub(crate) unversioned: Unversioned,
     pub(crate) replies: Vec<(R, Outcome)>,
+}
+
+/// Changes of what exists at head only. They are shown together with the revisions of their batch.
+#[derive(Default)]
+pub(crate) struct Unversioned {
+    /// All users and roles, if any changed.
+    pub(crate) auth: Option<Arc<Auth>>,
+    /// All alarms, if any changed.
+    pub(crate) alarms: Option<Vec<Alarm>>,
+    pub(crate) leases: Vec<LeaseChange>,
+}
+
+/// What the clock of leases must know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LeaseChange {
+    Granted { id: i64, grant: u64, ttl: i64 },
+    Ended { id: i64 },
+}
+
+impl Unversioned {
+    /// Notes what an evaluation changed.
+    fn note(&mut self, store: &Store, response: &WriteResponse) {
+        match *response {
+            WriteResponse::Auth { .. } => self.auth = Some(Arc::clone(store.auth())),
+            WriteResponse::Alarm { .. } => self.alarms = Some(store.alarms().collect()),
+            WriteResponse::LeaseGrant { id, ttl, grant, .. } => {
+                self.leases.push(LeaseChange::Granted { id, grant, ttl });
+            }
+            WriteResponse::LeaseRevoke { id, .. } => self.leases.push(LeaseChange::Ended { id }),
+            _ => {}
+        }
+    }
 }
 
 /// A capture that somebody waits for, and what the sequencer could tell of it: nothing while another server decides.
@@ -77,7 +110,7 @@ pub(crate) struct Round<R> {
     draft: Draft,
     units: u32,
     revisions: Vec<(i64, Events<NodeEvent>)>,
-    auth: Option<Arc<Auth>>,
+    unversioned: Unversioned,
     replies: Vec<(R, Outcome)>,
 }
 
@@ -90,7 +123,13 @@ impl Sequencer {
     pub(crate) fn begin<R>(&self) -> Round<R> {
         let mut draft = Draft::new(Kind::Writes);
         draft.begin_part(ONLY_PARTITION);
-        Round { draft, units: 0, revisions: Vec::new(), auth: None, replies: Vec::new() }
+        Round {
+            draft,
+            units: 0,
+            revisions: Vec::new(),
+            unversioned: Unversioned::default(),
+            replies: Vec::new(),
+        }
     }
 
     /// Evaluates one request into the round. False if it was refused; a compaction that was done before is not.
@@ -130,9 +169,7 @@ impl Sequencer {
             let events: Vec<NodeEvent> = evaluated.events.into_iter().map(NodeEvent).collect();
             round.revisions.push((store.head().revision, events.into()));
         }
-        if let WriteRequest::Auth(_) = request {
-            round.auth = Some(Arc::clone(store.auth()));
-        }
+        round.unversioned.note(store, &evaluated.response);
         Ok(evaluated.response)
     }
 
@@ -157,7 +194,7 @@ impl Sequencer {
             hand_over: None,
             mark,
             revisions: round.revisions,
-            auth: round.auth,
+            unversioned: round.unversioned,
             replies: round.replies,
         }
     }
@@ -177,7 +214,7 @@ impl Sequencer {
             hand_over: None,
             mark,
             revisions: round.revisions,
-            auth: round.auth,
+            unversioned: round.unversioned,
             replies: round.replies,
         }
     }

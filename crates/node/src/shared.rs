@@ -1,23 +1,24 @@
 //! Shared: what the threads of a node and its handles have in common.
 //!
-//! Locks are taken in the order store, log, hub, clock, and held for short turns: a few dozen evaluations, a
+//! Locks are taken in the order store, log, hub, then users, alarms or clock, and held for short turns: a few dozen evaluations, a
 //! chunk of a scan, a few hundred revisions of fan-out. None is held across a call that waits. What is not cut into
 //! turns is a single request: one that deletes a million keys holds the store until it is evaluated.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, oneshot, watch};
 use vetch_fence::Author;
+use vetch_journal::JournalError;
 use vetch_store::Store;
 use vetch_store::auth::Caller;
-use vetch_store::request::WriteRequest;
-use vetch_watch::{EventLog, Hub, StreamId};
+use vetch_store::request::{Alarm, WriteRequest};
+use vetch_watch::{EventLog, Hub, Stream, StreamId};
 
-use crate::admission;
+use crate::admission::{self, DiskState};
 use crate::archive::Keep;
 use crate::auth::DurableAuth;
 use crate::checkpoint::Capture;
@@ -31,6 +32,7 @@ use crate::queue;
 use crate::sealing::Sealing;
 use crate::sequencer::Outcome;
 use crate::snapshot::View;
+use crate::sync::{Mutex, RwLock};
 use crate::time::Time;
 use crate::watch::NodeEvent;
 
@@ -73,7 +75,7 @@ impl Ask {
     }
 
     pub(crate) fn write_for(caller: Caller, request: WriteRequest, reply: Reply) -> Ask {
-        Ask::Write(Write { caller, bytes: admission::cost(&request), request, reply })
+        Ask::Write(Write { caller, bytes: admission::held(&request), request, reply })
     }
 
     /// What it adds to the bytes in the queue.
@@ -96,12 +98,16 @@ pub(crate) struct Shared {
     pub(crate) hub: RwLock<Hub<NodeEvent>>,
     /// Where the tasks of watch streams are reached.
     pub(crate) streams: Mutex<HashMap<StreamId, Door>>,
+    /// Streams whose clients have gone, with watchers that have yet to leave their groups.
+    pub(crate) closing: Mutex<VecDeque<Stream<NodeEvent>>>,
     pub(crate) clock: Mutex<Clock>,
     /// What is written where, counted behind the writes by the fan-out thread.
     pub(crate) prefixes: Mutex<Prefixes>,
     /// When revisions became visible.
     pub(crate) moments: Mutex<Moments>,
     pub(crate) auth: DurableAuth,
+    /// The alarms that are durable.
+    pub(crate) alarms: RwLock<Vec<Alarm>>,
     pub(crate) keep: Keep,
     pub(crate) metrics: NodeMetrics,
     pub(crate) sealing: Sealing,
@@ -112,13 +118,15 @@ pub(crate) struct Shared {
     pub(crate) revision: AtomicI64,
     /// Sequence number of the newest durable entry.
     pub(crate) durable: watch::Sender<u64>,
-    /// Sequence number of the newest entry handed to the journal.
-    pub(crate) submitted: AtomicU64,
     /// Bytes that the next checkpoint would take over from the journal.
     pub(crate) fresh_bytes: AtomicU64,
     /// How many of them make a checkpoint worth its while.
     pub(crate) checkpoint_stride: AtomicU64,
+    /// No further segment can be prepared: for lack of space, or for another reason.
     pub(crate) disk_full: AtomicBool,
+    pub(crate) disk_fails: AtomicBool,
+    /// Files that are needed and known to be damaged, and what is wrong with each.
+    pub(crate) damage: Mutex<BTreeMap<PathBuf, String>>,
     /// Bytes left in the journal's active segment, and in the segments prepared behind it.
     pub(crate) active_room: AtomicU64,
     pub(crate) spare_room: AtomicU64,
@@ -184,6 +192,21 @@ impl Shared {
     /// The same as a gauge shows it, where 0 means never.
     pub(crate) fn moment(&self) -> i64 {
         i64::try_from(self.now()).unwrap_or(i64::MAX).max(1)
+    }
+
+    /// Whether further journal segments can be prepared.
+    pub(crate) fn disk_state(&self) -> DiskState {
+        match (self.disk_full.load(Ordering::Relaxed), self.disk_fails.load(Ordering::Relaxed)) {
+            (true, _) => DiskState::Full,
+            (false, true) => DiskState::Failing,
+            (false, false) => DiskState::Fine,
+        }
+    }
+
+    /// Notes that a segment could not be prepared, and why.
+    pub(crate) fn not_prepared(&self, error: &JournalError) {
+        self.disk_full.store(error.is_no_space(), Ordering::Relaxed);
+        self.disk_fails.store(!error.is_no_space(), Ordering::Relaxed);
     }
 
     /// Journal bytes that are certain to be there.

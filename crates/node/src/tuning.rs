@@ -17,6 +17,8 @@ pub struct Tuning {
     pub batch_bytes: usize,
     /// Requests up to which a batch is short: the sequencer's thread may sync it itself.
     pub short_batch: usize,
+    /// Evaluations after which readers waiting for the store get a turn.
+    pub turn: usize,
     /// Bytes of entries after which a journal record is closed, so that one sync never covers too much.
     pub record_bytes: usize,
     /// Requests that are worth a record of a shared journal of their own while others are under way.
@@ -39,6 +41,8 @@ pub struct Tuning {
     pub lookups: usize,
     /// Most bytes between two checkpoints, whatever the size of the store.
     pub stride_max: u64,
+    /// Bytes of a new checkpoint that are read back at once.
+    pub read_back_bytes: u64,
     /// Unreachable bytes in checkpoint files that are not worth a run of their own.
     pub bloat_floor: u64,
     pub checkpoint: CheckpointConfig,
@@ -68,6 +72,7 @@ impl Default for Tuning {
             spare_segments: 2,
             batch_bytes: 4 << 20,
             short_batch: 64,
+            turn: 64,
             record_requests: 64,
             record_bytes: 16 << 20,
             ring: RingLimit { revisions: 512, bytes: 256 << 10 },
@@ -80,6 +85,7 @@ impl Default for Tuning {
             sweep_groups: 256,
             lookups: 512,
             stride_max: 256 << 20,
+            read_back_bytes: 8 << 20,
             bloat_floor: 64 << 20,
             checkpoint: CheckpointConfig::default(),
             expired_per_tick: 4096,

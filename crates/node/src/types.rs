@@ -27,6 +27,8 @@ pub struct LeaseGranted {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseInfo {
+    /// The revision at which these are its keys.
+    pub revision: i64,
     pub ttl: i64,
     pub granted_ttl: i64,
     pub keys: Vec<Bytes>,
@@ -63,11 +65,13 @@ pub struct NodeStatus {
     pub index: u64,
     /// Bytes of the data directory's files.
     pub disk_bytes: u64,
-    /// Bytes of keys, values and metadata that are still reachable.
+    /// Bytes of keys, values and metadata that are still reachable, those on their way to the disk included: what memory holds,
+    /// and what the quota counts.
     pub live_bytes: u64,
     /// 0: no quota.
     pub quota_bytes: u64,
     pub keys: u64,
+    /// Those on their way to the disk included.
     pub leases: u64,
 }
 

@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use vetch_journal::{Disk, JournalError, LocalReader, Payload, Read, Sight, Tip, survey};
+use vetch_journal::{Disk, JournalError, LocalReader, Read, Sight, Tip, survey};
 use vetch_seal::Keys;
 use vetch_store::Store;
 use vetch_store::hash::HashRun;
 
 use crate::checkpoint::offline::{self, Checkpoint, Unreadable};
 use crate::identity;
+use crate::replay;
 
 /// How often a directory in use is looked at again.
 const ATTEMPTS: usize = 5;
@@ -201,18 +202,11 @@ impl Look<'_> {
             let mut at = tip;
             while until.is_none_or(|until| at.seq < until.seq) {
                 let Some(item) = reader.next_entry()? else { break };
-                for part in &item.entry.parts {
-                    let Payload::Inline(payload) = &part.payload else { continue };
-                    store.replay(payload).map_err(|error| {
-                        let reason =
-                            format!("entry {} does not fit the state before it: {error}", item.entry.seq);
-                        JournalError::Corrupt(vetch_journal::Corrupt {
-                            file: String::new(),
-                            offset: 0,
-                            reason,
-                        })
-                    })?;
-                }
+                replay::replay(&mut store, &item.entry).map_err(|error| {
+                    let reason =
+                        format!("entry {} does not fit the state before it: {error}", item.entry.seq);
+                    JournalError::Corrupt(vetch_journal::Corrupt { file: String::new(), offset: 0, reason })
+                })?;
                 at = item.tip;
             }
             Ok(())

@@ -41,6 +41,9 @@ impl LogEvent for NodeEvent {
 #[error("server stopped")]
 pub struct WatchEnd;
 
+/// Watchers of a stream that leave their groups in one turn.
+pub(crate) const CLOSED_AT_ONCE: usize = 1024;
+
 /// All watchers of one client stream.
 pub struct WatchSession {
     shared: Arc<Shared>,
@@ -75,6 +78,8 @@ impl WatchSession {
 
     /// Answered, like everything, by [`WatchSession::next`].
     pub fn create(&mut self, request: &Create) {
+        // What can be done without the locks is.
+        self.stream.take_notices();
         let log = self.shared.log.read();
         self.stream.create(&mut self.shared.hub.write(), &log, request);
     }
@@ -131,6 +136,13 @@ impl WatchSession {
 impl Drop for WatchSession {
     fn drop(&mut self) {
         self.shared.streams.lock().remove(&self.stream.id());
-        self.stream.close(&mut self.shared.hub.write());
+        if self.stream.close_step(&mut self.shared.hub.write(), CLOSED_AT_ONCE) {
+            return;
+        }
+        // The fan-out thread does the rest, in turns: nobody waits here for a client that had very many watchers.
+        let rest = std::mem::replace(&mut self.stream, Stream::closed());
+        self.shared.closing.lock().push_back(rest);
+        // A full bell has been rung already; a closed one belongs to a node that has stopped.
+        let _ = self.shared.fan_out.try_send(());
     }
 }

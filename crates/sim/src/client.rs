@@ -274,7 +274,7 @@ fn note(env: &Env, request: &Request, answer: &Answer, waited: bool) {
     }
 }
 
-/// Requests whose answers are not recorded: they must come, and agree with themselves.
+/// What operators ask: it must come, and agree with itself. What hangs on a lease is recorded, too.
 async fn ask_around(env: &Rc<Env>, node: &Node, memory: &Memory) {
     let status = node.status();
     if status.compact_revision > status.revision {
@@ -285,12 +285,13 @@ async fn ask_around(env: &Rc<Env>, node: &Node, memory: &Memory) {
         return;
     }
     let id = *memory.borrow_mut().rng().pick(&known);
-    match node.lease_time_to_live(id, true).await {
-        Ok(Some(info)) if info.ttl > info.granted_ttl => {
-            env.violation(format!("lease {id} has {} s left of {}", info.ttl, info.granted_ttl));
-        }
-        _ => {}
+    let called = env.recorder.borrow_mut().stamp(env.now());
+    let Ok(Some(info)) = node.lease_time_to_live(id, true).await else { return };
+    say!(env.trace, "lease {id}: {info:?}");
+    if info.ttl > info.granted_ttl {
+        env.violation(format!("lease {id} has {} s left of {}", info.ttl, info.granted_ttl));
     }
+    env.recorder.borrow_mut().leased(called, env.now(), id, &info);
 }
 
 /// Asks for a hash of history and records it.

@@ -30,6 +30,11 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    // A panic in any thread or task is a failure, also of those that are waited for by none.
+    std::panic::set_hook(Box::new(|info| {
+        eprintln!("{info}\n{}", std::backtrace::Backtrace::capture());
+        std::process::abort();
+    }));
     let sound = match Arguments::parse().command {
         Command::Run(options) => cli::run::run(&options),
         Command::Seed(options) => cli::seed::run(&options),

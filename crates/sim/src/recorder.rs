@@ -1,8 +1,8 @@
 //! The recorder: everything clients ask and see, as one history on one clock.
 
-use vetch_check::{Ending, Finish, Hashed, History, Operation, Outcome, WatchMessage, Watched};
+use vetch_check::{Ending, Finish, Hashed, History, Leased, Operation, Outcome, WatchMessage, Watched};
 use vetch_model::{Request, Watch};
-use vetch_node::types::HashKv;
+use vetch_node::types::{HashKv, LeaseInfo};
 
 /// Where a request or a watch stands in the history.
 pub(crate) type Place = usize;
@@ -41,6 +41,12 @@ impl Recorder {
         let returned = self.stamp(now);
         let HashKv { hash, compact_revision, hash_revision: revision, .. } = *hash;
         self.history.hashes.push(Hashed { called, returned, revision, compact_revision, hash });
+    }
+
+    pub(crate) fn leased(&mut self, called: u64, now: u64, id: i64, info: &LeaseInfo) {
+        let returned = self.stamp(now);
+        let keys = info.keys.iter().map(|key| key.to_vec()).collect();
+        self.history.leased.push(Leased { called, returned, id, revision: info.revision, keys });
     }
 
     /// The record is complete: the last operation read everything, and this watch showed everything.

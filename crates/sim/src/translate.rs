@@ -173,6 +173,7 @@ pub(crate) fn not_served(error: &NodeError) -> Result<vetch_check::Outcome, Stor
         NodeError::Store(error) => vetch_check::Outcome::Refused(refusal(*error)?),
         NodeError::TooManyRequests
         | NodeError::NoSpace
+        | NodeError::DiskFails
         | NodeError::Corrupt
         | NodeError::NotWriter
         | NodeError::WriterChanged => vetch_check::Outcome::NotDone,

@@ -54,6 +54,15 @@ impl Replay<'_> {
         for &index in self.hashes.get(&revision).into_iter().flatten() {
             hash::compare(&self.history.hashes[index], &world.model)?;
         }
+        for &index in self.leased.get(&revision).into_iter().flatten() {
+            let told = &self.history.leased[index];
+            let attached = world.attached().get(&told.id).into_iter().flatten();
+            if !attached.clone().eq(&told.keys) {
+                let keys: Vec<&Vec<u8>> = attached.collect();
+                let text = format!("at {revision} the specification says {keys:?}: {told:?}");
+                return Err(Violation::new(Kind::Lease, shorten(text, 800)));
+            }
+        }
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! Random clients of the server.
 
-use vetch_check::{Finish, Hashed, History, Operation, Outcome, Watched};
+use vetch_check::{Finish, Hashed, History, Leased, Operation, Outcome, Watched};
 use vetch_model::{
     Answer, Compare, CompareResult, CompareTarget, Delete, Keys, Op, Put, Range, Request, Txn, Watch,
 };
@@ -188,6 +188,16 @@ fn beside(
     if rng.one_in(60) {
         history.hashes.push(hash(server, now));
     }
+    // Of its own, so that whether leases are looked at changes nothing else.
+    let mut looks = Rng::new(now);
+    if looks.one_in(20) {
+        history.leased.push(leased(server, *looks.pick(&LEASES), now));
+    }
+}
+
+fn leased(server: &Server, id: i64, now: u64) -> Leased {
+    let keys = server.model.lease_keys(id).into_iter().map(<[u8]>::to_vec).collect();
+    Leased { called: now, returned: now, id, revision: server.model.revision(), keys }
 }
 
 fn watch(rng: &mut Rng, server: &Server) -> Watched {

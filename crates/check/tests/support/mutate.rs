@@ -322,6 +322,29 @@ pub(crate) fn changing_hash(history: &mut History, _: &mut Rng) -> bool {
     true
 }
 
+/// A key is shown that does not hang on the lease, or one that does is not.
+pub(crate) fn wrong_lease_keys(history: &mut History, rng: &mut Rng) -> bool {
+    if history.leased.is_empty() {
+        return false;
+    }
+    let index = rng.below(history.leased.len() as u64) as usize;
+    let keys = &mut history.leased[index].keys;
+    if keys.pop().is_none() {
+        keys.push(b"a".to_vec());
+    }
+    true
+}
+
+/// What hung on a lease before something that had been seen.
+pub(crate) fn stale_lease_keys(history: &mut History, _: &mut Rng) -> bool {
+    let Some(mut last) = history.leased.last().cloned() else { return false };
+    let end = history.operations.iter().map(|operation| operation.returned).filter(|&at| at < u64::MAX).max();
+    (last.called, last.returned) = (end.unwrap_or(0) + 1, end.unwrap_or(0) + 2);
+    let is_old = last.revision < newest(history);
+    history.leased.push(last);
+    is_old
+}
+
 pub(crate) fn final_watch_short(history: &mut History, _: &mut Rng) -> bool {
     let Some(last) = history.watches.last_mut() else { return false };
     last.messages.truncate(1);

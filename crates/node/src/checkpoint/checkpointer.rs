@@ -9,11 +9,11 @@ use vetch_journal::{Disk, Position, Tip};
 use vetch_seal::{KeyId, Keys};
 use vetch_store::{Freed, Mark, Record};
 
-use super::data_file::{DataReader, Written};
-use super::directory::{Needed, data_name};
+use super::directory::{Needed, data_name, manifest_name};
 use super::error::Damage;
 use super::holds::Holds;
 use super::manifest::{DataFile, Manifest};
+use super::read_back::{CheckpointFile, ReadBack};
 use super::{CheckpointConfig, Late};
 
 /// A checkpoint that is on disk.
@@ -71,6 +71,10 @@ pub struct Checkpointer {
     pub(super) holds: Arc<Holds>,
     /// Data files that were read back after they were written, or loaded.
     verified: BTreeSet<u64>,
+    /// What of the newest checkpoint is still to be read back.
+    unverified: ReadBack,
+    /// What a pass over all files has left.
+    unscrubbed: ReadBack,
     pub(super) is_late: Late,
 }
 
@@ -103,6 +107,8 @@ impl Checkpointer {
             unreadable: HashSet::new(),
             holds,
             verified,
+            unverified: ReadBack::default(),
+            unscrubbed: ReadBack::default(),
             is_late: Arc::new(|| false),
         }
     }
@@ -110,6 +116,11 @@ impl Checkpointer {
     /// From whom it learns that it must not take its time.
     pub fn hurries_if(&mut self, is_late: Late) {
         self.is_late = is_late;
+    }
+
+    /// Where its files are.
+    pub(crate) fn disk(&self) -> Arc<dyn Disk> {
+        Arc::clone(&self.disk)
     }
 
     /// Compaction gave these versions back.
@@ -124,34 +135,130 @@ impl Checkpointer {
         }
     }
 
-    /// Up to where the journal may be trimmed: the tip of the checkpoint before the newest. None: not at all.
-    pub fn trim_to(&self) -> Option<Tip> {
+    /// The tip of the checkpoint before the newest: from there on the journal is needed. None: all of it.
+    pub fn needs_from(&self) -> Option<Tip> {
         self.older.as_ref().map(|older| older.tip)
     }
 
-    /// The same place in a shared journal, if every file of both checkpoints could be read back.
-    pub fn vote(&self) -> Option<Index> {
-        let older = self.older.as_ref()?;
-        let mut files = self.current.files.iter().chain(&older.files);
-        files
-            .all(|file| self.verified.contains(&file.written.id))
-            .then_some(Index { position: Position(older.position), tip: older.tip })
+    /// Up to where the journal may be trimmed: the same, if every file of both checkpoints could be read back. None: not at
+    /// all.
+    pub fn trim_to(&self) -> Option<Tip> {
+        self.needs_from().filter(|_| self.is_verified())
     }
 
-    /// Reads back the data files of the newest checkpoint that have not been read since they were written.
-    pub fn verify(&mut self) -> Result<(), Damage> {
-        let files: Vec<Written> = self.current.files.iter().map(|file| file.written).collect();
-        for written in files.iter().filter(|written| !self.verified.contains(&written.id)) {
-            let reader = DataReader::open(&*self.disk, &self.dir, *written, &self.keys)?;
-            let mut scratch = Vec::new();
-            for block in 0..reader.blocks() {
-                reader.read_block(block, &mut scratch)?;
+    /// The same place in a shared journal.
+    pub fn vote(&self) -> Option<Index> {
+        let older = self.older.as_ref().filter(|_| self.is_verified())?;
+        Some(Index { position: Position(older.position), tip: older.tip })
+    }
+
+    fn is_verified(&self) -> bool {
+        let mut files = self.published().flat_map(|published| &published.files);
+        let is_damaged = self.published().any(|published| self.is_damaged_here(published));
+        self.unverified.is_done() && !is_damaged && files.all(|file| self.verified.contains(&file.written.id))
+    }
+
+    /// Reads on in what has not been read of the newest checkpoint since it was written, about `budget` bytes. True: all of it
+    /// is good, or known to be damaged. Damage is told once.
+    pub fn verify(&mut self, budget: u64) -> Result<bool, Damage> {
+        let mut read = 0;
+        while !self.unverified.is_done() {
+            if read >= budget {
+                return Ok(false);
+            }
+            let step = self.unverified.step(&*self.disk, &self.dir, &self.keys);
+            read += step.bytes;
+            if let Some((file, outcome)) = step.ended {
+                self.settle(file, outcome)?;
             }
         }
-        let older = self.older.iter().flat_map(|older| &older.files).map(|file| file.written.id);
-        let kept: BTreeSet<u64> = older.filter(|id| self.verified.contains(id)).collect();
-        self.verified = files.iter().map(|written| written.id).chain(kept).collect();
-        Ok(())
+        Ok(true)
+    }
+
+    /// After a run: everything in it that was not read since it was written is to be.
+    pub(super) fn begin_verify(&mut self) {
+        let kept: BTreeSet<u64> =
+            self.published().flat_map(|published| &published.files).map(|file| file.written.id).collect();
+        self.verified.retain(|id| kept.contains(id));
+        let needed: HashSet<PathBuf> = self.published().flat_map(|published| self.paths(published)).collect();
+        self.unreadable.retain(|path| needed.contains(path));
+        let is_known = |file: &CheckpointFile| match file {
+            CheckpointFile::Data(written) => self.verified.contains(&written.id),
+            CheckpointFile::Manifest { .. } => false,
+        };
+        let files: Vec<CheckpointFile> =
+            files_of(&self.current).into_iter().filter(|file| !is_known(file)).collect();
+        self.unverified = ReadBack::of(files);
+    }
+
+    /// Begins to read all files, in order to find out which are damaged. Returns their bytes.
+    pub fn begin_scrub(&mut self) -> u64 {
+        let mut files = files_of(&self.current);
+        let older = self.older.iter().flat_map(files_of);
+        files.extend(older.filter(|file| !files_of(&self.current).contains(file)));
+        let bytes = files.iter().map(CheckpointFile::size).sum();
+        self.unscrubbed = ReadBack::of(files);
+        bytes
+    }
+
+    /// Reads on in that.
+    pub fn scrub(&mut self) -> Scrubbed {
+        let needed: Vec<CheckpointFile> = self.published().flat_map(files_of).collect();
+        self.unscrubbed.retain(|file| needed.contains(file));
+        if self.unscrubbed.is_done() {
+            return Scrubbed::Done;
+        }
+        let step = self.unscrubbed.step(&*self.disk, &self.dir, &self.keys);
+        match step.ended.map(|(file, outcome)| self.settle(file, outcome)) {
+            Some(Err(damage)) => Scrubbed::Damaged(step.bytes, damage),
+            Some(Ok(())) | None => Scrubbed::Read(step.bytes),
+        }
+    }
+
+    /// Remembers what was found out about a file.
+    fn settle(&mut self, file: CheckpointFile, outcome: Result<(), Damage>) -> Result<(), Damage> {
+        match (file, &outcome) {
+            (CheckpointFile::Data(written), Ok(())) => {
+                self.verified.insert(written.id);
+                self.unreadable.remove(&self.data_path(written.id));
+            }
+            (CheckpointFile::Data(written), Err(_)) => {
+                self.verified.remove(&written.id);
+                self.unreadable.insert(self.data_path(written.id));
+            }
+            (CheckpointFile::Manifest { number, .. }, Ok(())) => {
+                self.unreadable.remove(&self.dir.join(manifest_name(number)));
+            }
+            (CheckpointFile::Manifest { number, .. }, Err(_)) => {
+                self.unreadable.insert(self.dir.join(manifest_name(number)));
+            }
+        }
+        outcome
+    }
+
+    /// Whether a file of the newest checkpoint is known to be damaged, so that a start would have to do without it.
+    pub fn is_damaged(&self) -> bool {
+        self.is_damaged_here(&self.current)
+    }
+
+    pub(super) fn is_damaged_here(&self, published: &Published) -> bool {
+        !self.unreadable.is_empty() && self.paths(published).any(|path| self.unreadable.contains(&path))
+    }
+
+    /// The files that are needed and known to be damaged.
+    pub fn damaged(&self) -> Vec<PathBuf> {
+        let paths: BTreeSet<PathBuf> = self.published().flat_map(|published| self.paths(published)).collect();
+        paths.into_iter().filter(|path| self.unreadable.contains(path)).collect()
+    }
+
+    fn published(&self) -> impl Iterator<Item = &Published> {
+        std::iter::once(&self.current).chain(&self.older)
+    }
+
+    fn paths(&self, published: &Published) -> impl Iterator<Item = PathBuf> {
+        let manifest = published.number.map(|number| self.dir.join(manifest_name(number)));
+        let data: Vec<PathBuf> = published.files.iter().map(|file| self.data_path(file.written.id)).collect();
+        manifest.into_iter().chain(data)
     }
 
     /// For those who copy a checkpoint while it may be replaced.
@@ -240,6 +347,24 @@ impl Checkpointer {
         self.holds.add_to(&mut needed);
         needed
     }
+}
+
+/// What a step of a pass over all files came to.
+#[derive(Debug)]
+pub enum Scrubbed {
+    /// Bytes that are good so far.
+    Read(u64),
+    Damaged(u64, Damage),
+    /// Everything was read.
+    Done,
+}
+
+/// All files of a checkpoint.
+fn files_of(published: &Published) -> Vec<CheckpointFile> {
+    let manifest =
+        published.number.map(|number| CheckpointFile::Manifest { number, size: published.manifest_bytes });
+    let data = published.files.iter().map(|file| CheckpointFile::Data(file.written));
+    manifest.into_iter().chain(data).collect()
 }
 
 /// The next numbers to be given out.

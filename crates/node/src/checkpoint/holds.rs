@@ -6,12 +6,13 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use vetch_journal::Tip;
 use vetch_store::Mark;
 
 use super::checkpointer::Published;
 use super::directory::{Needed, data_name, manifest_name};
+
+use crate::sync::Mutex;
 
 /// A checkpoint by its files.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -115,7 +115,7 @@ impl Manifest {
         out.put_u64_le(self.next_id);
         section(&mut out, FILES, |out| self.files.iter().for_each(|file| put_file(out, file)));
         section(&mut out, LEASES, |out| {
-            for lease in leases {
+            for lease in leases.iter() {
                 out.put_i64_le(lease.id);
                 out.put_i64_le(lease.ttl);
                 out.put_i64_le(lease.remaining);
@@ -201,8 +201,8 @@ impl Manifest {
         match tag {
             FILES => self.files = take_all(body, 56, take_file).ok_or(damaged("bad list of files"))?,
             LEASES => {
-                self.unversioned.leases =
-                    take_all(body, 24, take_lease).ok_or(damaged("bad list of leases"))?;
+                let leases = take_all(body, 24, take_lease).ok_or(damaged("bad list of leases"))?;
+                self.unversioned.leases = leases.into();
             }
             ALARMS => {
                 self.unversioned.alarms =

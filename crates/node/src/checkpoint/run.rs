@@ -100,6 +100,54 @@ impl Checkpointer {
         }
     }
 
+    /// Writes a checkpoint of `all` that the store holds, without a look at the files there are: how to get rid of a damaged
+    /// one. Otherwise like [`Checkpointer::run`]. Younger versions than the capture's are left out.
+    pub fn run_anew(
+        &mut self,
+        mut capture: Capture,
+        mut all: Vec<Record>,
+    ) -> Result<Report, CheckpointError> {
+        self.take_dirty(&mut capture);
+        all.retain(|record| record.mod_revision() <= capture.mark.revision);
+        all.sort_unstable_by_key(|record| (record.mod_revision(), record.sub()));
+        let (first_id, number) = (self.next_id, self.take_number());
+        let outcome = self.attempt_anew(number, &capture, &all);
+        if outcome.is_err() {
+            self.undo(number, first_id);
+        }
+        outcome
+    }
+
+    fn attempt_anew(
+        &mut self,
+        number: u64,
+        capture: &Capture,
+        all: &[Record],
+    ) -> Result<Report, CheckpointError> {
+        // Nothing of the old files is taken over, so no tombstone guards against anything in them.
+        let graves = Graves::new(&[], |_| true);
+        let (mut report, mut layout) = (Report { number, ..Report::default() }, Layout::default());
+        let bytes: u64 = all.iter().map(|record| record.saved_len() as u64).sum();
+        let largest = self.config.rewrite_bytes.max(bytes / 8).max(1);
+        let mut rest = all;
+        while !rest.is_empty() {
+            let (piece, behind) = rest.split_at(whole_revisions(rest, largest));
+            let mut piece = piece.to_vec();
+            piece.sort_unstable_by(by_place);
+            let last = behind.first().map_or(capture.mark.revision, |next| next.mod_revision() - 1);
+            let mut output = Output::new(self, &graves);
+            for batch in piece.chunks(BATCH) {
+                output.write(batch, &|records: &[Record]| vec![true; records.len()])?;
+            }
+            let file = output.finish()?;
+            report.written_bytes += file.map_or(0, |file| file.written.size);
+            layout.push(last, file);
+            rest = behind;
+        }
+        self.disk.sync_dir(&self.dir).map_err(CheckpointError::new("sync", &self.dir))?;
+        self.publish(number, capture, layout.files, report)
+    }
+
     /// What the store has given back since would not be written by the next run either. Tombstones stay for [`Graves`]
     /// to judge.
     fn thin_out_pending(&mut self, retained: &Retained) {
@@ -229,7 +277,10 @@ impl Checkpointer {
             .map_err(CheckpointError::new("publish", &self.dir.join(name)))?;
         let published = Published::new(&manifest, bytes.len() as u64, key);
         let before = std::mem::replace(&mut self.current, published);
-        self.older = before.number.is_some().then_some(before);
+        // One that is damaged is nothing to fall back to. The one before it may be, and the journal still reaches back to it.
+        let candidates = [Some(before).filter(|before| before.number.is_some()), self.older.take()];
+        self.older = candidates.into_iter().flatten().find(|published| !self.is_damaged_here(published));
+        self.begin_verify();
         self.holds.publish(&self.current);
         let new_records = std::mem::take(&mut self.pending).len() as u64;
         let (_, leftovers) = directory::remove_unneeded(&*self.disk, &self.dir, &self.needed());
@@ -260,6 +311,20 @@ impl Checkpointer {
             let _ = self.disk.remove(&path);
         }
     }
+}
+
+/// How many of these records, which come in order of revision, make a file of about `bytes` with whole revisions.
+fn whole_revisions(records: &[Record], bytes: u64) -> usize {
+    let (mut sum, mut at) = (0, 0);
+    while at < records.len() {
+        let is_new = at == 0 || records[at].mod_revision() != records[at - 1].mod_revision();
+        if is_new && sum >= bytes {
+            break;
+        }
+        sum += records[at].saved_len() as u64;
+        at += 1;
+    }
+    at
 }
 
 /// A data file being filtered into existence; made when the first record is kept.

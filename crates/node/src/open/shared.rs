@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 use std::time::Duration;
 
 use crossbeam_channel::bounded;
-use parking_lot::Mutex;
 use tokio::sync::watch;
 use vetch_fence::{Author, Driver, Index, Log};
 use vetch_journal::{Disk, Position, RealDisk, Tip};
@@ -29,6 +28,7 @@ use crate::runtime::membership::Membership;
 use crate::runtime::shared_loop::{SharedLoop, Work};
 use crate::shared::{RunState, Shared};
 use crate::stepped::SharedParts;
+use crate::sync::Mutex;
 use crate::time::{Monotonic, Sleepless, Time};
 use crate::transfer;
 use crate::types::Progress;

@@ -86,16 +86,19 @@ fn expire(shared: &Arc<Shared>) {
 /// The clock stays locked until they are in the queue, so that no renewal slips in between; which is why a full queue
 /// is not waited for.
 pub(crate) fn record(shared: &Arc<Shared>, min_ttl: i64) -> bool {
-    loop {
+    let mut from = Some(i64::MIN);
+    while let Some(id) = from {
         let mut clock = shared.clock.lock();
-        let recordings = clock.begin_recording(
+        let (recordings, next) = clock.begin_recording(
+            id,
             shared.now(),
             min_ttl,
             RECORD_SLACK,
             shared.config.tuning.records_per_request,
         );
+        from = next;
         if recordings.is_empty() {
-            return true;
+            continue;
         }
         let (reply, _) = oneshot::channel();
         let leases = recordings.iter().map(Remaining::from).collect();
@@ -107,6 +110,7 @@ pub(crate) fn record(shared: &Arc<Shared>, min_ttl: i64) -> bool {
             return false;
         }
     }
+    true
 }
 
 impl From<&Recording> for Remaining {

@@ -9,7 +9,7 @@ use crate::prefixes::Change;
 use crate::queue::Receiver;
 use crate::runtime::Step;
 use crate::shared::{RunState, Shared};
-use crate::watch::NodeEvent;
+use crate::watch::{CLOSED_AT_ONCE, NodeEvent};
 
 const IDLE: Duration = Duration::from_millis(500);
 
@@ -61,8 +61,18 @@ impl FanOut {
             }
         }
         self.count(&fresh);
-        self.more = published.more;
+        self.more = !self.close() || published.more;
         Step::Worked
+    }
+
+    /// Takes some watchers of clients that have gone out of their groups. True if none are left.
+    fn close(&self) -> bool {
+        let Some(mut stream) = self.shared.closing.lock().pop_front() else { return true };
+        if !stream.close_step(&mut self.shared.hub.write(), CLOSED_AT_ONCE) {
+            self.shared.closing.lock().push_front(stream);
+            return false;
+        }
+        self.shared.closing.lock().is_empty()
     }
 
     /// Which prefixes were written to. Here, because nobody waits for this thread but watchers, who have been woken.

@@ -1,30 +1,37 @@
 //! The housekeeping thread: everything that keeps a node small, off every path a client waits on.
 //!
-//! It prepares journal segments, frees what compactions made unreachable, and takes checkpoints. Doing all of it on one
-//! thread is what keeps a checkpoint simple: no version disappears from memory while one is being written.
+//! It prepares journal segments, frees what compactions made unreachable, takes checkpoints, reads them back before the journal
+//! is trimmed behind them, and looks for damage on disk. Doing all of it on one thread is what keeps a checkpoint simple: no
+//! version disappears from memory while one is being written.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::TryRecvError;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender};
-use parking_lot::RwLockWriteGuard;
 use vetch_bugs::Bug;
 use vetch_journal::{Maintenance, Position};
+use vetch_store::history::HistoryRun;
 use vetch_store::{Freed, Record};
 use vetch_watch::Revision;
 
+use crate::admission::DiskState;
 use crate::archive::Trim;
-use crate::checkpoint::{Capture, Checkpointer};
+use crate::checkpoint::{Capture, Checkpointer, Damage};
 use crate::queue::Nudge;
 use crate::runtime::Step;
+use crate::scrub::Scrub;
 use crate::sequencer::Batch;
 use crate::shared::{Ask, Reply, Shared};
+use crate::sync::RwLockWriteGuard;
 
 const IDLE: Duration = Duration::from_millis(500);
 /// How often a capture that is waited for is looked after.
 const WAITING: Duration = Duration::from_millis(1);
+/// How long the disk is left to others between two pieces of a checkpoint that is read back.
+const READING: Duration = Duration::from_millis(20);
 /// How long after a checkpoint that failed, or had nothing new to write, the next one is tried.
 const RETRY: Duration = Duration::from_secs(5);
 
@@ -48,6 +55,11 @@ pub struct Housekeeping {
     pub(crate) not_before: Option<Duration>,
     /// The last checkpoint failed.
     pub(crate) failed: bool,
+    /// The last checkpoint has not been read back entirely.
+    pub(crate) is_verifying: bool,
+    /// The last entry of a journal segment that is damaged: checkpoints are taken until it is not needed any more.
+    pub(crate) damaged_journal: Option<u64>,
+    pub(crate) scrub: Scrub,
     /// Up to where the journal was asked to be trimmed last.
     pub(crate) trimmed: u64,
     pub(crate) capture: Capturing,
@@ -69,11 +81,19 @@ impl Housekeeping {
     pub(crate) fn run(mut self) {
         let mut looked = Instant::now();
         loop {
-            let pause = if self.is_capturing() { WAITING } else { IDLE };
+            let pause = match (self.is_capturing(), self.is_verifying) {
+                (true, _) => WAITING,
+                (false, true) => READING,
+                (false, false) => IDLE,
+            };
             match self.bell.recv_timeout(pause) {
                 // Only the capture is looked after this often: on a full disk, trying to prepare a segment is dear.
                 Err(RecvTimeoutError::Timeout) if self.is_capturing() && looked.elapsed() < IDLE => {
                     self.checkpoint_if_due();
+                    continue;
+                }
+                Err(RecvTimeoutError::Timeout) if self.is_verifying && looked.elapsed() < IDLE => {
+                    self.verify();
                     continue;
                 }
                 Ok(()) | Err(RecvTimeoutError::Timeout) => {}
@@ -102,6 +122,8 @@ impl Housekeeping {
             self.compact();
         }
         self.checkpoint_if_due();
+        self.verify();
+        self.scrub();
         if self.shared.keep.is_on() {
             // Entries may have become safe elsewhere, or may have to be given up.
             self.trim();
@@ -118,22 +140,28 @@ impl Housekeeping {
 
     fn prepare_segments(&mut self) {
         let Some(maintenance) = &mut self.maintenance else { return };
-        let was_full = self.shared.disk_full.load(Ordering::Relaxed);
-        let full = match maintenance.run() {
-            Ok(_) => false,
-            Err(error) => {
-                if !was_full && error.is_no_space() {
-                    tracing::error!(%error, "the disk is full: writes are refused until there is space again");
-                } else if !was_full {
-                    tracing::error!(%error, "no journal segment can be prepared: writes are refused until one can; \
-                         check the disk");
-                }
-                true
+        let before = self.shared.disk_state();
+        match maintenance.run() {
+            Ok(_) => {
+                self.shared.disk_full.store(false, Ordering::Relaxed);
+                self.shared.disk_fails.store(false, Ordering::Relaxed);
             }
-        };
+            Err(error) => {
+                self.shared.not_prepared(&error);
+                match self.shared.disk_state() {
+                    now if now == before => {}
+                    DiskState::Full => {
+                        tracing::error!(%error, "the disk is full: writes are refused until there is space again");
+                    }
+                    _ => {
+                        tracing::error!(%error, "no journal segment can be prepared: writes are refused until one can; \
+                         check the disk")
+                    }
+                }
+            }
+        }
         let spare = maintenance.spares() as u64 * self.shared.config.journal_segment_bytes;
         self.shared.spare_room.store(spare, Ordering::Relaxed);
-        self.shared.disk_full.store(full, Ordering::Relaxed);
     }
 
     /// Frees what is unreachable, a little at a time, with everybody else let in between.
@@ -230,6 +258,7 @@ impl Housekeeping {
             || self.is_bloated(now)
             || self.wants_space()
             || self.is_stale(now)
+            || self.is_damaged(now)
     }
 
     /// On a shared journal barriers pile up also while nobody writes; and a state that the journal may have lost has to be on
@@ -253,6 +282,13 @@ impl Housekeeping {
         is_stale && now - self.last_checkpoint > RESEAL
     }
 
+    /// Whether what a start would need is known to be damaged, so that it should be replaced by what is in memory.
+    fn is_damaged(&self, now: Duration) -> bool {
+        let is_needed = |last: u64| self.checkpointer.needs_from().is_none_or(|tip| tip.seq < last);
+        let is_damaged = self.checkpointer.is_damaged() || self.damaged_journal.is_some_and(is_needed);
+        is_damaged && now - self.last_checkpoint > RETRY
+    }
+
     /// Whether the files hold much more than is reachable, so that a run pays although little is new.
     fn is_bloated(&self, now: Duration) -> bool {
         let allowed = self.checkpointer.live_bytes() * 2 + self.shared.config.tuning.bloat_floor;
@@ -274,21 +310,30 @@ impl Housekeeping {
                 .collect()
         };
         self.last_checkpoint = self.shared.time.now();
-        match self.checkpointer.run(capture, &retained) {
+        let is_damaged = self.checkpointer.is_damaged();
+        let outcome = match is_damaged {
+            true => self.checkpointer.run_anew(capture, self.everything()),
+            false => self.checkpointer.run(capture, &retained),
+        };
+        match outcome {
             Ok(report) => {
+                if is_damaged {
+                    self.shared.metrics.checkpoints_healed.add(1);
+                    tracing::warn!("the damaged checkpoint was replaced by a new one, written from memory");
+                }
                 self.not_before = wanted_space.then(|| self.shared.time.now() + RETRY);
                 self.failed = false;
                 self.shared.metrics.checkpoint.observe(began.elapsed());
                 self.shared.metrics.checkpoint_at.set(self.shared.moment());
                 self.shared.metrics.checkpoint_bytes.add(report.written_bytes);
-                for damage in &report.damaged {
-                    tracing::error!(%damage, "a checkpoint file is damaged; make a backup now and check the disk");
-                }
+                report.damaged.iter().for_each(|damage| self.tell_damage(damage));
                 if vetch_bugs::on(Bug::TrimmedTooFar) {
                     self.ask_to_trim(*self.shared.durable.borrow() + 1);
                 }
-                self.trim();
-                self.vote();
+                if let Some(cluster) = &self.shared.cluster {
+                    cluster.saved.store(self.checkpointer.mark().revision, Ordering::Release);
+                }
+                self.is_verifying = true;
                 tracing::debug!(?report, took = ?began.elapsed(), "checkpoint taken");
             }
             Err(error) => {
@@ -305,15 +350,77 @@ impl Housekeeping {
         self.shared.checkpoint_bytes.store(self.checkpointer.disk_bytes(), Ordering::Relaxed);
     }
 
-    /// Says from where on this server needs a shared journal, once it has read its checkpoint back.
-    fn vote(&mut self) {
-        let Some(cluster) = &self.shared.cluster else { return };
-        cluster.saved.store(self.checkpointer.mark().revision, Ordering::Release);
-        match self.checkpointer.verify() {
-            Ok(()) => cluster.board.lock().vote = self.checkpointer.vote(),
-            Err(damage) => {
-                tracing::error!(%damage, "a checkpoint cannot be read back; the journal keeps what it covers");
+    /// Everything that the store holds, collected in turns. Nothing is freed meanwhile: that is this thread's work, too.
+    fn everything(&self) -> Vec<Record> {
+        let mark = self.shared.store.read().visible();
+        let mut run = HistoryRun::of_swept(mark);
+        while !run.step(&self.shared.store.read(), self.shared.config.tuning.scan_keys) {}
+        run.finish()
+    }
+
+    /// Reads on in a checkpoint that was just written. Only once all of it is on the disk as it should be does the journal give
+    /// up what it covers.
+    fn verify(&mut self) {
+        if !self.is_verifying {
+            return;
+        }
+        match self.checkpointer.verify(self.shared.config.tuning.read_back_bytes) {
+            Ok(false) => {}
+            Ok(true) => {
+                self.is_verifying = false;
+                self.trim();
+                self.vote();
             }
+            Err(damage) => {
+                self.tell_damage(&damage);
+                tracing::error!("a checkpoint cannot be read back; the journal keeps what it covers");
+            }
+        }
+    }
+
+    /// Says from where on this server needs a shared journal.
+    fn vote(&self) {
+        if let Some(cluster) = &self.shared.cluster {
+            cluster.board.lock().vote = self.checkpointer.vote();
+        }
+    }
+
+    /// Looks for damage on disk, as much as is due.
+    fn scrub(&mut self) {
+        // One at a time has the disk.
+        if self.is_verifying || self.is_capturing() {
+            return;
+        }
+        let found = self.scrub.step(self.shared.time.now(), &mut self.checkpointer);
+        self.shared.metrics.scrub_bytes.add(found.bytes);
+        found.checkpoint.iter().for_each(|damage| self.tell_damage(damage));
+        for (damage, last) in &found.journal {
+            self.tell_damage(damage);
+            self.damaged_journal = self.damaged_journal.max(Some(*last));
+        }
+        if found.is_complete {
+            self.shared.metrics.scrubs.add(1);
+            self.shared.metrics.scrubbed_at.set(self.shared.moment());
+        }
+        self.forget_mended();
+    }
+
+    fn tell_damage(&self, damage: &Damage) {
+        tracing::error!(%damage, "a file is damaged: make a backup now and check the disk");
+        self.shared.metrics.damage_found.add(1);
+        self.shared.damage.lock().insert(damage.file.clone(), damage.to_string());
+    }
+
+    /// A damaged file that nobody needs any more is no reason to worry.
+    fn forget_mended(&mut self) {
+        if self.shared.damage.lock().is_empty() {
+            return;
+        }
+        let damaged = self.checkpointer.damaged();
+        let is_left = |path: &PathBuf| damaged.contains(path) || self.scrub.has_segment(path);
+        self.shared.damage.lock().retain(|path, _| is_left(path));
+        if self.damaged_journal.is_some_and(|last| last < self.trimmed) {
+            self.damaged_journal = None;
         }
     }
 

@@ -12,7 +12,6 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crossbeam_channel::TryRecvError;
-use parking_lot::Mutex;
 use vetch_journal::{Appended, DirLock, Journal, LocalJournal, Position, Sealed, Tip};
 use vetch_seal::KeyId;
 use vetch_store::request::WriteResponse;
@@ -20,8 +19,9 @@ use vetch_store::request::WriteResponse;
 use crate::error::NodeError;
 use crate::queue::Receiver;
 use crate::runtime::Step;
-use crate::sequencer::{Batch, Outcome};
+use crate::sequencer::{Batch, LeaseChange, Outcome, Unversioned};
 use crate::shared::{Reply, Shared};
+use crate::sync::Mutex;
 
 /// How soon an append that found no space is tried again.
 const SPACE_RETRY: Duration = Duration::from_millis(100);
@@ -163,7 +163,7 @@ impl JournalLoop {
             // Nothing was written. Admission keeps this from happening but for a burst right as the disk fills up;
             // those requests wait for space, and everything behind them is refused.
             Err(error) if error.may_retry() && !self.shared.is_stopping() => {
-                self.shared.disk_full.store(true, Ordering::Relaxed);
+                self.shared.not_prepared(&error);
                 self.shared.chores.ring();
                 self.waiting = Some(batches);
                 Step::Idle
@@ -246,9 +246,7 @@ impl Finisher {
             compacted = store.visible().compact_revision != mark.compact_revision;
             store.publish(mark);
             for batch in batches {
-                if let Some(auth) = batch.auth {
-                    self.shared.auth.publish(auth);
-                }
+                self.show_unversioned(batch.unversioned);
                 for (revision, events) in batch.revisions {
                     log.append(revision, events);
                 }
@@ -274,6 +272,27 @@ impl Finisher {
         }
     }
 
+    /// With the store locked, so that a reader sees a lease, its time and its keys as of one moment.
+    fn show_unversioned(&self, changed: Unversioned) {
+        if let Some(auth) = changed.auth {
+            self.shared.auth.publish(auth);
+        }
+        if let Some(alarms) = changed.alarms {
+            *self.shared.alarms.write() = alarms;
+        }
+        if changed.leases.is_empty() {
+            return;
+        }
+        let (mut clock, now) = (self.shared.clock.lock(), self.shared.now());
+        for change in changed.leases {
+            match change {
+                // A lease's time runs from the moment its grant is durable.
+                LeaseChange::Granted { id, grant, ttl } => clock.start(id, grant, ttl, ttl, now),
+                LeaseChange::Ended { id } => clock.stop(id),
+            }
+        }
+    }
+
     /// Counts what happened, inside transactions as well.
     fn count(&self, batch: &Batch<Reply>) {
         let metrics = &self.shared.metrics;
@@ -293,7 +312,7 @@ impl Finisher {
         match &outcome {
             Ok(response) => {
                 metrics.proposals_committed.add(1);
-                self.keep_time(response);
+                self.count_lease(response);
             }
             Err(NodeError::Store(_)) => metrics.proposals_committed.add(1),
             Err(_) => metrics.proposals_failed.add(1),
@@ -303,22 +322,13 @@ impl Finisher {
         let _ = reply.send(outcome);
     }
 
-    /// A lease's time runs from the moment its grant is durable.
-    fn keep_time(&self, response: &WriteResponse) {
+    fn count_lease(&self, response: &WriteResponse) {
         match response {
-            WriteResponse::LeaseGrant { id, ttl, grant, .. } => {
+            WriteResponse::LeaseGrant { ttl, .. } => {
                 self.shared.metrics.leases_granted.add(1);
                 self.shared.metrics.lease_ttl.observe_number(u64::try_from(*ttl).unwrap_or(0));
-                self.shared.clock.lock().start(*id, *grant, *ttl, *ttl, self.shared.now());
             }
-            WriteResponse::LeaseRevoke { id, .. } => {
-                self.shared.metrics.leases_revoked.add(1);
-                self.shared.clock.lock().stop(*id);
-            }
-            WriteResponse::LeaseRemaining { leases } => {
-                let mut clock = self.shared.clock.lock();
-                leases.iter().for_each(|lease| clock.recorded(lease.id, lease.seconds));
-            }
+            WriteResponse::LeaseRevoke { .. } => self.shared.metrics.leases_revoked.add(1),
             _ => {}
         }
     }

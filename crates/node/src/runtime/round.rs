@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
 use std::time::Instant;
 
-use parking_lot::RwLockWriteGuard;
 use tokio::sync::oneshot;
 use vetch_fence::Author;
 use vetch_store::Store;
@@ -18,11 +17,9 @@ use crate::metrics::Operation;
 use crate::sequencer::{HandOver, Round, Wanted};
 use crate::shared::{Ask, Reply, Write};
 use crate::snapshot::View;
+use crate::sync::RwLockWriteGuard;
 
 use super::sequencer_loop::SequencerLoop;
-
-/// Evaluations after which readers waiting for the store get a turn.
-const TURN: usize = 64;
 
 /// A round under way.
 struct Running<'s> {
@@ -39,7 +36,7 @@ impl SequencerLoop {
     pub(super) fn round(&mut self, first: Ask) {
         let shared = Arc::clone(&self.shared);
         let began = Instant::now();
-        self.admission.set_disk(shared.disk_full.load(Ordering::Relaxed), shared.room() / 2);
+        self.admission.set_disk(shared.disk_state(), shared.room() / 2);
         let (open, store) = (self.sequencer.begin(), shared.store.write());
         let mut running = Running { store, open, writes: 0, at: Instant::now() };
         let mut next = Some(first);
@@ -100,7 +97,7 @@ impl SequencerLoop {
         };
         *at = self.time(&request, success, *at);
         *writes += 1;
-        if writes.is_multiple_of(TURN) {
+        if writes.is_multiple_of(self.shared.config.tuning.turn) {
             RwLockWriteGuard::bump(store);
             *at = Instant::now();
         }
@@ -117,8 +114,6 @@ impl SequencerLoop {
             self.ready.batches.push_back(self.sequencer.seal(round, store));
         }
         self.look_at_quota(store);
-        // Still under the store's lock, so whoever reads head there knows which entry to wait for.
-        self.shared.submitted.store(self.sequencer.tip().seq, Ordering::Release);
         if self.is_following() {
             // The journal's thread counts them now.
             return;

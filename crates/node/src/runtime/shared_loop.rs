@@ -15,7 +15,7 @@ use crossbeam_channel::{Receiver, TryRecvError};
 use tokio::sync::oneshot;
 use vetch_bugs::Bug;
 use vetch_fence::{Author, Divergence, Driver, Event, Index, Log, ReadId, Refusal, Ticket};
-use vetch_journal::{DirLock, Draft, Entry, Kind, Payload, Sealed, Tip};
+use vetch_journal::{DirLock, Draft, Entry, Kind, Sealed, Tip};
 use vetch_store::Record;
 use vetch_store::auth::Auth;
 
@@ -26,6 +26,7 @@ use crate::expected::{Expected, MOMENT, WRITES_MOMENT};
 use crate::members::Roll;
 use crate::queue;
 use crate::read_index::{Again, Indexed, ReadsIn, Standing, Waiting};
+use crate::replay;
 use crate::roster::Roster;
 use crate::runtime::Step;
 use crate::runtime::journal_loop::Finisher;
@@ -465,13 +466,9 @@ impl SharedLoop {
             let mut store = shared.store.write();
             let mut log = shared.log.write();
             let before = store.visible();
-            let mut revisions = Vec::new();
-            for part in &entry.parts {
-                if let Payload::Inline(payload) = &part.payload {
-                    revisions.extend(store.replay(payload)?);
-                    work.fresh_bytes += payload.len() as u64;
-                }
-            }
+            let bytes: usize = replay::commands(entry)?.iter().map(|(payload, _)| payload.len()).sum();
+            let revisions = replay::replay(&mut store, entry)?;
+            work.fresh_bytes += bytes as u64;
             let mark = store.head();
             compacted = before.compact_revision != mark.compact_revision;
             store.publish(mark);
@@ -479,6 +476,7 @@ impl SharedLoop {
                 work.auth = Arc::clone(store.auth());
                 shared.auth.publish(Arc::clone(store.auth()));
             }
+            *shared.alarms.write() = store.alarms().collect();
             for unit in revisions {
                 work.dirty.extend(unit.events.iter().map(|event| event.kv.clone()));
                 let events: Vec<NodeEvent> = unit.events.into_iter().map(NodeEvent).collect();

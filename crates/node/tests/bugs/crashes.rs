@@ -1,8 +1,10 @@
 //! What a crash must not do: lose, change, or count anew.
 
+use std::io::ErrorKind;
 use std::task::Poll;
 
-use vetch_journal::Fault;
+use vetch_journal::{Fault, Op};
+use vetch_node::error::NodeError;
 use vetch_node::store::request::{DeleteRangeRequest, KeyRange};
 
 use crate::lab::{Lab, everything, put, told};
@@ -151,4 +153,29 @@ fn etcd_15271_a_watch_never_goes_back_in_time_over_a_restart_from_a_checkpoint()
     events.extend(told(&lab.drain_settled(&mut session)));
     let revisions: Vec<i64> = events.iter().map(|(_, revision, _)| *revision).collect();
     assert_eq!(revisions, (40..=66).collect::<Vec<i64>>());
+}
+
+/// A segment cannot be prepared, though there is space: that is not NOSPACE, and passes when the disk is well again.
+#[test]
+fn a_disk_that_fails_is_not_called_full() {
+    let mut lab = Lab::new();
+    let mut fails = false;
+    for n in 0..200 {
+        lab.disk().inject(Fault::FailNext(Op::Allocate, ErrorKind::Other));
+        let node = lab.node.clone();
+        let value = "x".repeat(300);
+        match lab.wait(async move { node.put(put(&format!("k{n}"), &value)).await }) {
+            Ok(_) => {}
+            Err(NodeError::DiskFails) => fails = true,
+            Err(other) => panic!("{other}"),
+        }
+        assert_eq!(lab.node.alarms(), [], "space is not what is missing");
+        if fails {
+            break;
+        }
+    }
+    assert!(fails && lab.node.files().disk_fails && !lab.node.files().disk_full);
+    lab.settle();
+    lab.settle();
+    lab.put("again", "v");
 }

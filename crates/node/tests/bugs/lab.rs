@@ -72,6 +72,13 @@ impl Lab {
         Lab::open(self.disk.process_exit(), self.config)
     }
 
+    /// Whether a server could start on what a loss of power would leave now.
+    pub(crate) fn can_start(&self) -> Result<(), String> {
+        let (disk, time) = (self.disk.power_loss(&mut |_| false), Arc::new(Hand::default()));
+        let opened = stepped::open(Arc::new(disk), time, self.config.clone(), |_| {});
+        opened.map(drop).map_err(|error| error.to_string())
+    }
+
     pub(crate) fn disk(&self) -> &MemDisk {
         &self.disk
     }

@@ -79,7 +79,7 @@ fn an_alarm_survives_a_restart_from_a_checkpoint() {
     assert_eq!(lab.node.alarms().len(), 1);
 }
 
-/// Which keys hang on a lease is known to the sequencer first; it is told when it is durable.
+/// Which keys hang on a lease is known to the sequencer first; a client is shown them when they are durable.
 #[test]
 fn the_keys_of_a_lease_are_shown_once_they_are_durable() {
     let mut lab = Lab::new();
@@ -92,10 +92,39 @@ fn the_keys_of_a_lease_are_shown_once_they_are_durable() {
     lab.sequence();
     lab.sequence();
     let mut ask = Box::pin(async move { asking.lease_time_to_live(7, true).await });
-    assert!(lab.poll(&mut ask).is_pending(), "the key is not durable yet");
+    let Poll::Ready(Ok(Some(lease))) = lab.poll(&mut ask) else { panic!("nothing is waited for") };
+    assert_eq!((lease.revision, lease.keys.len()), (1, 0), "the key is not durable yet");
     lab.sync();
-    let Poll::Ready(Ok(Some(lease))) = lab.poll(&mut ask) else { panic!("it is durable now") };
-    assert_eq!(lease.keys.len(), 1);
+    let node = lab.node.clone();
+    let lease = lab.wait(async move { node.lease_time_to_live(7, true).await }).unwrap().unwrap();
+    assert_eq!((lease.revision, lease.keys.len()), (2, 1));
+}
+
+/// The time left of a lease is journalled while a renewal waits for the disk. Once the renewal is answered, a restart gives
+/// the full time.
+#[test]
+fn a_renewal_that_meets_a_recording_is_kept() {
+    let mut lab = Lab::with(|config| config.tuning.record_every = Duration::from_secs(10));
+    let node = lab.node.clone();
+    lab.wait(async move { node.lease_grant(7, 600).await }).unwrap();
+    lab.advance(Duration::from_secs(100));
+    lab.tick();
+    let node = lab.node.clone();
+    let mut renewal = Box::pin(async move { node.lease_keep_alive(7).await });
+    assert!(lab.poll(&mut renewal).is_pending(), "500 seconds are about to be on record");
+    lab.sequence();
+    lab.sequence();
+    lab.advance(Duration::from_secs(10));
+    lab.tick();
+    lab.sync();
+    if lab.poll(&mut renewal).is_pending() {
+        assert_eq!(lab.wait(renewal), Ok(600));
+    }
+    lab.settle();
+    let mut lab = lab.power_cut();
+    let node = lab.node.clone();
+    let left = lab.wait(async move { node.lease_time_to_live(7, false).await }).unwrap().unwrap();
+    assert_eq!(left.ttl, 600);
 }
 
 fn alarm(lab: &mut Lab, action: AlarmAction) {

@@ -9,5 +9,6 @@ mod crashes;
 mod lab;
 mod leases;
 mod reads;
+mod rot;
 mod snapshots;
 mod watches;

@@ -72,6 +72,28 @@ impl DataReader {
         Ok(DataReader { file, path, id: expected.id, opener, blocks, totals })
     }
 
+    /// As [`DataReader::open`], with all of it read from the medium.
+    pub(in crate::checkpoint) fn open_afresh(
+        disk: &dyn Disk,
+        dir: &Path,
+        expected: Written,
+        keys: &Keys,
+    ) -> Result<DataReader, Damage> {
+        if let Ok(file) = disk.open(&dir.join(directory::data_name(expected.id))) {
+            file.forget();
+        }
+        DataReader::open(disk, dir, expected, keys)
+    }
+
+    /// Nobody needs it in memory soon.
+    pub(in crate::checkpoint) fn forget(&self) {
+        self.file.forget();
+    }
+
+    pub(in crate::checkpoint) fn block_bytes(&self, index: usize) -> u64 {
+        self.blocks[index].len as u64
+    }
+
     pub(in crate::checkpoint) fn path(&self) -> &Path {
         &self.path
     }
