@@ -17,7 +17,7 @@ pub fn run(data: &[u8]) {
         streams: STREAMS,
         send_buffer: 4096,
         header_list: 4096,
-        early_resets: 50,
+        overhead: 250,
         ..Limits::default()
     };
     let mut protocol = Protocol::<bool>::new(limits);

@@ -3,12 +3,11 @@
 
 use std::fmt::Debug;
 
-use bytes::BytesMut;
 use prost::Message;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use vetch_api::gateway;
-use vetch_api::json::{from_slice, take, to_stream_line, to_vec};
+use vetch_api::json::{Stream, from_slice, to_stream_line, to_vec};
 
 use crate::messages::with_message;
 
@@ -31,11 +30,11 @@ fn read<M: Message + Default + PartialEq + Debug + Serialize + DeserializeOwned>
     streamed(body, whole.ok());
 }
 
-/// Whatever arrives in two pieces is read as if it had arrived in one.
+/// Whatever arrives in parts is read as if it had arrived in one.
 fn streamed<M: Message + PartialEq + Debug + DeserializeOwned>(body: &[u8], whole: Option<M>) {
-    let all = drain::<M>(BytesMut::from(body), &[]);
+    let all = drain::<M>(&[body]);
     let (front, back) = body.split_at(body.len() / 2);
-    let parts = drain::<M>(BytesMut::from(front), back);
+    let parts = drain::<M>(&[front, back]);
     if let (Ok(all), Ok(parts)) = (&all, &parts) {
         assert!(all == parts, "{all:?} {parts:?}");
     }
@@ -44,11 +43,11 @@ fn streamed<M: Message + PartialEq + Debug + DeserializeOwned>(body: &[u8], whol
     }
 }
 
-fn drain<M: DeserializeOwned>(mut buf: BytesMut, more: &[u8]) -> Result<Vec<M>, ()> {
-    let mut found = Vec::new();
-    for piece in [&[], more] {
-        buf.extend_from_slice(piece);
-        while let Some(message) = take::<M>(&mut buf).map_err(drop)? {
+fn drain<M: DeserializeOwned>(parts: &[&[u8]]) -> Result<Vec<M>, ()> {
+    let (mut stream, mut found) = (Stream::default(), Vec::new());
+    for part in parts {
+        stream.push(part);
+        while let Some(message) = stream.take::<M>().map_err(drop)? {
             found.push(message);
         }
     }

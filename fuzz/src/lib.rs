@@ -15,6 +15,7 @@ use libfuzzer_sys as _;
 mod alloc;
 pub mod bolt;
 pub mod checkpoint;
+pub mod connection;
 pub mod entry;
 pub mod etcd_log;
 mod grpc;
@@ -35,7 +36,7 @@ mod tests;
 /// A target and its name.
 pub type Target = (&'static str, fn(&[u8]));
 
-pub const TARGETS: [Target; 11] = [
+pub const TARGETS: [Target; 12] = [
     ("entry", entry::run),
     ("recovery", recovery::run),
     ("checkpoint", checkpoint::run),
@@ -46,5 +47,6 @@ pub const TARGETS: [Target; 11] = [
     ("model", model::run),
     ("bolt", bolt::run),
     ("http2", http2::run),
+    ("connection", connection::run),
     ("etcd_log", etcd_log::run),
 ];

@@ -25,6 +25,7 @@ fn main() {
     write(&dir, "json", bodies());
     write(&dir, "bolt", databases());
     write(&dir, "http2", connections());
+    write(&dir, "connection", (1..=12).map(decisions).collect());
     write(&dir, "etcd_log", logs());
     write(&dir, "model", vec![(0..=255).collect(), (0..200).map(|n: u8| n.wrapping_mul(37)).collect()]);
 }
@@ -35,6 +36,12 @@ fn write(dir: &Path, target: &str, seeds: Vec<Vec<u8>>) {
     for (n, seed) in seeds.iter().enumerate() {
         std::fs::write(dir.join(format!("seed-{n:02}")), seed).expect("the corpus can be written");
     }
+}
+
+/// What a client and services decide, as random as can be.
+fn decisions(seed: u64) -> Vec<u8> {
+    let bytes = (0..10u64).flat_map(|n| *blake3::hash(&(seed * 100 + n).to_le_bytes()).as_bytes());
+    bytes.take(20 + 25 * seed as usize).collect()
 }
 
 /// Clients: calls, one in parts, settings, windows, a reset, pings, padding, a farewell.

@@ -18,6 +18,8 @@ pub struct Head {
     pub fields: Vec<(HeaderName, HeaderValue)>,
     /// What the body has to be as long as.
     pub(crate) content_length: Option<u64>,
+    /// Bytes of all fields, counted as RFC 9113 does.
+    pub(crate) size: usize,
 }
 
 impl Head {
@@ -123,8 +125,8 @@ impl Draft {
         if self.is_malformed || path.is_empty() || method == Method::CONNECT {
             return Verdict::Malformed;
         }
-        let (authority, fields) = (self.authority, self.fields);
-        Verdict::Good(Head { method, scheme, authority, path, fields, content_length: self.content_length })
+        let (authority, fields, content_length) = (self.authority, self.fields, self.content_length);
+        Verdict::Good(Head { method, scheme, authority, path, fields, content_length, size: self.size })
     }
 
     /// As trailers, which have no pseudo-headers. True: they may pass.

@@ -9,19 +9,31 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use parking_lot::Mutex;
 
+use crate::service::PREFIX;
 use crate::tasks::Bells;
 
-/// The connection ended, or the request was given up, before the body was complete.
+/// Why a body ends before it is complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BodyError;
+pub enum BodyError {
+    /// The connection ended, or the request was given up.
+    Incomplete,
+    /// The connection holds too much for its client to wait for the rest of this message.
+    TooMuchHeld,
+}
 
 impl std::fmt::Display for BodyError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the request was given up before its body was complete")
+        f.write_str(match self {
+            BodyError::Incomplete => "the request was given up before its body was complete",
+            BodyError::TooMuchHeld => "too much is held for this connection to receive a long message",
+        })
     }
 }
 
 impl std::error::Error for BodyError {}
+
+/// Bytes of a message that is not whole from which on it is given up while the connection holds too much.
+const LONG_MESSAGE: usize = 16 << 10;
 
 /// The end that the connection holds. It has to be closed, or the body waits for ever.
 #[derive(Debug)]
@@ -33,6 +45,46 @@ pub struct Incoming {
     state: Arc<Mutex<State>>,
     stream: u32,
     bells: Arc<Bells>,
+    /// Follows the messages of a gRPC call, whose reader keeps what it has read until a message is whole.
+    messages: Option<Messages>,
+}
+
+/// Where in a sequence of length-prefixed messages a body is.
+#[derive(Debug, Default)]
+struct Messages {
+    prefix: [u8; PREFIX],
+    prefix_len: usize,
+    /// Bytes of the current message still to come, once its prefix is whole.
+    left: usize,
+    /// Bytes of the current message that have come, with its prefix.
+    held: usize,
+}
+
+impl Messages {
+    /// Passes over `data`.
+    fn advance(&mut self, mut data: &[u8]) {
+        while !data.is_empty() {
+            if self.prefix_len < PREFIX {
+                let len = data.len().min(PREFIX - self.prefix_len);
+                self.prefix[self.prefix_len..self.prefix_len + len].copy_from_slice(&data[..len]);
+                self.prefix_len += len;
+                self.held += len;
+                data = &data[len..];
+                if self.prefix_len < PREFIX {
+                    return;
+                }
+                let [_, length @ ..] = self.prefix;
+                self.left = u32::from_be_bytes(length) as usize;
+            }
+            let len = data.len().min(self.left);
+            self.left -= len;
+            self.held += len;
+            data = &data[len..];
+            if self.left == 0 {
+                *self = Messages::default();
+            }
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -59,21 +111,23 @@ enum End {
     Broken,
 }
 
-pub(crate) fn pipe(stream: u32, bells: &Arc<Bells>) -> (Pipe, Incoming) {
+/// `is_grpc`: the body is a sequence of gRPC messages.
+pub(crate) fn pipe(stream: u32, bells: &Arc<Bells>, is_grpc: bool) -> (Pipe, Incoming) {
     let state = Arc::new(Mutex::new(State::default()));
-    (Pipe(Arc::clone(&state)), Incoming { state, stream, bells: Arc::clone(bells) })
+    let messages = is_grpc.then(Messages::default);
+    (Pipe(Arc::clone(&state)), Incoming { state, stream, bells: Arc::clone(bells), messages })
 }
 
 impl Pipe {
-    /// Passes on a part. False: nobody wants it.
-    pub(crate) fn push(&self, data: Bytes, is_released: bool, ends: bool) -> bool {
+    /// Passes on a copy of a part: a slice would keep the whole buffer that it was read into. False: there is no reader.
+    pub(crate) fn push(&self, data: &[u8], is_released: bool, ends: bool) -> bool {
         let mut state = self.0.lock();
         if ends {
             state.end = End::Complete;
         }
         let is_wanted = !state.is_left;
         if is_wanted && !data.is_empty() {
-            state.parts.push_back(Part { data, is_released });
+            state.parts.push_back(Part { data: Bytes::copy_from_slice(data), is_released });
         }
         wake(state);
         is_wanted
@@ -98,19 +152,33 @@ fn wake(mut state: parking_lot::MutexGuard<'_, State>) {
     }
 }
 
+impl Incoming {
+    /// Counts what the reader holds of a message that is not whole.
+    fn count(&mut self, data: &[u8]) -> Result<(), BodyError> {
+        let Some(messages) = &mut self.messages else { return Ok(()) };
+        let before = messages.held;
+        messages.advance(data);
+        self.bells.hold(before, messages.held);
+        if messages.held >= LONG_MESSAGE && self.bells.is_full() {
+            return Err(BodyError::TooMuchHeld);
+        }
+        Ok(())
+    }
+}
+
 impl http_body::Body for Incoming {
     type Data = Bytes;
     type Error = BodyError;
 
     fn poll_frame(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let mut state = self.state.lock();
         let Some(part) = state.parts.pop_front() else {
             return match state.end {
                 End::Complete => Poll::Ready(None),
-                End::Broken => Poll::Ready(Some(Err(BodyError))),
+                End::Broken => Poll::Ready(Some(Err(BodyError::Incomplete))),
                 End::Open => {
                     state.reader = Some(cx.waker().clone());
                     Poll::Pending
@@ -120,6 +188,9 @@ impl http_body::Body for Incoming {
         drop(state);
         if !part.is_released {
             self.bells.release(self.stream, part.data.len());
+        }
+        if let Err(error) = self.count(&part.data) {
+            return Poll::Ready(Some(Err(error)));
         }
         Poll::Ready(Some(Ok(Frame::data(part.data))))
     }
@@ -150,5 +221,28 @@ impl Drop for Incoming {
         let unread = state.parts.drain(..).filter(|part| !part.is_released).map(|part| part.data.len()).sum();
         drop(state);
         self.bells.release(self.stream, unread);
+        if let Some(messages) = self.messages.take().filter(|messages| messages.held > 0) {
+            self.bells.hold(messages.held, 0);
+            // Otherwise the connection would count it until something else happens.
+            self.bells.wake();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_held_until_they_are_whole() {
+        let message = [&[0, 0, 0, 0, 3][..], b"abc"].concat();
+        let stream = [&message[..], &[0, 0, 0, 0, 0], &message, &[0, 0, 0, 1, 0, 9]].concat();
+        for size in 1..=stream.len() {
+            let mut messages = Messages::default();
+            for part in stream.chunks(size) {
+                messages.advance(part);
+            }
+            assert_eq!((messages.held, messages.left), (6, 255), "in parts of {size}");
+        }
     }
 }

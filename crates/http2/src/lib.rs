@@ -15,6 +15,8 @@
 //!
 //! Not here: HTTP/1, TLS, and what a request means.
 
+pub mod border;
+mod budget;
 mod connection;
 mod frame;
 mod head;
@@ -24,14 +26,17 @@ mod keepalive;
 mod limits;
 pub mod protocol;
 mod service;
+#[cfg(any(test, feature = "simulation"))]
+pub mod simulation;
 mod tasks;
 mod transport;
 
 #[cfg(test)]
 mod testing;
 
+pub use budget::Budget;
 pub use connection::Connection;
 pub use head::Head;
 pub use incoming::{BodyError, Incoming};
 pub use limits::Limits;
-pub use service::{Boxed, Call, Reply, Service};
+pub use service::{Boxed, Call, LongMessage, Reply, Service};

@@ -14,8 +14,11 @@ pub struct Limits {
     pub header_list: usize,
     /// What is buffered for a client on one stream before its answer is asked for more.
     pub send_buffer: usize,
-    /// Requests that a client may take back before they were looked at, over those that it lets us answer.
-    pub early_resets: u32,
+    /// Bytes of the bodies of answers that wait for windows, over all streams. Beyond it, only a stream that has nothing
+    /// queued is asked for more.
+    pub queued_answers: usize,
+    /// What a client may cost without asking for anything, at once and then each second: see `protocol/overhead.rs`.
+    pub overhead: u32,
     /// A connection on which nothing arrives is pinged this often. None: never.
     pub keepalive_interval: Option<Duration>,
     /// A ping unanswered for this long ends the connection.
@@ -30,7 +33,8 @@ impl Default for Limits {
             connection_window: 16 << 20,
             header_list: 64 << 10,
             send_buffer: 256 << 10,
-            early_resets: 1024,
+            queued_answers: 16 << 20,
+            overhead: 50_000,
             keepalive_interval: None,
             keepalive_timeout: Duration::from_secs(20),
         }

@@ -9,6 +9,9 @@ use http::{HeaderMap, Request, Response};
 use crate::head::Head;
 use crate::incoming::Incoming;
 
+/// Before every gRPC message: a byte that says whether it is compressed, and four for its length.
+pub(crate) const PREFIX: usize = 5;
+
 /// A future that can be polled anywhere.
 pub type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
@@ -17,8 +20,31 @@ pub type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 pub enum Reply {
     /// One message, with the five bytes before it. The call went well.
     Message(Bytes),
+    /// The same, too long to be encoded before the client has room for it.
+    Long(Box<dyn LongMessage>),
     /// The call did not; these are all the headers there are to send.
     Refused(HeaderMap),
+}
+
+impl Reply {
+    /// Bytes of the message, with the five bytes before it.
+    #[expect(clippy::len_without_is_empty, reason = "a message is never empty")]
+    pub fn len(&self) -> usize {
+        match self {
+            Reply::Message(message) => message.len(),
+            Reply::Long(message) => message.remaining(),
+            Reply::Refused(_) => 0,
+        }
+    }
+}
+
+/// A message with the five bytes before it, which is encoded piece by piece.
+pub trait LongMessage: std::fmt::Debug + Send {
+    /// Bytes that are still to come, which is more than none at first.
+    fn remaining(&self) -> usize;
+
+    /// The next bytes: `max` of them, or all that remain. `max` is not 0.
+    fn next(&mut self, max: usize) -> Bytes;
 }
 
 /// How a unary call is answered.
@@ -28,17 +54,23 @@ pub enum Call {
     Here(Boxed<Reply>),
     /// A task of its own: it may compute for long.
     Apart(Boxed<Reply>),
+    /// Not as a whole message after all: by [`Service::call`]. Gives the message back.
+    AsRequest(Bytes),
 }
 
 /// Answers what is asked on a connection.
 pub trait Service: Send + Sync + 'static {
-    /// What is known of a unary call from its headers. Clients repeat their headers, so it is found out once.
+    /// What is known of a unary call from its headers. Clients repeat their headers, so it is found out once for a connection and
+    /// kept as long as it is open.
     type Plan: Send + Sync + 'static;
     /// Held by a call from its headers on until its message is whole: what is begun has to be bounded, too.
     type Place: Send + 'static;
     type Body: http_body::Body<Data = Bytes, Error: std::fmt::Display> + Send + Unpin + 'static;
 
     /// How to serve requests with this head as whole messages. None: by [`Service::call`].
+    ///
+    /// A function of the head alone. Whatever may change while the connection is open (time, leadership, users, members) is looked
+    /// up for each call, in [`Service::unary`]: the answer is kept, and so is None.
     fn plan(&self, head: &Head) -> Option<Self::Plan>;
 
     /// Lets such a call begin, or refuses it.

@@ -3,9 +3,13 @@
 //! Every piece of work has a bell for a waker. Bells that ring are noted in one list, and the connection is woken by the
 //! first of them only: when it comes to look, it finds all that rang meanwhile. Places and their bells are used again,
 //! so a call costs no waker of its own. A bell that rings late, for work that has left its place, costs a look.
+//!
+//! A stream outlives its work: an answer that waits for the client's window belongs to no work any more, while its place
+//! may already hold another call's. So streams refer to work by a [`TaskId`], which also names the generation of the
+//! place; one that is out of date refers to nothing, and cancelling it does nothing.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Wake, Waker};
 
 use parking_lot::Mutex;
@@ -13,6 +17,8 @@ use parking_lot::Mutex;
 /// Used bytes of bodies, and bodies, of which the connection is told at the latest.
 const RELEASE_BYTES: usize = 64 << 10;
 const RELEASES: usize = 1024;
+/// Places that are kept while nothing is under way.
+const KEPT_PLACES: usize = 1024;
 
 /// What rang, and whom to wake for it.
 #[derive(Debug)]
@@ -21,6 +27,10 @@ pub(crate) struct Bells {
     /// The connection is woken for this many used bytes. Together with what it keeps to itself, half a window, it must stay below
     /// a window: a client that waits for the rest of its window would wait for ever.
     release_bytes: usize,
+    /// Bytes of messages that are not whole, held by the readers of bodies.
+    held: AtomicUsize,
+    /// The connection holds too much for its client.
+    is_full: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -61,6 +71,41 @@ impl Bells {
         if let Some(sleeper) = sleeper {
             sleeper.wake();
         }
+    }
+
+    /// A reader that held `before` bytes of a message holds `after` now.
+    pub(crate) fn hold(&self, before: usize, after: usize) {
+        match after.checked_sub(before) {
+            Some(0) => {}
+            Some(more) => {
+                self.held.fetch_add(more, Ordering::Relaxed);
+            }
+            None => {
+                self.held.fetch_sub(before - after, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Has the connection look again at what is held.
+    pub(crate) fn wake(&self) {
+        let sleeper = self.rung.lock().sleeper.take();
+        if let Some(sleeper) = sleeper {
+            sleeper.wake();
+        }
+    }
+
+    pub(crate) fn held(&self) -> usize {
+        self.held.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_full(&self, is_full: bool) {
+        if self.is_full.load(Ordering::Relaxed) != is_full {
+            self.is_full.store(is_full, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.is_full.load(Ordering::Relaxed)
     }
 
     /// Moves what rang to `places` and what was released to `released`.
@@ -105,6 +150,19 @@ impl Wake for Bell {
     }
 }
 
+/// Names one piece of work, and never another one that takes its place later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TaskId {
+    place: usize,
+    generation: u64,
+}
+
+impl TaskId {
+    pub(crate) fn place(self) -> usize {
+        self.place
+    }
+}
+
 /// Work, in numbered places.
 #[derive(Debug)]
 pub(crate) struct Tasks<W> {
@@ -116,6 +174,8 @@ pub(crate) struct Tasks<W> {
 #[derive(Debug)]
 struct Place<W> {
     is_used: bool,
+    /// Counts the pieces of work that were here.
+    generation: u64,
     /// None while it is being looked at.
     work: Option<W>,
     bell: Arc<Bell>,
@@ -126,7 +186,8 @@ impl<W> Tasks<W> {
     /// For a connection on which a client may send `window` bytes ahead.
     pub(crate) fn new(window: u32) -> Tasks<W> {
         let release_bytes = RELEASE_BYTES.min(window as usize / 4);
-        let bells = Arc::new(Bells { rung: Mutex::default(), release_bytes });
+        let (held, is_full) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let bells = Arc::new(Bells { rung: Mutex::default(), release_bytes, held, is_full });
         Tasks { places: Vec::new(), free: Vec::new(), bells }
     }
 
@@ -135,17 +196,17 @@ impl<W> Tasks<W> {
     }
 
     /// A place for `work`, which is not polled before somebody looks.
-    pub(crate) fn insert(&mut self, work: W) -> usize {
+    pub(crate) fn insert(&mut self, work: W) -> TaskId {
         if let Some(place) = self.free.pop() {
             self.places[place].is_used = true;
             self.put(place, work);
-            return place;
+            return TaskId { place, generation: self.places[place].generation };
         }
         let place = self.places.len();
         let bell = Arc::new(Bell { place, has_rung: AtomicBool::new(false), bells: Arc::clone(&self.bells) });
         let waker = Waker::from(Arc::clone(&bell));
-        self.places.push(Place { is_used: true, work: Some(work), bell, waker });
-        place
+        self.places.push(Place { is_used: true, generation: 0, work: Some(work), bell, waker });
+        TaskId { place, generation: 0 }
     }
 
     /// Takes work out to look at it, with the waker for it. None: there is none any more.
@@ -161,12 +222,39 @@ impl<W> Tasks<W> {
         self.places[place].work = Some(work);
     }
 
-    /// The place is free for other work.
+    /// The work that was taken out of `place` is done: the place is free for other work.
     pub(crate) fn vacate(&mut self, place: usize) {
         let left = &mut self.places[place];
         assert!(left.is_used, "a place is left once");
         left.is_used = false;
+        left.generation += 1;
         left.work = None;
         self.free.push(place);
+    }
+
+    /// Forgets all places if none is used and there are many: a burst of calls needed them.
+    pub(crate) fn shrink(&mut self) {
+        if self.free.len() == self.places.len() && self.places.len() > KEPT_PLACES {
+            // Generations begin anew, so no stream may refer to one of these places any more: none is open.
+            self.places = Vec::new();
+            self.free = Vec::new();
+        }
+    }
+
+    /// Takes out this piece of work for good, unless it is done already.
+    pub(crate) fn cancel(&mut self, id: TaskId) -> Option<W> {
+        let place = self.places.get_mut(id.place)?;
+        if place.generation != id.generation {
+            return None;
+        }
+        let work = place.work.take();
+        self.vacate(id.place);
+        work
+    }
+
+    /// The work with this name, unless it is done already.
+    pub(crate) fn get(&self, id: TaskId) -> Option<&W> {
+        let place = self.places.get(id.place)?;
+        place.work.as_ref().filter(|_| place.generation == id.generation)
     }
 }

@@ -39,10 +39,10 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Transport<I> {
         Poll::Ready(Ok(len))
     }
 
-    /// Nothing is read for now, so no memory is held for it.
+    /// Nothing is read for now, so no memory is held for it but for what has come of a frame.
     pub(crate) fn rest(&mut self) {
-        if self.input.is_empty() && self.input.capacity() > 0 {
-            self.input = BytesMut::new();
+        if self.input.capacity() > 2 * self.input.len() {
+            self.input = BytesMut::from(&self.input[..]);
         }
     }
 

@@ -7,6 +7,7 @@
 //! Deliberately narrower than etcd: an enum value that has no meaning is refused, whether name or number. etcd's
 //! gateway skips the name, so that a mistyped filter filters nothing, and passes the number on to be refused later.
 
+mod split;
 mod tree;
 
 #[cfg(test)]
@@ -14,34 +15,57 @@ mod tests;
 
 use bytes::{Buf, BytesMut};
 use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error as _};
 use serde_json::{Deserializer, Error};
 
-use tree::Tree;
+use split::Splitter;
 
 /// Reads the message in a body. An empty body is the default message, and what follows the message is ignored.
 pub fn from_slice<M: DeserializeOwned + Default>(body: &[u8]) -> Result<M, Error> {
-    match Deserializer::from_slice(body).into_iter::<Tree>().next() {
-        None => Ok(M::default()),
-        Some(tree) => serde_json::from_value(tree?.0),
+    if body.iter().all(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r')) {
+        return Ok(M::default());
     }
+    serde_json::from_value(tree::read(&mut Deserializer::from_slice(body))?)
 }
 
-/// Takes the next message off the front of a streamed body; `None` means that more bytes are needed.
-pub fn take<M: DeserializeOwned>(buf: &mut BytesMut) -> Result<Option<M>, Error> {
-    let mut trees = Deserializer::from_slice(buf).into_iter::<Tree>();
-    match trees.next() {
-        None => {
-            // Only white space was there, and nothing will ever need it.
-            buf.clear();
-            Ok(None)
-        }
-        Some(Err(error)) if error.is_eof() => Ok(None),
-        Some(tree) => {
-            let Tree(value) = tree?;
-            let taken = trees.byte_offset();
-            buf.advance(taken);
-            serde_json::from_value(value).map(Some)
+/// A body that is a stream of messages and comes in parts. What it costs does not depend on the parts.
+#[derive(Debug, Default)]
+pub struct Stream {
+    buffer: BytesMut,
+    splitter: Splitter,
+}
+
+impl Stream {
+    pub fn push(&mut self, part: &[u8]) {
+        self.buffer.extend_from_slice(part);
+    }
+
+    /// Bytes that came and were not taken.
+    pub fn len(&self) -> usize {
+        self.buffer.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.buffer.is_empty()
+    }
+
+    /// Takes the next message; `None` means that more bytes are needed. Behind an error there is nothing to take.
+    pub fn take<M: DeserializeOwned>(&mut self) -> Result<Option<M>, Error> {
+        match self.splitter.find_end(&self.buffer).map_err(Error::custom)? {
+            Some(end) => {
+                let message = tree::read(&mut Deserializer::from_slice(&self.buffer[..end]))
+                    .and_then(serde_json::from_value);
+                self.buffer.advance(end);
+                message.map(Some)
+            }
+            None => {
+                if self.splitter.is_between_values() {
+                    // Only white space was there, and nothing will ever need it.
+                    self.buffer.clear();
+                    self.splitter.restart();
+                }
+                Ok(None)
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 
-use super::{from_slice, take, to_stream_line, to_vec};
+use super::{Stream, from_slice, to_stream_line, to_vec};
 use crate::mvccpb::{Event, KeyValue, event::EventType};
 use crate::pb;
 use crate::{authpb, v3electionpb};
@@ -173,20 +173,49 @@ fn a_transaction_is_read_whole() {
 
 #[test]
 fn messages_are_taken_off_a_stream_as_they_complete() {
-    let mut buf = BytesMut::from(&b" {\"cancel_request\":{\"watch_id\":\"4\"}}\n {\"progress_req"[..]);
-    let first: pb::WatchRequest = take(&mut buf).expect("valid").expect("complete");
+    let mut stream = Stream::default();
+    stream.push(b" {\"cancel_request\":{\"watch_id\":\"4\"}}\n {\"progress_req");
+    let first: pb::WatchRequest = stream.take().expect("valid").expect("complete");
     let cancel = pb::watch_request::RequestUnion::CancelRequest(pb::WatchCancelRequest { watch_id: 4 });
     assert_eq!(first.request_union, Some(cancel));
-    assert_eq!(take::<pb::WatchRequest>(&mut buf).expect("not wrong yet"), None);
+    assert_eq!(stream.take::<pb::WatchRequest>().expect("not wrong yet"), None);
 
-    buf.extend_from_slice(b"uest\":{}} ");
-    let second: pb::WatchRequest = take(&mut buf).expect("valid").expect("complete");
+    stream.push(b"uest\":{}} ");
+    let second: pb::WatchRequest = stream.take().expect("valid").expect("complete");
     let progress = pb::watch_request::RequestUnion::ProgressRequest(pb::WatchProgressRequest {});
     assert_eq!(second.request_union, Some(progress));
-    assert_eq!(take::<pb::WatchRequest>(&mut buf).expect("only space is left"), None);
+    assert_eq!(stream.take::<pb::WatchRequest>().expect("only space is left"), None);
+    assert!(stream.is_empty());
 
-    buf.extend_from_slice(b"nonsense");
-    assert!(take::<pb::WatchRequest>(&mut buf).is_err());
+    stream.push(b"nonsense");
+    assert!(stream.take::<pb::WatchRequest>().is_err());
+}
+
+#[test]
+fn space_between_messages_takes_no_room() {
+    let mut stream = Stream::default();
+    for _ in 0..3 {
+        for _ in 0..1000 {
+            stream.push(b"\n ");
+            assert_eq!(stream.take::<pb::WatchRequest>().expect("only space"), None);
+        }
+        assert_eq!(stream.len(), 0);
+        stream.push(b"{");
+        assert_eq!(stream.take::<pb::WatchRequest>().expect("begun"), None);
+        stream.push(b"} ");
+        assert!(stream.take::<pb::WatchRequest>().expect("whole").is_some());
+    }
+}
+
+/// Unknown fields are read and dropped; what they may take meanwhile is bounded.
+#[test]
+fn a_tree_that_takes_far_more_than_its_text_is_refused() {
+    let body = |item: &str, count: usize| format!("{{\"unknown\":[{}]}}", vec![item; count].join(","));
+    for (item, most) in [("0", 1 << 20), ("[]", 1 << 20), ("{}", 1 << 20), ("{\"\":0}", (1 << 20) / 18)] {
+        assert!(from_slice::<pb::RangeRequest>(body(item, most - 100).as_bytes()).is_ok(), "{item}");
+        let refused = from_slice::<pb::RangeRequest>(body(item, most + 100).as_bytes()).unwrap_err();
+        assert!(refused.to_string().starts_with("too many values"), "{refused}");
+    }
 }
 
 #[test]

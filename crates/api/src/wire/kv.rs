@@ -5,7 +5,7 @@ use bytes::BufMut;
 use super::field::{
     bool_len, header_len, int64_len, part_len, put_bool, put_header, put_int64, put_kv, put_part_head,
 };
-use super::{WireKv, WireMessage};
+use super::{LayOut, Pieces, WireKv, WireMessage};
 use crate::pb;
 use crate::pb::ResponseHeader;
 
@@ -67,6 +67,15 @@ impl<K: WireKv> WireMessage for RangeResponse<K> {
     }
 }
 
+impl<K: WireKv> LayOut<K> for RangeResponse<K> {
+    fn lay_out(self, out: &mut Pieces<K>) {
+        put_header(self.header.as_ref(), out.bytes());
+        out.kvs(tag::RANGE_KVS, self.kvs);
+        put_bool(tag::RANGE_MORE, self.more, out.bytes());
+        put_int64(tag::RANGE_COUNT, self.count, out.bytes());
+    }
+}
+
 impl<K: WireKv> WireMessage for RangeStreamResponse<K> {
     type Typed = pb::RangeStreamResponse;
 
@@ -93,6 +102,13 @@ impl<K: WireKv> WireMessage for PutResponse<K> {
     }
 }
 
+impl<K: WireKv> LayOut<K> for PutResponse<K> {
+    fn lay_out(self, out: &mut Pieces<K>) {
+        put_header(self.header.as_ref(), out.bytes());
+        out.kvs(tag::PUT_PREV_KV, self.prev_kv.into_iter().collect());
+    }
+}
+
 impl<K: WireKv> WireMessage for DeleteRangeResponse<K> {
     type Typed = pb::DeleteRangeResponse;
 
@@ -106,6 +122,14 @@ impl<K: WireKv> WireMessage for DeleteRangeResponse<K> {
         put_header(self.header.as_ref(), buf);
         put_int64(tag::DELETE_DELETED, self.deleted, buf);
         put_kvs(tag::DELETE_PREV_KVS, &self.prev_kvs, buf);
+    }
+}
+
+impl<K: WireKv> LayOut<K> for DeleteRangeResponse<K> {
+    fn lay_out(self, out: &mut Pieces<K>) {
+        put_header(self.header.as_ref(), out.bytes());
+        put_int64(tag::DELETE_DELETED, self.deleted, out.bytes());
+        out.kvs(tag::DELETE_PREV_KVS, self.prev_kvs);
     }
 }
 

@@ -15,6 +15,7 @@ mod event;
 mod field;
 mod keyvalue;
 mod kv;
+mod pieces;
 mod txn;
 
 #[cfg(test)]
@@ -25,6 +26,7 @@ use bytes::BufMut;
 pub use event::{Event, WatchResponse};
 pub use keyvalue::KeyValue;
 pub use kv::{DeleteRangeResponse, PutResponse, RangeResponse, RangeStreamResponse};
+pub use pieces::{LayOut, Pieces};
 pub use txn::{OpResponse, ResponseOp, TxnResponse};
 
 /// Something that can show the encoded form of an `mvccpb.KeyValue`.

@@ -5,8 +5,8 @@ use proptest::prelude::{Just, Strategy, any, prop_assert_eq, prop_oneof, proptes
 use prost::Message;
 
 use super::{
-    DeleteRangeResponse, Event, KeyValue, OpResponse, PutResponse, RangeResponse, RangeStreamResponse,
-    TxnResponse, WatchResponse, WireMessage,
+    DeleteRangeResponse, Event, KeyValue, LayOut, OpResponse, Pieces, PutResponse, RangeResponse,
+    RangeStreamResponse, TxnResponse, WatchResponse, WireMessage,
 };
 use crate::{mvccpb, pb};
 
@@ -165,7 +165,35 @@ where
     Ok(())
 }
 
+/// In pieces of any size, the same bytes.
+fn same_in_pieces<W>(wire: W, size: usize) -> Result<(), proptest::test_runner::TestCaseError>
+where
+    W: LayOut<Bytes>,
+{
+    let whole = [&b"prefix"[..], &wire.encode_to_vec()].concat();
+    let mut pieces = Pieces::new(b"prefix", wire);
+    let mut given = Vec::new();
+    while pieces.remaining() > 0 {
+        prop_assert_eq!(pieces.remaining(), whole.len() - given.len());
+        let piece = pieces.next(size);
+        prop_assert_eq!(piece.len(), size.min(whole.len() - given.len()));
+        given.extend_from_slice(&piece);
+    }
+    prop_assert_eq!(given, whole);
+    Ok(())
+}
+
 proptest! {
+    #[test]
+    fn answers_encode_the_same_in_pieces(
+        range in range(), put in put(), delete in delete(), ops in vec(op(), 0..4), size in 1..60usize,
+    ) {
+        same_in_pieces(wire_range(&range), size)?;
+        same_in_pieces(wire_put(&put), size)?;
+        same_in_pieces(wire_delete(&delete), size)?;
+        same_in_pieces(wire_txn(&pb::TxnResponse { header: None, succeeded: true, responses: ops }), size)?;
+    }
+
     #[test]
     fn key_values_encode_like_the_generated_type(kv in kv()) {
         let parts = KeyValue {

@@ -3,7 +3,7 @@
 use bytes::BufMut;
 
 use super::field::{bool_len, header_len, part_len, put_bool, put_header, put_part_head};
-use super::{DeleteRangeResponse, PutResponse, RangeResponse, WireKv, WireMessage};
+use super::{DeleteRangeResponse, LayOut, Pieces, PutResponse, RangeResponse, WireKv, WireMessage};
 use crate::pb;
 use crate::pb::ResponseHeader;
 
@@ -111,6 +111,29 @@ impl<K: WireKv> WireMessage for TxnResponse<K> {
         for op in &self.responses {
             put_part_head(tag::RESPONSES, op.encoded_len(), buf);
             op.encode(buf);
+        }
+    }
+}
+
+impl<K: WireKv> LayOut<K> for ResponseOp<K> {
+    fn lay_out(self, out: &mut Pieces<K>) {
+        put_part_head(self.response.tag(), self.len, out.bytes());
+        match self.response {
+            OpResponse::Range(response) => response.lay_out(out),
+            OpResponse::Put(response) => response.lay_out(out),
+            OpResponse::DeleteRange(response) => response.lay_out(out),
+            OpResponse::Txn(response) => response.lay_out(out),
+        }
+    }
+}
+
+impl<K: WireKv> LayOut<K> for TxnResponse<K> {
+    fn lay_out(self, out: &mut Pieces<K>) {
+        put_header(self.header.as_ref(), out.bytes());
+        put_bool(tag::SUCCEEDED, self.succeeded, out.bytes());
+        for op in self.responses {
+            put_part_head(tag::RESPONSES, op.encoded_len(), out.bytes());
+            op.lay_out(out);
         }
     }
 }

@@ -6,22 +6,26 @@
 mod requests;
 mod work;
 
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::{unconstrained, yield_now};
+use tokio::time::Instant;
 
+use crate::budget::{Account, Budget, Pressure};
 use crate::head::Head;
 use crate::keepalive::{Due, Keepalive};
 use crate::limits::Limits;
 use crate::protocol::{Fault, Protocol};
 use crate::service::Service;
-use crate::tasks::Tasks;
+use crate::tasks::{TaskId, Tasks};
 use crate::transport::Transport;
 use requests::State;
 use work::Work;
@@ -33,6 +37,10 @@ type Known<P> = (Arc<Head>, Option<Arc<P>>);
 /// client that lists everything must not make those wait that want little.
 const MOST_TURNS: usize = 32;
 const MOST_TIME: Duration = Duration::from_micros(100);
+/// How often the allowance for frames without requests is refilled.
+const REFILL_INTERVAL: Duration = Duration::from_millis(10);
+/// Calls that wait, below which those that were cancelled are left among them.
+const DEFERRED_MIN: usize = 1024;
 
 /// Serves one client. Resolves when the connection has ended; an error says that it did not end well.
 #[must_use = "a connection is served by polling it"]
@@ -44,8 +52,14 @@ pub struct Connection<I, S: Service> {
     /// What the service made of heads that were seen lately.
     plans: Vec<Known<S::Plan>>,
     keepalive: Option<Keepalive>,
-    /// Bytes of messages that are not complete yet.
+    /// Bytes of messages that are not complete, of calls that wait, and of answers that exist as a whole.
     held: usize,
+    account: Account,
+    /// Calls that are not begun yet, in order; with some that were cancelled meanwhile.
+    deferred: VecDeque<TaskId>,
+    /// Calls that compute at this moment.
+    heavy: Arc<AtomicUsize>,
+    refilled: Instant,
     /// Places to look at in this turn.
     due: Vec<usize>,
     released: Vec<(u32, usize)>,
@@ -60,7 +74,7 @@ where
     I: AsyncRead + AsyncWrite + Unpin,
     S: Service,
 {
-    pub fn new(io: I, service: Arc<S>, limits: Limits) -> Connection<I, S> {
+    pub fn new(io: I, service: Arc<S>, limits: Limits, budget: Arc<Budget>) -> Connection<I, S> {
         Connection {
             transport: Transport::new(io),
             protocol: Protocol::new(limits),
@@ -69,6 +83,10 @@ where
             plans: Vec::new(),
             keepalive: limits.keepalive_interval.map(|i| Keepalive::new(i, limits.keepalive_timeout)),
             held: 0,
+            account: Account::new(budget),
+            deferred: VecDeque::new(),
+            heavy: Arc::default(),
+            refilled: Instant::now(),
             due: Vec::new(),
             released: Vec::new(),
             resumed: Vec::new(),
@@ -99,6 +117,7 @@ where
             worked |= self.look_around();
         }
         worked |= self.write(cx, late)?;
+        worked |= self.failed.is_none() && self.start_deferred();
         // Whoever broke the rules and does not even read why is not waited for.
         let is_done = self.protocol.is_done() && self.is_flushed;
         if is_done || self.failed.is_some() {
@@ -107,10 +126,22 @@ where
         Ok(if worked { Turn::Worked } else { Turn::Idle })
     }
 
+    /// Counts what the connection holds for its client, and says what follows from it.
+    fn update_account(&mut self) -> Held {
+        let requests = self.held + self.protocol.held_for_requests() + self.tasks.bells().held();
+        self.account.set(requests + self.protocol.unsent());
+        let pressure = self.account.pressure();
+        let refuses_requests = self.account.is_too_much(requests);
+        self.protocol.refuse_streams(refuses_requests);
+        self.tasks.bells().set_full(refuses_requests);
+        Held { pressure, refuses_requests }
+    }
+
     fn take_input(&mut self) {
         if let Some(keepalive) = &mut self.keepalive {
             keepalive.hear();
         }
+        self.update_account();
         let received = self.protocol.receive(&mut self.transport.input);
         // What came before a mistake counts, if only to be dropped with the rest.
         self.take_events();
@@ -160,8 +191,8 @@ where
         self.protocol.resumed(&mut self.resumed);
         let worked = !self.resumed.is_empty();
         for stream in self.resumed.drain(..) {
-            let place = self.protocol.state(stream).and_then(|state| state.place);
-            self.due.extend(place);
+            let task = self.protocol.state(stream).and_then(|state| state.task);
+            self.due.extend(task.map(TaskId::place));
         }
         Ok(worked || interrupted || !self.due.is_empty())
     }
@@ -184,13 +215,18 @@ where
         if let Err(error) = self.keep_alive(cx) {
             return Poll::Ready(Err(error));
         }
-        let late = Instant::now() + MOST_TIME;
+        let now = Instant::now();
+        let late = now + MOST_TIME;
+        if now - self.refilled >= REFILL_INTERVAL {
+            self.protocol.refill(now - self.refilled);
+            self.refilled = now;
+        }
         for _ in 0..MOST_TURNS {
             match self.turn(cx, late) {
                 Ok(Turn::Worked) if Instant::now() < late => {}
                 Ok(Turn::Worked) => break,
                 Ok(Turn::Idle) => {
-                    self.transport.rest();
+                    self.rest();
                     if self.tasks.bells().sleep(cx.waker()) {
                         return Poll::Pending;
                     }
@@ -204,6 +240,19 @@ where
         Poll::Pending
     }
 
+    /// Nothing can be done but wait: gives back what only a burst needed.
+    fn rest(&mut self) {
+        self.transport.rest();
+        self.protocol.rest();
+        if self.protocol.open() == 0 {
+            self.deferred.clear();
+            self.tasks.shrink();
+        } else if self.deferred.len() > 2 * self.protocol.open() + DEFERRED_MIN {
+            self.deferred.retain(|task| self.tasks.get(*task).is_some());
+        }
+        self.update_account();
+    }
+
     /// Whether the client hears of it makes no difference any more.
     fn end(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let _ = self.transport.poll_shutdown(cx);
@@ -212,6 +261,13 @@ where
             Some(fault) => Err(io::Error::new(io::ErrorKind::InvalidData, fault.reason)),
         })
     }
+}
+
+/// What follows from what a connection holds.
+struct Held {
+    pressure: Pressure,
+    /// No stream is opened, and no long message received.
+    refuses_requests: bool,
 }
 
 enum Turn {

@@ -3,27 +3,30 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use http::header::CONTENT_TYPE;
 use http::{HeaderMap, StatusCode};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::Connection;
-use super::work::{Apart, Job, Work};
+use super::work::{self, Waiting};
+use crate::budget::Pressure;
 use crate::head::Head;
 use crate::incoming::{self, Pipe};
 use crate::protocol::{Code, Event};
-use crate::service::{Call, Reply, Service};
+use crate::service::{Call, PREFIX, Reply, Service};
+use crate::tasks::TaskId;
 
 /// What a connection knows of one request.
 pub(super) struct State<S: Service> {
-    /// Where it is being worked on.
-    pub(super) place: Option<usize>,
+    /// The work that answers it, which may be done before the answer is sent.
+    pub(super) task: Option<TaskId>,
     input: Input<S>,
 }
 
 // Written out because deriving it would ask for `S: Default`.
 impl<S: Service> Default for State<S> {
     fn default() -> State<S> {
-        State { place: None, input: Input::None }
+        State { task: None, input: Input::None }
     }
 }
 
@@ -40,16 +43,14 @@ struct Whole<S: Service> {
     head: Arc<Head>,
     plan: Arc<S::Plan>,
     place: S::Place,
-    parts: Vec<Bytes>,
-    len: usize,
+    /// What has come of the message, if not all came at once. A copy: slices would keep whole read buffers.
+    message: BytesMut,
+    /// Bytes counted for it.
+    charge: usize,
 }
 
-/// Before every message: a byte that says whether it is compressed, and four for its length.
-const PREFIX: usize = 5;
 /// Plans kept.
 const MOST_PLANS: usize = 16;
-/// Bytes of messages that have begun to come on one connection. Whoever goes beyond has its newest request refused.
-const MOST_HELD: usize = 64 << 20;
 
 impl<I, S> Connection<I, S>
 where
@@ -71,7 +72,10 @@ where
         let Some(state) = self.protocol.begin(stream) else { return };
         let Some(plan) = plan else { return self.call(stream, &head) };
         match self.service.admit(&plan) {
-            Ok(place) => state.input = Input::Whole(Whole { head, plan, place, parts: Vec::new(), len: 0 }),
+            Ok(place) => {
+                let message = BytesMut::new();
+                state.input = Input::Whole(Whole { head, plan, place, message, charge: 0 });
+            }
             Err(refusal) => self.reply(stream, refusal),
         }
     }
@@ -98,15 +102,15 @@ where
         };
         match &mut state.input {
             Input::Whole(whole) => {
-                let is_all = end && whole.parts.is_empty();
+                let is_all = end && whole.message.is_empty();
                 self.protocol.release(stream, len);
                 match is_all.then(|| only_message(&data, self.service.longest_message())).flatten() {
                     Some(message) => self.unary(stream, message),
-                    None => self.collect(stream, data, end),
+                    None => self.collect(stream, &data, end),
                 }
             }
             Input::Pipe(pipe) => {
-                if !pipe.push(data, false, end) {
+                if !pipe.push(&data, false, end) {
                     self.protocol.release(stream, len);
                 }
             }
@@ -115,35 +119,40 @@ where
     }
 
     /// A message that comes in several parts, or is none.
-    fn collect(&mut self, stream: u32, data: Bytes, end: bool) {
+    fn collect(&mut self, stream: u32, data: &[u8], end: bool) {
         let limit = self.service.longest_message();
         let Some(State { input: Input::Whole(whole), .. }) = self.protocol.state(stream) else { return };
-        if whole.len + data.len() > limit + PREFIX {
+        if whole.message.len() + data.len() > limit + PREFIX {
             return self.give_up_collecting(stream, data, end);
         }
-        whole.len += data.len();
-        self.held += data.len();
-        whole.parts.push(data);
+        whole.message.extend_from_slice(data);
+        let charge = std::mem::replace(&mut whole.charge, whole.message.capacity());
+        self.held = self.held + whole.charge - charge;
         if end {
-            match only_message(&join(&whole.parts, whole.len), limit) {
+            let body = whole.message.split().freeze();
+            match only_message(&body, limit) {
                 Some(message) => self.unary(stream, message),
-                None => self.give_up_collecting(stream, Bytes::new(), true),
+                None => self.give_up_collecting(stream, &body, true),
             }
-        } else if self.held > MOST_HELD {
-            self.held -= whole.len;
-            self.protocol.reset(stream, Code::EnhanceYourCalm);
+        } else if self.update_account().refuses_requests {
+            self.refuse(stream);
         }
     }
 
+    /// There is no room for this request.
+    fn refuse(&mut self, stream: u32) {
+        drop(self.take_whole(stream));
+        self.account.note_refused();
+        self.protocol.reset(stream, Code::EnhanceYourCalm);
+    }
+
     /// It is not one whole message, whatever it is: it is passed on as it came.
-    fn give_up_collecting(&mut self, stream: u32, data: Bytes, end: bool) {
+    fn give_up_collecting(&mut self, stream: u32, data: &[u8], end: bool) {
         let Some(whole) = self.take_whole(stream) else { return };
         self.call(stream, &whole.head);
         let Some(state) = self.protocol.state(stream) else { return };
         if let Input::Pipe(pipe) = &state.input {
-            for part in whole.parts {
-                pipe.push(part, true, false);
-            }
+            pipe.push(&whole.message, true, false);
             pipe.push(data, true, end);
         }
     }
@@ -152,45 +161,57 @@ where
         let state = self.protocol.state(stream)?;
         match std::mem::replace(&mut state.input, Input::None) {
             Input::Whole(whole) => {
-                self.held -= whole.len;
+                self.held -= whole.charge;
                 Some(whole)
             }
             Input::None | Input::Pipe(_) => None,
         }
     }
 
-    fn unary(&mut self, stream: u32, message: Bytes) {
+    fn unary(&mut self, stream: u32, mut message: Bytes) {
         let Some(whole) = self.take_whole(stream) else { return };
+        let len = message.len();
+        let pressure = self.update_account().pressure;
+        if pressure > Pressure::None {
+            // It may have to wait, and would keep the whole buffer that it was read into.
+            message = Bytes::copy_from_slice(&message);
+        }
         match self.service.unary(&whole.plan, whole.place, message) {
             Call::Now(reply) => self.reply(stream, reply),
-            Call::Here(future) => self.add(stream, Job::Here(future)),
-            Call::Apart(future) => self.add(stream, Job::Apart(Apart::spawn(future))),
+            Call::Here(future) => self.start(stream, Waiting::Here(future), len),
+            Call::Apart(future) => self.start(stream, Waiting::Apart(future), len),
+            Call::AsRequest(message) => self.call_with(stream, &whole.head, &message),
+        }
+    }
+
+    /// Serves a unary call as any other request, whose body is known.
+    fn call_with(&mut self, stream: u32, head: &Head, message: &[u8]) {
+        self.call(stream, head);
+        let Some(state) = self.protocol.state(stream) else { return };
+        if let Input::Pipe(pipe) = &state.input {
+            pipe.push(&prefix(message.len()), true, false);
+            pipe.push(message, true, true);
         }
     }
 
     fn call(&mut self, stream: u32, head: &Head) {
-        let (pipe, incoming) = incoming::pipe(stream, self.tasks.bells());
+        let is_grpc = head.get(&CONTENT_TYPE).is_some_and(work::is_grpc);
+        let (pipe, incoming) = incoming::pipe(stream, self.tasks.bells(), is_grpc);
         let Some(request) = head.request(incoming) else {
             return self.protocol.respond(stream, StatusCode::BAD_REQUEST, &HeaderMap::new(), true);
         };
         let answer = self.service.call(request);
-        self.add(stream, Job::Answer(Apart::spawn(answer)));
+        let waiting = if is_grpc { Waiting::Answer(answer) } else { Waiting::Page(answer) };
+        self.start(stream, waiting, 0);
         if let Some(state) = self.protocol.state(stream) {
             state.input = Input::Pipe(pipe);
-        }
-    }
-
-    fn add(&mut self, stream: u32, job: Job<S::Body>) {
-        let place = self.tasks.insert(Work { stream, job });
-        self.due.push(place);
-        if let Some(state) = self.protocol.state(stream) {
-            state.place = Some(place);
         }
     }
 
     pub(super) fn reply(&mut self, stream: u32, reply: Reply) {
         match reply {
             Reply::Message(message) => self.protocol.reply(stream, message),
+            Reply::Long(message) => self.protocol.reply_long(stream, message),
             Reply::Refused(fields) => self.protocol.respond(stream, StatusCode::OK, &fields, true),
         }
     }
@@ -198,10 +219,10 @@ where
     /// The client does not want it any more.
     fn abandon(&mut self, state: State<S>) {
         if let Input::Whole(whole) = &state.input {
-            self.held -= whole.len;
+            self.held -= whole.charge;
         }
-        if let Some(place) = state.place {
-            self.tasks.vacate(place);
+        if let Some(work) = state.task.and_then(|task| self.tasks.cancel(task)) {
+            self.held -= work.charge;
         }
     }
 }
@@ -214,8 +235,8 @@ fn only_message(body: &Bytes, limit: usize) -> Option<Bytes> {
     is_good.then(|| body.slice(PREFIX..))
 }
 
-fn join(parts: &[Bytes], len: usize) -> Bytes {
-    let mut joined = BytesMut::with_capacity(len);
-    parts.iter().for_each(|part| joined.extend_from_slice(part));
-    joined.freeze()
+/// What stands before an uncompressed message of this length, which came with one.
+fn prefix(len: usize) -> [u8; PREFIX] {
+    let [a, b, c, d] = u32::try_from(len).unwrap_or(u32::MAX).to_be_bytes();
+    [0, a, b, c, d]
 }

@@ -1,16 +1,20 @@
 //! Work: polling what is under way, and passing on what comes of it.
 
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::Response;
-use http::header::{CONTENT_TYPE, HeaderMap};
+use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use http_body::Body;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinHandle;
 
 use super::Connection;
+use crate::border::Bordered;
+use crate::budget::Pressure;
 use crate::head;
 use crate::protocol::{Code, Room, Tail};
 use crate::service::{Boxed, Reply, Service};
@@ -19,9 +23,13 @@ use crate::service::{Boxed, Reply, Service};
 pub(super) struct Work<B> {
     pub(super) stream: u32,
     pub(super) job: Job<B>,
+    /// Bytes counted for it.
+    pub(super) charge: usize,
 }
 
 pub(super) enum Job<B> {
+    /// A call that is not begun, because the connection has enough to do or holds too much.
+    Waiting(Waiting<B>),
     /// A unary call that is polled here.
     Here(Boxed<Reply>),
     /// The same in a task of its own.
@@ -32,25 +40,60 @@ pub(super) enum Job<B> {
     Body(B),
 }
 
-/// A task that ends with whoever waits for it.
-pub(super) struct Apart<T>(JoinHandle<T>);
+/// A call that is not begun.
+pub(super) enum Waiting<B> {
+    Here(Boxed<Reply>),
+    Apart(Boxed<Reply>),
+    Answer(Boxed<Response<B>>),
+    /// The same of a request that is not gRPC. Its answer is made as a whole, so there are few of them at a time.
+    Page(Boxed<Response<B>>),
+}
+
+impl<B> Waiting<B> {
+    /// The call computes, or its answer is large, before the client has room for any of it.
+    fn is_heavy(&self) -> bool {
+        matches!(self, Waiting::Apart(_) | Waiting::Page(_))
+    }
+}
+
+/// A task that ends when its handle is dropped.
+pub(super) struct Apart<T> {
+    task: JoinHandle<T>,
+    _heavy: Option<Heavy>,
+}
 
 impl<T: Send + 'static> Apart<T> {
-    pub(super) fn spawn(future: Boxed<T>) -> Apart<T> {
-        Apart(tokio::spawn(future))
+    fn spawn(future: Boxed<T>, heavy: Option<Heavy>) -> Apart<T> {
+        Apart { task: tokio::spawn(Bordered::new(future)), _heavy: heavy }
     }
 }
 
 impl<T> Apart<T> {
     /// None: the task failed.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<T>> {
-        Pin::new(&mut self.0).poll(cx).map(Result::ok)
+        Pin::new(&mut self.task).poll(cx).map(Result::ok)
     }
 }
 
 impl<T> Drop for Apart<T> {
     fn drop(&mut self) {
-        self.0.abort();
+        self.task.abort();
+    }
+}
+
+/// Counts heavy calls of a connection while they run.
+pub(super) struct Heavy(Arc<AtomicUsize>);
+
+impl Heavy {
+    fn new(running: &Arc<AtomicUsize>) -> Heavy {
+        running.fetch_add(1, Relaxed);
+        Heavy(Arc::clone(running))
+    }
+}
+
+impl Drop for Heavy {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
     }
 }
 
@@ -68,7 +111,7 @@ impl<B> Job<B> {
             Job::Here(future) => future.as_mut().poll(cx).map(|reply| Some(Seen::Reply(reply))),
             Job::Apart(task) => task.poll(cx).map(|reply| reply.map(Seen::Reply)),
             Job::Answer(task) => task.poll(cx).map(|answer| answer.map(Seen::Answer)),
-            Job::Body(_) => Poll::Pending,
+            Job::Body(_) | Job::Waiting(_) => Poll::Pending,
         };
         match seen {
             Poll::Pending => Seen::Pending,
@@ -80,12 +123,88 @@ impl<B> Job<B> {
 
 /// Bytes of one body that are taken before others get their turn.
 const MOST_AT_ONCE: usize = 64 << 10;
+/// Heavy calls of one connection that run at a time.
+const HEAVY_MAX: usize = 16;
+/// What a call in a task of its own counts for, beside its stream.
+const TASK_BYTES: usize = 1024;
 
 impl<I, S> Connection<I, S>
 where
     I: AsyncRead + AsyncWrite + Unpin,
     S: Service,
 {
+    /// Begins a call now, or when the connection has room for it. `len` is the length of its message.
+    pub(super) fn start(&mut self, stream: u32, waiting: Waiting<S::Body>, len: usize) {
+        let is_deferred = self.must_wait(&waiting);
+        let (job, charge) =
+            if is_deferred { (Job::Waiting(waiting), len + TASK_BYTES) } else { self.begun(waiting) };
+        self.held += charge;
+        let task = self.tasks.insert(Work { stream, job, charge });
+        if is_deferred {
+            self.account.note_deferred();
+            self.deferred.push_back(task);
+        } else {
+            self.due.push(task.place());
+        }
+        if let Some(state) = self.protocol.state(stream) {
+            state.task = Some(task);
+        }
+    }
+
+    /// In order: while a call waits, so do all that come after it and might have to.
+    fn must_wait(&self, waiting: &Waiting<S::Body>) -> bool {
+        match self.account.pressure() {
+            Pressure::Full => true,
+            Pressure::High => waiting.is_heavy(),
+            Pressure::None => waiting.is_heavy() && self.heavy.load(Relaxed) >= HEAVY_MAX,
+        }
+    }
+
+    /// Begins a call. What is under way for it, and what that counts for.
+    fn begun(&self, waiting: Waiting<S::Body>) -> (Job<S::Body>, usize) {
+        let heavy = waiting.is_heavy().then(|| Heavy::new(&self.heavy));
+        match waiting {
+            Waiting::Here(future) => (Job::Here(future), 0),
+            Waiting::Apart(future) => (Job::Apart(Apart::spawn(future, heavy)), TASK_BYTES),
+            Waiting::Answer(future) | Waiting::Page(future) => {
+                (Job::Answer(Apart::spawn(future, heavy)), TASK_BYTES)
+            }
+        }
+    }
+
+    /// Begins calls that waited, as far as there is room for them. True: there was some.
+    pub(super) fn start_deferred(&mut self) -> bool {
+        let mut has_begun = false;
+        while let Some(&task) = self.deferred.front() {
+            self.update_account();
+            // One that is not there any more was cancelled.
+            let waits = match self.tasks.get(task) {
+                Some(Work { job: Job::Waiting(waiting), .. }) => Some(self.must_wait(waiting)),
+                _ => None,
+            };
+            if waits == Some(true) {
+                break;
+            }
+            self.deferred.pop_front();
+            if waits.is_some() {
+                self.begin_deferred(task.place());
+                has_begun = true;
+            }
+        }
+        has_begun
+    }
+
+    fn begin_deferred(&mut self, place: usize) {
+        let Some((mut work, _)) = self.tasks.take(place) else { return };
+        if let Job::Waiting(waiting) = work.job {
+            let (job, charge) = self.begun(waiting);
+            self.held = self.held + charge - work.charge;
+            work = Work { stream: work.stream, job, charge };
+            self.due.push(place);
+        }
+        self.tasks.put(place, work);
+    }
+
     /// Looks whether something has become of the work in `place`.
     pub(super) fn look_after(&mut self, place: usize) {
         let Some((mut work, waker)) = self.tasks.take(place) else { return };
@@ -93,40 +212,50 @@ where
         let stream = work.stream;
         if let Job::Body(body) = &mut work.job {
             let passed = pass_on(&mut self.protocol, stream, body, cx);
+            // What was taken goes to the output, so that the next body sees how full that is.
+            self.protocol.pump();
             return self.after_body(place, work, passed);
         }
         match work.job.poll(cx) {
             Seen::Pending => self.tasks.put(place, work),
             Seen::Reply(reply) => {
-                self.tasks.vacate(place);
+                self.finish_work(place, &work);
                 self.reply(stream, reply);
             }
-            Seen::Answer(answer) => self.answer(place, stream, answer),
+            Seen::Answer(answer) => self.answer(place, work, answer),
             Seen::Failed => {
-                self.tasks.vacate(place);
+                self.finish_work(place, &work);
                 self.protocol.reset(stream, Code::Internal);
             }
         }
     }
 
+    fn finish_work(&mut self, place: usize, work: &Work<S::Body>) {
+        self.held -= work.charge;
+        self.tasks.vacate(place);
+    }
+
     /// Sends the head of an answer and goes on with its body.
-    fn answer(&mut self, place: usize, stream: u32, answer: Response<S::Body>) {
+    fn answer(&mut self, place: usize, work: Work<S::Body>, answer: Response<S::Body>) {
         let (mut parts, body) = answer.into_parts();
-        if !is_grpc(&parts.headers) {
+        if !parts.headers.get(CONTENT_TYPE).is_some_and(is_grpc) {
             head::complete(&mut parts.headers, body.size_hint().exact());
         }
         let ends = body.is_end_stream();
-        self.protocol.respond(stream, parts.status, &parts.headers, ends);
+        self.protocol.respond(work.stream, parts.status, &parts.headers, ends);
         if ends {
-            return self.tasks.vacate(place);
+            return self.finish_work(place, &work);
         }
-        self.tasks.put(place, Work { stream, job: Job::Body(body) });
+        // A body whose length is known is there as a whole.
+        let charge = work.charge + body.size_hint().exact().map_or(0, |len| len as usize);
+        self.held = self.held + charge - work.charge;
+        self.tasks.put(place, Work { stream: work.stream, job: Job::Body(body), charge });
         self.due.push(place);
     }
 
     fn after_body(&mut self, place: usize, work: Work<S::Body>, passed: Passed) {
         match passed {
-            Passed::Ended => self.tasks.vacate(place),
+            Passed::Ended => self.finish_work(place, &work),
             Passed::Waits => self.tasks.put(place, work),
             Passed::HasMore => {
                 self.tasks.put(place, work);
@@ -190,6 +319,6 @@ fn tail(trailers: HeaderMap) -> Tail {
     if is_ok { Tail::GrpcOk } else { Tail::Trailers(trailers) }
 }
 
-fn is_grpc(headers: &HeaderMap) -> bool {
-    headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
+pub(super) fn is_grpc(content_type: &HeaderValue) -> bool {
+    content_type.as_bytes().starts_with(b"application/grpc")
 }

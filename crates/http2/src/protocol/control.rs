@@ -1,6 +1,11 @@
 //! Settings, windows, pings, resets and farewells.
 
-use super::{Code, Event, FIRST_WINDOW, Farewell, Fault, LARGEST_WINDOW, Protocol, RESETS_REMEMBERED};
+use std::collections::VecDeque;
+
+use super::stream::Stream;
+use super::{
+    Code, Event, FIRST_WINDOW, Farewell, Fault, LARGEST_WINDOW, Protocol, RESETS_REMEMBERED, overhead,
+};
 use crate::frame::{Header, MAX_PAYLOAD, flag, kind, number, setting};
 
 /// Sent with our farewell: when it comes back, so has everything that the client sent before it knew.
@@ -43,10 +48,14 @@ impl<T: Default> Protocol<T> {
         if is_answer {
             return Ok(());
         }
-        // Each may concern every stream there is.
-        self.annoy()?;
+        self.overhead.spend(overhead::SETTINGS)?;
+        let before = self.first_send_window;
         for entry in payload.chunks_exact(6) {
             self.take_setting(u16::from_be_bytes([entry[0], entry[1]]), number(&entry[2..]))?;
+        }
+        // Once for all entries of the frame, however many name the initial window.
+        if self.first_send_window > before {
+            self.open_windows()?;
         }
         self.write(kind::SETTINGS, flag::ACK, 0, &[]);
         Ok(())
@@ -59,30 +68,35 @@ impl<T: Default> Protocol<T> {
             setting::MAX_FRAME_SIZE if !(MAX_PAYLOAD as u32..=LARGEST_FRAME).contains(&value) => {
                 return Fault::new(Code::Protocol, "frames cannot be limited to that");
             }
-            setting::INITIAL_WINDOW_SIZE => return self.change_first_window(i64::from(value)),
+            setting::INITIAL_WINDOW_SIZE if i64::from(value) > LARGEST_WINDOW => {
+                return Fault::new(Code::FlowControl, "a window too large");
+            }
+            setting::INITIAL_WINDOW_SIZE => self.first_send_window = i64::from(value),
             _ => {}
         }
         Ok(())
     }
 
-    /// Concerns streams that are open as well.
-    fn change_first_window(&mut self, window: i64) -> Result<(), Fault> {
-        if window > LARGEST_WINDOW {
-            return Fault::new(Code::FlowControl, "a window too large");
-        }
-        let more = window - self.first_send_window;
-        self.first_send_window = window;
-        if more == 0 {
-            return Ok(());
-        }
-        for (id, stream) in &mut self.streams {
-            stream.send_window += more;
-            if stream.send_window > LARGEST_WINDOW {
+    /// The initial window has grown, and with it the window of every open stream: finds those that can send now. This
+    /// looks at all streams, so it costs the client as much.
+    fn open_windows(&mut self) -> Result<(), Fault> {
+        let units = self.streams.len() / overhead::STREAMS_PER_UNIT;
+        self.overhead.spend(u32::try_from(units).unwrap_or(u32::MAX))?;
+        let mut opened = Vec::new();
+        for (id, stream) in self.streams.iter() {
+            let window = self.first_send_window + stream.send_credit;
+            if window > LARGEST_WINDOW {
                 return Fault::new(Code::FlowControl, "a window too large");
             }
-            if stream.queued > 0 && stream.send_window > 0 && !stream.is_ready {
-                stream.is_ready = true;
-                self.ready.push_back(*id);
+            if window > 0 && (stream.unsent() > 0 || stream.wants_room) {
+                opened.push(id);
+            }
+        }
+        // The oldest first, whatever order the table has them in.
+        opened.sort_unstable();
+        for id in opened {
+            if let Some(stream) = self.streams.get_mut(id) {
+                open_window(id, stream, &mut self.ready, &mut self.resumed);
             }
         }
         Ok(())
@@ -106,13 +120,13 @@ impl<T: Default> Protocol<T> {
             }
             return Ok(());
         }
-        let Some(stream) = self.streams.get_mut(&id) else { return Ok(()) };
-        stream.send_window += more;
-        if stream.send_window > LARGEST_WINDOW {
+        let Some(stream) = self.streams.get_mut(id) else { return Ok(()) };
+        stream.send_credit += more;
+        let window = self.first_send_window + stream.send_credit;
+        if window > LARGEST_WINDOW {
             self.break_stream(id, Code::FlowControl);
-        } else if stream.queued > 0 && stream.send_window > 0 && !stream.is_ready {
-            stream.is_ready = true;
-            self.ready.push_back(id);
+        } else if window > 0 {
+            open_window(id, stream, &mut self.ready, &mut self.resumed);
         }
         Ok(())
     }
@@ -125,6 +139,7 @@ impl<T: Default> Protocol<T> {
             return Fault::new(Code::FrameSize, "not the size of a ping");
         }
         if !header.has(flag::ACK) {
+            self.overhead.spend(overhead::SMALL)?;
             self.write(kind::PING, flag::ACK, 0, payload);
         } else if payload == FAREWELL_PING && self.farewell == Farewell::Announced {
             self.farewell = Farewell::Said(self.newest_stream);
@@ -141,13 +156,13 @@ impl<T: Default> Protocol<T> {
         if payload.len() != 4 {
             return Fault::new(Code::FrameSize, "not the size of a reset");
         }
-        match self.streams.remove(&id) {
+        match self.streams.remove(id) {
             Some(stream) if stream.begun => {
                 self.events.push_back(Event::Reset { stream: id, state: stream.state });
                 Ok(())
             }
-            // Nobody has seen the request yet. Making many of those is an attack (CVE-2023-44487).
-            Some(_) => self.annoy(),
+            // Nothing was done for the request, so it is only the frames that cost something.
+            Some(_) => self.overhead.spend(overhead::REQUEST),
             None => {
                 // It knows as well now: what it might send after this is a mistake.
                 self.resets.retain(|reset| *reset != id);
@@ -168,7 +183,7 @@ impl<T: Default> Protocol<T> {
     /// worth a frame.
     pub fn release(&mut self, id: u32, len: usize) {
         self.release_connection(len);
-        let Some(stream) = self.streams.get_mut(&id) else { return };
+        let Some(stream) = self.streams.get_mut(id) else { return };
         stream.unreleased += len as u32;
         if !stream.is_received && stream.unreleased >= self.limits.stream_window / 2 {
             let more = std::mem::take(&mut stream.unreleased);
@@ -224,5 +239,16 @@ impl<T: Default> Protocol<T> {
             self.resets.pop_front();
         }
         self.resets.push_back(id);
+    }
+}
+
+/// The window of a stream is open: it may send what waits, and its body may go on.
+fn open_window<T>(id: u32, stream: &mut Stream<T>, ready: &mut VecDeque<u32>, resumed: &mut Vec<u32>) {
+    if stream.unsent() > 0 && !stream.is_ready {
+        stream.is_ready = true;
+        ready.push_back(id);
+    }
+    if std::mem::take(&mut stream.wants_room) {
+        resumed.push(id);
     }
 }

@@ -11,6 +11,8 @@
 //! | `control` | settings, windows, pings, resets, farewells |
 //! | `send` | answers, as far as the client's windows reach |
 //! | `output` | bytes to be written, small ones together, large ones as they are |
+//! | `streams` | the streams, and what they hold in sum |
+//! | `overhead` | what a client may cost without asking for anything |
 //!
 //! Errors that only a broken client makes end the connection even where the standard would let us end a stream only;
 //! it allows that.
@@ -18,17 +20,18 @@
 mod control;
 mod heads;
 mod output;
+mod overhead;
 mod receive;
 mod requests;
 mod send;
 mod stream;
+mod streams;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use foldhash::fast::RandomState;
-use hashbrown::HashMap;
 
 pub use crate::frame::Code;
 use crate::head::Head;
@@ -36,14 +39,19 @@ use crate::hpack::{Decoder, Encoder};
 use crate::limits::Limits;
 use heads::Heads;
 pub use output::Output;
+use overhead::Overhead;
 use receive::Opening;
 pub use send::{Room, Tail};
-use stream::Stream;
+use streams::Streams;
 
 /// The window of every stream and connection until something else is agreed on.
 const FIRST_WINDOW: i64 = 65_535;
 /// No window may become larger.
 const LARGEST_WINDOW: i64 = (1 << 31) - 1;
+/// What a stream counts for beside what is held for it: its place in every table, and the call that serves it.
+const STREAM_BYTES: usize = 512;
+/// Entries of a list of streams below which those that are gone are left in it.
+const LISTED_MIN: usize = 1024;
 /// Streams we ended of which we remember that the client may not know it yet.
 const RESETS_REMEMBERED: usize = 256;
 
@@ -88,7 +96,7 @@ pub struct Protocol<T> {
     decoder: Decoder,
     encoder: Encoder,
     heads: Heads,
-    streams: HashMap<u32, Stream<T>, RandomState>,
+    streams: Streams<T>,
     events: VecDeque<Event<T>>,
     output: Output,
     /// Where a header block is being put together.
@@ -108,7 +116,9 @@ pub struct Protocol<T> {
     /// Streams that have room for more of their answer again, and those that will when the output has.
     resumed: Vec<u32>,
     congested: Vec<u32>,
-    nuisances: u32,
+    overhead: Overhead,
+    /// The connection holds as much as it may: no stream is opened.
+    refuses_streams: bool,
     farewell: Farewell,
     client_left: bool,
     resets: VecDeque<u32>,
@@ -123,7 +133,7 @@ impl<T: Default> Protocol<T> {
             decoder: Decoder::new(),
             encoder: Encoder::default(),
             heads: Heads::default(),
-            streams: HashMap::default(),
+            streams: Streams::default(),
             events: VecDeque::new(),
             output: Output::default(),
             opening: None,
@@ -137,7 +147,8 @@ impl<T: Default> Protocol<T> {
             ready: VecDeque::new(),
             resumed: Vec::new(),
             congested: Vec::new(),
-            nuisances: 0,
+            overhead: Overhead::new(limits.overhead),
+            refuses_streams: false,
             farewell: Farewell::None,
             client_left: false,
             resets: VecDeque::new(),
@@ -154,12 +165,12 @@ impl<T: Default> Protocol<T> {
 
     /// The state of a request, if it still stands.
     pub fn state(&mut self, stream: u32) -> Option<&mut T> {
-        self.streams.get_mut(&stream).map(|stream| &mut stream.state)
+        self.streams.get_mut(stream).map(|stream| &mut stream.state)
     }
 
     /// The same for one that is about to be served.
     pub fn begin(&mut self, stream: u32) -> Option<&mut T> {
-        let stream = self.streams.get_mut(&stream)?;
+        let stream = self.streams.get_mut(stream)?;
         stream.begun = true;
         Some(&mut stream.state)
     }
@@ -180,13 +191,39 @@ impl<T: Default> Protocol<T> {
         leaving && self.streams.is_empty() && self.output.is_empty()
     }
 
-    /// A client that makes work and no requests. Every request that is answered makes up for one nuisance.
-    fn annoy(&mut self) -> Result<(), Fault> {
-        self.nuisances += 1;
-        if self.nuisances > self.limits.early_resets {
-            return Fault::new(Code::EnhanceYourCalm, "too much work for nothing");
+    /// Bytes of answers that the client has not taken yet, whether they are in memory or still to be encoded.
+    pub fn unsent(&self) -> usize {
+        self.streams.unsent() + self.output.len()
+    }
+
+    /// Bytes held for requests whose headers are not whole or not shared, and a flat amount for each stream.
+    pub fn held_for_requests(&self) -> usize {
+        let opening = self.opening.as_ref().map_or(0, Opening::len);
+        self.streams.len() * STREAM_BYTES + self.streams.heads() + opening
+    }
+
+    /// Whether further streams are refused, which clients may take as "try again".
+    pub fn refuse_streams(&mut self, refuses: bool) {
+        self.refuses_streams = refuses;
+    }
+
+    /// Time has passed: the client may cost as much again.
+    pub fn refill(&mut self, elapsed: Duration) {
+        self.overhead.refill(elapsed);
+    }
+
+    /// Nothing is under way on any stream: memory that only a burst needed is given back.
+    pub fn rest(&mut self) {
+        self.streams.shrink();
+        self.output.shrink();
+        // Streams leave these lists when their turn comes, which a closed window can keep from ever happening.
+        let most = 2 * self.streams.len() + LISTED_MIN;
+        if self.ready.len() > most {
+            self.ready.retain(|id| self.streams.contains(*id));
         }
-        Ok(())
+        if self.congested.len() > most {
+            self.congested.retain(|id| self.streams.contains(*id));
+        }
     }
 }
 

@@ -10,6 +10,9 @@ use bytes::{Buf, Bytes, BytesMut};
 const COPY_BELOW: usize = 4 << 10;
 /// What is kept of the buffer for small bytes when everything has been written.
 const KEEP: usize = 64 << 10;
+/// The same while nothing is under way, when there may be very many connections.
+const KEPT_AT_REST: usize = 4 << 10;
+const PARTS_KEPT_AT_REST: usize = 64;
 
 #[derive(Debug, Default)]
 pub struct Output {
@@ -55,6 +58,16 @@ impl Output {
             filled += 1;
         }
         filled
+    }
+
+    /// Gives back a buffer that only a burst needed.
+    pub(super) fn shrink(&mut self) {
+        if self.len == 0 && self.small.capacity() > KEPT_AT_REST {
+            self.small = BytesMut::new();
+        }
+        if self.len == 0 && self.first.capacity() > PARTS_KEPT_AT_REST {
+            self.first = VecDeque::new();
+        }
     }
 
     /// The first `written` bytes have been written.

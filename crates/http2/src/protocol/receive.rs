@@ -2,7 +2,7 @@
 
 use bytes::{Buf, Bytes, BytesMut};
 
-use super::{Code, Fault, Protocol};
+use super::{Code, Fault, Protocol, overhead};
 use crate::frame::{HEADER_LEN, Header, MAX_PAYLOAD, PREFACE, flag, kind, number, unpadded};
 
 /// A header block of which more frames have to come.
@@ -11,6 +11,13 @@ pub(super) struct Opening {
     header: Header,
     block: Vec<u8>,
     frames: usize,
+}
+
+impl Opening {
+    /// Bytes held for it.
+    pub(super) fn len(&self) -> usize {
+        self.block.capacity()
+    }
 }
 
 /// Frames that one header block may come in. What is allowed fits into a handful.
@@ -79,7 +86,10 @@ impl<T: Default> Protocol<T> {
         match header.kind {
             kind::HEADERS => self.take_headers(header, payload),
             kind::CONTINUATION => self.take_continuation(header, payload),
-            kind::PRIORITY => take_priority(header, payload),
+            kind::PRIORITY => {
+                self.overhead.spend(overhead::SMALL)?;
+                take_priority(header, payload)
+            }
             kind::RST_STREAM => self.take_reset(header, payload),
             kind::SETTINGS => self.take_settings(header, payload),
             kind::PUSH_PROMISE => Fault::new(Code::Protocol, "clients do not push"),
@@ -87,7 +97,7 @@ impl<T: Default> Protocol<T> {
             kind::GOAWAY => self.take_farewell(header),
             kind::WINDOW_UPDATE => self.take_window(header, payload),
             // What we do not know is passed over.
-            _ => Ok(()),
+            _ => self.overhead.spend(overhead::SMALL),
         }
     }
 

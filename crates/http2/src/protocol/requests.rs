@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 
 use super::stream::Stream;
-use super::{Code, Event, Farewell, Fault, Protocol};
+use super::{Code, Event, Farewell, Fault, Protocol, overhead};
 use crate::frame::{Header, flag};
 use crate::head::{Draft, Head, Verdict};
 
@@ -20,7 +20,7 @@ impl<T: Default> Protocol<T> {
             return self.open_stream(stream, ends, verdict);
         }
         let draft = self.decode(block)?;
-        if self.streams.contains_key(&stream) {
+        if self.streams.contains(stream) {
             return self.take_trailers(stream, ends, &draft);
         }
         if self.resets.contains(&stream) {
@@ -66,7 +66,7 @@ impl<T: Default> Protocol<T> {
             self.remember_reset(id);
             return Ok(());
         }
-        if self.streams.len() >= self.limits.streams as usize {
+        if self.streams.len() >= self.limits.streams as usize || self.refuses_streams {
             self.write_reset(id, Code::Refused);
             return Ok(());
         }
@@ -86,7 +86,9 @@ impl<T: Default> Protocol<T> {
             self.write_reset(id, Code::Protocol);
             return Ok(());
         }
-        let mut stream = Stream::new(self.limits.stream_window, self.first_send_window, head.content_length);
+        // A head that is kept for later requests is no cost of this one.
+        let head_bytes = if Arc::strong_count(&head) == 1 { head.size } else { 0 };
+        let mut stream = Stream::new(self.limits.stream_window, head.content_length, head_bytes);
         stream.is_received = ends;
         self.streams.insert(id, stream);
         self.events.push_back(Event::Request { stream: id, head });
@@ -97,7 +99,7 @@ impl<T: Default> Protocol<T> {
     }
 
     fn take_trailers(&mut self, id: u32, ends: bool, draft: &Draft) -> Result<(), Fault> {
-        let Some(stream) = self.streams.get_mut(&id) else { return Ok(()) };
+        let Some(stream) = self.streams.get_mut(id) else { return Ok(()) };
         if stream.is_received {
             self.break_stream(id, Code::StreamClosed);
         } else if !ends || !draft.is_good_as_trailers() || !stream.receive_end() {
@@ -118,7 +120,7 @@ impl<T: Default> Protocol<T> {
         if self.receive_window < 0 {
             return Fault::new(Code::FlowControl, "more data than the window of the connection");
         }
-        let Some(stream) = self.streams.get_mut(&id) else {
+        let Some(stream) = self.streams.get_mut(id) else {
             self.release_connection(len);
             if !self.resets.contains(&id) {
                 self.write_reset(id, Code::StreamClosed);
@@ -135,7 +137,7 @@ impl<T: Default> Protocol<T> {
             self.release(id, padding);
         }
         if data.is_empty() && !ends {
-            return self.annoy();
+            return self.overhead.spend(overhead::REQUEST);
         }
         self.events.push_back(Event::Data { stream: id, data, end: ends });
         Ok(())
@@ -143,7 +145,7 @@ impl<T: Default> Protocol<T> {
 
     /// The client broke the rules on this stream.
     pub(super) fn break_stream(&mut self, id: u32, code: Code) {
-        if let Some(stream) = self.streams.remove(&id) {
+        if let Some(stream) = self.streams.remove(id) {
             if stream.begun {
                 self.events.push_back(Event::Reset { stream: id, state: stream.state });
             }

@@ -3,18 +3,28 @@
 //! What fits into the client's windows is put into the output at once, or by [`Protocol::pump`] when there is room;
 //! the rest waits with its stream. So the output holds what can be written now, and of long answers never much more than
 //! [`ENOUGH_OUTPUT`].
+//!
+//! A long message waits as it is and is encoded a frame at a time, as the client takes it. A body is asked for no more
+//! than the windows of its stream and of the connection have room for, and a part: a client that does not read costs
+//! what it asked for, not what the answers would be.
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 
 use super::{Code, Protocol};
 use crate::frame::{Header, MAX_PAYLOAD, flag, kind};
+use crate::service::LongMessage;
 
 /// Bytes in the output beyond which nothing is added that can wait.
 const ENOUGH_OUTPUT: usize = 128 << 10;
 /// Bytes in the output beyond which the client is not heard. Long answers never reach it: only answers to what the
 /// client sends meanwhile do, and of these there should be no more until it has taken some.
 const MOST_OUTPUT: usize = 256 << 10;
+/// Bytes of bodies that may wait for closed windows. Within it a body is asked for one part ahead of its window, so
+/// that the end of one that has no more data is seen.
+const AHEAD_MAX: usize = 256 << 10;
+/// How many times [`Limits::queued_answers`](crate::Limits::queued_answers) is the end even for streams that are read.
+const QUEUED_FACTOR: usize = 4;
 
 /// What ends an answer.
 #[derive(Debug)]
@@ -38,9 +48,9 @@ pub enum Room {
 impl<T: Default> Protocol<T> {
     /// A whole answer to a unary gRPC call: one message with its prefix.
     pub fn reply(&mut self, id: u32, message: Bytes) {
-        let Some(stream) = self.streams.get(&id) else { return };
+        let Some(window) = self.window(id) else { return };
         let len = message.len();
-        let fits = len <= MAX_PAYLOAD && len as i64 <= stream.send_window.min(self.send_window);
+        let fits = len <= MAX_PAYLOAD && len as i64 <= window.min(self.send_window);
         self.write_grpc_head(id);
         if fits {
             self.send_window -= len as i64;
@@ -53,9 +63,24 @@ impl<T: Default> Protocol<T> {
         }
     }
 
+    /// The same with a message that is encoded as it is sent.
+    pub fn reply_long(&mut self, id: u32, message: Box<dyn LongMessage>) {
+        if self.streams.contains(id) && message.remaining() > 0 {
+            self.write_grpc_head(id);
+            self.streams.attach(id, message);
+            self.make_ready(id);
+            self.finish(id, Tail::GrpcOk);
+        }
+    }
+
+    /// What may be sent on a stream, as far as its own window is concerned.
+    fn window(&self, id: u32) -> Option<i64> {
+        self.streams.get(id).map(|stream| self.first_send_window + stream.send_credit)
+    }
+
     /// The head of an answer. If it `ends` there, it is the whole answer.
     pub fn respond(&mut self, id: u32, status: StatusCode, fields: &HeaderMap, ends: bool) {
-        if self.streams.contains_key(&id) {
+        if self.streams.contains(id) {
             self.write_head(id, status, fields, ends);
             if ends {
                 self.close(id);
@@ -65,13 +90,17 @@ impl<T: Default> Protocol<T> {
 
     /// A part of the body of an answer.
     pub fn send(&mut self, id: u32, data: Bytes) {
-        let Some(stream) = self.streams.get_mut(&id) else { return };
-        if data.is_empty() {
-            return;
+        if !data.is_empty() {
+            self.streams.push(id, data);
+            self.make_ready(id);
         }
-        stream.queued += data.len();
-        stream.queue.push_back(data);
-        if stream.send_window > 0 && !stream.is_ready {
+    }
+
+    /// The stream has something to send; it does so when there is a window for it.
+    fn make_ready(&mut self, id: u32) {
+        let first_window = self.first_send_window;
+        let Some(stream) = self.streams.get_mut(id) else { return };
+        if first_window + stream.send_credit > 0 && !stream.is_ready {
             stream.is_ready = true;
             self.ready.push_back(id);
         }
@@ -79,8 +108,8 @@ impl<T: Default> Protocol<T> {
 
     /// The end of an answer.
     pub fn finish(&mut self, id: u32, tail: Tail) {
-        let Some(stream) = self.streams.get_mut(&id) else { return };
-        if stream.queued > 0 {
+        let Some(stream) = self.streams.get_mut(id) else { return };
+        if stream.unsent() > 0 {
             stream.tail = Some(tail);
         } else {
             self.write_tail(id, tail);
@@ -89,29 +118,55 @@ impl<T: Default> Protocol<T> {
 
     /// Gives up an answer.
     pub fn reset(&mut self, id: u32, code: Code) {
-        if self.streams.remove(&id).is_some() {
+        if self.streams.remove(id).is_some() {
             self.write_reset(id, code);
         }
     }
 
-    /// Whether an answer may say more. It is asked again when there is room.
+    /// Whether the body of an answer may give more. If not, [`Protocol::resumed`] names it when it may.
     pub fn room(&mut self, id: u32) -> Room {
-        let Some(stream) = self.streams.get_mut(&id) else { return Room::Never };
-        if stream.queued >= self.limits.send_buffer {
+        let (all_queued, limits) = (self.streams.queued(), &self.limits);
+        let (first_window, send_window, is_open) = (self.first_send_window, self.send_window, self.is_open());
+        let Some(stream) = self.streams.get_mut(id) else { return Room::Never };
+        let window = usize::try_from(first_window + stream.send_credit).unwrap_or(0);
+        // One part, wherever it will have to wait.
+        let is_ahead = stream.queued == 0 && all_queued < AHEAD_MAX;
+        if stream.queued >= limits.send_buffer.min(window) && !is_ahead {
             stream.wants_room = true;
             return Room::Later;
         }
-        if self.output.len() >= ENOUGH_OUTPUT {
-            self.congested.push(id);
+        // One part, for a client that reads this stream, however little it reads others.
+        let is_read = stream.queued == 0 && window > 0 && send_window > 0;
+        let may_go_on =
+            is_open || is_ahead || (is_read && all_queued < QUEUED_FACTOR * limits.queued_answers);
+        if self.output.len() >= ENOUGH_OUTPUT || !may_go_on {
+            // Resumed when the connection has room, or when this stream has nothing left to send.
+            stream.wants_room = true;
+            if !std::mem::replace(&mut stream.is_congested, true) {
+                self.congested.push(id);
+            }
             return Room::Later;
         }
         Room::Yes
     }
 
-    /// Streams that were told to wait for room and have some now.
+    /// Whether the connection as a whole can take more of the bodies of answers.
+    fn is_open(&self) -> bool {
+        self.output.len() < ENOUGH_OUTPUT
+            && self.send_window > 0
+            && self.streams.queued() < self.limits.queued_answers
+    }
+
+    /// Streams whose bodies were refused room and have some now.
     pub fn resumed(&mut self, out: &mut Vec<u32>) {
-        if self.output.len() < ENOUGH_OUTPUT {
-            out.append(&mut self.congested);
+        if self.is_open() {
+            for id in self.congested.drain(..) {
+                let Some(stream) = self.streams.get_mut(id) else { continue };
+                stream.is_congested = false;
+                if std::mem::take(&mut stream.wants_room) {
+                    out.push(id);
+                }
+            }
         }
         out.append(&mut self.resumed);
     }
@@ -132,30 +187,28 @@ impl<T: Default> Protocol<T> {
     }
 
     fn send_frame(&mut self, id: u32) {
-        let Some(stream) = self.streams.get_mut(&id) else { return };
+        let Some(stream) = self.streams.get_mut(id) else { return };
         stream.is_ready = false;
-        let window = stream.send_window.min(self.send_window);
-        let Some(front) = stream.queue.front_mut().filter(|_| window > 0) else { return };
-        let len = front.len().min(MAX_PAYLOAD).min(window as usize);
-        let data = front.split_to(len);
-        if front.is_empty() {
-            stream.queue.pop_front();
-        }
-        stream.queued -= len;
-        stream.send_window -= len as i64;
-        self.send_window -= len as i64;
-        let is_last = stream.queued == 0;
-        if stream.wants_room && stream.queued < self.limits.send_buffer {
+        let window = (self.first_send_window + stream.send_credit).min(self.send_window);
+        // Its window may have been closed since; whatever opens it again makes the stream ready again.
+        let Ok(window @ 1..) = usize::try_from(window) else { return };
+        let Some(data) = self.streams.take(id, window.min(MAX_PAYLOAD)) else { return };
+        self.send_window -= data.len() as i64;
+        let Some(stream) = self.streams.get_mut(id) else { return };
+        stream.send_credit -= data.len() as i64;
+        let window = self.first_send_window + stream.send_credit;
+        let is_last = stream.unsent() == 0;
+        if stream.wants_room && (stream.queued as i64) < window.min(self.limits.send_buffer as i64) {
             stream.wants_room = false;
             self.resumed.push(id);
         }
-        if !is_last && stream.send_window > 0 {
+        if !is_last && window > 0 {
             stream.is_ready = true;
             self.ready.push_back(id);
         }
         let tail = if is_last { stream.tail.take() } else { None };
         let ends = matches!(tail, Some(Tail::Nothing));
-        self.write_frame(kind::DATA, if ends { flag::END_STREAM } else { 0 }, id, len);
+        self.write_frame(kind::DATA, if ends { flag::END_STREAM } else { 0 }, id, data.len());
         self.output.push(data);
         match tail {
             Some(_) if ends => self.close(id),
@@ -184,11 +237,10 @@ impl<T: Default> Protocol<T> {
 
     /// The answer is complete. What the client might still send of its request does not matter any more.
     fn close(&mut self, id: u32) {
-        if let Some(stream) = self.streams.remove(&id) {
-            self.nuisances = self.nuisances.saturating_sub(1);
-            if !stream.is_received {
-                self.write_reset(id, Code::NoError);
-            }
+        if let Some(stream) = self.streams.remove(id)
+            && !stream.is_received
+        {
+            self.write_reset(id, Code::NoError);
         }
     }
 

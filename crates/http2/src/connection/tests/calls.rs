@@ -41,6 +41,25 @@ async fn calls_that_wait_hold_up_nobody() {
 }
 
 #[tokio::test]
+async fn a_call_that_is_not_served_as_a_message_is_served_as_a_request() {
+    let service = Arc::new(Test::default());
+    let mut peer = open(&service).await;
+    for stream in [1, 3, 5] {
+        // In one part, then in two: either way the request has the body that came.
+        let head = frame(kind::HEADERS, flag::END_HEADERS, stream, &testing::headers("/unary-as-request"));
+        let body = message_of(b"hello");
+        let parts = body.split_at(if stream == 1 { 0 } else { 3 });
+        let first = frame(kind::DATA, 0, stream, parts.0);
+        let last = frame(kind::DATA, flag::END_STREAM, stream, parts.1);
+        peer.write(&[head, first, last].concat()).await;
+        let answer = format!("{} bytes", "/unary-as-request with 10 bytes".len());
+        let lines = peer.lines(2).await;
+        assert!(lines[1].starts_with("DATA") && lines[1].contains(&answer), "{lines:?}");
+    }
+    assert_eq!(service.places.load(SeqCst), 0);
+}
+
+#[tokio::test]
 async fn a_thousand_calls_wait_and_are_all_answered() {
     let service = Arc::new(Test::default());
     let mut peer = open(&service).await;

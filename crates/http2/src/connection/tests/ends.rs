@@ -33,7 +33,7 @@ async fn a_mistake_is_told_and_ends_the_connection() {
 async fn a_farewell_waits_for_what_is_running() {
     let service = Arc::new(Test::default());
     let (mut ours, theirs) = tokio::io::duplex(1 << 20);
-    let mut connection = Connection::new(theirs, Arc::clone(&service), Limits::default());
+    let mut connection = Connection::new(theirs, Arc::clone(&service), Limits::default(), budget());
     let mut client = Client::default();
     let call = frame(kind::HEADERS, flag::END_HEADERS, 1, &testing::headers("/unary-waits"));
     let data = frame(kind::DATA, flag::END_STREAM, 1, &message_of(b"hello"));
@@ -60,7 +60,7 @@ async fn a_silent_client_is_asked_and_then_given_up() {
         keepalive_timeout: Duration::from_secs(20),
         ..Limits::default()
     };
-    let mut peer = connect(Arc::default(), limits);
+    let mut peer = connect(Arc::default(), limits, budget());
     peer.write(&testing::opening()).await;
     peer.lines(3).await;
     let begun = tokio::time::Instant::now();

@@ -2,7 +2,9 @@
 
 mod bodies;
 mod calls;
+mod cancels;
 mod ends;
+mod held;
 mod turns;
 
 use std::pin::Pin;
@@ -22,7 +24,7 @@ use tokio::task::JoinHandle;
 use super::Connection;
 use crate::frame::{HEADER_LEN, Header, flag, kind};
 use crate::testing::{self, Client, field, frame};
-use crate::{BodyError, Boxed, Call, Head, Incoming, Limits, Reply, Service};
+use crate::{BodyError, Boxed, Budget, Call, Head, Incoming, Limits, LongMessage, Reply, Service};
 
 /// Paths say what it does. Everything that waits, waits for `gate`.
 struct Test {
@@ -82,7 +84,21 @@ impl Service for Test {
     }
 
     fn unary(&self, plan: &Arc<String>, _: Counted, message: Bytes) -> Call {
+        if plan.ends_with("as-request") {
+            return Call::AsRequest(message);
+        }
+        if let Some(len) = plan.strip_prefix("/unary-long-") {
+            return Call::Now(Reply::Long(Box::new(Sevens { left: len.parse().unwrap() })));
+        }
         let reply = || Reply::Message(message_of(&message));
+        if let Some(len) = plan.strip_prefix("/unary-heavy-") {
+            let (parts, len) = (Arc::clone(&self.parts), len.parse().unwrap());
+            let reply = Reply::Message(message_of(&vec![7; len]));
+            return Call::Apart(Box::pin(async move {
+                parts.fetch_add(1, SeqCst);
+                reply
+            }));
+        }
         if !plan.contains("waits") {
             return Call::Now(reply());
         }
@@ -119,6 +135,24 @@ impl Service for Test {
     }
 }
 
+/// A message that is encoded piece by piece.
+#[derive(Debug)]
+struct Sevens {
+    left: usize,
+}
+
+impl LongMessage for Sevens {
+    fn remaining(&self) -> usize {
+        self.left
+    }
+
+    fn next(&mut self, max: usize) -> Bytes {
+        let len = self.left.min(max);
+        self.left -= len;
+        Bytes::from(vec![7; len])
+    }
+}
+
 /// An answer without end; counts its parts.
 struct Endless(Arc<AtomicUsize>);
 
@@ -141,6 +175,11 @@ fn message_of(text: &[u8]) -> Bytes {
     Bytes::from([&[0][..], &len, text].concat())
 }
 
+/// More than any test needs.
+fn budget() -> Arc<Budget> {
+    Budget::new(128 << 20, 512 << 20)
+}
+
 /// The client's side.
 struct Peer {
     io: DuplexStream,
@@ -148,14 +187,18 @@ struct Peer {
     served: JoinHandle<std::io::Result<()>>,
 }
 
-fn connect(service: Arc<Test>, limits: Limits) -> Peer {
+fn connect(service: Arc<Test>, limits: Limits, budget: Arc<Budget>) -> Peer {
     let (ours, theirs) = tokio::io::duplex(1 << 20);
-    let served = tokio::spawn(Connection::new(theirs, service, limits));
+    let served = tokio::spawn(Connection::new(theirs, service, limits, budget));
     Peer { io: ours, client: Client::default(), served }
 }
 
 async fn open(service: &Arc<Test>) -> Peer {
-    let mut peer = connect(Arc::clone(service), Limits::default());
+    open_with(service, budget()).await
+}
+
+async fn open_with(service: &Arc<Test>, budget: Arc<Budget>) -> Peer {
+    let mut peer = connect(Arc::clone(service), Limits::default(), budget);
     peer.write(&testing::opening()).await;
     assert_eq!(peer.lines(3).await.len(), 3, "settings, a window, and the answer to our settings");
     peer
@@ -166,10 +209,23 @@ impl Peer {
         self.io.write_all(bytes).await.unwrap();
     }
 
+    /// Lets the server send `bytes` more, on each stream and in all.
+    async fn grow(&mut self, bytes: u32) {
+        self.write(&frame(kind::SETTINGS, 0, 0, &[&[0, 4][..], &bytes.to_be_bytes()].concat())).await;
+        self.write(&frame(kind::WINDOW_UPDATE, 0, 0, &bytes.to_be_bytes())).await;
+    }
+
     async fn call(&mut self, stream: u32, path: &str, body: &[u8]) {
-        let head = frame(kind::HEADERS, flag::END_HEADERS, stream, &testing::headers(path));
-        let data = frame(kind::DATA, flag::END_STREAM, stream, body);
-        self.write(&[head, data].concat()).await;
+        let mut bytes = frame(kind::HEADERS, flag::END_HEADERS, stream, &testing::headers(path));
+        let mut parts = body.chunks(16 << 10).peekable();
+        while let Some(part) = parts.next() {
+            let end = if parts.peek().is_none() { flag::END_STREAM } else { 0 };
+            bytes.extend(frame(kind::DATA, end, stream, part));
+        }
+        if body.is_empty() {
+            bytes.extend(frame(kind::DATA, flag::END_STREAM, stream, &[]));
+        }
+        self.write(&bytes).await;
     }
 
     /// The next `count` lines, as [`Client`] reads them.

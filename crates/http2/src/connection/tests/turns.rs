@@ -62,7 +62,7 @@ async fn a_long_answer_is_written_in_many_turns() {
     let (writes, written) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
     let io =
         Slow { input: io::Cursor::new(input), writes: Arc::clone(&writes), written: Arc::clone(&written) };
-    let mut connection = Connection::new(io, Arc::<Test>::default(), Limits::default());
+    let mut connection = Connection::new(io, Arc::<Test>::default(), Limits::default(), budget());
     let mut polls = 0;
     while written.load(SeqCst) < LONG {
         let before = writes.load(SeqCst);

@@ -24,26 +24,46 @@ fn streams_beyond_the_limit_are_refused_and_told_so() {
 }
 
 #[test]
-fn requests_taken_back_at_once_are_counted_and_answers_make_up_for_them() {
-    let limits = Limits { early_resets: 10, ..Limits::default() };
+fn requests_reset_at_once_are_paid_for_and_time_refills_the_allowance() {
+    // The opening's settings cost 20 units, a request that is reset at once 5.
+    let limits = Limits { overhead: 120, ..Limits::default() };
     let mut server = server_with(limits);
-    // The opening's settings count as one.
-    for n in 0..9 {
-        take(&mut server, &[open(4 * n + 1), give_up(4 * n + 1), client::call(4 * n + 3, b"")].concat())
-            .unwrap();
-        assert_eq!(events(&mut server)[0], format!("{}: taken back", 4 * n + 1));
-        server.reply(4 * n + 3, Bytes::from_static(b"12345"));
+    let mut streams = (1..).step_by(2);
+    let mut reset = |server: &mut Server| {
+        let stream = streams.next().unwrap();
+        take(server, &[open(stream), give_up(stream)].concat())
+    };
+    for _ in 0..20 {
+        reset(&mut server).unwrap();
     }
-    for stream in (101..119).step_by(2) {
-        take(&mut server, &[open(stream), give_up(stream)].concat()).unwrap();
+    server.refill(Duration::from_millis(500));
+    for _ in 0..12 {
+        reset(&mut server).unwrap();
     }
-    let fault = take(&mut server, &[open(119), give_up(119), open(121), give_up(121)].concat()).unwrap_err();
-    assert_eq!(fault.code, Code::EnhanceYourCalm);
+    assert_eq!(reset(&mut server).unwrap_err().code, Code::EnhanceYourCalm);
+}
+
+/// One frame of settings may name the initial window thousands of times, and each stream has a window.
+#[test]
+fn settings_cost_what_they_make_the_server_do() {
+    let mut server = server_with(Limits { streams: 60_000, ..Limits::default() });
+    for stream in (1..100_000).step_by(2) {
+        take(&mut server, &open(stream)).unwrap();
+    }
+    events(&mut server);
+    let window = |size: u32| [&[0, 4][..], &size.to_be_bytes()].concat();
+    let flood: Vec<u8> = (0..1300).flat_map(|_| [window(0), window(70_000)].concat()).collect();
+    let mut frames = 0;
+    while take(&mut server, &frame(kind::SETTINGS, 0, 0, &flood)).is_ok() {
+        frames += 1;
+        take(&mut server, &frame(kind::SETTINGS, 0, 0, &window(0))).unwrap();
+    }
+    assert!(frames > 10 && frames < 20, "{frames} frames made 50,000 streams be looked at");
 }
 
 #[test]
 fn requests_given_up_later_are_not_held_against_a_client() {
-    let limits = Limits { early_resets: 10, ..Limits::default() };
+    let limits = Limits { overhead: 30, ..Limits::default() };
     let mut server = server_with(limits);
     for stream in (1..1001).step_by(2) {
         take(&mut server, &open(stream)).unwrap();
@@ -57,11 +77,11 @@ fn requests_given_up_later_are_not_held_against_a_client() {
 #[test]
 fn settings_and_empty_data_without_end_are_too_much() {
     let mut server = server();
-    let flood = frame(kind::SETTINGS, 0, 0, &[]).repeat(2000);
+    let flood = frame(kind::SETTINGS, 0, 0, &[]).repeat(20_000);
     assert_eq!(take(&mut server, &flood).unwrap_err().code, Code::EnhanceYourCalm);
     let mut server = server_with(Limits::default());
     take(&mut server, &open(1)).unwrap();
-    let flood = frame(kind::DATA, 0, 1, &[]).repeat(2000);
+    let flood = frame(kind::DATA, 0, 1, &[]).repeat(20_000);
     assert_eq!(take(&mut server, &flood).unwrap_err().code, Code::EnhanceYourCalm);
 }
 

@@ -5,6 +5,8 @@ mod flow;
 mod limits;
 mod rules;
 
+use std::time::Duration;
+
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, StatusCode};
 
@@ -199,11 +201,29 @@ fn room_is_given_back_when_the_client_reads() {
     drain(&mut server);
     server.respond(1, StatusCode::OK, &HeaderMap::new(), false);
     assert_eq!(server.room(1), Room::Yes);
-    server.send(1, Bytes::from(vec![0; 66_000]));
+    server.send(1, Bytes::from(vec![0; 65_000]));
     assert_eq!(server.room(1), Room::Later);
     let mut resumed = Vec::new();
     drain(&mut server);
     server.resumed(&mut resumed);
-    assert_eq!(resumed, [1], "all but a few hundred bytes were within the window");
+    assert_eq!(resumed, [1], "all of it was within the window");
     assert_eq!(server.room(7), Room::Never);
+}
+
+#[test]
+fn a_body_is_asked_for_one_part_beyond_its_window() {
+    let mut server = server();
+    take(&mut server, &client::call(1, b"")).unwrap();
+    events(&mut server);
+    server.respond(1, StatusCode::OK, &HeaderMap::new(), false);
+    server.send(1, Bytes::from(vec![0; 66_000]));
+    drain(&mut server);
+    assert_eq!(server.room(1), Room::Later, "465 bytes wait for the window");
+    let mut resumed = Vec::new();
+    server.resumed(&mut resumed);
+    assert_eq!(resumed, [0; 0]);
+    take(&mut server, &frame(kind::WINDOW_UPDATE, 0, 0, &100u32.to_be_bytes())).unwrap();
+    take(&mut server, &frame(kind::WINDOW_UPDATE, 0, 1, &1000u32.to_be_bytes())).unwrap();
+    server.resumed(&mut resumed);
+    assert_eq!(resumed, [1]);
 }

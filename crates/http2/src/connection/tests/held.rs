@@ -1,0 +1,125 @@
+//! What a connection holds for its client, and what it does when that is much.
+
+use super::*;
+
+const SHARE: usize = 1 << 20;
+
+/// Waits until the connection has done all it can, and says what is held then.
+async fn settled(budget: &Budget) -> usize {
+    let mut last = usize::MAX;
+    loop {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        let held = budget.held();
+        if held == last {
+            return held;
+        }
+        last = held;
+    }
+}
+
+#[tokio::test]
+async fn answers_that_are_not_read_hold_back_further_calls_until_they_are() {
+    let (service, budget) = (Arc::new(Test::default()), Budget::new(SHARE, 100 * SHARE));
+    let mut peer = open_with(&service, Arc::clone(&budget)).await;
+    for stream in (1..401).step_by(2) {
+        peer.call(stream, "/unary-heavy-90000", &message_of(b"hello")).await;
+        // One after the other, as a client would that waits for each a little.
+        tokio::task::yield_now().await;
+    }
+    let held = settled(&budget).await;
+    let made = service.parts.load(SeqCst);
+    assert!(made < 40, "{made} answers were made for a client that reads none");
+    assert!(held < 20 * SHARE, "{held} bytes are held");
+    assert!(budget.deferred() > 100);
+    peer.grow(1 << 30).await;
+    let mut ended = 0;
+    while ended < 200 {
+        ended += peer.lines(1).await.iter().filter(|line| line.contains("END grpc-status 0")).count();
+    }
+    assert_eq!(service.parts.load(SeqCst), 200);
+    assert_eq!(settled(&budget).await, 0);
+}
+
+#[tokio::test]
+async fn a_call_that_waits_may_be_cancelled() {
+    let (service, budget) = (Arc::new(Test::default()), Budget::new(SHARE, 100 * SHARE));
+    let mut peer = open_with(&service, Arc::clone(&budget)).await;
+    for stream in (1..401).step_by(2) {
+        peer.call(stream, "/unary-heavy-90000", &message_of(b"hello")).await;
+        tokio::task::yield_now().await;
+    }
+    settled(&budget).await;
+    for stream in (1..401).step_by(2) {
+        peer.write(&frame(kind::RST_STREAM, 0, stream, &8u32.to_be_bytes())).await;
+    }
+    assert_eq!(settled(&budget).await, 0);
+    let made = service.parts.load(SeqCst);
+    peer.grow(1 << 30).await;
+    peer.call(401, "/unary", &message_of(b"next")).await;
+    while !peer.lines(1).await[0].starts_with("HEADERS 401 END") {}
+    assert_eq!(service.parts.load(SeqCst), made);
+}
+
+#[tokio::test]
+async fn long_messages_are_encoded_as_they_are_read() {
+    let (service, budget) = (Arc::new(Test::default()), Budget::new(100 * SHARE, 100 * SHARE));
+    let mut peer = open_with(&service, Arc::clone(&budget)).await;
+    peer.grow(1 << 30).await;
+    peer.call(1, "/unary-long-3000000", &message_of(b"")).await;
+    let mut read = 0;
+    loop {
+        let bytes = peer.frame().await.unwrap();
+        let header = Header::parse(&bytes).unwrap();
+        if header.kind == kind::DATA {
+            assert!(bytes[HEADER_LEN..].iter().all(|byte| *byte == 7));
+            read += header.len;
+        }
+        if header.kind == kind::HEADERS && header.has(flag::END_STREAM) {
+            break;
+        }
+    }
+    assert_eq!(read, 3_000_000);
+}
+
+/// Many small parts, each in a read of its own, keep neither the buffers they came in nor more than was sent.
+#[tokio::test]
+async fn messages_that_never_become_whole_are_refused_when_they_are_too_much() {
+    let (service, budget) = (Arc::new(Test::default()), Budget::new(SHARE, 100 * SHARE));
+    let mut peer = open_with(&service, Arc::clone(&budget)).await;
+    for path in ["/unary", "/collect"] {
+        let first = if path == "/unary" { 1 } else { 201 };
+        let part = [&[0, 0, 1, 0, 0][..], &[7; 16_000]].concat();
+        for stream in (first..first + 200).step_by(2) {
+            let fields = [testing::headers(path), field("content-type", "application/grpc")].concat();
+            peer.write(&frame(kind::HEADERS, flag::END_HEADERS, stream, &fields)).await;
+            peer.write(&frame(kind::DATA, 0, stream, &part)).await;
+            tokio::task::yield_now().await;
+        }
+        let held = settled(&budget).await;
+        assert!(held <= SHARE, "{held} bytes are held of messages for {path}");
+        for stream in (first..first + 200).step_by(2) {
+            peer.write(&frame(kind::RST_STREAM, 0, stream, &8u32.to_be_bytes())).await;
+        }
+        assert_eq!(settled(&budget).await, 0, "{path}");
+    }
+    assert!(budget.refused() > 0);
+}
+
+#[tokio::test]
+async fn a_client_that_reads_is_not_stopped_by_those_that_do_not() {
+    let (service, budget) = (Arc::new(Test::default()), Budget::new(SHARE, SHARE));
+    let mut greedy = open_with(&service, Arc::clone(&budget)).await;
+    for stream in (1..101).step_by(2) {
+        greedy.call(stream, "/unary-heavy-90000", &message_of(b"hello")).await;
+        tokio::task::yield_now().await;
+    }
+    settled(&budget).await;
+    let mut polite = open_with(&service, Arc::clone(&budget)).await;
+    for stream in (1..101).step_by(2) {
+        polite.call(stream, "/unary-heavy-5", &message_of(b"hello")).await;
+        assert_eq!(polite.lines(3).await[1], format!("DATA {stream} 10 bytes"));
+    }
+    drop(greedy);
+    drop(polite);
+    assert_eq!(settled(&budget).await, 0);
+}

@@ -1,0 +1,133 @@
+//! The streams of a connection, and what their answers hold in sum.
+
+use bytes::Bytes;
+use foldhash::fast::RandomState;
+use hashbrown::HashMap;
+
+use super::stream::Stream;
+use crate::service::LongMessage;
+
+/// A table that had to grow beyond this is given back once it is empty.
+const KEPT_CAPACITY: usize = 1024;
+
+#[derive(Debug)]
+pub(super) struct Streams<T> {
+    streams: HashMap<u32, Stream<T>, RandomState>,
+    /// Bytes of answers that are in memory and wait for a window: the sum of `queued`.
+    queued: usize,
+    /// The same with what long messages have still to encode.
+    unsent: usize,
+    /// Bytes of the heads of requests.
+    heads: usize,
+}
+
+impl<T> Default for Streams<T> {
+    fn default() -> Streams<T> {
+        Streams { streams: HashMap::default(), queued: 0, unsent: 0, heads: 0 }
+    }
+}
+
+impl<T> Streams<T> {
+    pub(super) fn len(&self) -> usize {
+        self.streams.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.streams.is_empty()
+    }
+
+    pub(super) fn queued(&self) -> usize {
+        self.queued
+    }
+
+    pub(super) fn unsent(&self) -> usize {
+        self.unsent
+    }
+
+    pub(super) fn heads(&self) -> usize {
+        self.heads
+    }
+
+    pub(super) fn contains(&self, id: u32) -> bool {
+        self.streams.contains_key(&id)
+    }
+
+    pub(super) fn get(&self, id: u32) -> Option<&Stream<T>> {
+        self.streams.get(&id)
+    }
+
+    pub(super) fn get_mut(&mut self, id: u32) -> Option<&mut Stream<T>> {
+        self.streams.get_mut(&id)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Stream<T>)> {
+        self.streams.iter().map(|(id, stream)| (*id, stream))
+    }
+
+    pub(super) fn insert(&mut self, id: u32, stream: Stream<T>) {
+        self.heads += stream.head_bytes;
+        let before = self.streams.insert(id, stream);
+        assert!(before.is_none(), "a stream is opened once");
+    }
+
+    /// Removes a stream with all that it held.
+    pub(super) fn remove(&mut self, id: u32) -> Option<Stream<T>> {
+        let stream = self.streams.remove(&id)?;
+        self.queued -= stream.queued;
+        self.unsent -= stream.unsent();
+        self.heads -= stream.head_bytes;
+        Some(stream)
+    }
+
+    /// Gives back memory that only a burst of streams needed.
+    pub(super) fn shrink(&mut self) {
+        if self.streams.is_empty() && self.streams.capacity() > KEPT_CAPACITY {
+            self.streams = HashMap::default();
+        }
+    }
+
+    /// Queues a part of an answer.
+    pub(super) fn push(&mut self, id: u32, data: Bytes) {
+        let Some(stream) = self.streams.get_mut(&id) else { return };
+        self.queued += data.len();
+        self.unsent += data.len();
+        stream.queued += data.len();
+        stream.queue.push_back(data);
+    }
+
+    /// Queues a message of which nothing is encoded yet, behind what is queued.
+    pub(super) fn attach(&mut self, id: u32, message: Box<dyn LongMessage>) {
+        let Some(stream) = self.streams.get_mut(&id) else { return };
+        assert!(stream.long.is_none(), "an answer has one long message");
+        self.unsent += message.remaining();
+        stream.long = Some(message);
+    }
+
+    /// Takes at most `max` bytes of what a stream has to send.
+    pub(super) fn take(&mut self, id: u32, max: usize) -> Option<Bytes> {
+        let stream = self.streams.get_mut(&id)?;
+        let data = match stream.queue.front_mut() {
+            Some(front) => {
+                let data = front.split_to(front.len().min(max));
+                if front.is_empty() {
+                    stream.queue.pop_front();
+                }
+                stream.queued -= data.len();
+                self.queued -= data.len();
+                data
+            }
+            None => {
+                let long = stream.long.as_mut()?;
+                let before = long.remaining();
+                let data = long.next(max);
+                assert_eq!(before - data.len(), long.remaining(), "a message is as long as it says");
+                if long.remaining() == 0 {
+                    stream.long = None;
+                }
+                data
+            }
+        };
+        self.unsent -= data.len();
+        Some(data)
+    }
+}

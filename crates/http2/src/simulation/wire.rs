@@ -1,0 +1,135 @@
+//! What is between client and server: bytes that are read and written in pieces of any size.
+
+use std::collections::VecDeque;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::Choices;
+
+#[derive(Debug, Default)]
+struct Pipe {
+    bytes: VecDeque<u8>,
+    /// Bytes that have been taken out.
+    moved: u64,
+    is_closed: bool,
+    /// Who waits for bytes, or for room.
+    waker: Option<Waker>,
+}
+
+impl Pipe {
+    fn wake(&mut self) {
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+/// The server's end.
+#[derive(Debug)]
+pub(super) struct Wire {
+    to_server: Arc<Mutex<Pipe>>,
+    to_client: Arc<Mutex<Pipe>>,
+    read_max: usize,
+    write_max: usize,
+    capacity: usize,
+}
+
+/// The client's end. Dropping it closes the connection.
+#[derive(Debug)]
+pub(super) struct FarEnd {
+    to_server: Arc<Mutex<Pipe>>,
+    to_client: Arc<Mutex<Pipe>>,
+}
+
+impl Wire {
+    pub(super) fn new(choices: &mut Choices) -> (Wire, FarEnd) {
+        let (to_server, to_client) = (Arc::default(), Arc::default());
+        let wire = Wire {
+            to_server: Arc::clone(&to_server),
+            to_client: Arc::clone(&to_client),
+            read_max: choices.one_of(&[1 << 20, 1, 9, 100, 5000]),
+            write_max: choices.one_of(&[1 << 20, 1000, 20_000, 30]),
+            capacity: choices.one_of(&[1 << 20, 100, 10_000, 100_000]),
+        };
+        (wire, FarEnd { to_server, to_client })
+    }
+}
+
+impl FarEnd {
+    pub(super) fn send(&self, bytes: &[u8]) {
+        let mut pipe = self.to_server.lock();
+        pipe.bytes.extend(bytes);
+        pipe.wake();
+    }
+
+    /// Takes at most `max` bytes of what has come.
+    pub(super) fn take(&self, max: usize) -> Vec<u8> {
+        let mut pipe = self.to_client.lock();
+        let len = pipe.bytes.len().min(max);
+        pipe.moved += len as u64;
+        pipe.wake();
+        pipe.bytes.drain(..len).collect()
+    }
+}
+
+impl FarEnd {
+    /// Bytes that have come through, either way.
+    pub(super) fn moved(&self) -> u64 {
+        self.to_server.lock().moved + self.to_client.lock().moved
+    }
+}
+
+impl Drop for FarEnd {
+    fn drop(&mut self) {
+        for pipe in [&self.to_server, &self.to_client] {
+            let mut pipe = pipe.lock();
+            pipe.is_closed = true;
+            pipe.wake();
+        }
+    }
+}
+
+impl AsyncRead for Wire {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let mut pipe = self.to_server.lock();
+        let len = pipe.bytes.len().min(buf.remaining()).min(self.read_max);
+        if len == 0 && !pipe.is_closed {
+            pipe.waker = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        pipe.moved += len as u64;
+        let bytes: Vec<u8> = pipe.bytes.drain(..len).collect();
+        buf.put_slice(&bytes);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Wire {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let mut pipe = self.to_client.lock();
+        if pipe.is_closed {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        let room = self.capacity.saturating_sub(pipe.bytes.len());
+        let len = buf.len().min(self.write_max).min(room);
+        if len == 0 {
+            pipe.waker = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        pipe.bytes.extend(&buf[..len]);
+        Poll::Ready(Ok(len))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
