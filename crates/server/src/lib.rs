@@ -12,3 +12,5 @@ pub mod identity;
 pub mod metrics;
 pub mod tls;
 pub mod version;
+
+pub use vetch_http2::border::guard_process;

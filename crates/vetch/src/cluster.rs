@@ -107,11 +107,13 @@ fn some_are_away(found: &[Unsafe]) -> bool {
 }
 
 /// Passes what only the writer can answer on to whoever writes, until the node ends.
-pub(crate) async fn follow_writer(node: Node, stand_in: StandIn, others: Reach) {
+///
+/// `own_urls` are the addresses that this server announces.
+pub(crate) async fn follow_writer(node: Node, stand_in: StandIn, others: Reach, own_urls: Vec<String>) {
     let Some(mut status) = node.cluster() else { return };
     let (mut known, me) = (None, node.identity().member_id);
     loop {
-        let now = place(&status.borrow_and_update(), me);
+        let now = place(&status.borrow_and_update(), me, &own_urls);
         if known.as_ref() != Some(&now) {
             point(&stand_in, &now, &others);
             known = Some(now);
@@ -136,15 +138,18 @@ pub(crate) async fn follow_writer(node: Node, stand_in: StandIn, others: Reach) 
 enum Place {
     Here,
     At(String),
+    /// It announces an address of this server, so that requests would come back.
+    SameAddress(String),
     Unknown,
 }
 
-fn place(status: &ClusterStatus, me: u64) -> Place {
+fn place(status: &ClusterStatus, me: u64, own_urls: &[String]) -> Place {
     match &status.writer {
         _ if status.handing_over => Place::Unknown,
         _ if status.is_writer => Place::Here,
         // What it wrote before a restart: it would pass requests on to itself.
         Some(writer) if writer.member == me => Place::Unknown,
+        Some(writer) if own_urls.contains(&writer.url) => Place::SameAddress(writer.url.clone()),
         Some(writer) => Place::At(writer.url.clone()),
         None => Place::Unknown,
     }
@@ -154,6 +159,13 @@ fn point(stand_in: &StandIn, place: &Place, others: &Reach) {
     match place {
         Place::Here => stand_in.take_over(),
         Place::Unknown => stand_in.wait(),
+        Place::SameAddress(url) => {
+            tracing::error!(
+                url,
+                "the leader announces the address of this server; nothing is forwarded to it"
+            );
+            stand_in.no_writer();
+        }
         Place::At(url) => match others.lazily(url, watched) {
             Ok(channel) if Reach::is_secure(url) => stand_in.pass_to_securely(channel),
             Ok(channel) => stand_in.pass_to(channel),

@@ -31,6 +31,7 @@ const _: () = assert!(!vetch_bugs::SEEDED, "a server is never built with seeded 
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
+    vetch_server::guard_process();
     let rest = std::env::args_os().skip(2);
     match std::env::args_os().nth(1).as_ref().and_then(|word| word.to_str()) {
         Some("snapshot") => return commands::snapshot::run(rest),

@@ -117,7 +117,8 @@ async fn serve_once(settings: &Settings) -> Result<End, StartError> {
     let archiver = archive(settings, &node);
     let stand_in = settings.journal.as_ref().map(|_| StandIn::in_cluster());
     if let Some(stand_in) = &stand_in {
-        tokio::spawn(cluster::follow_writer(node.clone(), stand_in.clone(), others.clone()));
+        let own_urls = settings.grpc.client_urls.clone();
+        tokio::spawn(cluster::follow_writer(node.clone(), stand_in.clone(), others.clone(), own_urls));
         tokio::spawn(cluster::report(node.clone(), others));
         tokio::spawn(grpc::carry_questions(node.clone(), stand_in.clone()));
         tokio::spawn(grpc::stay_introduced(node.clone(), stand_in.clone()));
@@ -266,15 +267,11 @@ pub(crate) fn start(
         ..ServerMetrics::new(settings.extensive_metrics, settings.slow_request)
     });
     let routes = grpc::routes(node.clone(), Arc::new(settings.grpc.clone()), Arc::clone(&metrics));
-    let shared = Shared {
-        grpc: match stand_in {
-            Some(stand_in) => routes.behind(stand_in),
-            None => routes,
-        },
-        node,
-        metrics,
-        settings: settings.http.clone(),
+    let routes = match stand_in {
+        Some(stand_in) => routes.behind(stand_in),
+        None => routes,
     };
+    let shared = Shared::new(node, routes, metrics, settings.http.clone());
     Server::start(Arc::new(shared), listeners)
 }
 

@@ -149,6 +149,7 @@ fn node_config(flags: &Parsed, timing: Timing, peer_urls: &[String]) -> Result<N
     node.journal_segment_bytes = flags.uint("journal-segment-bytes");
     node.checkpoint_bytes = flags.uint("checkpoint-bytes");
     node.checkpoint_interval = flags.duration("checkpoint-interval");
+    node.scrub_interval = flags.duration("scrub-interval");
     if let Some(path) = path(flags, "encryption-key-file") {
         node.keys = Keys::new(seal::read(&path)?);
     }
@@ -204,6 +205,8 @@ fn http_settings(flags: &Parsed, peer_urls: Vec<String>) -> http::Settings {
         // Base64 makes bytes a third longer; names and escapes get the rest.
         max_json_bytes: usize::try_from(message.saturating_mul(2)).unwrap_or(usize::MAX),
         max_concurrent_streams: u32::try_from(flags.uint("max-concurrent-streams")).unwrap_or(u32::MAX),
+        max_connection_bytes: usize::try_from(flags.uint("max-connection-bytes")).unwrap_or(usize::MAX),
+        max_client_bytes: usize::try_from(flags.uint("max-client-bytes")).unwrap_or(usize::MAX),
         // Zero for either of the two switches pings off.
         keepalive_interval: (!interval.is_zero() && !timeout.is_zero()).then_some(interval),
         keepalive_timeout: timeout,

@@ -74,6 +74,7 @@ impl lease_server::Lease for LeaseService {
             ..Default::default()
         };
         if let Some(info) = info {
+            response.header = self.0.header(info.revision);
             response.ttl = info.ttl;
             response.granted_ttl = info.granted_ttl;
             response.keys = info.keys;

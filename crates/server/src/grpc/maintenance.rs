@@ -16,6 +16,7 @@ use super::downgrade;
 use super::edge::Edge;
 use super::snapshot::{self, Places, SnapshotStream};
 use super::status;
+use crate::metrics::database_bytes;
 use crate::version;
 
 /// How long another server may take to begin to write.
@@ -52,14 +53,14 @@ impl maintenance_server::Maintenance for MaintenanceService {
         Ok(Response::new(pb::StatusResponse {
             header: self.0.header(node.revision),
             version: version::SERVER.into(),
-            // What the quota counts. There is no file that could be larger than its content and in need of a defrag.
-            db_size: as_signed(node.live_bytes),
+            // There is no file that could be larger than its content and in need of a defrag.
+            db_size: as_signed(database_bytes(&node)),
             leader: self.0.leader(),
             raft_index: node.index,
             raft_term: node.term,
             raft_applied_index: node.index,
             errors: self.0.node.alarms().into_iter().map(alarm_text).collect(),
-            db_size_in_use: as_signed(node.live_bytes),
+            db_size_in_use: as_signed(database_bytes(&node)),
             is_learner: false,
             storage_version: version::STORAGE.into(),
             // etcd shows what its flag was set to, and "no quota" is set as a negative number.

@@ -47,6 +47,7 @@ use crate::metrics::ServerMetrics;
 pub(crate) use on_behalf::SENDER;
 pub use peer::{carry_questions, stay_introduced};
 pub use rpc::Rpc;
+pub(crate) use rpc::Sender;
 pub use settings::Settings;
 pub use stand_in::StandIn;
 pub use translate::Kv;

@@ -44,14 +44,14 @@ pub(super) fn stamp(node: &Node, request: &mut Request<Body>) -> bool {
     true
 }
 
-/// Who sent a request with this claim over a connection of `peer`; None if that cannot be said at once.
-pub(super) fn sender(
-    node: &Node,
+/// Who is claimed to have sent a request that came over a connection of `peer`, and the proof to be checked before that is
+/// believed. None if no such claim may come from there.
+pub(super) fn claimed(
     claim: &HeaderValue,
     peer: Option<&PeerIdentity>,
-) -> Option<Option<PeerIdentity>> {
+) -> Option<(Option<PeerIdentity>, Proof)> {
     let claim = Claim::of(claim).filter(|claim| claim.may_come_from(peer))?;
-    node.is_known(&claim.proof).then_some(claim.sender)
+    Some((claim.sender, claim.proof))
 }
 
 /// The request as if its sender had sent it here.

@@ -127,6 +127,9 @@ fn storage(node: &Node) -> Storage {
         disk_bytes: status.disk_bytes,
         disk_full: files.disk_full,
         seconds_since_compaction: files.since_compaction.map_or(-1.0, |ago| ago.as_secs_f64()),
+        disk_fails: files.disk_fails,
+        damaged: files.damaged,
+        seconds_since_scrub: files.since_scrub.map_or(-1.0, |ago| ago.as_secs_f64()),
     }
 }
 

@@ -116,14 +116,14 @@ impl Peer for PeerService {
 }
 
 /// The writer, as the one whom a question is meant for.
-fn writer(node: &Node) -> Result<Addressed, Status> {
-    let cluster = node.cluster().ok_or_else(|| status::of(EtcdError::NoLeader))?;
+fn writer(node: &Node) -> Result<Addressed, EtcdError> {
+    let cluster = node.cluster().ok_or(EtcdError::NoLeader)?;
     let told = cluster.borrow();
     match &told.writer {
         Some(writer) if told.key != 0 => {
             Ok(Addressed { cluster_id: node.identity().cluster_id, member_id: writer.member, key: told.key })
         }
-        _ => Err(status::of(EtcdError::NoLeader)),
+        _ => Err(EtcdError::NoLeader),
     }
 }
 

@@ -22,6 +22,7 @@ use vetch_api::vetch::operator_server::OperatorServer;
 use vetch_api::vetch::peer_server::PeerServer;
 use vetch_api::wire_server::kv_server::KvServer;
 use vetch_api::wire_server::watch_server::WatchServer;
+use vetch_node::cluster::Proof;
 
 use super::auth::AuthService;
 use super::cluster::ClusterService;
@@ -63,6 +64,26 @@ pub struct Rpc {
     stand_in: Option<StandIn>,
 }
 
+/// The stream on which requests come that are judged one by one.
+const WATCH: &str = "/etcdserverpb.Watch/Watch";
+
+/// Who sends a call, as its headers and its connection say. Whether that is valid is found out for each call.
+pub(crate) struct Sender {
+    credentials: Credentials,
+    /// That a server which passed the call on reads the journal.
+    proof: Option<Proof>,
+}
+
+impl Sender {
+    fn new(credentials: Credentials, proof: Option<Proof>) -> Sender {
+        Sender { credentials, proof }
+    }
+
+    pub(crate) fn credentials(&self) -> &Credentials {
+        &self.credentials
+    }
+}
+
 type Answer = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 
 impl Rpc {
@@ -102,34 +123,36 @@ impl Rpc {
         Rpc { stand_in: Some(stand_in), ..self }
     }
 
-    /// Whether a call of this kind is answered here, whatever is in it.
-    pub(crate) fn is_here(&self, call: Unary) -> bool {
-        self.stand_in.as_ref().is_none_or(|stand_in| stand_in.is_here(call))
-    }
-
     /// Whether there are other servers, and so possibly nobody who leads.
     pub(crate) fn is_in_cluster(&self) -> bool {
         self.stand_in.as_ref().is_some_and(StandIn::is_in_cluster)
     }
 
-    /// Who sends a call over a connection of `peer`, with what other servers claim of the sender and the caller's token in its
-    /// headers. None if that cannot be said at once.
+    /// Who sends a call over a connection of `peer`, with what another server claims of the sender and the caller's token in its
+    /// headers. None if the claim is none.
     pub(crate) fn sender<'a>(
         &self,
         claim: impl FnOnce() -> Option<&'a HeaderValue>,
         token: Option<&HeaderValue>,
         peer: Option<&PeerIdentity>,
-    ) -> Option<Credentials> {
-        let edge = &self.kv_service.0;
-        if !self.is_in_cluster() {
-            return Some(Credentials::new(token.cloned(), peer.cloned()));
+    ) -> Option<Sender> {
+        match self.is_in_cluster().then(claim).flatten() {
+            None => Some(Sender::new(Credentials::new(token.cloned(), peer.cloned()), None)),
+            Some(claim) => {
+                let (sender, proof) = on_behalf::claimed(claim, peer)?;
+                Some(Sender::new(Credentials::new(token.cloned(), sender), Some(proof)))
+            }
         }
-        let sender = match claim() {
-            None => peer.cloned(),
-            Some(claim) => on_behalf::sender(&edge.node, claim, peer)?,
-        };
-        let credentials = Credentials::new(token.cloned(), sender);
-        edge.authenticator().unknown(&edge.node, &credentials).is_none().then_some(credentials)
+    }
+
+    /// Whether this server answers a call of this kind from this sender without asking another one anything, at this moment.
+    pub(crate) fn answers_now(&self, call: Unary, sender: &Sender) -> bool {
+        let Some(stand_in) = &self.stand_in else { return true };
+        let edge = &self.kv_service.0;
+        stand_in.is_here(call)
+            && sender.proof.is_none_or(|proof| edge.node.is_known(&proof))
+            && (!stand_in.is_in_cluster()
+                || edge.authenticator().unknown(&edge.node, &sender.credentials).is_none())
     }
 
     /// Lets a request be answered by who can, if that is not this server.
@@ -143,10 +166,17 @@ impl Rpc {
             Err(status) => return Passed::Answered(status.into_http()),
         };
         match stand_in.pass(request, &edge.node).await {
-            Passed::Here(request) => match peer::learn_token(edge, stand_in, request.headers()).await {
-                Ok(()) => Passed::Here(request),
-                Err(status) => Passed::Answered(status.into_http()),
-            },
+            Passed::Here(mut request) => {
+                let credentials = Credentials::of_headers(request.headers());
+                if let Err(refusal) = peer::learn_token(edge, stand_in, &credentials).await {
+                    return Passed::Answered(status::of(refusal).into_http());
+                }
+                // What a token stands for is asked again as long as its stream lasts.
+                if request.uri().path() == WATCH {
+                    request.extensions_mut().insert(stand_in.clone());
+                }
+                Passed::Here(request)
+            }
             answered => answered,
         }
     }
@@ -210,5 +240,41 @@ impl Service<Request<Body>> for Rpc {
     fn call(&mut self, request: Request<Body>) -> Answer {
         let rpc = self.clone();
         Box::pin(async move { Ok(rpc.answer(request).await) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use vetch_node::Node;
+    use vetch_node::config::{Identity, NodeConfig};
+
+    use super::*;
+    use crate::grpc::{Settings, routes};
+    use crate::metrics::ServerMetrics;
+
+    /// A connection keeps what was found out about the headers, so the proof in them is looked at for each call.
+    #[tokio::test]
+    async fn a_proof_is_checked_for_each_call_and_not_with_the_headers() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let config = NodeConfig::new(dir.path().into(), Identity { cluster_id: 1, member_id: 2 });
+        let opening = tokio::task::spawn_blocking(move || Node::open(config, |_| {}));
+        let node = opening.await.expect("no panic").expect("a node");
+        let metrics = Arc::new(ServerMetrics::new(false, Duration::MAX));
+        let stand_in = StandIn::in_cluster();
+        let rpc = routes(node.clone(), Arc::new(Settings::default()), metrics).behind(stand_in.clone());
+        stand_in.take_over();
+        let unknown = HeaderValue::from_static("1.AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");
+        let claimed =
+            rpc.sender(|| Some(&unknown), None, None).expect("it is one, whether or not it is true");
+        assert!(!rpc.answers_now(Unary::Range, &claimed), "this server knows no such announcement");
+        let own = rpc.sender(|| None, None, None).expect("no claim");
+        assert!(rpc.answers_now(Unary::Range, &own) && rpc.answers_now(Unary::Put, &own));
+        stand_in.no_writer();
+        assert!(rpc.answers_now(Unary::Range, &own) && !rpc.answers_now(Unary::Put, &own));
+        let nonsense = HeaderValue::from_static("nonsense");
+        assert!(rpc.sender(|| Some(&nonsense), None, None).is_none());
+        node.shutdown().await;
     }
 }

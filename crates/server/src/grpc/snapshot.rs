@@ -1,7 +1,7 @@
 //! The stream of a snapshot: pieces of a file of etcd's, made while they are sent, and its hash at the end.
 //!
 //! Whoever takes a snapshot keeps the versions of that moment in memory until they are sent. So only a few may be under
-//! way at once, and one whose client stops taking is given up.
+//! way at once, and one whose client stops taking is given up. Further ones wait their turn.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -24,20 +24,35 @@ use crate::version;
 
 /// Bytes of the file in one message, as etcd sends them.
 const PIECE: usize = 32 << 10;
-/// Snapshots that may be under way at once.
-const AT_ONCE: usize = 2;
+/// Snapshots that may be under way at once, and calls that may wait for one of them to end.
+const CONCURRENT_MAX: usize = 2;
+const WAITING_MAX: usize = 64;
+/// How long such a call waits.
+const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 /// A client that took nothing for about this long is given up.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(super) type SnapshotStream = Pin<Box<dyn Stream<Item = Result<pb::SnapshotResponse, Status>> + Send>>;
 
-/// How many snapshots may still be begun.
+/// How many snapshots may still be begun, and how many calls may wait for that.
 #[derive(Clone)]
-pub(super) struct Places(Arc<Semaphore>);
+pub(super) struct Places {
+    sending: Arc<Semaphore>,
+    waiting: Arc<Semaphore>,
+}
 
 impl Default for Places {
     fn default() -> Places {
-        Places(Arc::new(Semaphore::new(AT_ONCE)))
+        let (sending, waiting) = (Semaphore::new(CONCURRENT_MAX), Semaphore::new(WAITING_MAX));
+        Places { sending: Arc::new(sending), waiting: Arc::new(waiting) }
+    }
+}
+
+impl Places {
+    async fn take(&self) -> Result<OwnedSemaphorePermit, NodeError> {
+        let _waiting = self.waiting.try_acquire().map_err(|_| NodeError::TooManyRequests)?;
+        let place = tokio::time::timeout(WAIT_TIMEOUT, Arc::clone(&self.sending).acquire_owned()).await;
+        place.ok().and_then(Result::ok).ok_or(NodeError::TooManyRequests)
     }
 }
 
@@ -61,8 +76,7 @@ type Slot = Arc<Mutex<State>>;
 
 pub(super) async fn stream(edge: &Edge, places: &Places) -> Result<SnapshotStream, Status> {
     let began = Instant::now();
-    let place = Arc::clone(&places.0).try_acquire_owned();
-    let place = place.map_err(|_| status::node(NodeError::TooManyRequests))?;
+    let place = places.take().await.map_err(status::node)?;
     let state = edge.node.snapshot().await.map_err(status::node)?;
     let member = member(edge);
     let lay_out = move || Export::new(state, &member);

@@ -9,6 +9,7 @@
 //! Bounded by what bounds requests anyway: calls in progress, and their deadlines.
 
 mod cluster;
+mod hops;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -177,12 +178,19 @@ impl StandIn {
             },
         };
         let mut phase = self.0.phase.subscribe();
+        let hops = hops::of(request.headers());
         loop {
             let now = phase.borrow_and_update().clone();
             match now {
                 Phase::Here => return Passed::Here(request),
                 Phase::Nowhere(why) => return Passed::Answered(Status::unavailable(why).into_http()),
+                // Servers that take each other for the leader would forward it for ever.
+                Phase::Elsewhere(_) if hops >= hops::HOPS_MAX => {
+                    tracing::debug!(hops, "a request was forwarded too often; servers disagree on who leads");
+                    return Passed::Answered(Status::unavailable(NO_LEADER).into_http());
+                }
                 Phase::Elsewhere(There { channel, is_secure }) => {
+                    hops::set(request.headers_mut(), hops + 1);
                     let is_quick = is_quick(request.uri().path());
                     let call = is_quick.then(|| QuickCall::begin(&self.0));
                     // Counted before this look, so that whoever holds requests back waits for this one or it is held back.

@@ -66,6 +66,7 @@ pub(super) fn of_node(error: NodeError) -> EtcdError {
         NodeError::Store(error) => of_store(error),
         NodeError::TooManyRequests => EtcdError::RequestTooManyRequests,
         NodeError::NoSpace => EtcdError::NoSpace,
+        NodeError::DiskFails => EtcdError::Unhealthy,
         NodeError::Corrupt => EtcdError::Corrupt,
         NodeError::Stopped => EtcdError::Stopped,
         NodeError::Timeout => EtcdError::Timeout,

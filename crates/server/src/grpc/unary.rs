@@ -7,10 +7,12 @@ use bytes::{BufMut, Bytes, BytesMut};
 use prost::Message;
 use tonic::Status;
 use vetch_api::pb;
-use vetch_api::wire::WireMessage;
+use vetch_api::wire::{LayOut, Pieces};
+use vetch_http2::{LongMessage, Reply};
 
 use super::Rpc;
 use super::kv::KvService;
+use super::translate::Kv;
 use crate::auth::Credentials;
 
 /// A call that can be served the short way.
@@ -88,28 +90,49 @@ fn is_long(op: &pb::RequestOp) -> bool {
     }
 }
 
+/// From this length on, an answer is encoded as the client takes it: one frame of HTTP/2.
+const LONG: usize = 16 << 10;
+
 impl Rpc {
     /// The answer, with its prefix.
-    pub(crate) async fn unary(&self, asked: Asked, credentials: &Credentials) -> Result<Bytes, Status> {
+    pub(crate) async fn unary(&self, asked: Asked, credentials: &Credentials) -> Result<Reply, Status> {
         let kv: &KvService = self.kv_service();
         match asked {
-            Asked::Range(range) => encode(&kv.answer_range(credentials, range).await?),
-            Asked::Put(put) => encode(&kv.answer_put(credentials, put).await?),
-            Asked::DeleteRange(delete) => encode(&kv.answer_delete_range(credentials, delete).await?),
-            Asked::Txn(txn) => encode(&kv.answer_txn(credentials, txn).await?),
+            Asked::Range(range) => encode(kv.answer_range(credentials, range).await?),
+            Asked::Put(put) => encode(kv.answer_put(credentials, put).await?),
+            Asked::DeleteRange(delete) => encode(kv.answer_delete_range(credentials, delete).await?),
+            Asked::Txn(txn) => encode(kv.answer_txn(credentials, txn).await?),
         }
     }
 }
 
-fn encode(message: &impl WireMessage) -> Result<Bytes, Status> {
+/// An answer of which nothing is encoded before there is room for it.
+#[derive(Debug)]
+struct LongAnswer(Pieces<Kv>);
+
+impl LongMessage for LongAnswer {
+    fn remaining(&self) -> usize {
+        self.0.remaining()
+    }
+
+    fn next(&mut self, max: usize) -> Bytes {
+        self.0.next(max)
+    }
+}
+
+fn encode(message: impl LayOut<Kv>) -> Result<Reply, Status> {
     let len = message.encoded_len();
     let Ok(prefix) = u32::try_from(len) else {
         let text = format!("Cannot return body with more than 4GB of data but got {len} bytes");
         return Err(Status::resource_exhausted(text));
     };
+    if len >= LONG {
+        let [a, b, c, d] = prefix.to_be_bytes();
+        return Ok(Reply::Long(Box::new(LongAnswer(Pieces::new(&[0, a, b, c, d], message)))));
+    }
     let mut out = BytesMut::with_capacity(PREFIX + len);
     out.put_u8(0);
     out.put_u32(prefix);
     message.encode(&mut out);
-    Ok(out.freeze())
+    Ok(Reply::Message(out.freeze()))
 }

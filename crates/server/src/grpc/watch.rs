@@ -19,11 +19,11 @@ use vetch_api::{EtcdError, pb, wire};
 use vetch_node::cluster::ClusterStatus;
 use vetch_node::watch::{Create, Filters, NodeEvent, WatchEnd, WatchSession};
 
-use super::admission;
 use super::authorise::Demand;
 use super::edge::Edge;
-use super::status;
+use super::stand_in::StandIn;
 use super::translate::Kv;
+use super::{admission, peer, status};
 use crate::auth::Credentials;
 use crate::http::Remote;
 use crate::metrics::WatchFrame;
@@ -50,6 +50,7 @@ impl watch_server::Watch for WatchService {
         let remote = request.extensions().get::<Remote>().cloned();
         let wants_leader = admission::wants_leader(request.metadata().as_ref());
         let leader = self.0.node.cluster().filter(|_| wants_leader);
+        let stand_in = request.extensions().get::<StandIn>().cloned();
         let (credentials, requests) = Credentials::split(request);
         let session = self.0.node.watch();
         if let Some(Remote(address)) = remote {
@@ -58,6 +59,7 @@ impl watch_server::Watch for WatchService {
         let stream = WatchStream {
             edge: self.0.clone(),
             credentials,
+            stand_in,
             requests: Some(requests),
             session,
             leader,
@@ -79,6 +81,8 @@ struct WatchStream {
     edge: Edge,
     /// Every create is judged by them anew.
     credentials: Credentials,
+    /// Who is asked about their token, in a cluster: it may have been forgotten here since the last create.
+    stand_in: Option<StandIn>,
     /// None once the client has sent its last request. It is served on until it goes away.
     requests: Option<Streaming<pb::WatchRequest>>,
     session: WatchSession,
@@ -110,7 +114,7 @@ impl WatchStream {
             };
             tokio::select! {
                 request = requests.message(), if self.session.backlog() < MAX_BACKLOG => match request {
-                    Ok(Some(request)) => self.take_request(request),
+                    Ok(Some(request)) => self.take_request(request).await,
                     Ok(None) => self.requests = None,
                     Err(broken) => return Err(status::of_request_stream(broken, EtcdError::WatchCanceled)),
                 },
@@ -135,25 +139,32 @@ impl WatchStream {
     }
 
     /// A request with nothing in it is passed over, as etcd does.
-    fn take_request(&mut self, request: pb::WatchRequest) {
+    async fn take_request(&mut self, request: pb::WatchRequest) {
         match request.request_union {
-            Some(RequestUnion::CreateRequest(create)) => self.create(create),
+            Some(RequestUnion::CreateRequest(create)) => self.create(create).await,
             Some(RequestUnion::CancelRequest(cancel)) => self.session.cancel(cancel.watch_id),
             Some(RequestUnion::ProgressRequest(_)) => self.session.request_progress(),
             None => {}
         }
     }
 
-    fn create(&mut self, create: pb::WatchCreateRequest) {
-        let demand = Demand::Watch { key: &create.key, range_end: &create.range_end };
+    async fn create(&mut self, create: pb::WatchCreateRequest) {
         // A negative start is refused first, whoever asks; the session does that.
         if create.start_revision >= 0
-            && let Err(refusal) = self.edge.decide(&self.credentials, demand)
+            && let Err(refusal) = self.judge(&create).await
         {
             self.session.refuse_create(refusal.rpc_text());
             return;
         }
         self.session.create(&create_spec(create));
+    }
+
+    async fn judge(&self, create: &pb::WatchCreateRequest) -> Result<(), EtcdError> {
+        if let Some(stand_in) = &self.stand_in {
+            peer::learn_token(&self.edge, stand_in, &self.credentials).await?;
+        }
+        let demand = Demand::Watch { key: &create.key, range_end: &create.range_end };
+        self.edge.decide(&self.credentials, demand).map(drop)
     }
 }
 

@@ -7,8 +7,10 @@ use std::time::Duration;
 use bytes::BytesMut;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+use super::Serves;
 use super::detect::{Protocol, Rewound, detect};
 use super::listen::Stream;
+use super::server::Offer;
 use crate::tls::{HandshakeError, PeerIdentity, Reason, Tls, linger};
 
 /// How a listener protects its connections.
@@ -48,11 +50,11 @@ const PATIENCE_FOR_PROTOCOL: Duration = Duration::from_secs(5 * 60);
 const TLS_HANDSHAKE: u8 = 0x16;
 
 /// None: the client is gone, or was sent away.
-pub(super) async fn arrive(stream: Stream, security: &Security) -> Option<Arrived> {
-    let (stream, seen, peer) = match security {
+pub(super) async fn arrive(stream: Stream, offer: &Offer) -> Option<Arrived> {
+    let (stream, seen, peer) = match &offer.security {
         Security::Plain => (stream, BytesMut::new(), None),
-        Security::Tls(tls) => secured(stream, tls, false).await?,
-        Security::Either(tls) => secured(stream, tls, true).await?,
+        Security::Tls(tls) => secured(stream, tls, false, offer.serves).await?,
+        Security::Either(tls) => secured(stream, tls, true, offer.serves).await?,
     };
     let is_secure = matches!(stream, Stream::Tls(_));
     let detecting = tokio::time::timeout(PATIENCE_FOR_PROTOCOL, detect(stream, seen)).await;
@@ -62,7 +64,7 @@ pub(super) async fn arrive(stream: Stream, security: &Security) -> Option<Arrive
 
 type Opened = (Stream, BytesMut, Option<PeerIdentity>);
 
-async fn secured(stream: Stream, tls: &Arc<Tls>, or_plain: bool) -> Option<Opened> {
+async fn secured(stream: Stream, tls: &Arc<Tls>, or_plain: bool, serves: Serves) -> Option<Opened> {
     let remote = stream.remote();
     let opened = tokio::time::timeout(PATIENCE_FOR_HANDSHAKE, handshake(stream, tls, or_plain)).await;
     let error = match opened {
@@ -70,7 +72,7 @@ async fn secured(stream: Stream, tls: &Arc<Tls>, or_plain: bool) -> Option<Opene
         Ok(Err(error)) => error,
         Err(_) => refused(Reason::Timeout, "TLS handshake took too long"),
     };
-    tls.failures.note(error.reason, &remote, &error.server_name, &error.text);
+    tls.failures.note(serves.endpoint(), error.reason, &remote, &error.server_name, &error.text);
     None
 }
 

@@ -39,8 +39,11 @@ const SEND_BUFFER: usize = 256 << 10;
 /// Streams of one connection if nobody chose a number, so that one client cannot take all of what there is for all.
 /// Clients that want more wait for one to end: they are told the number.
 const MOST_STREAMS: u32 = 64 << 10;
-/// Streams a client may reset before we saw them, over those it lets us answer. Cancelling many watches at once is ordinary.
-const EARLY_RESETS: u32 = 1024;
+/// Bytes of streamed answers that may wait for the client's windows on one connection.
+const QUEUED_ANSWERS: usize = 16 << 20;
+/// Units of work without requests that a client may cause at once, and then each second; a call that is reset before it
+/// was looked at costs 5 of them.
+const OVERHEAD: u32 = 100_000;
 
 /// The path of the one RPC whose caller's address is of interest.
 const WATCH: &str = "/etcdserverpb.Watch/Watch";
@@ -90,10 +93,11 @@ pub(super) async fn serve(
 ) {
     let remote = stream.remote();
     let arrived = tokio::select! {
-        arrived = arrive(stream, &offer.security) => arrived,
+        arrived = arrive(stream, &offer) => arrived,
         () = displaced.told() => {
             if let Some(tls) = offer.security.tls() {
-                tls.failures.note(Reason::Displaced, &remote, "", "too many unfinished handshakes");
+                let (endpoint, text) = (offer.serves.endpoint(), "too many unfinished handshakes");
+                tls.failures.note(endpoint, Reason::Displaced, &remote, "", text);
             }
             return;
         }
@@ -141,7 +145,8 @@ async fn http1(io: Io, context: Arc<Context>, displaced: Displaced) {
 async fn http2(io: Io, context: Arc<Context>, displaced: Displaced) {
     let lifeline = context.lifeline.clone();
     let limits = limits(&context.shared.settings);
-    let connection = pin!(vetch_http2::Connection::new(io, Arc::new(Front::new(context)), limits));
+    let budget = Arc::clone(&context.shared.budget);
+    let connection = pin!(vetch_http2::Connection::new(io, Arc::new(Front::new(context)), limits, budget));
     run(connection, |c| c.graceful_shutdown(), lifeline, displaced).await;
 }
 
@@ -156,7 +161,8 @@ fn limits(settings: &Settings) -> Limits {
         connection_window: CONNECTION_WINDOW,
         header_list: HTTP2_HEADERS,
         send_buffer: SEND_BUFFER,
-        early_resets: EARLY_RESETS,
+        queued_answers: QUEUED_ANSWERS,
+        overhead: OVERHEAD,
         keepalive_interval: settings.keepalive_interval,
         keepalive_timeout: settings.keepalive_timeout,
     }

@@ -16,8 +16,7 @@ use vetch_http2::{Boxed, Call, Head, Incoming, Reply, Service};
 use super::Serves;
 use super::connection::Context;
 use super::route::{self, MOST_CALLS};
-use crate::auth::Credentials;
-use crate::grpc::{SENDER, Unary};
+use crate::grpc::{SENDER, Sender, Unary};
 use crate::metrics::{Counted, Place};
 
 const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
@@ -28,11 +27,12 @@ const TOKEN: HeaderName = HeaderName::from_static("token");
 
 pub(super) struct Front(Arc<Context>);
 
-/// What the headers of a call say, as far as its answer depends on them.
+/// What the headers of a call say, as far as its answer depends on them. It is kept as long as the connection is open, so nothing is
+/// here that may change meanwhile: whether this server leads, who the users are, how long a token is valid.
 pub(super) struct Plan {
     unary: Unary,
     counted: Counted,
-    credentials: Credentials,
+    sender: Sender,
 }
 
 impl Front {
@@ -55,8 +55,7 @@ impl Service for Front {
             && head.get(&GRPC_ENCODING).is_none_or(|encoding| encoding == "identity");
         let path = head.path.to_str().ok()?;
         let unary = Unary::at(path)?;
-        // Where another server may have to answer, the long way leads there.
-        if !has_grpc || !is_plain || head.method != Method::POST || !self.0.shared.grpc.is_here(unary) {
+        if !has_grpc || !is_plain || head.method != Method::POST {
             return None;
         }
         if head.get(&HAS_LEADER).is_some() && self.0.shared.grpc.is_in_cluster() {
@@ -67,8 +66,8 @@ impl Service for Front {
             None => "unknown",
         };
         let token = head.get(&TOKEN).or_else(|| head.get(&AUTHORIZATION));
-        let credentials = self.0.shared.grpc.sender(|| head.get(&SENDER), token, self.0.peer.as_ref())?;
-        Some(Plan { unary, counted: self.0.shared.metrics.grpc.method(path, version)?, credentials })
+        let sender = self.0.shared.grpc.sender(|| head.get(&SENDER), token, self.0.peer.as_ref())?;
+        Some(Plan { unary, counted: self.0.shared.metrics.grpc.method(path, version)?, sender })
     }
 
     fn admit(&self, _: &Arc<Plan>) -> Result<Place, Reply> {
@@ -86,6 +85,10 @@ impl Service for Front {
 
     fn unary(&self, plan: &Arc<Plan>, place: Place, message: Bytes) -> Call {
         let shared = &self.0.shared;
+        // Another server may have to answer, or to be asked who the sender is.
+        if !shared.grpc.answers_now(plan.unary, &plan.sender) {
+            return Call::AsRequest(message);
+        }
         let observed = shared.metrics.grpc.begin(&plan.counted, message.len());
         // It is counted as a call from here on.
         drop(place);
@@ -99,10 +102,10 @@ impl Service for Front {
         let is_long = asked.may_be_long();
         let (context, plan) = (Arc::clone(&self.0), Arc::clone(plan));
         let answer = Box::pin(async move {
-            match context.shared.grpc.unary(asked, &plan.credentials).await {
-                Ok(message) => {
-                    observed.answered(message.len());
-                    Reply::Message(message)
+            match context.shared.grpc.unary(asked, plan.sender.credentials()).await {
+                Ok(reply) => {
+                    observed.answered(reply.len());
+                    reply
                 }
                 Err(status) => {
                     observed.refused(status.code());

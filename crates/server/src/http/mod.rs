@@ -24,6 +24,7 @@ pub mod url;
 use std::sync::Arc;
 use std::time::Duration;
 
+use vetch_http2::Budget;
 use vetch_node::Node;
 
 use crate::grpc::Rpc;
@@ -55,6 +56,14 @@ impl Serves {
             Serves::Peer => "peer",
         }
     }
+
+    /// The kind of port, in etcd's words for the log.
+    fn endpoint(self) -> &'static str {
+        match self {
+            Serves::GrpcAndHttp | Serves::Grpc | Serves::Http | Serves::Metrics => "client",
+            Serves::Peer => "peer",
+        }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -72,6 +81,9 @@ pub struct Settings {
     pub max_json_bytes: usize,
     /// Streams a client may have open on one connection.
     pub max_concurrent_streams: u32,
+    /// Bytes held for one connection, and for all of them.
+    pub max_connection_bytes: usize,
+    pub max_client_bytes: usize,
     /// An idle HTTP/2 connection is pinged this often. None: never.
     pub keepalive_interval: Option<Duration>,
     /// A ping unanswered for this long ends the connection.
@@ -89,6 +101,8 @@ impl Default for Settings {
             client_cert_auth: false,
             max_json_bytes: 2 * (2 << 20),
             max_concurrent_streams: u32::MAX,
+            max_connection_bytes: 128 << 20,
+            max_client_bytes: 512 << 20,
             keepalive_interval: Some(Duration::from_secs(2 * 60 * 60)),
             keepalive_timeout: Duration::from_secs(20),
         }
@@ -106,4 +120,13 @@ pub struct Shared {
     pub grpc: Rpc,
     pub metrics: Arc<ServerMetrics>,
     pub settings: Settings,
+    /// What is held for clients on all connections.
+    pub(crate) budget: Arc<Budget>,
+}
+
+impl Shared {
+    pub fn new(node: Node, grpc: Rpc, metrics: Arc<ServerMetrics>, settings: Settings) -> Shared {
+        let budget = Budget::new(settings.max_connection_bytes, settings.max_client_bytes);
+        Shared { node, grpc, metrics, settings, budget }
+    }
 }

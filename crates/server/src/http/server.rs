@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
+use vetch_http2::border::Bordered;
 
 use super::arrival::Security;
 use super::connection;
@@ -150,11 +151,12 @@ async fn accept(
                 let (offer, shared, lifeline) = (offer.clone(), shared.clone(), for_connections.clone());
                 let metrics = Arc::clone(&shared.metrics);
                 let serving = connection::serve(stream, offer, shared, lifeline, newcomer);
-                tokio::spawn(async move {
+                let connection = async move {
                     let connected = metrics.services.connected();
                     serving.await;
                     drop((connected, place));
-                });
+                };
+                tokio::spawn(Bordered::new(Box::pin(connection)));
             }
             Err(e) if is_of_the_peer(&e) => {}
             Err(e) => {

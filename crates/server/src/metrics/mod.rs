@@ -24,7 +24,7 @@ pub(crate) use grpc::{Counted, Place};
 pub(crate) use health::CHECKS;
 pub use health::HealthMetrics;
 pub use histogram::Histogram;
-pub(crate) use node::{SLOW_STREAM, prefix_text};
+pub(crate) use node::{SLOW_STREAM, database_bytes, prefix_text};
 pub(crate) use page::page;
 pub(crate) use process::usage;
 pub use services::ServiceMetrics;

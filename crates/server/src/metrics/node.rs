@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use vetch_node::Node;
 use vetch_node::metrics::{Counter, NodeMetrics};
+use vetch_node::types::NodeStatus;
 
 pub(crate) use own::{SLOW_STREAM, prefix_text};
 
@@ -73,8 +74,19 @@ fn never(page: &mut Text) {
     }
 }
 
+/// Bytes of the smallest database: one page of etcd's.
+const PAGE_BYTES: u64 = 4096;
+
+/// The size of the database as clients are shown it: what the quota counts, and at least a page.
+///
+/// An etcd that holds nothing has a file of some pages, so clients divide by the size: etcdctl panics if it is 0.
+pub(crate) fn database_bytes(status: &NodeStatus) -> u64 {
+    status.live_bytes.max(PAGE_BYTES)
+}
+
 fn state(page: &mut Text, node: &Node) {
     let status = node.status();
+    let database = database_bytes(&status) as f64;
     let metrics = node.metrics();
     let compacted = if status.compact_revision > 0 { status.compact_revision } else { -1 };
     // etcd shows -1 for no limit, on which its own alerts about growth go off.
@@ -86,10 +98,10 @@ fn state(page: &mut Text, node: &Node) {
         ("etcd_debugging_mvcc_keys_total", "Keys that exist.", status.keys as f64),
         (
             "etcd_mvcc_db_total_size_in_bytes",
-            "Bytes of data, as the quota counts them.",
-            status.live_bytes as f64,
+            "Bytes of data, as the quota counts them, and at least a page of 4096.",
+            database,
         ),
-        ("etcd_mvcc_db_total_size_in_use_in_bytes", "Bytes of reachable data.", status.live_bytes as f64),
+        ("etcd_mvcc_db_total_size_in_use_in_bytes", "Bytes of reachable data; the same.", database),
         ("etcd_server_quota_backend_bytes", "Limit on bytes of data; infinite if there is none.", quota),
         (
             "etcd_mvcc_db_open_read_transactions",

@@ -2,18 +2,20 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use vetch_http2::{Budget, border};
 use vetch_node::Node;
 
 use super::text::{Text, Type};
 use super::{Feature, ServerMetrics, node, process};
 
 /// Everything there is to tell, as Prometheus text.
-pub(crate) fn page(metrics: &ServerMetrics, node: &Node) -> String {
+pub(crate) fn page(metrics: &ServerMetrics, node: &Node, budget: &Budget) -> String {
     let mut page = Text::default();
     node::write(&mut page, node);
     metrics.grpc.write(&mut page);
     metrics.health.write(&mut page);
     metrics.services.write(&mut page);
+    clients(&mut page, budget);
     features(&mut page, &metrics.features);
     metrics.tls.write(&mut page);
     process::write(&mut page);
@@ -26,6 +28,19 @@ pub(crate) fn page(metrics: &ServerMetrics, node: &Node) -> String {
     page.sample(name, &[("code", "500")], 0.0);
     page.sample(name, &[("code", "503")], 0.0);
     page.finish()
+}
+
+/// What is held for clients, and what became of those that held too much.
+fn clients(page: &mut Text, budget: &Budget) {
+    let held = "Bytes held for clients: requests that are not whole, streams, answers that are not read.";
+    page.gauge("vetch_client_bytes", held, budget.held() as f64);
+    page.gauge("vetch_client_bytes_max", "Most bytes that are held for clients.", budget.total_max() as f64);
+    let deferred = "Calls that waited until less was held for their connection.";
+    page.counter("vetch_calls_deferred_total", deferred, budget.deferred());
+    let refused = "Requests refused because too much was held for their connection.";
+    page.counter("vetch_requests_refused_total", refused, budget.refused());
+    let contained = "Bugs that ended a connection or a call. Please report the panic in the log.";
+    page.counter("vetch_panics_contained_total", contained, border::contained());
 }
 
 /// As they were set. Here they change nothing: what they switch is always on, or done by members among each other.

@@ -67,11 +67,12 @@ impl Failures {
         self.counts[reason as usize].load(Relaxed)
     }
 
-    pub(crate) fn note(&self, reason: Reason, remote: &str, server_name: &str, error: &str) {
+    /// `endpoint` is the kind of port, `client` or `peer`; the words of the line are etcd's.
+    pub(crate) fn note(&self, endpoint: &str, reason: Reason, remote: &str, server_name: &str, error: &str) {
         self.counts[reason as usize].fetch_add(1, Relaxed);
         // Health checks of load balancers open a connection and leave; they would fill the log.
         if reason == Reason::Closed {
-            tracing::debug!("remote-addr" = remote, error, "rejected connection on client endpoint");
+            tracing::debug!("remote-addr" = remote, error, "rejected connection on {endpoint} endpoint");
             return;
         }
         let Some(left_out) = self.lines.lock().take(Instant::now()) else { return };
@@ -81,7 +82,7 @@ impl Failures {
             error,
             reason = reason.label(),
             left_out,
-            "rejected connection on client endpoint"
+            "rejected connection on {endpoint} endpoint"
         );
     }
 }

@@ -82,6 +82,21 @@ async fn a_status_lists_alarms_in_words() {
 }
 
 #[tokio::test]
+async fn a_server_without_data_has_a_size_to_divide_by() {
+    let world = World::new().await;
+    let mut maintenance = MaintenanceClient::new(world.rpc.clone());
+    let status = maintenance.status(pb::StatusRequest {}).await.unwrap().into_inner();
+    assert_eq!((status.db_size, status.db_size_in_use), (4096, 4096));
+    let value = "x".repeat(10_000);
+    let put = pb::PutRequest { key: "k".into(), value: value.into(), ..Default::default() };
+    world.kv().put(put).await.unwrap();
+    let status = maintenance.status(pb::StatusRequest {}).await.unwrap().into_inner();
+    let bytes = i64::try_from(world.node.status().live_bytes).unwrap();
+    assert!(bytes > 10_000, "{bytes}");
+    assert_eq!((status.db_size, status.db_size_in_use), (bytes, bytes));
+}
+
+#[tokio::test]
 async fn chores_that_need_no_second_member_are_done() {
     let world = World::new().await;
     let mut maintenance = MaintenanceClient::new(world.rpc.clone());

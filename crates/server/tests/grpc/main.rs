@@ -12,6 +12,7 @@ mod operator;
 mod peer;
 mod recipes;
 mod stand_in;
+mod warm;
 mod watch;
 
 use std::sync::Arc;

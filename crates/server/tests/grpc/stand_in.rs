@@ -15,6 +15,7 @@ use vetch_api::pb::kv_client::KvClient;
 use vetch_api::pb::maintenance_client::MaintenanceClient;
 use vetch_api::pb::watch_client::WatchClient;
 use vetch_api::pb::watch_request::RequestUnion;
+use vetch_node::Node;
 use vetch_server::grpc::{Rpc, StandIn};
 use vetch_server::http::url::Url;
 use vetch_server::http::{Offer, Security, Server, Serves, Settings, Shared, listen};
@@ -23,15 +24,15 @@ use vetch_server::metrics::ServerMetrics;
 use crate::{World, refused};
 
 /// Services on a port of their own, and a way to them.
-async fn listening(world: &World, rpc: &Rpc) -> (Server, Channel) {
+pub(crate) async fn listening(world: &World, rpc: &Rpc) -> (Server, Channel) {
+    listening_with(world.node.clone(), rpc).await
+}
+
+pub(crate) async fn listening_with(node: Node, rpc: &Rpc) -> (Server, Channel) {
     let listener = listen::bind(&Url::parse("http://127.0.0.1:0").unwrap(), false).await.unwrap();
     let address = format!("http://{}", listener.address());
-    let shared = Shared {
-        grpc: rpc.clone(),
-        node: world.node.clone(),
-        metrics: Arc::new(ServerMetrics::new(false, Duration::MAX)),
-        settings: Settings::default(),
-    };
+    let metrics = Arc::new(ServerMetrics::new(false, Duration::MAX));
+    let shared = Shared::new(node, rpc.clone(), metrics, Settings::default());
     let offer = Offer { serves: Serves::GrpcAndHttp, security: Security::Plain };
     let server = Server::start(Arc::new(shared), vec![(listener, offer)]);
     (server, Endpoint::from_shared(address).unwrap().connect().await.unwrap())

@@ -49,12 +49,8 @@ impl Harness {
         let listener = listen::bind(&Url::parse("http://127.0.0.1:0").unwrap(), false).await.unwrap();
         let address = listener.address();
         let metrics = Arc::new(ServerMetrics::new(false, Duration::MAX));
-        let shared = Shared {
-            grpc: grpc::routes(node.clone(), Arc::default(), Arc::clone(&metrics)),
-            node: node.clone(),
-            metrics,
-            settings: Settings::default(),
-        };
+        let routes = grpc::routes(node.clone(), Arc::default(), Arc::clone(&metrics));
+        let shared = Shared::new(node.clone(), routes, metrics, Settings::default());
         let offer = Offer { serves: Serves::GrpcAndHttp, security };
         let server = Server::start(Arc::new(shared), vec![(listener, offer)]);
         Harness { node, server, address, _dir: dir }

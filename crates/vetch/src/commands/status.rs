@@ -88,6 +88,7 @@ fn rows(look: &LookResponse) -> Vec<(&'static str, String)> {
         rows.push(("disk", disk(storage, journal)));
         rows.push(("journal", records(journal)));
         rows.push(("checkpoint", checkpoint(journal)));
+        rows.extend(storage.damaged.iter().map(|damage| ("DAMAGED", damage.clone())));
     } else if let Some(storage) = &look.storage {
         rows.push(("disk", size(storage.disk_bytes)));
     }
@@ -165,8 +166,15 @@ pub(crate) fn data(storage: &Storage) -> String {
 
 fn disk(storage: &Storage, journal: &Journal) -> String {
     let full = if storage.disk_full { ", DISK FULL" } else { "" };
+    let fails = if storage.disk_fails { ", DISK FAILS" } else { "" };
+    let scrubbed = match storage.seconds_since_scrub {
+        // An older server does not say.
+        ago if ago <= 0.0 => String::new(),
+        ago => format!(", all read {} ago", time(ago)),
+    };
     let (all, of_journal) = (size(storage.disk_bytes), size(journal.bytes));
-    format!("{all}: journal {of_journal}, checkpoints {}{full}", size(journal.checkpoint_bytes))
+    let checkpoints = size(journal.checkpoint_bytes);
+    format!("{all}: journal {of_journal}, checkpoints {checkpoints}{scrubbed}{full}{fails}")
 }
 
 fn records(journal: &Journal) -> String {

@@ -67,8 +67,13 @@ const SECURITY: [&str; 10] = [
     "trusted-ca-file",
 ];
 
-/// Flags that a file cannot set: they are about the command line, or stand in a block.
-const NOT_IN_FILES: [&str; 29] = [
+/// Flags whose values etcd checks on the command line only. Of the first, another value is refused later and in other words;
+/// the second is ignored.
+const ANY_TEXT_IN_FILES: [&str; 2] = ["initial-cluster-state", "v2-deprecation"];
+
+/// Flags that a file cannot set: they are about the command line, or stand in a block. etcd passes such a name over, whatever
+/// its value: the sample file that comes with etcd says `discovery-fallback: 'proxy'`, which as a flag is refused.
+const NOT_IN_FILES: [&str; 41] = [
     "auto-tls",
     "cert-file",
     "client-cert-allowed-cn",
@@ -79,8 +84,20 @@ const NOT_IN_FILES: [&str; 29] = [
     "client-key-file",
     "client-skip-client-san-verification",
     "config-file",
+    "discovery-cacert",
+    "discovery-cert",
+    "discovery-dial-timeout",
     "discovery-endpoints",
+    "discovery-fallback",
+    "discovery-insecure-skip-tls-verify",
+    "discovery-insecure-transport",
+    "discovery-keepalive-time",
+    "discovery-keepalive-timeout",
+    "discovery-key",
+    "discovery-password",
+    "discovery-request-timeout",
     "discovery-token",
+    "discovery-user",
     "key-file",
     "peer-auto-tls",
     "peer-cert-allowed-cn",
@@ -183,12 +200,20 @@ fn set(flag: &'static Flag, key: &str, value: &Yaml, parsed: &mut Parsed) -> Res
         Kind::Int | Kind::Uint | Kind::Uint32 => (value.as_i64().map(|n| n.to_string()), "a whole number"),
         Kind::Duration => (value.as_i64().map(|n| format!("{n}ns")), "a whole number of nanoseconds"),
         Kind::Words => (words(value), "a list of texts"),
-        Kind::Text | Kind::Urls | Kind::Origins | Kind::Choice(_) | Kind::Gates => (text(value), "a text"),
+        Kind::Text | Kind::Urls | Kind::Origins | Kind::Choice(_) | Kind::Choices(_) | Kind::Gates => {
+            (text(value), "a text")
+        }
     };
     let wrong = || FileError::Type { key: key.to_string(), found: kind_of(value), wanted };
     // An empty text is what the setting has before it is set.
     let text = text.ok_or_else(wrong)?;
-    if text.is_empty() && matches!(flag.kind, Kind::Urls | Kind::Origins | Kind::Choice(_) | Kind::Words) {
+    let keeps_default =
+        matches!(flag.kind, Kind::Urls | Kind::Origins | Kind::Choice(_) | Kind::Choices(_) | Kind::Words);
+    if text.is_empty() && keeps_default {
+        return Ok(());
+    }
+    if ANY_TEXT_IN_FILES.contains(&flag.name) {
+        parsed.set_unchecked(flag, text);
         return Ok(());
     }
     parsed.set(flag, text).map_err(|why| FileError::Value { key: key.to_string(), why })

@@ -59,6 +59,8 @@ pub(crate) enum Kind {
     Origins,
     /// One of these.
     Choice(&'static [&'static str]),
+    /// Some of these, separated by commas.
+    Choices(&'static [&'static str]),
     /// Names of feature gates with true or false.
     Gates,
 }

@@ -171,6 +171,9 @@ fn switch(name: &str, value: Option<String>) -> Result<bool, UsageError> {
     })
 }
 
+/// The variable `ETCD_UNSUPPORTED_ARCH`, which belongs to no flag.
+const UNSUPPORTED_ARCH: &str = "unsupported-arch";
+
 fn read_environment(environment: &BTreeMap<String, String>, line: &mut Line) -> Result<(), UsageError> {
     let parsed = &mut line.parsed;
     let mut found = Vec::new();
@@ -187,6 +190,10 @@ fn read_environment(environment: &BTreeMap<String, String>, line: &mut Line) -> 
             None => flag(&name),
         };
         match flag {
+            // etcd reads it before its flags, on architectures that it does not support. Deployments set it on others, too.
+            _ if name == UNSUPPORTED_ARCH => {
+                parsed.warnings.push(format!("{variable} has no effect: no architecture is refused here"))
+            }
             // The flag is there to be asked for, not to be set by accident.
             _ if name == "version" => {
                 parsed.warnings.push(format!("cannot set special environment variable: {variable}"))

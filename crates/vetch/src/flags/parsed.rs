@@ -72,8 +72,13 @@ impl Parsed {
     /// Sets a value that fits its flag.
     pub(super) fn set(&mut self, flag: &'static Flag, value: String) -> Result<(), String> {
         value::check(flag.kind, &value)?;
-        self.given.insert(flag.name, value);
+        self.set_unchecked(flag, value);
         Ok(())
+    }
+
+    /// Sets the value of a flag of text, whether or not the text is one of those that the flag knows.
+    pub(super) fn set_unchecked(&mut self, flag: &'static Flag, value: String) {
+        self.given.insert(flag.name, value);
     }
 
     /// Refuses what must not be ignored, notes what may be.

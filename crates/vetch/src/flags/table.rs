@@ -1,7 +1,7 @@
 //! Every flag of etcd 3.7.1, once, and the few of our own.
 
 use super::Class::{NoMeaning, Refused, Works};
-use super::Kind::{Bool, Choice, Duration, Gates, Int, Origins, Text, Uint, Uint32, Urls, Words};
+use super::Kind::{Bool, Choice, Choices, Duration, Gates, Int, Origins, Text, Uint, Uint32, Urls, Words};
 use super::{Class, Flag, Kind};
 
 const ONE: &str = "This version runs a single member, which has no peers.";
@@ -102,8 +102,16 @@ pub(super) const FLAGS: &[(&str, &[Flag])] = &[
             "A checkpoint is taken after about this many new bytes, or more in a large store; at least 4 KiB."),
         flag("checkpoint-interval", "5m", Duration, Works,
             "A checkpoint is taken at least this often while there are writes."),
+        flag("scrub-interval", "24h", Duration, Works,
+            "Read everything on disk once in this time and report what is damaged; 0 does not. Damage in a checkpoint is mended from memory."),
         flag("encryption-key-file", "", Text, Works,
             "Seal journal and checkpoints with the first key of this file. Read again when it changes. See docs/encryption.md."),
+    ]),
+    ("Clients, not in etcd", &[
+        flag("max-connection-bytes", "134217728", Uint, Works,
+            "Most bytes held for one connection: requests that are not whole, streams, answers that are not read. Further calls wait."),
+        flag("max-client-bytes", "536870912", Uint, Works,
+            "The same for all connections together. One that holds less than 256 KiB is always served."),
     ]),
     ("Several servers, not in etcd", &[
         flag("journal", "", Text, Works,
@@ -183,7 +191,7 @@ pub(super) const FLAGS: &[(&str, &[Flag])] = &[
         flag("discovery-fallback", "exit", Choice(&["exit", "proxy"]),
             NoMeaning("Only used with discovery, which is not available."),
             "Part of discovery."),
-        flag("v2-deprecation", "write-only", Choice(&["write-only", "write-only-skip-check", "write-only-drop-data", "gone"]), NoMeaning("There is no v2 store."),
+        flag("v2-deprecation", "write-only", Choices(&["write-only", "write-only-skip-check", "write-only-drop-data", "gone"]), NoMeaning("There is no v2 store."),
             "Stage of the removal of the v2 store."),
         flag("corrupt-check-time", "0s", Duration,
             NoMeaning("Compares members; there is one. Checksums guard what is on disk."),

@@ -41,6 +41,17 @@ fn mistakes_are_told_as_go_tells_them() {
 }
 
 #[test]
+fn choices_are_refused_in_etcds_words() {
+    let one = "invalid value \"x\" for flag -initial-cluster-state: invalid value";
+    assert_eq!(error(&["--initial-cluster-state=x"], &[]), (one.into(), 2));
+    let some = "invalid value \"gone,not-yet\" for flag -v2-deprecation: invalid value \"not-yet\"";
+    assert_eq!(error(&["--v2-deprecation=gone,not-yet"], &[]), (some.into(), 2));
+    assert!(parsed(&["--v2-deprecation=gone,write-only"], &[]).is_ok());
+    let variable = "invalid value \"not-yet\" for ETCD_V2_DEPRECATION: invalid value \"not-yet\"";
+    assert_eq!(error(&[], &[("ETCD_V2_DEPRECATION", "not-yet")]), (variable.into(), 1));
+}
+
+#[test]
 fn help_and_version_win_over_what_follows() {
     for arguments in [["--help", "--nope"], ["-h", "x"]] {
         assert!(matches!(parse(arguments.map(str::to_string), []), Ok(Command::Help)));
@@ -58,6 +69,12 @@ fn variables_stand_for_flags() {
     let (text, code) = error(&["--name=a"], &[("ETCD_NAME", "b")]);
     assert!(text.starts_with("conflicting environment variable is shadowed"), "{text}");
     assert_eq!(code, 1);
+}
+
+#[test]
+fn the_variable_for_other_architectures_is_known() {
+    let warnings = parsed(&[], &[("ETCD_UNSUPPORTED_ARCH", "arm64")]).unwrap().warnings;
+    assert_eq!(warnings, ["ETCD_UNSUPPORTED_ARCH has no effect: no architecture is refused here"]);
 }
 
 #[test]

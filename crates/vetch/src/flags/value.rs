@@ -23,9 +23,11 @@ pub(super) fn check(kind: Kind, value: &str) -> Result<(), String> {
         Kind::Urls | Kind::Origins if value.is_empty() => Ok(()),
         Kind::Origins if value == "*" => Ok(()),
         Kind::Urls | Kind::Origins => Url::parse_list(value).map(drop).map_err(|error| error.to_string()),
-        Kind::Choice(allowed) if !allowed.contains(&value) => {
-            Err(format!("invalid value; it must be {}", allowed.join(" or ")))
-        }
+        Kind::Choice(allowed) if !allowed.contains(&value) => Err("invalid value".to_string()),
+        Kind::Choices(allowed) => match value.split(',').find(|word| !allowed.contains(word)) {
+            Some(word) => Err(format!("invalid value {word:?}")),
+            None => Ok(()),
+        },
         Kind::Gates => gates::check(value),
         Kind::Bool | Kind::Duration | Kind::Choice(_) | Kind::Text | Kind::Words => Ok(()),
     }

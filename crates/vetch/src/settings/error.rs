@@ -101,6 +101,11 @@ pub(crate) enum SettingsError {
     )]
     JournalAdvertised,
     #[error(
+        "--journal needs an address in --advertise-client-urls by which the other servers reach this one; {0} leads each of them to \
+         itself"
+    )]
+    JournalUnreachable(String),
+    #[error(
         "--journal with an https:// address in --advertise-client-urls needs --trusted-ca-file or --peer-trusted-ca-file: the \
          authorities by which the servers verify each other"
     )]

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -57,6 +58,17 @@ pub(super) fn check_others(
     let Some(url) = advertised.first().filter(|url| url.host().is_some()) else {
         return Err(SettingsError::JournalAdvertised);
     };
+    let is_given = flags.is_given("advertise-client-urls");
+    let reach = url.host().map_or(Reach::Anywhere, reach);
+    let is_unreachable = match reach {
+        Reach::Nowhere => true,
+        // On one machine with all of the journal, the other servers are there, too.
+        Reach::ThisMachine => !is_given || !is_on_this_machine(flags.text("journal")),
+        Reach::Anywhere => false,
+    };
+    if is_unreachable {
+        return Err(SettingsError::JournalUnreachable(url.to_string()));
+    }
     if !url.is_secure() {
         return Ok(());
     }
@@ -68,6 +80,40 @@ pub(super) fn check_others(
         return Err(tls::half_a_pair(calls));
     }
     Ok(())
+}
+
+/// From where a host can be called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    Nowhere,
+    ThisMachine,
+    Anywhere,
+}
+
+/// As far as the name tells. Other names are not resolved: they may mean something else on other machines, or later.
+fn reach(host: &str) -> Reach {
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    let name = host.trim_end_matches('.').to_ascii_lowercase();
+    match host.parse::<IpAddr>() {
+        Ok(address) if address.to_canonical().is_unspecified() => Reach::Nowhere,
+        Ok(address) if address.to_canonical().is_loopback() => Reach::ThisMachine,
+        Err(_) if name.is_empty() => Reach::Nowhere,
+        Err(_) if name == "localhost" || name.ends_with(".localhost") => Reach::ThisMachine,
+        Ok(_) | Err(_) => Reach::Anywhere,
+    }
+}
+
+fn is_on_this_machine(urls: &str) -> bool {
+    let host = |url: &str| {
+        let url = url.trim();
+        let place = url.strip_prefix(SCHEME).unwrap_or(url);
+        let place = place.rsplit_once('@').map_or(place, |(_, place)| place);
+        match place.rsplit_once(':') {
+            Some((host, port)) if !port.contains(']') => host.to_string(),
+            _ => place.to_string(),
+        }
+    };
+    urls.split(',').all(|url| reach(&host(url)) == Reach::ThisMachine)
 }
 
 /// Where a journal is, and how to log in there.
@@ -108,4 +154,31 @@ pub(super) fn identity(stream: &str) -> Identity {
     let cluster_id = identity::derive(&["journal".to_string()], stream).cluster_id;
     let member_id = RandomState::new().hash_one(cluster_id).max(1);
     Identity { cluster_id, member_id }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_sorted_by_from_where_they_can_be_called() {
+        for host in ["0.0.0.0", "[::]", "::", "", "[::ffff:0.0.0.0]"] {
+            assert_eq!(reach(host), Reach::Nowhere, "{host}");
+        }
+        for host in ["localhost", "LocalHost.", "a.localhost", "127.0.0.1", "127.9.9.9", "[::1]"] {
+            assert_eq!(reach(host), Reach::ThisMachine, "{host}");
+        }
+        for host in ["10.0.0.1", "[fd00::1]", "localhost.example.com", "server-1", "notlocalhost"] {
+            assert_eq!(reach(host), Reach::Anywhere, "{host}");
+        }
+    }
+
+    #[test]
+    fn a_journal_is_on_this_machine_if_all_of_it_is() {
+        assert!(is_on_this_machine(
+            "nats://127.0.0.1:4222,nats://user:p:w@localhost:4223, nats://[::1]:4224"
+        ));
+        assert!(!is_on_this_machine("nats://127.0.0.1:4222,nats://10.0.0.1:4222"));
+        assert!(is_on_this_machine("nats://[::1]"));
+    }
 }

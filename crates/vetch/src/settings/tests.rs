@@ -97,6 +97,8 @@ fn journal_and_checkpoints_can_be_made_small() {
     let node = node.unwrap().node;
     assert_eq!((node.journal_segment_bytes, node.checkpoint_bytes), (65536, 4096));
     assert_eq!(node.checkpoint_interval, Duration::from_secs(2));
+    assert_eq!(node.scrub_interval, Duration::from_secs(24 * 3600));
+    assert_eq!(settings(&["--scrub-interval=0s"]).unwrap().node.scrub_interval, Duration::ZERO, "off");
     let text = refusal(&["--journal-segment-bytes=1"]);
     assert!(text.contains("between 16384"), "{text}");
     // Neither means "never", so neither is guessed at.
@@ -132,15 +134,39 @@ fn servers_on_a_journal_verify_each_other() {
     assert!(with(&half).unwrap_err().to_string().contains("must both be present[key: , cert: pc]"));
     let plain = ["--journal=nats://127.0.0.1:4222", "--advertise-client-urls=unix:///tmp/x"];
     assert!(refusal(&plain).contains("http:// or https:// address first"));
-    assert!(settings(&["--journal=nats://127.0.0.1:4222"]).unwrap().calls.is_none());
+    let open = ["--journal=nats://127.0.0.1:4222", "--advertise-client-urls=http://127.0.0.1:1"];
+    assert!(settings(&open).unwrap().calls.is_none());
+}
+
+#[test]
+fn servers_on_a_journal_announce_where_others_reach_them() {
+    let with = |journal: &str, advertised: &str| {
+        let journal = format!("--journal={journal}");
+        let advertised = format!("--advertise-client-urls={advertised}");
+        settings(&[&journal, &advertised]).map(drop).map_err(|error| error.to_string())
+    };
+    let (near, far) = ("nats://127.0.0.1:4222,nats://localhost:4223", "nats://10.0.0.1:4222");
+    let text = refusal(&[&format!("--journal={near}")]);
+    assert!(text.contains("http://localhost:2379 leads each of them to itself"), "{text}");
+    for advertised in ["http://localhost:2379", "http://127.0.0.1:2379", "http://[::1]:2379"] {
+        assert_eq!(with(near, advertised), Ok(()), "{advertised}");
+        assert!(with(far, advertised).is_err_and(|text| text.contains("leads each")), "{advertised}");
+    }
+    for advertised in ["http://0.0.0.0:2379", "http://[::]:2379"] {
+        assert!(with(near, advertised).is_err_and(|text| text.contains("leads each")), "{advertised}");
+    }
+    assert_eq!(with(far, "http://10.0.0.2:2379"), Ok(()));
+    // A server that stands alone may announce anything.
+    assert!(settings(&["--advertise-client-urls=http://0.0.0.0:2379"]).is_ok());
 }
 
 #[test]
 fn a_lease_on_reads_is_shorter_than_others_wait() {
-    let journal = "--journal=nats://127.0.0.1:4222";
-    assert_eq!(settings(&[journal]).unwrap().read_lease, Duration::from_millis(500));
-    assert!(settings(&[journal, "--journal-read-lease=0"]).unwrap().read_lease.is_zero());
-    let text = refusal(&[journal, "--journal-read-lease=501ms"]);
+    let journal = ["--journal=nats://127.0.0.1:4222", "--advertise-client-urls=http://127.0.0.1:1"];
+    let with = |more: &'static str| [&journal[..], &[more]].concat();
+    assert_eq!(settings(&journal).unwrap().read_lease, Duration::from_millis(500));
+    assert!(settings(&with("--journal-read-lease=0")).unwrap().read_lease.is_zero());
+    let text = refusal(&with("--journal-read-lease=501ms"));
     assert!(text.contains("too long"), "{text}");
     let text = refusal(&["--journal-read-lease=100ms"]);
     assert!(text.contains("without --journal"), "{text}");

@@ -3,8 +3,6 @@
 
 use std::time::Duration;
 
-use http::HeaderMap;
-use tonic::Status;
 use vetch_api::EtcdError;
 use vetch_api::vetch::TokenRequest;
 use vetch_api::vetch::peer_client::PeerClient;
@@ -12,7 +10,6 @@ use vetch_api::vetch::peer_client::PeerClient;
 use crate::auth::{Credentials, TokenOwner};
 use crate::grpc::edge::Edge;
 use crate::grpc::stand_in::{StandIn, Way};
-use crate::grpc::status;
 
 /// How long the writer may take, and how long this server may be behind it.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -23,26 +20,26 @@ const PAUSE: Duration = Duration::from_millis(5);
 pub(in crate::grpc) async fn learn(
     edge: &Edge,
     stand_in: &StandIn,
-    headers: &HeaderMap,
-) -> Result<(), Status> {
-    let credentials = Credentials::of_headers(headers);
-    let Some(token) = edge.authenticator().unknown(&edge.node, &credentials) else { return Ok(()) };
+    credentials: &Credentials,
+) -> Result<(), EtcdError> {
+    let Some(token) = edge.authenticator().unknown(&edge.node, credentials) else { return Ok(()) };
     let channel = match stand_in.way().0 {
         Way::There(channel) => channel,
         Way::Here => return Ok(()),
         // It may be valid: that is not known without the writer.
-        Way::Nowhere => return Err(status::of(EtcdError::NoLeader)),
+        Way::Nowhere => return Err(EtcdError::NoLeader),
     };
-    let request = TokenRequest { to: Some(super::writer(&edge.node)?), token: token.to_string() };
+    let to = super::writer(&edge.node)?;
+    let request = TokenRequest { to: Some(to), token: token.to_string() };
     let mut client = PeerClient::new(channel);
     let asked = tokio::time::timeout(PATIENCE, client.token(request)).await;
     let answer = match asked {
         Ok(Ok(answer)) => answer.into_inner(),
         Ok(Err(error)) => {
             tracing::debug!(%error, "the writer did not say whom a token stands for");
-            return Err(status::of(EtcdError::Timeout));
+            return Err(EtcdError::Timeout);
         }
-        Err(_) => return Err(status::of(EtcdError::Timeout)),
+        Err(_) => return Err(EtcdError::Timeout),
     };
     if let Some(owner) = answer.owner {
         let owner = TokenOwner { user: owner.user.into(), proved: owner.auth_revision };

@@ -8,5 +8,5 @@ use crate::metrics::page;
 
 pub(in crate::http) fn answer(shared: &Shared) -> Response<Body> {
     let format = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8; escaping=underscores");
-    answer::whole(StatusCode::OK, format, page(&shared.metrics, &shared.node))
+    answer::whole(StatusCode::OK, format, page(&shared.metrics, &shared.node, &shared.budget))
 }

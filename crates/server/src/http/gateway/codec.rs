@@ -1,6 +1,6 @@
 //! JSON to protobuf and back, for each RPC by its types.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use prost::Message;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -12,7 +12,7 @@ use vetch_api::{json, pb, v3electionpb, v3lockpb};
 #[derive(Clone, Copy)]
 pub(super) struct Codec {
     read: fn(&[u8]) -> Result<Vec<u8>, serde_json::Error>,
-    take: fn(&mut BytesMut) -> Result<Option<Vec<u8>>, serde_json::Error>,
+    take: fn(&mut json::Stream) -> Result<Option<Vec<u8>>, serde_json::Error>,
     write: fn(Bytes) -> Result<Vec<u8>, Status>,
     write_line: fn(Bytes) -> Result<Vec<u8>, Status>,
 }
@@ -24,7 +24,7 @@ impl Codec {
     }
 
     /// The next request off the front of a streamed body; None when more bytes are needed.
-    pub(super) fn take(&self, body: &mut BytesMut) -> Result<Option<Vec<u8>>, serde_json::Error> {
+    pub(super) fn take(&self, body: &mut json::Stream) -> Result<Option<Vec<u8>>, serde_json::Error> {
         (self.take)(body)
     }
 
@@ -45,7 +45,7 @@ impl Codec {
     {
         Codec {
             read: |body| Ok(json::from_slice::<Q>(body)?.encode_to_vec()),
-            take: |body| Ok(json::take::<Q>(body)?.map(|message| message.encode_to_vec())),
+            take: |body| Ok(body.take::<Q>()?.map(|message| message.encode_to_vec())),
             write: |message| json::to_vec(&decoded::<A>(message)?).map_err(unwritable),
             write_line: |message| json::to_stream_line(&decoded::<A>(message)?).map_err(unwritable),
         }

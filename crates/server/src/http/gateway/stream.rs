@@ -3,7 +3,7 @@
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::stream;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Request, Response};
@@ -12,6 +12,7 @@ use http_body_util::StreamBody;
 use tonic::Status;
 use tonic::body::Body;
 use vetch_api::gateway::Route;
+use vetch_api::json;
 
 use super::codec::Codec;
 use super::frame::{Messages, framed};
@@ -42,7 +43,7 @@ pub(super) async fn answer_many(
     let (head, body) = request.into_parts();
     let original = Request::from_parts(head, ());
     let limit = services.max_json_bytes;
-    let requests = Requests { body: Some(body), pending: BytesMut::new(), codec, limit };
+    let requests = Requests { body: Some(body), pending: json::Stream::default(), codec, limit };
     let request = grpc_request(&original, route, Body::new(requests));
     lines(Messages::of(services.call(request).await), codec).await
 }
@@ -85,7 +86,7 @@ async fn next_line(messages: &mut Messages, codec: Codec) -> Result<Option<Bytes
 /// JSON values arriving in a body, as a body of gRPC messages. It ends where the JSON ends or stops making sense.
 struct Requests {
     body: Option<Body>,
-    pending: BytesMut,
+    pending: json::Stream,
     codec: Codec,
     limit: usize,
 }
@@ -106,13 +107,13 @@ impl HttpBody for Requests {
                 Ok(None) | Err(_) => self.body = None,
             }
             let Some(body) = &mut self.body else {
-                self.pending.clear();
+                self.pending = json::Stream::default();
                 return Poll::Ready(None);
             };
             match ready!(Pin::new(body).poll_frame(cx)) {
                 Some(Ok(frame)) => {
                     if let Ok(data) = frame.into_data() {
-                        self.pending.extend_from_slice(&data);
+                        self.pending.push(&data);
                     }
                 }
                 Some(Err(_)) | None => self.body = None,

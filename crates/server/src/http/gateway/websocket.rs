@@ -21,6 +21,7 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tonic::body::Body;
+use vetch_http2::border::Bordered;
 
 use super::{Services, serve};
 use crate::http::Shared;
@@ -58,7 +59,8 @@ pub(super) fn upgrade<B>(request: &mut Request<B>, shared: &Shared, lifeline: &L
     let (messages, received) = mpsc::channel(QUEUE);
     let inner = inner_request(request, received);
     let session = Session { messages, services: Services::of(shared), lifeline: lifeline.clone() };
-    tokio::spawn(session.run(hyper::upgrade::on(request), inner));
+    let session = session.run(hyper::upgrade::on(request), inner);
+    tokio::spawn(Bordered::new(Box::pin(session)));
     response
 }
 

@@ -23,7 +23,13 @@ pub(super) fn write(page: &mut Text, node: &Node) {
 fn storage(page: &mut Text, node: &Node) {
     let (status, files, queue, metrics) = (node.status(), node.files(), node.queue(), node.metrics());
     let age = files.since_checkpoint.unwrap_or(node.uptime());
-    let gauges: [(&str, &str, f64); 13] = [
+    let gauges: [(&str, &str, f64); 15] = [
+        (
+            "vetch_disk_fails",
+            "1 while no journal segment can be prepared, and not for lack of space.",
+            f64::from(u8::from(files.disk_fails)),
+        ),
+        ("vetch_damaged_files", "Files that are needed and known to be damaged.", files.damaged.len() as f64),
         (
             "vetch_quota_warning",
             "1 while the quota is nearly reached: at four fifths of it and above.",
@@ -32,7 +38,7 @@ fn storage(page: &mut Text, node: &Node) {
         ("vetch_disk_bytes", "Bytes of the data directory's files.", status.disk_bytes as f64),
         (
             "vetch_disk_full",
-            "1 while no journal segment can be prepared.",
+            "1 while there is no space to prepare a journal segment.",
             f64::from(u8::from(files.disk_full)),
         ),
         ("vetch_journal_bytes", "Bytes of journal segments in use.", files.journal_bytes as f64),
@@ -66,6 +72,19 @@ fn storage(page: &mut Text, node: &Node) {
     page.counter("vetch_checkpoint_failures_total", "Checkpoints given up.", failures);
     let bytes = metrics.checkpoint_bytes.get();
     page.counter("vetch_checkpoint_bytes_total", "Bytes written to checkpoints.", bytes);
+    let counters = [
+        ("vetch_damage_found_total", "Times that a damaged file was found.", &metrics.damage_found),
+        (
+            "vetch_checkpoints_healed_total",
+            "Damaged checkpoints replaced by what was in memory.",
+            &metrics.checkpoints_healed,
+        ),
+        ("vetch_scrub_bytes_total", "Bytes read to look for damage.", &metrics.scrub_bytes),
+        ("vetch_scrubs_total", "Times that everything on disk was read.", &metrics.scrubs),
+    ];
+    for (name, help, counter) in counters {
+        page.counter(name, help, counter.get());
+    }
 }
 
 fn watch_lag(page: &mut Text, node: &Node) {

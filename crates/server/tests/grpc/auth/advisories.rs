@@ -9,6 +9,9 @@ use vetch_api::pb::maintenance_client::MaintenanceClient;
 use vetch_api::pb::request_op::Request as Op;
 use vetch_api::pb::watch_client::WatchClient;
 use vetch_api::pb::watch_request::RequestUnion;
+use vetch_node::error::NodeError;
+use vetch_node::store::auth::{AuthError, Caller};
+use vetch_node::store::request::{KeyRange, RangeRequest};
 
 use super::*;
 
@@ -137,4 +140,26 @@ async fn an_open_watch_is_more_than_its_first_key() {
         let answer = answers.next().await.unwrap().unwrap();
         assert!(answer.canceled && answer.watch_id == -1, "{key:?}");
     }
+}
+
+/// A read that began while authentication was off, and ends when it is on: what it finds may have been written since.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_read_by_a_caller_without_a_name_is_not_answered_once_authentication_is_on() {
+    let world = World::new().await;
+    let put = |n| pb::PutRequest { key: format!("k/{n}").into(), ..Default::default() };
+    let puts = (0..50).map(|n| pb::RequestOp { request: Some(Op::RequestPut(put(n))) }).collect();
+    world.kv().txn(pb::TxnRequest { success: puts, ..Default::default() }).await.unwrap();
+    let node = world.node.on_behalf_of(Caller::Anonymous);
+    let mut range = RangeRequest::new(KeyRange { key: "k/".into(), range_end: "k0".into() });
+    range.serializable = true;
+    let mut chunks = node.range_stream(range, 1 << 20);
+    let first = chunks.next().await.unwrap().unwrap();
+    assert!(first.end.is_none(), "there is more to come");
+    world.enable().await;
+    let mut last = None;
+    while let Some(chunk) = chunks.next().await {
+        last = Some(chunk.map(drop));
+    }
+    let refusal = last.unwrap().unwrap_err();
+    assert_eq!(refusal, NodeError::from(AuthError::UserEmpty));
 }

@@ -67,6 +67,40 @@ fn what_etcd_passes_over_is_passed_over_with_a_word() {
     assert_eq!(parsed.duration("watch-progress-notify-interval").as_secs(), 5);
 }
 
+/// Every name of the sample file that comes with etcd 3.7.1, with a value of the same kind. The trial `options` reads that file
+/// itself.
+#[test]
+fn names_and_values_of_etcds_sample_are_accepted() {
+    let parsed = parsed(
+        "name: 'default'\ndata-dir:\nwal-dir:\nsnapshot-count: 10000\nheartbeat-interval: 100\n\
+         election-timeout: 1000\nquota-backend-bytes: 0\nlisten-peer-urls: http://localhost:2380\n\
+         listen-client-urls: http://localhost:2379\nmax-snapshots: 5\nmax-wals: 5\ncors:\n\
+         initial-advertise-peer-urls: http://localhost:2380\nadvertise-client-urls: http://localhost:2379\n\
+         discovery:\ndiscovery-fallback: 'proxy'\ndiscovery-proxy:\ndiscovery-srv:\ninitial-cluster:\n\
+         initial-cluster-token: 'etcd-cluster'\ninitial-cluster-state: 'new'\nstrict-reconfig-check: false\n\
+         enable-pprof: true\nproxy: 'off'\nproxy-failure-wait: 5000\nproxy-refresh-interval: 30000\n\
+         proxy-dial-timeout: 1000\nproxy-write-timeout: 5000\nproxy-read-timeout: 0\n\
+         client-transport-security:\n  cert-file:\n  key-file:\n  client-cert-auth: false\n  trusted-ca-file:\n  auto-tls: false\n\
+         peer-transport-security:\n  cert-file:\n  key-file:\n  client-cert-auth: false\n  trusted-ca-file:\n  auto-tls: false\n  allowed-cn:\n  allowed-hostname:\n\
+         self-signed-cert-validity: 1\nlog-level: debug\nlogger: zap\nlog-outputs: [stderr]\n\
+         force-new-cluster: false\nauto-compaction-mode: periodic\nauto-compaction-retention: \"1\"\n\
+         cipher-suites: [\n  TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,\n  TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384\n]\n\
+         tls-min-version: 'TLS1.2'\ntls-max-version: 'TLS1.3'\n",
+    )
+    .unwrap();
+    assert!(!parsed.is_given("discovery-fallback"));
+    assert!(parsed.warnings.iter().any(|warning| warning.contains("discovery-fallback")));
+    crate::settings::Settings::of(&parsed).unwrap();
+}
+
+#[test]
+fn what_etcd_checks_on_the_command_line_only_is_not_checked_in_files() {
+    assert_eq!(parsed("v2-deprecation: not-yet").unwrap().text("v2-deprecation"), "not-yet");
+    let state = parsed("initial-cluster-state: other").unwrap();
+    let refusal = crate::settings::Settings::of(&state).unwrap_err().to_string();
+    assert_eq!(refusal, "unexpected clusterState \"other\"");
+}
+
 #[test]
 fn mistakes_are_named() {
     assert!(refusal("name: [a]").contains("cannot unmarshal a list into name, which must be a text"));
