@@ -5,6 +5,7 @@
 #   --fast         the subset that belongs to every change
 #   --storm 25s    kill the store about so often during all scenarios
 #   --tls          between API servers and store, with certificates on both sides
+#   --aborts 10m   how long clients change their minds in the scenario of that name
 #   --rounds 5     play all so many times on the same cluster
 #   --members 3    a store of several servers, of which the one that writes is killed; Vetch's journal is then on three
 #                  NATS servers

@@ -76,6 +76,11 @@ enum Trial {
 
 #[tokio::main]
 async fn main() -> Result<()> {
+    // A panic in any thread or task is a failure, also of those that are waited for by none.
+    std::panic::set_hook(Box::new(|info| {
+        eprintln!("{info}\n{}", std::backtrace::Backtrace::capture());
+        std::process::abort();
+    }));
     match Arguments::parse().trial {
         Trial::Auth(trial) => trial.run().await,
         Trial::Backup(trial) => trial.run().await,

@@ -9,6 +9,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/signal"
@@ -18,6 +19,7 @@ import (
 	"syscall"
 	"time"
 
+	"k8s.io/klog/v2"
 	"vetch.invalid/trials/cluster"
 )
 
@@ -41,6 +43,7 @@ var scenarios = []scenario{
 	{"kubectl-watch", true, "kubectl sees every change, though the store is killed meanwhile", kubectlWatch},
 	{"server-restart", true, "an API server is killed and started in the middle of churn", serverRestart},
 	{"store-crash", true, "the store is killed again and again in the middle of churn", storeCrash},
+	{"aborts", true, "lists are given up, watches come in crowds, clients drop connections, API servers restart", aborts},
 	{"consistency", true, "the API servers have compared their caches with the store", consistencyChecks},
 }
 
@@ -50,7 +53,7 @@ type arguments struct {
 	journal                          string
 	seed                             uint64
 	rounds                           int
-	storm                            time.Duration
+	storm, aborts                    time.Duration
 	tls, fast, list                  bool
 	only                             []string
 }
@@ -68,6 +71,7 @@ func parse() arguments {
 	flag.BoolVar(&a.fast, "fast", false, "the fast subset")
 	flag.DurationVar(&a.storm, "storm", 0, "kill the store about so often (25s, say) during all scenarios")
 	flag.IntVar(&a.rounds, "rounds", 1, "play all so many times on the same cluster")
+	flag.DurationVar(&a.aborts, "aborts", 20*time.Second, "how long the scenario of that name lasts")
 	flag.BoolVar(&a.tls, "tls", false, "between API servers and store, with certificates on both sides")
 	flag.StringVar(&a.lose, "lose", "", "what the store loses when it is killed, to see scenarios fail: all, or recent")
 	flag.BoolVar(&a.list, "list", false, "only list the scenarios")
@@ -85,6 +89,7 @@ func main() {
 		return
 	}
 	a := parse()
+	silenceClients()
 	if a.list {
 		for _, s := range scenarios {
 			fmt.Printf("%-16s %s%s\n", s.name, s.about, map[bool]string{false: " (not in --fast)"}[s.fast])
@@ -101,6 +106,18 @@ func main() {
 	if failed > 0 {
 		os.Exit(1)
 	}
+}
+
+// silenceClients keeps client-go from logging every request that is given up.
+func silenceClients() {
+	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
+	klog.InitFlags(flags)
+	for name, value := range map[string]string{"logtostderr": "false", "stderrthreshold": "FATAL"} {
+		if err := flags.Set(name, value); err != nil {
+			say("klog: %v", err)
+		}
+	}
+	klog.SetOutput(io.Discard)
 }
 
 func say(format string, arguments ...any) { fmt.Printf("scenarios: "+format+"\n", arguments...) }
@@ -143,7 +160,7 @@ func run(ctx context.Context, a arguments) (int, error) {
 	}
 	defer c.Stop()
 	say("the control plane on %s is up (%.1fs)", a.kind, time.Since(begun).Seconds())
-	w := &world{Cluster: c, fast: a.fast, lose: a.lose, stormy: a.storm > 0}
+	w := &world{Cluster: c, fast: a.fast, lose: a.lose, stormy: a.storm > 0, aborts: a.aborts}
 	for _, server := range c.APIServers {
 		w.clients = append(w.clients, server.Client())
 	}
@@ -247,7 +264,7 @@ func (w *world) playAll(ctx context.Context, a arguments, plays []scenario) int 
 }
 
 func (w *world) play(ctx context.Context, s scenario) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute+w.aborts)
 	defer cancel()
 	return s.play(ctx, w)
 }

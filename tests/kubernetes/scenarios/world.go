@@ -23,7 +23,8 @@ type world struct {
 	clients []*kubernetes.Clientset // one for each API server
 	random  *rand.Rand              // of the scenario; not for several goroutines
 	fast    bool
-	lose    string // what the store loses when it is killed, so that scenarios can be seen to fail: all, recent or nothing
+	aborts  time.Duration // how long the scenario of that name lasts
+	lose    string        // what the store loses when it is killed, so that scenarios can be seen to fail: all, recent or nothing
 
 	// stormy says that the store is killed again and again while scenarios play, so that single requests may fail.
 	stormy bool

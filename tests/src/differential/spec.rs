@@ -103,7 +103,7 @@ impl Specification {
                 self.evaluate(&model::Request::Txn(ask::txn(request)?), |answer, header, before| {
                     let Answer::Txn(answer) = answer else { return mismatch(&answer) };
                     let mut response = answer::txn(&answer, header, before, &mut false);
-                    mask::txn(request, &mut response, leases);
+                    mask::txn(&mut response, leases);
                     text(&response)
                 })
             }
@@ -120,7 +120,7 @@ impl Specification {
         Some(self.evaluate(&asked, |answer, header, _| {
             let Answer::Range(ranged) = answer else { return mismatch(&answer) };
             let mut response = answer::range(&ranged, header);
-            mask::range(request, &mut response, leases);
+            mask::range(&mut response, leases);
             text(&response)
         }))
     }

@@ -54,6 +54,8 @@ impl Etcdctl {
         let steps = script::parse(&text)?;
         println!("etcdctl: {} steps on {} and {}", steps.len(), self.left.name(), self.right.name());
         let begun = Instant::now();
+        fresh(self.left)?;
+        fresh(self.right)?;
         let (left, right) = std::thread::scope(|scope| {
             let left = scope.spawn(|| converse(self.left, &steps));
             let right = scope.spawn(|| converse(self.right, &steps));
@@ -229,6 +231,33 @@ impl Drop for Conversation {
             drop(background.child.wait());
         }
     }
+}
+
+/// The status of a server to which nothing was written, in every form. etcdctl divides by the size.
+fn fresh(kind: Kind) -> Result<()> {
+    let server = Server::start(kind)?;
+    for format in ["simple", "table", "json", "fields", "protobuf"] {
+        let output = Command::new(peers()?.join("etcdctl"))
+            .args(["--endpoints", &server.endpoint(), "endpoint", "status", "-w", format])
+            .env_remove("ETCDCTL_API")
+            .output()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        // This command has no such form, and says so.
+        let is_refused = format == "protobuf" && said.contains("protobuf");
+        ensure!(
+            output.status.success() || is_refused,
+            "endpoint status -w {format} on a fresh {}:\n{said}",
+            kind.name()
+        );
+        if format == "json" {
+            let status: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+            for name in ["dbSize", "dbSizeInUse"] {
+                let size = status[0]["Status"][name].as_i64().unwrap_or(0);
+                ensure!(size > 0, "a fresh {} has {name} {size}", kind.name());
+            }
+        }
+    }
+    Ok(())
 }
 
 /// etcd's own idea of whether a server is fast enough.

@@ -2,15 +2,15 @@
 
 use std::fmt;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use super::line::{Line, Wanted};
-use crate::server::{Kind, READY, free_port};
+use crate::server::{Kind, READY, free_port, peers};
 
 /// What came of a line.
 #[derive(Debug)]
@@ -64,7 +64,11 @@ pub(super) fn run(kind: Kind, line: &Line) -> Result<Outcome> {
     }
     if let Some(yaml) = &line.file {
         let path = scratch.path().join("config.yaml");
-        fs::write(&path, places.fill(&yaml.replace("{usual}", &places.usual_file())))?;
+        let yaml = match yaml.as_str() {
+            "{sample}" => places.sample_file()?,
+            yaml => yaml.replace("{usual}", &places.usual_file()),
+        };
+        fs::write(&path, places.fill(&yaml))?;
         command.arg(format!("--config-file={}", path.display()));
     }
     for flag in &line.flags {
@@ -148,8 +152,33 @@ impl Places {
         self.usual().iter().map(|(name, value)| format!("--{name}={value}")).collect()
     }
 
+    /// The sample that comes with etcd, with these places instead of the usual ones.
+    fn sample_file(&self) -> Result<String> {
+        let path = etcd_source()?.join("etcd.conf.yml.sample");
+        let sample = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+        let usual = self.usual();
+        let has_place = |line: &&str| {
+            line.split_once(':').is_some_and(|(key, _)| usual.iter().any(|(name, _)| *name == key))
+        };
+        let replaced = sample.lines().filter(has_place).count();
+        ensure!(replaced == usual.len(), "the sample names {replaced} of {} places", usual.len());
+        let kept: Vec<&str> = sample.lines().filter(|line| !has_place(line)).collect();
+        Ok(format!("{}\n{}\n", kept.join("\n"), self.usual_file()))
+    }
+
     fn usual_file(&self) -> String {
         let lines = self.usual();
         lines.iter().map(|(name, value)| format!("{name}: {value}")).collect::<Vec<String>>().join("\n")
     }
+}
+
+/// Where Go keeps the module that etcd's binaries were built from.
+fn etcd_source() -> Result<PathBuf> {
+    let peers = peers()?;
+    let module = peers.parent().context("the binaries are in a directory")?.join("module");
+    let mut list = Command::new("go");
+    list.args(["list", "-m", "-f", "{{.Dir}}", "go.etcd.io/etcd/v3"]).current_dir(&module);
+    let output = list.output().context("running go, which scripts/peers.sh needed as well")?;
+    ensure!(output.status.success(), "go list: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(PathBuf::from(String::from_utf8(output.stdout)?.trim()))
 }

@@ -1,6 +1,6 @@
 //! What both servers are asked, and what they are expected to answer differently.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use rcgen::{BasicConstraints, ExtendedKeyUsagePurpose as Purpose, IsCa, SerialNumber, date_time_ymd};
@@ -34,6 +34,7 @@ impl Asked {
     pub(super) fn all(kind: Kind) -> Result<Asked> {
         let mut asked = Asked { kind, outcomes: Vec::new() };
         asked.kubeadm()?;
+        asked.peer_port()?;
         asked.revocation()?;
         asked.allowed_names()?;
         asked.versions_and_ciphers()?;
@@ -81,6 +82,39 @@ impl Asked {
             server.log_of_this_life()?.contains("rejected connection on client endpoint"),
             "nothing was logged"
         );
+        Ok(())
+    }
+
+    /// A client that the peer port turns away is logged as one of the peer port.
+    fn peer_port(&mut self) -> Result<()> {
+        let pki = Pki::new()?;
+        clients(&pki)?;
+        let port = free_port()?;
+        let url = format!("https://127.0.0.1:{port}");
+        let mut flags = open(&pki);
+        flags.extend([
+            format!("--peer-cert-file={}", pki.text("server.crt")),
+            format!("--peer-key-file={}", pki.text("server.key")),
+            format!("--peer-trusted-ca-file={}", pki.text("ca.crt")),
+            "--peer-client-cert-auth=true".to_owned(),
+            format!("--listen-peer-urls={url}"),
+            format!("--initial-advertise-peer-urls={url}"),
+            format!("--initial-cluster=default={url}"),
+        ]);
+        let server = self.start(flags)?;
+        let at_peers = |name| Caller { pki: &pki, name, port };
+        self.note("peer port: /version as good", at_peers("good").curl("/version", &[])?);
+        self.note("peer port: /version without certificate", at_peers("").curl("/version", &[])?);
+        let deadline = Instant::now() + Duration::from_secs(5);
+        let log = loop {
+            let log = server.log_of_this_life()?;
+            if log.contains("rejected connection on") || Instant::now() > deadline {
+                break log;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        ensure!(log.contains("rejected connection on peer endpoint"), "not logged at the peer port:\n{log}");
+        ensure!(!log.contains("rejected connection on client endpoint"), "logged at the client port:\n{log}");
         Ok(())
     }
 

@@ -1,0 +1,255 @@
+"""Attacks that are measured: memory and processor time of the server, and what a polite client notices.
+
+Attacks come over plain and TLS connections, from a stranger without credentials and from a user who has logged in: all four ways, or
+two of them if who it is plays no part. Authentication is on.
+"""
+
+import os
+import subprocess
+import threading
+import time
+
+import wire
+from polite import Polite
+from server import Server
+
+# What all connections together may hold, in MiB, which the server is told, and how much more the process may grow.
+MEMORY_BUDGET = 256
+MEMORY_MARGIN = 64
+# Processor time that an attack may cost: so many seconds, and so many for each MiB that the attacker sent.
+CPU_SECONDS = 1.5
+CPU_SECONDS_PER_MIB = 0.5
+# What the polite client may notice, in ms; and unless times are judged strictly, on machines that have other things to do, how
+# much more, at least and as a multiple of what it notices when there is no attack.
+P99 = 50
+P99_MARGIN, P99_FACTOR = 1000, 5
+
+STRANGER, USER = "stranger", "user"
+PASSWORD = "a password"
+LARGE, LARGE_SIZE = b"large", 300_000
+HUGE, HUGE_SIZE = b"huge", 1_000_000
+FLAGS = ["--bcrypt-cost=4", "--max-request-bytes=1572864"]
+
+ATTACKS = []
+
+
+EVERYWHERE = [(scheme, role) for scheme in ("http", "https") for role in (STRANGER, USER)]
+# For what comes before anybody is asked who he is.
+CROSSWISE = [("http", STRANGER), ("https", USER)]
+
+
+def attack(items="", roles=(STRANGER, USER), schemes=("http", "https"), of=EVERYWHERE, cpu=CPU_SECONDS, per_mib=CPU_SECONDS_PER_MIB):
+    """Registers an attack: on which connections and for which roles it is made, and the processor time that it may cost."""
+    def register(function):
+        function.runs = [(scheme, role) for scheme, role in of if scheme in schemes and role in roles]
+        function.items, function.cpu, function.per_mib = items, cpu, per_mib
+        ATTACKS.append(function)
+        return function
+    return register
+
+
+class Target:
+    """The server as one attack sees it. Counts what is sent to it."""
+
+    def __init__(self, server, role, token):
+        self.server, self.role = server, role
+        self.token = token if role == USER else None
+        self.connections = []
+        self.before = 0
+        self.begin()
+
+    def begin(self):
+        """What was done so far only prepared the attack."""
+        self.before = sum(connection.sent for connection in self.connections)
+        self.begun, self.cpu = time.monotonic(), cpu_seconds(self.server)
+
+    def open(self, **settings):
+        return wire.Connection(self.server, token=self.token, opened=self.connections.append, **settings)
+
+    def raw(self):
+        """A secured socket if need be, for whatever is not HTTP/2."""
+        socket = Raw(self.server)
+        self.connections.append(socket)
+        return socket
+
+    def sent(self):
+        return sum(connection.sent for connection in self.connections) - self.before
+
+    def close(self):
+        for connection in self.connections:
+            try:
+                connection.close()
+            except OSError:
+                pass
+
+
+class Raw:
+    """A socket that counts."""
+
+    def __init__(self, server, secure=True):
+        self.socket = wire.connect(server) if secure else server.connect()
+        self.socket.settimeout(10)
+        self.sent = 0
+
+    def send(self, data):
+        self.sent += len(data)
+        self.socket.sendall(data)
+
+    def try_send(self, data):
+        try:
+            self.send(data)
+            return True
+        except OSError:
+            return False
+
+    def close(self):
+        self.socket.close()
+
+
+def cpu_seconds(server):
+    with open(f"/proc/{server.process.pid}/stat") as stat:
+        fields = stat.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+class Peak:
+    """The most resident memory while it runs."""
+
+    def __init__(self, server):
+        self.server, self.most, self.over = server, server.resident(), False
+        self.thread = threading.Thread(target=self._watch, daemon=True)
+        self.thread.start()
+
+    def _watch(self):
+        while not self.over:
+            try:
+                self.most = max(self.most, self.server.resident())
+            except (OSError, StopIteration):
+                return
+            time.sleep(0.02)
+
+    def stop(self):
+        self.over = True
+        self.thread.join()
+        return self.most
+
+
+def flags(binary):
+    """Those of the server. etcd knows no budget."""
+    known = subprocess.run([binary, "--help"], capture_output=True, text=True, check=False)
+    budget = "--max-client-bytes" in known.stdout + known.stderr
+    return FLAGS + ([f"--max-client-bytes={MEMORY_BUDGET << 20}"] if budget else [])
+
+
+class Field:
+    """A server with users and some large values, and the polite client, for one attack after the other."""
+
+    def __init__(self, binary, scheme):
+        self.server = Server(binary, flags(binary), scheme=scheme)
+        connection = wire.Connection(self.server)
+        connection.unary(wire.PUT, wire.put_of(LARGE, b"x" * LARGE_SIZE))
+        connection.unary(wire.PUT, wire.put_of(HUGE, b"x" * HUGE_SIZE))
+        auth = "/etcdserverpb.Auth/"
+        connection.unary(auth + "UserAdd", wire.text(1, "root") + wire.text(2, PASSWORD))
+        connection.unary(auth + "RoleAdd", wire.text(1, "root"))
+        connection.unary(auth + "UserGrantRole", wire.text(1, "root") + wire.text(2, "root"))
+        connection.unary(auth + "AuthEnable", b"")
+        answer = connection.unary(wire.AUTHENTICATE, wire.text(1, "root") + wire.text(2, PASSWORD))
+        connection.close()
+        self.token = field_two(answer)
+        self.polite = Polite(self.server, self.token)
+        time.sleep(0.3)
+        begun = time.monotonic()
+        time.sleep(1)
+        self.calm, calls = self.polite.percentile(begun, time.monotonic())
+        assert calls > 3, f"the polite client made {calls} calls without any attack: {self.polite.problem}"
+        self.first = self.server.resident()
+
+    def suffer(self, attack, role, strict):
+        """One attack. Gives what was measured, and what is wrong with it."""
+        target, peak = Target(self.server, role, self.token), Peak(self.server)
+        wrong, said = [], ""
+        try:
+            said = attack(target) or ""
+        except AssertionError as problem:
+            wrong.append(str(problem)[:300])
+        except OSError as problem:
+            # The server hung up in the middle, which is its right; if it is gone, that is seen below.
+            said = f"hung up: {problem}"
+        ended = time.monotonic()
+        self._await_polite(ended)
+        most = peak.stop()
+        p99, calls = self.polite.percentile(target.begun, ended)
+        sent = target.sent()
+        target.close()
+        if self.server.process.poll() is not None:
+            wrong.append("the server is gone: " + last_words(self.server))
+            return f"{said}; sent {sent / 1024:.0f} KiB", wrong
+        cpu, grown = cpu_seconds(self.server) - target.cpu, most - self.first
+        wrong += self._judged(attack, p99, calls, grown, cpu, sent, strict)
+        return (f"sent {sent / 1024:.0f} KiB; {grown:+.0f} MiB; {cpu:.2f} s of CPU in {ended - target.begun:.1f} s; "
+                f"p99 {p99:.0f} ms of {calls} calls; {said}"), wrong
+
+    def _await_polite(self, ended, seconds=20):
+        """Waits for the answer to a call that the polite client made after the attack."""
+        for _ in range(seconds * 50):
+            if self.polite.problem or self.server.process.poll() is not None or self.polite.calls and self.polite.calls[-1][0] > ended:
+                return
+            time.sleep(0.02)
+
+    def _judged(self, attack, p99, calls, grown, cpu, sent, strict):
+        wrong = []
+        if self.polite.problem:
+            wrong.append(self.polite.problem)
+        limit = P99 if strict else P99 + max(P99_MARGIN, P99_FACTOR * self.calm)
+        if calls and p99 > limit:
+            wrong.append(f"the polite client's p99 is {p99:.0f} ms, more than {limit:.0f} ms")
+        if grown > MEMORY_BUDGET + MEMORY_MARGIN:
+            wrong.append(f"memory grew by {grown:.0f} MiB, more than {MEMORY_BUDGET + MEMORY_MARGIN}")
+        allowed = attack.cpu + attack.per_mib * sent / (1 << 20)
+        if cpu > allowed:
+            wrong.append(f"it cost {cpu:.1f} s of CPU, more than {allowed:.1f}")
+        return wrong
+
+    def stop(self):
+        self.polite.stop()
+        return self.server.stop()
+
+
+def last_words(server):
+    lines = [line for line in server.text().splitlines() if "panicked" in line or "overflow" in line or "assert" in line]
+    return " | ".join(lines[-2:])[:300] or f"exit code {server.process.returncode}"
+
+
+def field_two(answer):
+    """The string in field 2 of a message whose field 1 is a header."""
+    assert answer[0] == 0x0A and answer[1] < 128, answer
+    rest = answer[2 + answer[1]:]
+    assert rest[0] == 0x12 and rest[1] < 128, rest
+    return rest[2:2 + rest[1]].decode()
+
+
+def run(binary, wanted, strict, say):
+    """All attacks, or those that are named. Gives those that the server did not stand."""
+    failed = []
+    for scheme in ("http", "https"):
+        field = None
+        for role in (STRANGER, USER):
+            for attack in ATTACKS:
+                if wanted and attack.__name__ not in wanted or (scheme, role) not in attack.runs:
+                    continue
+                if field is None:
+                    field = Field(binary, scheme)
+                    say(f"{scheme}: the polite client's p99 without an attack is {field.calm:.0f} ms; {field.first:.0f} MiB")
+                said, wrong = field.suffer(attack, role, strict)
+                name = f"{scheme} {role} {attack.__name__}"
+                say(f"{name:40} {said}")
+                for line in wrong:
+                    say(f"{name:40} FAILED: {line}")
+                if wrong:
+                    failed.append(name)
+                    field.stop()
+                    field = None
+        if field is not None and not field.stop():
+            failed.append(f"{scheme} end")
+    return failed
