@@ -28,6 +28,11 @@ import time
 import urllib.request
 import venv
 
+sys.dont_write_bytecode = True
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
+
+from ports import free_port  # noqa: E402
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / 'deploy'
 TARGET = pathlib.Path(os.environ.get('CARGO_TARGET_DIR', ROOT / 'target'))
@@ -53,12 +58,6 @@ def install(command, package):
         subprocess.run(['apt-get', 'update', '-qq'], check=True)
         subprocess.run(['apt-get', 'install', '-y', '-qq', package], check=True, stdout=subprocess.DEVNULL,
                        env={**os.environ, 'DEBIAN_FRONTEND': 'noninteractive'})
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(('127.0.0.1', 0))
-        return listener.getsockname()[1]
 
 
 class Running:

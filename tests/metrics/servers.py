@@ -3,17 +3,10 @@
 import json
 import os
 import pathlib
-import socket
 import subprocess
 import time
 import urllib.parse
 import urllib.request
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(('127.0.0.1', 0))
-        return listener.getsockname()[1]
 
 
 def get(url, timeout=10):

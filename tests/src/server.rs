@@ -365,19 +365,20 @@ impl Drop for Server {
     }
 }
 
-/// A port nobody listens on, below the range the kernel hands out to clients, so that an outgoing connection cannot
-/// take it between this look and the server's start.
+/// A port that nobody listens on: below those that the kernel gives to outgoing connections, which could take it between
+/// this look and the server's start, and from a block that belongs to this process.
 pub(crate) fn free_port() -> Result<u16> {
     const FIRST: u16 = 13_000;
-    const COUNT: u16 = 1_000;
+    const BLOCKS: u32 = 180;
+    const COUNT: u16 = 100;
     static NEXT: AtomicU16 = AtomicU16::new(0);
-    let offset = (std::process::id() % 89) as u16 * 11;
+    let block = FIRST + (std::process::id() % BLOCKS) as u16 * COUNT;
     for _ in 0..COUNT {
         let step = NEXT.fetch_add(1, Ordering::Relaxed);
-        let port = FIRST + (offset + step) % COUNT;
+        let port = block + step % COUNT;
         if TcpListener::bind(("127.0.0.1", port)).is_ok() {
             return Ok(port);
         }
     }
-    bail!("no free port from {FIRST} on")
+    bail!("no free port from {block} on")
 }

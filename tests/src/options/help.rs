@@ -11,7 +11,7 @@ use crate::server::Kind;
 const ONLY_IN_ETCDS_HELP: [&str; 2] = ["discovery", "discovery-proxy"];
 
 /// Ours, and what etcd knows and does not list.
-const ONLY_HERE: [&str; 15] = [
+const ONLY_HERE: [&str; 18] = [
     "backup-credentials-file",
     "backup-full-interval",
     "backup-interval",
@@ -26,6 +26,9 @@ const ONLY_HERE: [&str; 15] = [
     "journal-read-lease",
     "journal-segment-bytes",
     "journal-stream",
+    "max-client-bytes",
+    "max-connection-bytes",
+    "scrub-interval",
     "unsafe-journal",
 ];
 
