@@ -165,6 +165,10 @@ class Field:
         assert calls > 3, f"the polite client made {calls} calls without any attack: {self.polite.problem}"
         self.first = self.server.resident()
 
+    def is_worn(self):
+        """Whether memory that the allocator has not given back yet would be blamed on the next attack."""
+        return self.server.resident() - self.first > MEMORY_MARGIN / 2
+
     def suffer(self, attack, role, strict):
         """One attack. Gives what was measured, and what is wrong with it."""
         target, peak = Target(self.server, role, self.token), Peak(self.server)
@@ -238,6 +242,9 @@ def run(binary, wanted, strict, say):
             for attack in ATTACKS:
                 if wanted and attack.__name__ not in wanted or (scheme, role) not in attack.runs:
                     continue
+                if field is not None and field.is_worn():
+                    failed += [] if field.stop() else [f"{scheme} end"]
+                    field = None
                 if field is None:
                     field = Field(binary, scheme)
                     say(f"{scheme}: the polite client's p99 without an attack is {field.calm:.0f} ms; {field.first:.0f} MiB")
