@@ -1,6 +1,6 @@
 //! The recorder: a mixed load of many clients on a real server, and everything that the server told them.
 //!
-//! Clients of keys, clients of leases, a compactor, watchers and one watcher of everything run until `finish`, however
+//! Clients of keys, clients of leases, a compactor, one who looks at lists, watchers and one watcher of everything run until `finish`, however
 //! often the server goes away meanwhile. What they were told is a `vetch_check::History`, which `verdict` judges. A
 //! request without an answer is recorded as unknown: it may have happened or not.
 //!
@@ -8,6 +8,7 @@
 
 mod clients;
 mod closing;
+mod looks;
 mod send;
 mod shared;
 mod traffic;
@@ -119,7 +120,10 @@ impl Recorder {
         for _ in 0..plan.lease_clients {
             clients.spawn(clients::leases(shared.clone(), chance()));
         }
-        clients.spawn(clients::compactor(shared.clone()));
+        clients.spawn(clients::compactor(shared.clone(), chance()));
+        if !plan.only_writes {
+            clients.spawn(looks::around(shared.clone(), chance()));
+        }
         Ok(Recorder { shared, clients, watchers })
     }
 

@@ -57,6 +57,7 @@ bugs! {
     DeleteLost = "delete-lost": "Compaction at the revision of a deletion takes the deletion away.",
     FutureWatchEarly = "future-watch-early": "A watch from a future revision is told of earlier ones.",
     LeaseResurrected = "lease-resurrected": "A lease that ended is there again after a restart.",
+    AuthLags = "auth-lags": "Every other change of users and roles reaches readers only with the next one.",
     OldEpochRead = "old-epoch-read": "Readers take entries of a replaced writer for current ones.",
     OrphanHalts = "orphan-halts": "A number too far ahead within an epoch is taken for damage of the log.",
     RereadUnchecked = "reread-unchecked": "What was read is not compared when it is read again.",

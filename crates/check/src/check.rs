@@ -9,7 +9,7 @@ use crate::replay::{Maker, Replay, Replayed};
 use crate::report::Report;
 use crate::seen::Seen;
 use crate::violation::Violation;
-use crate::{finish, hash, lease, order, refusal, watch};
+use crate::{access, finish, hash, lease, listing, order, refusal, watch};
 
 /// How often the revisions are explained anew because of what is said of leases.
 const EXPLANATIONS: usize = 30;
@@ -29,6 +29,8 @@ pub fn check(history: &History) -> Result<Report, Vec<Violation>> {
         violations.extend(watch::check_stream(&name(index, history), watched));
     }
     violations.extend(hash::contradictions(history));
+    violations.extend(listing::check(history));
+    violations.extend(access::check(history));
     let explained = order::answered_writes(history).and_then(|writes| explain(history, &seen, &writes));
     let (replayed, limits, judged) = match explained {
         Ok(explained) => explained,
@@ -132,6 +134,9 @@ fn count(history: &History, seen: &Seen<'_>, replayed: &Replayed) -> Report {
         compacted_watches: history.watches.iter().filter(|watch| compacted(&watch.ending)).count(),
         hashes: history.hashes.len(),
         leased: history.leased.len(),
+        listed: history.listed.len(),
+        accesses: history.accesses.len(),
+        refused_accesses: history.accesses.iter().filter(|access| !access.granted).count(),
         finished: history.finish.is_some(),
     }
 }

@@ -4,7 +4,7 @@
 //! history may span restarts and crashes of the server, but begins with an empty store at revision 1.
 
 use serde::{Deserialize, Serialize};
-use vetch_model::{Answer, Event, Refusal, Request, Watch};
+use vetch_model::{Answer, Event, Keys, Refusal, Request, Watch};
 
 /// One request and what became of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -93,6 +93,95 @@ pub struct Leased {
     pub keys: Vec<Vec<u8>>,
 }
 
+/// One answer about the server rather than about keys.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Listed {
+    pub called: u64,
+    pub returned: u64,
+    /// The revision in the response's header; None where headers name none.
+    pub revision: Option<i64>,
+    /// Whether it must not be behind anything acknowledged before the call. Where a server of several answers for itself, it
+    /// may be.
+    pub linearizable: bool,
+    pub listing: Listing,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Listing {
+    /// LeaseLeases: every lease there is.
+    Leases {
+        ids: Vec<i64>,
+    },
+    /// Alarm, action GET: those raised, without what servers raise for themselves.
+    Alarms {
+        alarms: Vec<Alarm>,
+    },
+    /// MemberList.
+    Members {
+        ids: Vec<u64>,
+    },
+    Status {
+        db_size: i64,
+        db_size_in_use: i64,
+        leader: u64,
+        term: u64,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Alarm {
+    pub member: u64,
+    /// As the API numbers them.
+    pub kind: i32,
+}
+
+/// A client raised or lowered an alarm, of a member that is no server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Alarmed {
+    pub called: u64,
+    /// `u64::MAX` if its outcome is unknown.
+    pub returned: u64,
+    pub alarm: Alarm,
+    pub raised: bool,
+}
+
+/// Something that decides who may do what, and what it was made.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Fact {
+    /// Users are asked who they are at all.
+    Enabled,
+    User(String),
+    /// The user has the role.
+    Role(String, String),
+    /// The role may read, or write, these keys.
+    Permission {
+        role: String,
+        keys: (Vec<u8>, Vec<u8>),
+        write: bool,
+    },
+}
+
+/// A change of users, roles or permissions that was acknowledged, or whose outcome is unknown. At first no fact holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AccessChange {
+    pub called: u64,
+    /// `u64::MAX` if its outcome is unknown.
+    pub returned: u64,
+    /// Which facts it made true or false, all at once.
+    pub facts: Vec<(Fact, bool)>,
+}
+
+/// A request of a user that was answered, or was refused because it is not permitted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Access {
+    pub called: u64,
+    pub returned: u64,
+    pub user: String,
+    pub keys: Keys,
+    pub write: bool,
+    pub granted: bool,
+}
+
 /// What the recorder did last, after everything else had ended. Says that the record is complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finish {
@@ -111,6 +200,14 @@ pub struct History {
     pub hashes: Vec<Hashed>,
     #[serde(default)]
     pub leased: Vec<Leased>,
+    #[serde(default)]
+    pub listed: Vec<Listed>,
+    #[serde(default)]
+    pub alarmed: Vec<Alarmed>,
+    #[serde(default)]
+    pub access_changes: Vec<AccessChange>,
+    #[serde(default)]
+    pub accesses: Vec<Access>,
     pub finish: Option<Finish>,
 }
 

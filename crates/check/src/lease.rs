@@ -6,7 +6,8 @@
 //! only where it has no keys; where it has some, the end is a revision of its own.
 //!
 //! Decided exactly: grants and revokes that were answered or refused, renewals that were answered, puts and
-//! transactions that attach keys, ends that made a revision, early ends.
+//! transactions that attach keys, ends that made a revision, early ends, and for each lease by itself whether it was rightly
+//! in a list of all leases or not.
 //!
 //! In doubt for the server:
 //! * a revision that may have been the lease's end or a deletion of unknown outcome may be either, for each lease and
@@ -78,6 +79,8 @@ fn step_text(history: &History, step: &Step) -> String {
     match (step.operation, step.what) {
         (Some(index), What::Attach) => format!("attached by {}", describe(&history.operations[index])),
         (Some(index), _) => describe(&history.operations[index]),
+        (None, What::Exists) => format!("listed in {}..{}", step.called, step.returned),
+        (None, What::Gone) => format!("not listed in {}..{}", step.called, step.returned),
         (None, _) => format!("its end at revision {}, first seen at {}", step.from / 2, step.returned),
     }
 }

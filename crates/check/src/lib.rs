@@ -8,6 +8,8 @@
 //! * `replay`, `evidence`, `sightings`, `hints`, `world`: every revision explained and every answer compared with the specification.
 //! * `compaction`, `refusal`, `lease`: what takes no revision.
 //! * `watch`: the promises to watchers, one function for each.
+//! * `listing`: alarms, members and status; the list of leases is judged with the leases.
+//! * `access`: what users were let do, and what not, while that changed.
 //! * `hash`, `finish`: hashes of the state, and that nothing was lost at the end.
 //! * `wgl`: the classical search for a linearization, an independent second opinion on small histories.
 //!
@@ -23,6 +25,7 @@
 //! What takes no revision has only a span of time and of revisions as its place; each module says at its head what it
 //! decides and where it gives the benefit of the doubt. A right history is never refused but for giving up.
 
+mod access;
 mod check;
 mod compaction;
 mod evidence;
@@ -32,6 +35,7 @@ mod hash;
 mod hints;
 pub mod history;
 mod lease;
+mod listing;
 mod order;
 mod refusal;
 mod replay;
@@ -45,7 +49,10 @@ pub mod wgl;
 mod world;
 
 pub use check::check;
-pub use history::{Ending, Finish, Hashed, History, Leased, Operation, Outcome, WatchMessage, Watched};
+pub use history::{
+    Access, AccessChange, Alarm, Alarmed, Ending, Fact, Finish, Hashed, History, Leased, Listed, Listing,
+    Operation, Outcome, WatchMessage, Watched,
+};
 pub use report::Report;
 pub use stored::StoredError;
 pub use violation::{Kind, Violation};

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::facts::{changed, describe, fits, is_serializable};
+use crate::facts::{changed, describe, fits, is_serializable, shorten};
 use crate::history::{History, Operation, Outcome, WatchMessage};
 use crate::seen::Seen;
 use crate::violation::{Kind, Violation};
@@ -66,6 +66,14 @@ pub(crate) fn real_time(history: &History, seen: &Seen<'_>) -> Vec<Violation> {
             let witness = seen.witness_before(leased.called);
             let text = format!("revision {before} had been seen by {witness}; then {leased:?}");
             violations.push(Violation::new(Kind::StaleRead, text));
+        }
+    }
+    for listed in history.listed.iter().filter(|listed| listed.linearizable) {
+        let before = seen.before(listed.called);
+        if listed.revision.is_some_and(|revision| revision < before) {
+            let witness = seen.witness_before(listed.called);
+            let text = format!("revision {before} had been seen by {witness}; then {listed:?}");
+            violations.push(Violation::new(Kind::StaleRead, shorten(text, 400)));
         }
     }
     for watch in &history.watches {

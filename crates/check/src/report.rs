@@ -27,6 +27,11 @@ pub struct Report {
     pub hashes: usize,
     /// Answers about the keys of leases.
     pub leased: usize,
+    /// Lists of leases, alarms and members, and status.
+    pub listed: usize,
+    /// Requests of users, and those of them that were not permitted.
+    pub accesses: usize,
+    pub refused_accesses: usize,
     /// Whether the history says that it is complete, and is.
     pub finished: bool,
 }
@@ -50,9 +55,12 @@ impl fmt::Display for Report {
         )?;
         write!(
             f,
-            "hashes {}, keys of leases {}, final state {}",
+            "hashes {}, keys of leases {}, lists {}, by users {} (not permitted {}), final state {}",
             self.hashes,
             self.leased,
+            self.listed,
+            self.accesses,
+            self.refused_accesses,
             if self.finished { "judged" } else { "not recorded" }
         )
     }

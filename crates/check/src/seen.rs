@@ -1,6 +1,6 @@
 //! Seen: which revision the world knew of at each moment.
 //!
-//! Whatever shows a revision at some time, an answer, an event, a progress report, a hash or the keys of a lease, proves that the revision
+//! Whatever shows a revision at some time, an answer, an event, a progress report, a hash, the keys of a lease or a list, proves that the revision
 //! existed by then. Everything that is called later must not fall behind it.
 
 use crate::facts::describe;
@@ -13,6 +13,7 @@ enum Where {
     Watch { watch: usize, message: usize },
     Hash(usize),
     Lease(usize),
+    Listing(usize),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -51,6 +52,10 @@ impl<'h> Seen<'h> {
         for (index, leased) in history.leased.iter().enumerate() {
             sights.push(Sight { at: leased.returned, revision: leased.revision, place: Where::Lease(index) });
         }
+        for (index, listed) in history.listed.iter().enumerate() {
+            let place = Where::Listing(index);
+            sights.extend(listed.revision.map(|revision| Sight { at: listed.returned, revision, place }));
+        }
         sights.sort_by_key(|sight| sight.at);
         let times = sights.iter().map(|sight| sight.at).collect();
         for index in 1..sights.len() {
@@ -77,6 +82,7 @@ impl<'h> Seen<'h> {
                 format!("watch {watch} of client {client}, message {message} at {}", sight.at)
             }
             Where::Hash(index) => format!("hash {index} at {}", sight.at),
+            Where::Listing(index) => format!("list {index} at {}", sight.at),
             Where::Lease(index) => format!("keys of a lease {index} at {}", sight.at),
         }
     }

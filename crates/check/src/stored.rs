@@ -4,7 +4,9 @@ use std::io::{self, BufRead, Write};
 
 use serde::{Deserialize, Serialize};
 
-use crate::history::{Finish, Hashed, History, Leased, Operation, Watched};
+use crate::history::{
+    Access, AccessChange, Alarmed, Finish, Hashed, History, Leased, Listed, Operation, Watched,
+};
 
 /// One line of a stored history.
 #[derive(Debug, Serialize, Deserialize)]
@@ -14,6 +16,10 @@ enum Line {
     Watch(Watched),
     Hash(Hashed),
     Lease(Leased),
+    Listed(Listed),
+    Alarmed(Alarmed),
+    AccessChange(AccessChange),
+    Access(Access),
     Finish(Finish),
 }
 
@@ -31,8 +37,13 @@ impl History {
         let watches = self.watches.iter().cloned().map(Line::Watch);
         let hashes = self.hashes.iter().copied().map(Line::Hash);
         let leased = self.leased.iter().cloned().map(Line::Lease);
+        let listed = self.listed.iter().cloned().map(Line::Listed);
+        let alarmed = self.alarmed.iter().copied().map(Line::Alarmed);
+        let changes = self.access_changes.iter().cloned().map(Line::AccessChange);
+        let accesses = self.accesses.iter().cloned().map(Line::Access);
         let finish = self.finish.map(Line::Finish);
-        for line in operations.chain(watches).chain(hashes).chain(leased).chain(finish) {
+        let lines = operations.chain(watches).chain(hashes).chain(leased);
+        for line in lines.chain(listed).chain(alarmed).chain(changes).chain(accesses).chain(finish) {
             serde_json::to_writer(&mut to, &line)?;
             to.write_all(b"\n")?;
         }
@@ -53,6 +64,10 @@ impl History {
                 Line::Watch(watch) => history.watches.push(watch),
                 Line::Hash(hash) => history.hashes.push(hash),
                 Line::Lease(leased) => history.leased.push(leased),
+                Line::Listed(listed) => history.listed.push(listed),
+                Line::Alarmed(alarmed) => history.alarmed.push(alarmed),
+                Line::AccessChange(change) => history.access_changes.push(change),
+                Line::Access(access) => history.accesses.push(access),
                 Line::Finish(finish) => history.finish = Some(finish),
             }
         }

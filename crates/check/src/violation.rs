@@ -31,6 +31,16 @@ pub enum Kind {
     FinalState,
     /// HashKV told two things of one state, or not what the specification says.
     Hash,
+    /// The list of alarms fits no order of their being raised and lowered.
+    Alarm,
+    /// A member that had been listed is missing.
+    Members,
+    /// Status told what cannot be: no data at all, terms that go back, two leaders of one term.
+    Status,
+    /// A user was let do what was certainly not permitted.
+    AccessLeaked,
+    /// A user was refused what was certainly permitted.
+    AccessDenied,
     WatchCreated,
     WatchFilter,
     WatchOrdered,

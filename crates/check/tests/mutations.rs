@@ -3,6 +3,7 @@
 mod support;
 
 use support::mutate::{self as operations, Mutation};
+use support::mutate_lists as lists;
 use support::mutate_watch as watches;
 use support::rng::Rng;
 use vetch_check::{Kind, check};
@@ -40,6 +41,24 @@ const LIES: &[(&str, Mutation, Kind, &[Kind])] = &[
     ("final watch cut short", operations::final_watch_short, Kind::FinalState, &[]),
     ("final range of little", operations::final_range_narrow, Kind::FinalState, &[]),
     ("returned before called", operations::returned_before_called, Kind::Malformed, &[]),
+    ("lease of nobody listed", lists::lease_of_nobody_listed, Kind::Lease, &[]),
+    ("revoked lease listed", lists::revoked_lease_listed, Kind::Lease, &[]),
+    ("living lease not listed", lists::living_lease_not_listed, Kind::EarlyExpiry, &[]),
+    ("old list of leases", lists::old_list, Kind::StaleRead, &[]),
+    ("alarm of nobody", lists::alarm_of_nobody, Kind::Alarm, &[]),
+    ("lowered alarm listed", lists::lowered_alarm_listed, Kind::Alarm, &[]),
+    ("raised alarm not listed", lists::raised_alarm_not_listed, Kind::Alarm, &[]),
+    ("member missing", lists::member_missing, Kind::Members, &[]),
+    ("stale status", lists::stale_status, Kind::StaleRead, &[]),
+    ("status without data", lists::no_data, Kind::Status, &[]),
+    ("term goes back", lists::term_goes_back, Kind::Status, &[]),
+    ("two leaders of a term", lists::two_leaders, Kind::Status, &[]),
+    ("read by a deleted user", lists::read_by_deleted_user, Kind::AccessLeaked, &[]),
+    ("read without the role", lists::read_without_role, Kind::AccessLeaked, &[]),
+    ("read without the permission", lists::read_without_permission, Kind::AccessLeaked, &[]),
+    ("write by a reader", lists::write_by_reader, Kind::AccessLeaked, &[]),
+    ("refused though nobody is asked", lists::refused_without_need, Kind::AccessDenied, &[]),
+    ("permitted read refused", lists::permitted_read_refused, Kind::AccessDenied, &[]),
     ("dropped event", watches::dropped_event, Kind::WatchReliable, &[]),
     ("dropped first event", watches::dropped_first_event, Kind::WatchResumable, &[]),
     ("repeated message", watches::repeated_message, Kind::WatchUnique, &[]),

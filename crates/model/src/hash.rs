@@ -9,11 +9,23 @@ use crate::state::Model;
 impl Model {
     /// The hash of history up to `at` with a compaction at `compacted` (-1: none).
     pub fn hash_kv(&self, at: i64, compacted: i64) -> u32 {
-        // A version from before the compaction that was replaced up to `at` is left out, except when no key at all is
-        // alive at `at`: an oddity of etcd's, to which a key that `at` itself deleted is gone even if it came back there.
         let deleted =
             |key: &[u8]| self.changes(at, at).iter().any(|event| event.deleted && event.kv.key == key);
         let living = self.live(&crate::Keys::all(), at).any(|kv| !deleted(&kv.key));
+        self.hash_history(at, compacted, living)
+    }
+
+    /// The hash that a compaction at `at` takes of history up to there, when the last one before was at `compacted`. For
+    /// etcd's oddity below, what `at` deleted counts as alive.
+    pub fn hash_in_compaction(&self, at: i64, compacted: i64) -> u32 {
+        let deletes = self.changes(at, at).iter().any(|event| event.deleted);
+        let living = deletes || self.live(&crate::Keys::all(), at).next().is_some();
+        self.hash_history(at, compacted, living)
+    }
+
+    /// A version from before the compaction that was replaced up to `at` is left out, except when no key at all is
+    /// alive at `at`: an oddity of etcd's, to which a key that `at` itself deleted is gone even if it came back there.
+    fn hash_history(&self, at: i64, compacted: i64, living: bool) -> u32 {
         let newest = |event: &Event, at| {
             self.change_at(&event.kv.key, at).is_some_and(|newest| std::ptr::eq(newest, event))
         };

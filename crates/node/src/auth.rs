@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use vetch_bugs::Bug;
 use vetch_store::Store;
 use vetch_store::auth::{Auth, AuthError, Caller, Change};
 use vetch_store::request::{WriteRequest, WriteResponse};
@@ -28,6 +29,9 @@ impl DurableAuth {
     }
 
     pub(crate) fn publish(&self, auth: Arc<Auth>) {
+        if vetch_bugs::on(Bug::AuthLags) && auth.revision() % 2 == 1 {
+            return;
+        }
         let mut current = self.current.write();
         self.enabled.store(auth.enabled(), Ordering::Release);
         *current = auth;

@@ -388,6 +388,7 @@ fn share(
         fan_out: doors.fan_out,
         holds: AtomicUsize::new(0),
         freed: watch::Sender::new(-1),
+        past_hashes: Mutex::default(),
         following: AtomicBool::new(config.follow || state.cluster.is_some()),
         reign: AtomicU64::new(0),
         cluster: state.cluster,

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use vetch_bugs::Bug;
 use vetch_store::auth::Caller;
-use vetch_store::hash::HashRun;
+use vetch_store::hash::{HashRun, PastHash};
 use vetch_store::range::{RangeRun, resolve_revision};
 use vetch_store::request::{RangeRequest, RangeResponse, ResponseOp, TxnRequest, TxnResponse};
 use vetch_store::{AnswerBytes, Mark, ReadTxn, Store, StoreError};
@@ -279,26 +279,54 @@ pub(crate) async fn hash_kv(
 
 async fn run_hash(shared: &Arc<Shared>, revision: i64) -> Result<HashKv, NodeError> {
     for _ in 0..READ_ATTEMPTS {
-        let mark = shared.store.read().visible();
-        let at = resolve_revision(revision, mark)?;
-        let mut run = HashRun::new(at, mark);
-        let collected = loop {
-            let step = run.step(&shared.store.read(), shared.config.tuning.scan_keys);
-            match step {
-                Some(true) => break true,
-                Some(false) => tokio::task::yield_now().await,
-                None => break false,
+        let (mark, past) = {
+            let store = shared.store.read();
+            (store.visible(), past_hash(shared, revision))
+        };
+        let (mut run, at) = match past {
+            Some(PastHash { hash: Some(hash), compact_revision, .. }) => {
+                let (hash_revision, revision) = (revision, mark.revision);
+                return Ok(HashKv { hash, compact_revision, hash_revision, revision });
+            }
+            Some(past) => (HashRun::in_compaction(&past), revision),
+            None => {
+                let at = resolve_revision(revision, mark)?;
+                (HashRun::new(at, mark), at)
             }
         };
-        if collected {
+        if collect(shared, &mut run, past).await {
             let hash = if run.versions() > HASH_HERE {
                 tokio::task::spawn_blocking(move || run.finish()).await.map_err(|_| NodeError::Stopped)?
             } else {
                 run.finish()
             };
-            let compact_revision = mark.compact_revision;
+            let compact_revision = past.map_or(mark.compact_revision, |past| past.compact_revision);
             return Ok(HashKv { hash, compact_revision, hash_revision: at, revision: mark.revision });
         }
     }
     Err(NodeError::Timeout)
+}
+
+/// The compaction at exactly `revision`, if it is remembered. 0 is the newest, whatever was compacted.
+fn past_hash(shared: &Shared, revision: i64) -> Option<PastHash> {
+    if revision > 0 { shared.past_hashes.lock().find(revision) } else { None }
+}
+
+/// Collects all that is to be hashed. False if something of it may have been freed meanwhile: start again.
+async fn collect(shared: &Arc<Shared>, run: &mut HashRun, past: Option<PastHash>) -> bool {
+    loop {
+        let step = {
+            let store = shared.store.read();
+            // What a past compaction found is there as long as nobody has hashed it.
+            if past.is_some_and(|past| past_hash(shared, past.revision) != Some(past)) {
+                return false;
+            }
+            run.step(&store, shared.config.tuning.scan_keys)
+        };
+        match step {
+            Some(true) => return true,
+            Some(false) => tokio::task::yield_now().await,
+            None => return false,
+        }
+    }
 }

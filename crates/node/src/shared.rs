@@ -15,6 +15,7 @@ use vetch_fence::Author;
 use vetch_journal::JournalError;
 use vetch_store::Store;
 use vetch_store::auth::Caller;
+use vetch_store::hash::PastHashes;
 use vetch_store::request::{Alarm, WriteRequest};
 use vetch_watch::{EventLog, Hub, Stream, StreamId};
 
@@ -140,6 +141,9 @@ pub(crate) struct Shared {
     pub(crate) holds: AtomicUsize,
     /// Compaction revision up to which memory has been given back.
     pub(crate) freed: watch::Sender<i64>,
+    /// What the last compactions found. A compaction is entered with the store locked, and nothing is freed for it before it
+    /// has been hashed.
+    pub(crate) past_hashes: Mutex<PastHashes>,
     /// Another server decides; see `follow`.
     pub(crate) following: AtomicBool,
     /// How often this server has begun to write, or to write on, on a shared journal. It and `following` are changed together

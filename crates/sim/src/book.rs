@@ -15,6 +15,8 @@ pub(crate) struct Book {
     pub(crate) observed: i64,
     pub(crate) deletes: VecDeque<i64>,
     pub(crate) leases: BTreeSet<i64>,
+    /// Alarms that clients raised, or may have raised, and did not lower yet.
+    pub(crate) alarms: BTreeSet<u64>,
     /// Answers so far.
     pub(crate) answers: u64,
     /// Writes acknowledged so far.

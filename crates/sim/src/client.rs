@@ -17,6 +17,7 @@ use vetch_store::request::RangeRequest;
 use crate::coverage::Rare;
 use crate::env::{Env, Phase};
 use crate::executor::without_delay;
+use crate::look;
 use crate::show::Show;
 use crate::time::{MILLI, SECOND};
 use crate::trace::say;
@@ -34,14 +35,15 @@ pub(crate) async fn run(env: Rc<Env>, node: Node, client: u32, memory: Memory) {
         if env.phase.get() != Phase::Load || env.book.borrow().answers >= env.plan.requests {
             break;
         }
+        look::lower_alarm(&env, &node, u64::from(client)).await;
         if memory.borrow_mut().rng().percent(2) {
             let known = env.book.borrow().revision;
             let revision = if memory.borrow_mut().rng().percent(50) { 0 } else { known };
             hash(&env, &node, revision).await;
             continue;
         }
-        if memory.borrow_mut().rng().percent(2) {
-            ask_around(&env, &node, &memory).await;
+        if memory.borrow_mut().rng().percent(4) {
+            look::around(&env, &node, client, &memory).await;
             continue;
         }
         let (request, how) = memory.borrow_mut().request(&env.plan, &env.book.borrow());
@@ -272,26 +274,6 @@ fn note(env: &Env, request: &Request, answer: &Answer, waited: bool) {
         }
         _ => {}
     }
-}
-
-/// What operators ask: it must come, and agree with itself. What hangs on a lease is recorded, too.
-async fn ask_around(env: &Rc<Env>, node: &Node, memory: &Memory) {
-    let status = node.status();
-    if status.compact_revision > status.revision {
-        env.violation(format!("compacted beyond the newest revision: {status:?}"));
-    }
-    let known: Vec<i64> = env.book.borrow().leases.iter().copied().collect();
-    if known.is_empty() {
-        return;
-    }
-    let id = *memory.borrow_mut().rng().pick(&known);
-    let called = env.recorder.borrow_mut().stamp(env.now());
-    let Ok(Some(info)) = node.lease_time_to_live(id, true).await else { return };
-    say!(env.trace, "lease {id}: {info:?}");
-    if info.ttl > info.granted_ttl {
-        env.violation(format!("lease {id} has {} s left of {}", info.ttl, info.granted_ttl));
-    }
-    env.recorder.borrow_mut().leased(called, env.now(), id, &info);
 }
 
 /// Asks for a hash of history and records it.

@@ -94,7 +94,7 @@ fn populate(world: &mut World, rng: &mut Rng, clients: u32, streams: u32) {
 }
 
 fn judge(seed: u64, env: &Env, honest: bool) -> Report {
-    let history = env.recorder.borrow().history().clone();
+    let history = env.recorder.borrow().history();
     let mut violations = env.violations();
     if violations.is_empty() && honest {
         violations.extend(crate::judge::judge(&history));

@@ -3,6 +3,7 @@
 //! * `time`, `fiber`, `executor`: who runs when. One thread at a time, in an order that the seed chooses.
 //! * `disk`: a disk that takes its time, tears writes, forgets what was not synced, fills up and fails.
 //! * `workload`, `client`, `watcher`, `recorder`: what clients ask, and what they saw.
+//! * `look`, `users`: what operators ask, and users whose permissions change while they use them.
 //! * `nemesis`, `world`, `run`: lives of the server, with faults in them and between them; then peace and judgement.
 //! * `cluster`: several servers on one log that they share, with troubles between them and in it.
 //! * `coverage`: rare things that must really have happened.
@@ -22,6 +23,7 @@ pub mod executor;
 pub mod fiber;
 mod judge;
 mod keys;
+mod look;
 mod nemesis;
 mod part;
 mod plan;
@@ -32,6 +34,7 @@ mod show;
 pub mod time;
 pub mod trace;
 mod translate;
+mod users;
 pub mod watchdog;
 mod watcher;
 mod workload;

@@ -1,6 +1,9 @@
 //! The recorder: everything clients ask and see, as one history on one clock.
 
-use vetch_check::{Ending, Finish, Hashed, History, Leased, Operation, Outcome, WatchMessage, Watched};
+use vetch_check::{
+    Access, AccessChange, Alarm, Alarmed, Ending, Fact, Finish, Hashed, History, Leased, Listed, Listing,
+    Operation, Outcome, WatchMessage, Watched,
+};
 use vetch_model::{Request, Watch};
 use vetch_node::types::{HashKv, LeaseInfo};
 
@@ -11,6 +14,10 @@ pub(crate) type Place = usize;
 pub(crate) struct Recorder {
     history: History,
     last: u64,
+    /// Changes that do not stand in the history yet. Until one is answered, nobody knows what became of it; None: it was not
+    /// done.
+    alarmed: Vec<Option<Alarmed>>,
+    changes: Vec<Option<AccessChange>>,
 }
 
 impl Recorder {
@@ -26,6 +33,11 @@ impl Recorder {
         let outcome = Outcome::Unknown;
         self.history.operations.push(Operation { client, called, returned: u64::MAX, request, outcome });
         self.history.operations.len() - 1
+    }
+
+    /// Where the next request will stand.
+    pub(crate) fn next_place(&self) -> Place {
+        self.history.operations.len()
     }
 
     pub(crate) fn answer(&mut self, now: u64, place: Place, outcome: Outcome) {
@@ -47,6 +59,64 @@ impl Recorder {
         let returned = self.stamp(now);
         let keys = info.keys.iter().map(|key| key.to_vec()).collect();
         self.history.leased.push(Leased { called, returned, id, revision: info.revision, keys });
+    }
+
+    /// A list of what the server holds. Of several servers, one that answers for itself may be behind.
+    pub(crate) fn listed(
+        &mut self,
+        called: u64,
+        now: u64,
+        revision: i64,
+        linearizable: bool,
+        listing: Listing,
+    ) {
+        let returned = self.stamp(now);
+        self.history.listed.push(Listed {
+            called,
+            returned,
+            revision: Some(revision),
+            linearizable,
+            listing,
+        });
+    }
+
+    /// An alarm is about to be raised or lowered.
+    pub(crate) fn alarm(&mut self, now: u64, alarm: Alarm, raised: bool) -> Place {
+        let called = self.stamp(now);
+        self.alarmed.push(Some(Alarmed { called, returned: u64::MAX, alarm, raised }));
+        self.alarmed.len() - 1
+    }
+
+    pub(crate) fn alarm_changed(&mut self, now: u64, place: Place, outcome: &Outcome) {
+        let returned = self.stamp(now);
+        match outcome {
+            Outcome::Answered { .. } => self.alarmed[place].iter_mut().for_each(|it| it.returned = returned),
+            Outcome::Unknown => {}
+            Outcome::Refused(_) | Outcome::NotDone => self.alarmed[place] = None,
+        }
+    }
+
+    /// Users, roles or permissions are about to change.
+    pub(crate) fn access_change(&mut self, now: u64, facts: Vec<(Fact, bool)>) -> Place {
+        let called = self.stamp(now);
+        self.changes.push(Some(AccessChange { called, returned: u64::MAX, facts }));
+        self.changes.len() - 1
+    }
+
+    pub(crate) fn access_changed(&mut self, now: u64, place: Place, outcome: &Outcome) {
+        let returned = self.stamp(now);
+        match outcome {
+            Outcome::Answered { .. } => self.changes[place].iter_mut().for_each(|it| it.returned = returned),
+            Outcome::Unknown => {}
+            Outcome::Refused(_) | Outcome::NotDone => self.changes[place] = None,
+        }
+    }
+
+    /// What became of a user's request, which has been answered or refused.
+    pub(crate) fn access(&mut self, place: Place, now: u64, access: Access) {
+        let called = self.history.operations[place].called;
+        let returned = self.stamp(now);
+        self.history.accesses.push(Access { called, returned, ..access });
     }
 
     /// The record is complete: the last operation read everything, and this watch showed everything.
@@ -81,7 +151,10 @@ impl Recorder {
         self.history.watches[place].ending = ending;
     }
 
-    pub(crate) fn history(&self) -> &History {
-        &self.history
+    pub(crate) fn history(&self) -> History {
+        let mut history = self.history.clone();
+        history.alarmed = self.alarmed.iter().flatten().copied().collect();
+        history.access_changes = self.changes.iter().flatten().cloned().collect();
+        history
     }
 }

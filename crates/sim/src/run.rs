@@ -19,6 +19,7 @@ use crate::plan::Plan;
 use crate::rng::Rng;
 use crate::time::{Clock, MILLI, SECOND};
 use crate::trace::{Trace, say};
+use crate::users;
 use crate::watchdog;
 use crate::watcher::{self, Stream};
 use crate::workload::Generator;
@@ -64,6 +65,8 @@ struct Run {
     disk: SimDisk,
     clients: Vec<client::Memory>,
     streams: Vec<watcher::Memory>,
+    /// Where it is decided what users may do, if there are any.
+    office: Option<users::Memory>,
     /// The highest revision that could be read in any life, and the term of the last one.
     visible: i64,
     term: u64,
@@ -88,9 +91,12 @@ impl Run {
                 Rc::new(RefCell::new(Stream::new(client, memory(&mut rng, client), n == 0)))
             })
             .collect();
+        let mut office = rng.fork(200);
+        let office = office.percent(50).then(|| users::office(office));
         let env = Rc::new(Env::new(plan, clock, trace, coverage));
         Run {
             env,
+            office,
             rng,
             disk,
             clients,
@@ -248,6 +254,7 @@ impl Run {
             world.spawn_client(n as u32 + 1, memory);
         }
         self.streams.iter().for_each(|memory| world.spawn_watcher(memory));
+        self.office.iter().for_each(|office| world.spawn_users(office));
     }
 
     fn act(&mut self, world: &mut World, action: &Action) {
@@ -323,7 +330,7 @@ impl Run {
     }
 
     fn judge(self, seed: u64) -> Report {
-        let history = self.env.recorder.borrow().history().clone();
+        let history = self.env.recorder.borrow().history();
         let mut violations = self.env.violations();
         if violations.is_empty() {
             violations.extend(crate::judge::judge(&history));

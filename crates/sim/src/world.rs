@@ -14,8 +14,12 @@ use crate::part::{Did, Part, Which};
 use crate::rng::Rng;
 use crate::time::{MICRO, MILLI, SECOND};
 use crate::trace::say;
+use crate::users;
 use crate::watchdog;
 use crate::watcher;
+
+/// The numbers of clients that act as users, from here on.
+const USERS: u32 = 80;
 
 /// Steps after which a life is taken to be stuck.
 const MOST_STEPS: u64 = 2_000_000;
@@ -85,6 +89,15 @@ impl World {
 
     pub(crate) fn spawn_client(&mut self, client: u32, memory: &client::Memory) {
         self.executor.spawn(client::run(Rc::clone(&self.env), self.node.clone(), client, Rc::clone(memory)));
+    }
+
+    /// One who decides what users may do, and two who act as users.
+    pub(crate) fn spawn_users(&mut self, office: &users::Memory) {
+        let parts = || (Rc::clone(&self.env), self.node.clone());
+        let ((env, node), (also_env, also_node), (third_env, third_node)) = (parts(), parts(), parts());
+        self.executor.spawn(users::decide(env, node, Rc::clone(office)));
+        self.executor.spawn(users::act(also_env, also_node, USERS, Rc::clone(office)));
+        self.executor.spawn(users::act(third_env, third_node, USERS + 1, Rc::clone(office)));
     }
 
     pub(crate) fn spawn_watcher(&mut self, memory: &watcher::Memory) {

@@ -6,6 +6,13 @@
 //! been freed yet, and so is a tombstone at C itself. A version at or below C that was replaced by the hashed
 //! revision is left out too, except when no key at all is alive there: an oddity of etcd's, kept for its sake. A key that
 //! the hashed revision itself deleted counts as gone for that, even if the same revision put it again.
+//!
+//! The hash that is taken in a compaction, of history up to it as it was before ([`HashRun::in_compaction`]), differs in one
+//! thing: there a key that the revision deleted counts as alive.
+
+mod past;
+
+pub use past::{PastHash, PastHashes};
 
 use crate::keys::Slot;
 use crate::record::Record;
@@ -21,6 +28,8 @@ pub struct HashRun {
     replaced: Vec<Record>,
     /// Whether any key is alive at the hashed revision.
     living: bool,
+    /// Whether this is the hash of a compaction, as it was before.
+    is_past: bool,
 }
 
 impl HashRun {
@@ -34,14 +43,21 @@ impl HashRun {
             versions: Vec::new(),
             replaced: Vec::new(),
             living: false,
+            is_past: false,
         }
+    }
+
+    /// Hashes history up to a compaction as it was before. What that compaction makes unreachable must still be there.
+    pub fn in_compaction(past: &PastHash) -> HashRun {
+        let mark = Mark { revision: past.revision, compact_revision: past.compact_revision };
+        HashRun { is_past: true, ..HashRun::new(past.revision, mark) }
     }
 
     /// Collects the versions of up to `budget` keys. True when all are there.
     ///
-    /// None if a compaction has moved since the run began: start again.
+    /// None if a compaction has moved since the run began: start again. The hash of a past compaction does not care.
     pub fn step(&mut self, store: &Store, budget: usize) -> Option<bool> {
-        if store.visible().compact_revision != self.mark.compact_revision {
+        if !self.is_past && store.visible().compact_revision != self.mark.compact_revision {
             return None;
         }
         let Some(from) = self.resume.take() else { return Some(true) };
@@ -68,10 +84,18 @@ impl HashRun {
             let list = if old == upto { &mut self.versions } else { &mut self.replaced };
             list.push(newest_old.clone());
         }
-        let mut there = versions[..upto].iter().rev().take_while(|version| version.mod_revision() == self.at);
-        let is_alive = upto.checked_sub(1).is_some_and(|newest| !versions[newest].is_tombstone());
-        self.living |= is_alive && !there.any(Record::is_tombstone);
+        self.living |= self.counts_as_alive(&versions[..upto]);
         self.versions.extend_from_slice(&versions[old..upto]);
+    }
+
+    /// Whether etcd would keep something of a key if it were compacted at the hashed revision.
+    fn counts_as_alive(&self, versions: &[Record]) -> bool {
+        let mut there = versions.iter().rev().take_while(|version| version.mod_revision() == self.at);
+        let is_alive = versions.last().is_some_and(|newest| !newest.is_tombstone());
+        match there.any(Record::is_tombstone) {
+            true => self.is_past,
+            false => is_alive,
+        }
     }
 
     /// How many versions have been collected.

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 
 use vetch_model::Model;
 use vetch_store::auth::{Change, Permission, PermissionKind};
-use vetch_store::hash::HashRun;
+use vetch_store::hash::{HashRun, PastHashes};
 use vetch_store::request::*;
 use vetch_store::{Record, Store};
 
@@ -139,6 +139,56 @@ fn check_hashes(script: &str) {
         assert_eq!(in_model.to_string(), expected, "model, line {}: {line}", index + 1);
         assert_eq!(hash(&store, at).to_string(), expected, "line {}: {line}", index + 1);
     }
+}
+
+/// At a revision that was compacted, etcd answers with what the compaction found. The numbers are its own.
+#[test]
+fn hashkv_of_compacted_revisions_gives_the_numbers_of_etcd() {
+    let (mut store, mut spec, mut past) = (Store::default(), Spec::new(), PastHashes::default());
+    let script = include_str!("../testdata/hashkv-compacted.txt");
+    for (index, line) in script.lines().enumerate().filter(|(_, line)| !is_comment(line)) {
+        let place = format!("line {}: {line}", index + 1);
+        match line.split_whitespace().collect::<Vec<&str>>()[..] {
+            ["restart"] => past = PastHashes::default(),
+            ["hash", at, ref expected @ ..] => {
+                check_past_hash(&store, &spec.model, &past, number(at), expected, &place);
+            }
+            _ => {
+                let before = store.visible().compact_revision;
+                let answer = store.evaluate(&request(line), &mut Vec::new());
+                spec.judge(&request(line), &answer);
+                store.publish(store.head());
+                past.compacted(before, store.visible().compact_revision);
+                hash_compactions(&store, &mut past);
+                while !store.compact_step(1, &mut Vec::new()) {}
+            }
+        }
+    }
+}
+
+fn hash_compactions(store: &Store, past: &mut PastHashes) {
+    while let Some(next) = past.next_to_hash() {
+        let mut run = HashRun::in_compaction(&next);
+        while !run.step(store, 3).expect("the past does not move") {}
+        past.hashed(next.revision, run.finish());
+    }
+}
+
+fn check_past_hash(store: &Store, model: &Model, past: &PastHashes, at: i64, expected: &[&str], place: &str) {
+    let mark = store.visible();
+    let known = if at > 0 { past.find(at) } else { None };
+    if known.is_none() && at > 0 && at < mark.compact_revision {
+        assert_eq!(expected, ["refused"], "{place}");
+        return;
+    }
+    let at = if at == 0 { mark.revision } else { at };
+    let (specified, compacted) = match known {
+        Some(past) => (model.hash_in_compaction(at, past.compact_revision), past.compact_revision),
+        None => (model.hash_kv(at, mark.compact_revision), mark.compact_revision),
+    };
+    let given = known.map_or_else(|| hash(store, at), |past| past.hash.expect("it was hashed"));
+    assert_eq!([specified.to_string(), compacted.to_string()], *expected, "model, {place}");
+    assert_eq!(given, specified, "{place}");
 }
 
 /// The journal outlives the program that wrote it.

@@ -10,19 +10,13 @@ pub(super) fn deliberate(request: &Request, left: &str, right: &str) -> Option<&
         Request::Downgrade(_) if right.contains("Unimplemented") && !left.starts_with("error") => {
             Some("there is no older format to go back to, so a valid downgrade is refused")
         }
-        Request::HashKv(_)
-            if right.contains("required revision has been compacted") && !left.starts_with("error") =>
-        {
-            Some("a hash of a compacted revision is refused; etcd remembers a few of them")
-        }
         _ => None,
     }
 }
 
-/// etcd keeps the hashes it computed during its last compactions and answers from them, with what was compacted *then*;
-/// and it repeats a negative revision. Only the present state is compared.
-pub(super) fn hash_is_of_the_past(requested: i64, compacted: i64) -> bool {
-    requested < 0 || requested == compacted
+/// etcd repeats a negative revision and hashes nothing.
+pub(super) fn hash_is_of_nothing(requested: i64) -> bool {
+    requested < 0
 }
 
 /// A key that one revision changed twice, and that was compacted there: etcd drops the first of the changes some time after

@@ -14,6 +14,8 @@ use crate::chance::Chance;
 pub(crate) struct World {
     pub(crate) revision: i64,
     pub(crate) compacted: i64,
+    /// All compactions, the last of them last.
+    pub(crate) compactions: Vec<i64>,
     /// How many lease ids the servers have chosen themselves.
     pub(crate) chosen_leases: usize,
     /// Ids of the watchers that are alive, per stream.
@@ -55,7 +57,7 @@ impl Generator<'_> {
             (10, |g| g.watch_cancel()),
             (20, |_| Request::WatchSettle),
             (8, |_| Request::Status),
-            (16, |g| Request::HashKv(pb::HashKvRequest { revision: g.revision() })),
+            (16, |g| Request::HashKv(pb::HashKvRequest { revision: g.hash_revision() })),
             (14, |g| g.administration()),
         ];
         self.chance.weighted(&makers)(self)
@@ -105,6 +107,15 @@ impl Generator<'_> {
             16 | 17 => revision + self.chance.between(-1, 1),
             18 => revision + self.chance.between(1, 10),
             _ => *self.chance.pick(&[-1, 1, i64::MAX, i64::MIN]),
+        }
+    }
+
+    /// The same, and what was compacted exactly: servers remember the hashes of the last ten compactions.
+    fn hash_revision(&mut self) -> i64 {
+        let last = self.world.compactions.len().saturating_sub(12);
+        match &self.world.compactions[last..] {
+            some @ [_, ..] if !self.sane && self.chance.percent(25) => *self.chance.pick(some),
+            _ => self.revision(),
         }
     }
 

@@ -118,7 +118,10 @@ impl Pair {
     fn learn(&mut self, request: &Request, answer: &Answer) {
         self.world.revision = self.world.revision.max(answer.revision);
         match request {
-            Request::Compact(compaction) if answer.ok => self.world.compacted = compaction.revision,
+            Request::Compact(compaction) if answer.ok => {
+                self.world.compacted = compaction.revision;
+                self.world.compactions.push(compaction.revision);
+            }
             Request::Grant(grant) if answer.ok && grant.id == 0 => self.world.chosen_leases += 1,
             Request::WatchCreate(stream, _) => self.world.watchers[*stream].extend(answer.watcher),
             Request::WatchCancel(stream, id) => self.world.watchers[*stream].retain(|watcher| watcher != id),

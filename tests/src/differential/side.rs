@@ -8,7 +8,7 @@ use prost::Message;
 use tonic::{Response, Status};
 use vetch_api::pb;
 
-use super::deviations::hash_is_of_the_past;
+use super::deviations::hash_is_of_nothing;
 use super::mask;
 use super::request::{CHOSEN, FUTURE, Request, SETTLED};
 use super::spec::{Contradiction, Specification};
@@ -88,7 +88,7 @@ impl Side {
                 self.streams[SETTLED].settle(world.revision).await?;
                 Ok(Answer::default())
             }
-            Request::HashKv(request) => Ok(self.hash_kv(request, world.compacted).await),
+            Request::HashKv(request) => Ok(self.hash_kv(request).await),
             _ => self.administer(request).await,
         }
     }
@@ -109,7 +109,7 @@ impl Side {
         self.spec.judge(&request, said, &|id| ordinal(&self.chosen, id))
     }
 
-    async fn hash_kv(&mut self, request: pb::HashKvRequest, compacted: i64) -> Answer {
+    async fn hash_kv(&mut self, request: pb::HashKvRequest) -> Answer {
         let mut hash = None;
         let result = self.client.maintenance.clone().hash_kv(request).await;
         let answer = answer(
@@ -118,7 +118,7 @@ impl Side {
             |r| {
                 mask::header(&mut r.header);
                 hash = Some(std::mem::take(&mut r.hash));
-                if hash_is_of_the_past(request.revision, compacted) {
+                if hash_is_of_nothing(request.revision) {
                     r.compact_revision = 0;
                     r.hash_revision = 0;
                 }
@@ -148,7 +148,13 @@ impl Side {
                 answer(result, |r| &mut r.header, |r| mask::txn(r, &map))
             }
             Request::Compact(request) => {
-                answer(kv.compact(request).await, |r| &mut r.header, |r| mask::header(&mut r.header))
+                let result = kv.compact(request).await;
+                // Until it is through, etcd answers for its hash without it. Asking for the same again is refused, but, if it is
+                // to be physical, only then.
+                if result.is_ok() && !request.physical {
+                    let _ = kv.compact(pb::CompactionRequest { physical: true, ..request }).await;
+                }
+                answer(result, |r| &mut r.header, |r| mask::header(&mut r.header))
             }
             _ => unreachable!("not a key-value request"),
         })

@@ -7,24 +7,28 @@
 mod answer;
 mod ask;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use prost::Message;
 use vetch_api::pb;
 use vetch_model::{self as model, Answer, Model, Watch};
 
-use super::deviations::{hash_is_of_the_past, only_last_changes};
+use super::deviations::{hash_is_of_nothing, only_last_changes};
 use super::mask;
 use super::request::Request;
 
 /// Operations that one list of a transaction may have.
 const MAX_OPS: usize = 128;
+/// Of how many compactions servers remember the hashes.
+const REMEMBERED: usize = 10;
 /// Below this no server may refuse a request for its size.
 const SURELY_SMALL: usize = 1 << 20;
 
 #[derive(Default)]
 pub(super) struct Specification {
     model: Model,
+    /// The last compactions, whose hashes servers remember: where, and where the one before was.
+    compactions: VecDeque<(i64, i64)>,
     /// Per stream, each watcher that is alive and the first revision whose events have not been judged.
     watchers: [BTreeMap<i64, (Watch, i64)>; 2],
 }
@@ -109,7 +113,10 @@ impl Specification {
             }
             Request::Compact(request) => {
                 let compact = model::Request::Compact { revision: request.revision };
-                self.evaluate(&compact, |_, header, _| text(&pb::CompactionResponse { header }))
+                let before = self.model.compact_revision();
+                let said = self.evaluate(&compact, |_, header, _| text(&pb::CompactionResponse { header }));
+                self.note_compaction(before);
+                said
             }
             _ => return self.lease_answer(request, leases),
         })
@@ -183,11 +190,24 @@ impl Specification {
         }
     }
 
+    fn note_compaction(&mut self, before: i64) {
+        let now = self.model.compact_revision();
+        if now > before {
+            self.compactions.push_back((now, before));
+            let forgotten = self.compactions.len().saturating_sub(REMEMBERED);
+            self.compactions.drain(..forgotten);
+        }
+    }
+
     /// The hash that a server which answers HashKV with one must give, if it is one of the present state.
     fn hash(&self, request: &pb::HashKvRequest) -> Option<u32> {
         let compacted = self.model.compact_revision();
-        if hash_is_of_the_past(request.revision, compacted) {
+        if hash_is_of_nothing(request.revision) {
             return None;
+        }
+        let found = self.compactions.iter().find(|(revision, _)| *revision == request.revision);
+        if let Some(&(revision, before)) = found {
+            return Some(self.model.hash_in_compaction(revision, before));
         }
         let at = if request.revision == 0 { self.model.revision() } else { request.revision };
         Some(self.model.hash_kv(at, compacted))

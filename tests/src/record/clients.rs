@@ -46,6 +46,7 @@ pub(super) async fn keys(shared: Arc<Shared>, mut chance: Chance) {
     let mut place = Place::new(id);
     while let Some(client) = connect(&shared, &mut place).await {
         while !shared.stopped() {
+            sometimes_abandon(&shared, &client, id, &mut chance).await;
             let (request, way) = traffic::request(&shared, &mut chance, &memory);
             let outcome = shared.perform(&client, id, request, way).await;
             traffic::learn(&mut memory, &outcome);
@@ -61,12 +62,21 @@ pub(super) async fn keys(shared: Arc<Shared>, mut chance: Chance) {
     }
 }
 
+/// Now and then asks for a lot and goes away in the middle of the answer.
+async fn sometimes_abandon(shared: &Shared, client: &Client, id: u32, chance: &mut Chance) {
+    if !shared.plan.only_writes && chance.percent(1) {
+        let after = Duration::from_micros(chance.between(50, 4_000).unsigned_abs());
+        shared.abandon(client, id, traffic::long_read(), after).await;
+    }
+}
+
 /// Grants leases, attaches keys, renews, revokes or lets them run out.
 pub(super) async fn leases(shared: Arc<Shared>, mut chance: Chance) {
     let id = shared.new_client();
     let mut place = Place::new(id);
     while let Some(client) = connect(&shared, &mut place).await {
         while !shared.stopped() {
+            sometimes_abandon(&shared, &client, id, &mut chance).await;
             if one_lease(&shared, &client, id, &mut chance).await.is_none() {
                 tokio::time::sleep(shared.plan.pause_after_failure).await;
                 break;
@@ -120,13 +130,14 @@ async fn one_lease(shared: &Shared, client: &Client, id: u32, chance: &mut Chanc
 }
 
 /// Compacts behind the watcher of everything, so that the story it is told has no gap.
-pub(super) async fn compactor(shared: Arc<Shared>) {
+pub(super) async fn compactor(shared: Arc<Shared>, mut chance: Chance) {
     let Some(interval) = shared.plan.compact_every else { return };
     let id = shared.new_client();
     let mut place = Place::new(id);
     while let Some(client) = connect(&shared, &mut place).await {
         while !shared.stopped() {
             tokio::time::sleep(interval).await;
+            sometimes_abandon(&shared, &client, id, &mut chance).await;
             let revision = shared.watched() - shared.plan.compact_behind;
             if revision <= shared.compacted().max(1) {
                 continue;

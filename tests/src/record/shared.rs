@@ -258,6 +258,16 @@ impl Shared {
         (outcome, words)
     }
 
+    /// Sends a request whose answer is long and lets go of it before it is all there. What it did is not known.
+    pub(super) async fn abandon(&self, client: &Client, id: u32, request: Request, after: Duration) {
+        let called = self.now();
+        // Dropping the call is what tells the server.
+        let _ = tokio::time::timeout(after, send(client, &request, Way::Unary)).await;
+        let (returned, outcome) = (self.now(), Outcome::Unknown);
+        let operation = Operation { client: id, called, returned, request, outcome };
+        self.note(|notes| notes.history.operations.push(operation));
+    }
+
     fn failed(&self, how: String) {
         self.note(|notes| *notes.failures.entry(how).or_default() += 1);
     }

@@ -96,6 +96,12 @@ pub(super) fn request(shared: &Shared, chance: &mut Chance, memory: &Memory) -> 
     (request, Way::Unary)
 }
 
+/// Everything there is, a hundred times over: an answer that takes its time.
+pub(super) fn long_read() -> Request {
+    let everything = Op::Range(Range::new(Keys::all()));
+    Request::Txn(Txn { success: vec![everything; 100], ..Txn::default() })
+}
+
 /// Learns from an answer which revision a key was last changed at.
 pub(super) fn learn(memory: &mut Memory, outcome: &Outcome) {
     let Outcome::Answered { answer, .. } = outcome else { return };

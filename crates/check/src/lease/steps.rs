@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use vetch_model::{Answer, Op, Refusal, Request};
 
 use crate::facts::{all_ops, granted_lease, leases_named};
-use crate::history::{History, Operation, Outcome};
+use crate::history::{History, Listed, Listing, Operation, Outcome};
 use crate::refusal::Limits;
 use crate::replay::{Maker, Replayed};
 use crate::seen::Seen;
@@ -22,7 +22,7 @@ pub(super) enum What {
     Revoke,
     /// A key was attached to it: it is there.
     Attach,
-    /// A grant was refused because of it: it is there.
+    /// A grant was refused because of it, or it is in a list: it is there.
     Exists,
     /// It is not there.
     Gone,
@@ -83,6 +83,7 @@ pub(super) fn collect(
     for revision in 2..=replayed.world.revision() {
         collector.revision(replayed, revision);
     }
+    history.listed.iter().for_each(|listed| collector.listed(listed));
     let mut leases = collector.leases;
     for lease in leases.values_mut() {
         lease.steps.sort_by_key(|step| (step.called, step.from));
@@ -153,6 +154,27 @@ impl Collector<'_> {
         let from = 2 * self.seen.before(called) + 1;
         let to = (2 * self.limits.newest_by(returned) + 1).max(from);
         self.push(id, Step { what, from, to, called, returned, operation: Some(index) });
+    }
+
+    /// A list of leases says of each whether it is there, at one moment between call and return.
+    fn listed(&mut self, listed: &Listed) {
+        let Listing::Leases { ids } = &listed.listing else { return };
+        let ids: BTreeSet<i64> = ids.iter().copied().collect();
+        let Listed { called, returned, .. } = *listed;
+        let from = 2 * self.seen.before(called) + 1;
+        let to = (2 * self.limits.newest_by(returned) + 1).max(from);
+        // Of one that nobody had asked for yet there is nothing to say.
+        let has_begun = |lease: &Lease| {
+            let steps = lease.steps.iter().chain(&lease.optional);
+            steps.filter(|step| matches!(step.what, What::Grant { .. })).any(|grant| grant.called <= returned)
+        };
+        let begun: Vec<i64> =
+            self.leases.iter().filter(|(_, lease)| has_begun(lease)).map(|(&id, _)| id).collect();
+        let missing = begun.into_iter().filter(|id| !ids.contains(id)).map(|id| (id, What::Gone));
+        let told: Vec<(i64, What)> = missing.chain(ids.iter().map(|&id| (id, What::Exists))).collect();
+        for (id, what) in told {
+            self.push(id, Step { what, from, to, called, returned, operation: None });
+        }
     }
 
     fn unknown(&mut self, index: usize, operation: &Operation) {

@@ -52,7 +52,7 @@ impl Replay<'_> {
             return Err(Violation::new(Kind::WrongAnswer, text));
         }
         for &index in self.hashes.get(&revision).into_iter().flatten() {
-            hash::compare(&self.history.hashes[index], &world.model)?;
+            hash::compare(self.history, &self.history.hashes[index], &world.model)?;
         }
         for &index in self.leased.get(&revision).into_iter().flatten() {
             let told = &self.history.leased[index];

@@ -1,6 +1,6 @@
 //! Random clients of the server.
 
-use vetch_check::{Finish, Hashed, History, Leased, Operation, Outcome, Watched};
+use vetch_check::{Finish, Hashed, History, Leased, Listed, Listing, Operation, Outcome, Watched};
 use vetch_model::{
     Answer, Compare, CompareResult, CompareTarget, Delete, Keys, Op, Put, Range, Request, Txn, Watch,
 };
@@ -193,6 +193,21 @@ fn beside(
     if looks.one_in(20) {
         history.leased.push(leased(server, *looks.pick(&LEASES), now));
     }
+    if looks.one_in(20) {
+        history.listed.push(list(&mut looks, server, now));
+    }
+    super::access::beside(&mut looks, server, history, now);
+}
+
+fn list(rng: &mut Rng, server: &Server, now: u64) -> Listed {
+    let listing = match rng.below(4) {
+        0 => Listing::Leases { ids: server.model.leases().keys().copied().collect() },
+        1 => Listing::Alarms { alarms: server.alarms.iter().copied().collect() },
+        2 => Listing::Members { ids: vec![1] },
+        _ => Listing::Status { db_size: 20, db_size_in_use: 10, leader: 1, term: server.term },
+    };
+    let revision = Some(server.model.revision()).filter(|_| !matches!(listing, Listing::Members { .. }));
+    Listed { called: now, returned: now, revision, linearizable: true, listing }
 }
 
 fn leased(server: &Server, id: i64, now: u64) -> Leased {

@@ -3,8 +3,10 @@
 
 #![allow(dead_code, unused_imports, reason = "each test uses its part")]
 
+pub(crate) mod access;
 pub(crate) mod clients;
 pub(crate) mod mutate;
+pub(crate) mod mutate_lists;
 pub(crate) mod mutate_watch;
 pub(crate) mod rng;
 pub(crate) mod server;

@@ -1,8 +1,8 @@
 //! A server made of the specification, a clock for leases, and watchers that are told late.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use vetch_check::{Ending, WatchMessage, Watched};
+use vetch_check::{Alarm, Ending, Fact, WatchMessage, Watched};
 use vetch_model::{Answer, Model, Refusal, Request};
 
 use super::rng::Rng;
@@ -14,6 +14,10 @@ pub(crate) struct Server {
     pub(crate) model: Model,
     /// When each lease runs out.
     deadlines: BTreeMap<i64, u64>,
+    pub(crate) term: u64,
+    pub(crate) alarms: BTreeSet<Alarm>,
+    /// What decides who may do what, as far as it holds.
+    pub(crate) facts: BTreeSet<Fact>,
 }
 
 impl Server {
@@ -45,6 +49,7 @@ impl Server {
 
     /// After a restart every lease has its whole time again.
     pub(crate) fn restart(&mut self, now: u64) {
+        self.term += 1;
         for (id, deadline) in &mut self.deadlines {
             *deadline = now + self.model.leases()[id] as u64 * SECOND;
         }

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender};
 use vetch_bugs::Bug;
 use vetch_journal::{Maintenance, Position};
+use vetch_store::hash::{HashRun, PastHash};
 use vetch_store::history::HistoryRun;
 use vetch_store::{Freed, Record};
 use vetch_watch::Revision;
@@ -178,6 +179,14 @@ impl Housekeeping {
             if self.shared.holds.load(Ordering::Acquire) > 0 {
                 return;
             }
+            let unhashed = self.shared.past_hashes.lock().next_to_hash();
+            if let Some(past) = unhashed {
+                drop(store);
+                if !self.hash_past(&past) {
+                    return;
+                }
+                continue;
+            }
             let held = Instant::now();
             let done = store.compact_step(self.shared.config.compaction_batch, &mut freed);
             RwLockWriteGuard::unlock_fair(store);
@@ -206,6 +215,24 @@ impl Housekeeping {
         if is_new && mark.compact_revision > 0 {
             self.shared.metrics.compacted_at.set(self.shared.moment());
         }
+    }
+
+    /// Hashes history as a compaction found it, which cannot be done any more once something has been freed for it. False: the
+    /// node is stopping.
+    fn hash_past(&self, past: &PastHash) -> bool {
+        let mut run = HashRun::in_compaction(past);
+        loop {
+            let step = run.step(&self.shared.store.read(), self.shared.config.tuning.scan_keys);
+            if self.shared.is_stopping() {
+                return false;
+            }
+            if step != Some(false) {
+                break;
+            }
+        }
+        let hash = run.finish();
+        self.shared.past_hashes.lock().hashed(past.revision, hash);
+        true
     }
 
     /// Events at the compaction must not keep alive what they replaced, once all who follow have been shown it.

@@ -243,9 +243,14 @@ impl Finisher {
         {
             let mut store = self.shared.store.write();
             let mut log = self.shared.log.write();
-            compacted = store.visible().compact_revision != mark.compact_revision;
+            let mut floor = store.visible().compact_revision;
+            compacted = floor != mark.compact_revision;
             store.publish(mark);
             for batch in batches {
+                let before = std::mem::replace(&mut floor, batch.mark.compact_revision);
+                if before != floor {
+                    self.shared.past_hashes.lock().compacted(before, floor);
+                }
                 self.show_unversioned(batch.unversioned);
                 for (revision, events) in batch.revisions {
                     log.append(revision, events);

@@ -483,6 +483,7 @@ impl SharedLoop {
                 log.append(unit.revision, events.into());
             }
             if compacted {
+                shared.past_hashes.lock().compacted(before.compact_revision, mark.compact_revision);
                 log.compact(mark.compact_revision);
                 shared.hub.write().compact(mark.compact_revision);
             }

@@ -10,6 +10,7 @@ use super::life::within;
 use crate::client;
 use crate::coverage::Rare;
 use crate::env::{Env, Phase};
+use crate::look;
 use crate::show::Show;
 use crate::time::{MILLI, SECOND};
 use crate::trace::say;
@@ -30,6 +31,12 @@ pub(super) async fn run(
         env.clock.sleep(think).await;
         if env.phase.get() != Phase::Load || env.book.borrow().answers >= env.plan.requests {
             break;
+        }
+        if memory.borrow_mut().rng().percent(3) {
+            if let Some(serving) = directory.serving(at) {
+                within(&env, &serving.life, look::at_server(&env, &serving.node)).await;
+            }
+            continue;
         }
         let (request, how) = memory.borrow_mut().request(&env.plan, &env.book.borrow());
         let patience = match memory.borrow_mut().rng().below(10) {

@@ -12,6 +12,7 @@ use crate::coverage::Rare;
 use crate::disk::Mood;
 use crate::env::Phase;
 use crate::keys;
+use crate::look;
 use crate::time::{MILLI, SECOND};
 use crate::trace::say;
 use crate::watcher;
@@ -66,6 +67,10 @@ impl Run {
                 let outcome = client::call(&env, &node, PROBER, put, How::Plain, 20 * SECOND).await;
                 if matches!(outcome, Outcome::Answered { .. }) {
                     return read(&env, &node, 0).await;
+                }
+                let raised: Vec<u64> = env.book.borrow().alarms.iter().copied().collect();
+                for member in raised {
+                    look::lower_alarm(&env, &node, member).await;
                 }
                 make_room(&env, &node).await;
                 env.clock.sleep(200 * MILLI).await;
