@@ -118,7 +118,8 @@ impl HttpBody for Requests {
                 Ok(None) if self.pending.len() <= self.limit => {}
                 Ok(None) | Err(_) => self.body = None,
             }
-            let held = if self.body.is_some() { self.pending.len() } else { 0 };
+            // What collects them grows by doubling.
+            let held = if self.body.is_some() { 2 * self.pending.len() } else { 0 };
             if let Err(refused) = self.charge.try_set(held) {
                 self.body = None;
                 return Poll::Ready(Some(Err(too_much(refused))));

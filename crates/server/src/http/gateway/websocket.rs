@@ -146,7 +146,8 @@ impl<T: AsyncRead + Unpin> AsyncRead for Metered<T> {
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.io).poll_read(cx, buf))?;
         let mut unread = self.unread.lock();
-        let held = unread.len() + buf.filled().len() - before;
+        // What collects them grows by doubling.
+        let held = unread.len() + 2 * (buf.filled().len() - before);
         Poll::Ready(unread.try_set(held).map_err(|TooMuchHeld| io::Error::other("too much is held")))
     }
 }
