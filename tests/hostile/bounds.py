@@ -1,6 +1,8 @@
 """What a client could make the server hold or do with few bytes. See measured.py for what each may cost."""
 
+import base64
 import random
+import re
 import ssl
 import struct
 import threading
@@ -441,6 +443,94 @@ def incomplete_gateway_bodies(t):
     return f"{taken >> 20} MiB taken"
 
 
+def post(t, path, body, length=None):
+    """A request of HTTP/1, whose body may be shorter than it says."""
+    who = f"Authorization: {t.token}\r\n" if t.token else ""
+    length = len(body) if length is None else length
+    return f"POST {path} HTTP/1.1\r\nHost: x\r\n{who}Content-Length: {length}\r\n\r\n".encode() + body
+
+
+def plain(t):
+    """A connection of HTTP/1, secured if need be."""
+    raw = t.raw(("http/1.1",))
+    raw.socket.settimeout(1)
+    return raw
+
+
+@attack(items="7", cpu=6, per_mib=0.1)
+def endless_gateway_bodies(t):
+    """Bodies of the JSON gateway over HTTP/1 that lack their end, on as many connections as there may be."""
+    taken = 0
+    body = b'{"key":"eA==","value":"' + b"A" * 1_300_000
+    for _ in range(400):
+        taken += len(body) * plain(t).try_send(post(t, "/v3/kv/put", body, 1_400_000))
+    return f"{taken >> 20} MiB taken"
+
+
+@attack(items="7", cpu=8, per_mib=0.1)
+def endless_json_messages(t):
+    """Messages of JSON streams and of WebSockets that lack their end."""
+    taken = 0
+    body = endless_json(1_300_000)
+    who = f"Sec-WebSocket-Protocol: Bearer, {t.token}\r\n" if t.token else ""
+    for n in range(400):
+        raw = plain(t)
+        if n % 2:
+            taken += len(body) * raw.try_send(post(t, "/v3/watch", body, 1_400_000))
+            continue
+        raw.send(f"GET /v3/watch HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+                 f"Sec-WebSocket-Key: {'A' * 22}==\r\n{who}\r\n".encode())
+        answered(raw)
+        raw.socket.settimeout(1)
+        taken += len(body) * raw.try_send(b"\x81\xff" + struct.pack(">Q", 1_400_000) + bytes(4) + body)
+    return f"{taken >> 20} MiB taken"
+
+
+@attack(items="4", roles=(USER,), cpu=12, per_mib=20)
+def unread_gateway_answers(t):
+    """Ranges of a megabyte over the gateway, on as many connections as there may be, and none is read."""
+    body = b'{"key":"' + base64.b64encode(HUGE) + b'"}'
+    taken = 0
+    for _ in range(400):
+        raw = t.raw(("http/1.1",), room=4096)
+        raw.socket.settimeout(1)
+        # The second is not begun before the first is taken.
+        taken += raw.try_send(post(t, "/v3/kv/range", body) * 2)
+    time.sleep(1)
+    return f"{taken} requests taken"
+
+
+@attack(items="2", roles=(USER,), cpu=6, per_mib=4)
+def abandoned_json_watches(t):
+    """Watches of the gateway whose clients leave with their bodies open, or with another request behind them."""
+    create = b'{"create_request":{"key":"bGVmdA=="}}'
+    made = 0
+    for n in range(300):
+        raw = plain(t)
+        if not raw.try_send(post(t, "/v3/watch", create, len(create) + 50 * (n % 2)) + b"GET" * (1 - n % 2)):
+            continue
+        made += b'"created":true' in answered(raw)
+        raw.close()
+    end = time.monotonic() + 60
+    while watchers(t) > 0 and time.monotonic() < end:
+        time.sleep(0.5)
+    left = watchers(t)
+    assert made > 250 and left == 0, f"{left} of {made} watches are left of clients that have gone"
+    return f"{made} watches"
+
+
+def watchers(t):
+    """How many the server knows."""
+    raw = plain(t)
+    raw.socket.settimeout(10)
+    raw.send(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    page = b""
+    while part := raw.socket.recv(65536):
+        page += part
+    raw.close()
+    return int(float(re.search(rb"^etcd_debugging_mvcc_watcher_total (\S+)", page, re.MULTILINE)[1]))
+
+
 @attack(items="7", of=CROSSWISE, per_mib=2)
 def lying_lengths(t):
     """Prefixes that promise a megabyte, or 4 GiB, and nothing behind them."""
@@ -660,6 +750,34 @@ def watches_along_a_path(t):
     other.unary(wire.PUT, wire.put_of(b"path" + min(keys), b"x"))
     assert made >= len(keys), f"{made} of {len(keys)} watches in 12 s"
     return f"{made} watches"
+
+
+@attack(items="2", roles=(USER,), cpu=10, per_mib=2)
+def watches_of_long_keys(t):
+    """Watches of keys of a megabyte each, on several connections: they take what their keys take, and some are refused."""
+    taken = 0
+    for _ in range(4):
+        connection = t.open(window=1 << 24, connection_window=1 << 24)
+        connection.read(0.2)
+        stream = connection.stream()
+        connection.send(connection.headers(wire.WATCH, stream))
+        for n in range(100):
+            body = message(text(1, text(1, b"%d-%d" % (id(connection), n) + b"x" * 1_000_000)))
+            more = connection.data(stream, body)
+            taken += more
+            if more < len(body):
+                break
+    return f"{taken >> 20} MiB taken"
+
+
+@attack(items="2", roles=(USER,), cpu=14, per_mib=4)
+def very_many_watches(t):
+    """More watches than there may be, on one stream."""
+    connection = t.open(window=1 << 26, connection_window=1 << 26)
+    connection.read(0.2)
+    requests = [text(1, text(1, b"many%07d" % n)) for n in range(120_000)]
+    answers = watch_requests(connection, requests)
+    return f"{answers} answers to {len(requests)} watches"
 
 
 @attack(items="2", roles=(USER,), cpu=8, per_mib=2)

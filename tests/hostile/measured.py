@@ -13,7 +13,7 @@ import wire
 from polite import Polite
 from server import Server
 
-# What all connections together may hold, in MiB, which the server is told, and how much more the process may grow.
+# What all connections together may hold, watchers included, in MiB, which the server is told, and how much more the process may grow.
 MEMORY_BUDGET = 256
 MEMORY_MARGIN = 64
 # Processor time that an attack may cost: so many seconds, and so many for each MiB that the attacker sent.
@@ -29,6 +29,8 @@ PASSWORD = "a password"
 LARGE, LARGE_SIZE = b"large", 300_000
 HUGE, HUGE_SIZE = b"huge", 1_000_000
 FLAGS = ["--bcrypt-cost=4", "--max-request-bytes=1572864"]
+# A part of the memory that is judged: what watchers may take beside it.
+WATCH_BUDGET = 64
 
 ATTACKS = []
 
@@ -66,9 +68,9 @@ class Target:
     def open(self, **settings):
         return wire.Connection(self.server, token=self.token, opened=self.connections.append, **settings)
 
-    def raw(self):
-        """A secured socket if need be, for whatever is not HTTP/2."""
-        socket = Raw(self.server)
+    def raw(self, protocols=("h2",), room=None):
+        """A secured socket if need be, for whatever is not HTTP/2. `room` is what the kernel keeps of the answers."""
+        socket = Raw(self.server, protocols=protocols, room=room)
         self.connections.append(socket)
         return socket
 
@@ -86,8 +88,8 @@ class Target:
 class Raw:
     """A socket that counts."""
 
-    def __init__(self, server, secure=True):
-        self.socket = wire.connect(server) if secure else server.connect()
+    def __init__(self, server, secure=True, protocols=("h2",), room=None):
+        self.socket = wire.connect(server, protocols, room) if secure else server.connect()
         self.socket.settimeout(10)
         self.sent = 0
 
@@ -138,7 +140,8 @@ def flags(binary):
     """Those of the server. etcd knows no budget."""
     known = subprocess.run([binary, "--help"], capture_output=True, text=True, check=False)
     budget = "--max-client-bytes" in known.stdout + known.stderr
-    return FLAGS + ([f"--max-client-bytes={MEMORY_BUDGET << 20}"] if budget else [])
+    ours = [f"--max-client-bytes={MEMORY_BUDGET - WATCH_BUDGET << 20}", f"--max-watch-bytes={WATCH_BUDGET << 20}"]
+    return FLAGS + (ours if budget else [])
 
 
 class Field:

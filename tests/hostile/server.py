@@ -62,8 +62,13 @@ class Server:
     def descriptors(self):
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
 
-    def connect(self):
-        connection = socket.create_connection(("127.0.0.1", self.port), timeout=10)
+    def connect(self, room=None):
+        """A socket, for which the kernel keeps at most `room` bytes that are not read."""
+        connection = socket.socket()
+        if room is not None:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room)
+        connection.settimeout(10)
+        connection.connect(("127.0.0.1", self.port))
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return connection
 

@@ -77,14 +77,14 @@ class Hpack:
         return out
 
 
-def connect(server):
+def connect(server, protocols=("h2",), room=None):
     """A socket, secured if the server wants that, which asks for HTTP/2."""
-    raw = server.connect()
+    raw = server.connect(room)
     if server.trust is None:
         return raw
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    context.set_alpn_protocols(["h2"])
+    context.set_alpn_protocols(list(protocols))
     return context.wrap_socket(raw, server_hostname="127.0.0.1")
 
 

@@ -4,6 +4,9 @@
 //! that the client has not taken. A connection that holds much starts no further calls until it holds less; they wait,
 //! in order. One that holds little may always start a call, however much others hold, so a client that reads its
 //! answers is never locked out, and what is held stays below the limit by more than one answer for each connection.
+//!
+//! What is not known to an HTTP/2 connection is counted by whoever holds it, as a [`Charge`] on the [`Holdings`] of the
+//! client: bodies that are collected, and everything on connections that do not speak HTTP/2.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -49,6 +52,18 @@ impl Budget {
         self.total_max
     }
 
+    fn has_room(&self) -> bool {
+        self.held() < self.total_max
+    }
+
+    /// Of what is held, `before` becomes `after`.
+    fn count(&self, before: usize, after: usize) {
+        match after.checked_sub(before) {
+            Some(more) => self.held.fetch_add(more, Relaxed),
+            None => self.held.fetch_sub(before - after, Relaxed),
+        };
+    }
+
     /// Calls that had to wait until their connection held less.
     pub fn deferred(&self) -> u64 {
         self.deferred.load(Relaxed)
@@ -60,42 +75,161 @@ impl Budget {
     }
 }
 
-/// What one connection holds.
+/// What is held for one client by others than its HTTP/2 connection. Clones are the same.
+#[derive(Debug, Clone)]
+pub struct Holdings(Arc<Held>);
+
+#[derive(Debug)]
+struct Held {
+    budget: Arc<Budget>,
+    /// Bytes of all charges.
+    charges: AtomicUsize,
+    /// What of them is counted in the budget.
+    counted: AtomicUsize,
+    /// What the HTTP/2 connection holds, if it is one.
+    beside: AtomicUsize,
+}
+
+/// So much is held that this was not counted and has to be given up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooMuchHeld;
+
+impl From<Arc<Budget>> for Holdings {
+    fn from(budget: Arc<Budget>) -> Holdings {
+        let none = || AtomicUsize::new(0);
+        Holdings(Arc::new(Held { budget, charges: none(), counted: none(), beside: none() }))
+    }
+}
+
+impl Holdings {
+    /// A charge of nothing.
+    pub fn charge(&self) -> Charge {
+        Charge { holdings: self.clone(), len: 0 }
+    }
+
+    /// Bytes of all charges.
+    pub fn charged(&self) -> usize {
+        self.0.charges.load(Relaxed)
+    }
+
+    fn budget(&self) -> &Budget {
+        &self.0.budget
+    }
+
+    /// Whether so much more may be held of what the client sends.
+    fn has_room(&self, more: usize) -> bool {
+        let held = self.charged().saturating_add(self.0.beside.load(Relaxed)).saturating_add(more);
+        held <= self.budget().connection_max && (held < SHARE_MIN || self.budget().has_room())
+    }
+
+    fn change(&self, before: usize, after: usize) {
+        match after.checked_sub(before) {
+            Some(more) => self.0.charges.fetch_add(more, Relaxed),
+            None => self.0.charges.fetch_sub(before - after, Relaxed),
+        };
+        let (held, counted) = (self.charged(), self.0.counted.load(Relaxed));
+        // Whoever changes it at the same time counts what is left to be counted.
+        if held.abs_diff(counted) >= STEP
+            && self.0.counted.compare_exchange(counted, held, Relaxed, Relaxed).is_ok()
+        {
+            self.budget().count(counted, held);
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.budget.count(*self.counted.get_mut(), 0);
+    }
+}
+
+/// Bytes that are held for a client, for as long as this lives.
+#[derive(Debug)]
+pub struct Charge {
+    holdings: Holdings,
+    len: usize,
+}
+
+impl Charge {
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Counts `len` bytes, however much is held.
+    pub fn set(&mut self, len: usize) {
+        self.holdings.change(self.len, len);
+        self.len = len;
+    }
+
+    /// Counts `len` bytes of what the client sent, unless that is more than its connection may hold, or all may and it holds
+    /// more than little.
+    pub fn try_set(&mut self, len: usize) -> Result<(), TooMuchHeld> {
+        let is_refused = len > self.len && !self.holdings.has_room(len - self.len);
+        self.set_unless(is_refused, len)
+    }
+
+    /// Counts `len` bytes of an answer, unless all connections hold too much. An answer may be larger than anything that is
+    /// allowed, or there would be no way to get it.
+    pub fn try_answer(&mut self, len: usize) -> Result<(), TooMuchHeld> {
+        let is_refused = len >= SHARE_MIN && !self.holdings.budget().has_room();
+        self.set_unless(is_refused, len)
+    }
+
+    fn set_unless(&mut self, is_refused: bool, len: usize) -> Result<(), TooMuchHeld> {
+        if is_refused {
+            self.holdings.budget().refused.fetch_add(1, Relaxed);
+            return Err(TooMuchHeld);
+        }
+        self.set(len);
+        Ok(())
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.set(0);
+    }
+}
+
+/// What one HTTP/2 connection holds, beside the charges on its holdings.
 #[derive(Debug)]
 pub(crate) struct Account {
-    budget: Arc<Budget>,
+    holdings: Holdings,
     held: usize,
     /// What of it is counted in the budget.
     charged: usize,
 }
 
 impl Account {
-    pub(crate) fn new(budget: Arc<Budget>) -> Account {
-        Account { budget, held: 0, charged: 0 }
+    pub(crate) fn new(holdings: Holdings) -> Account {
+        Account { holdings, held: 0, charged: 0 }
     }
 
     /// The connection holds this much now.
     pub(crate) fn set(&mut self, held: usize) {
         self.held = held;
+        self.holdings.0.beside.store(held, Relaxed);
         if self.held.abs_diff(self.charged) >= STEP {
             self.settle();
         }
     }
 
     fn settle(&mut self) {
-        match self.held.checked_sub(self.charged) {
-            Some(more) => self.budget.held.fetch_add(more, Relaxed),
-            None => self.budget.held.fetch_sub(self.charged - self.held, Relaxed),
-        };
+        self.holdings.budget().count(self.charged, self.held);
         self.charged = self.held;
     }
 
     pub(crate) fn pressure(&self) -> Pressure {
-        let budget = &*self.budget;
-        let of_all = if self.held < SHARE_MIN { 0 } else { budget.held() };
-        if self.held >= budget.connection_max || of_all >= budget.total_max {
+        let budget = self.holdings.budget();
+        let held = self.held + self.holdings.charged();
+        let of_all = if held < SHARE_MIN { 0 } else { budget.held() };
+        if held >= budget.connection_max || of_all >= budget.total_max {
             Pressure::Full
-        } else if self.held >= budget.connection_max / 2 || of_all >= budget.total_max / 2 {
+        } else if held >= budget.connection_max / 2 || of_all >= budget.total_max / 2 {
             Pressure::High
         } else {
             Pressure::None
@@ -104,16 +238,16 @@ impl Account {
 
     /// Whether a connection that holds `requests` bytes for requests alone takes no more of them.
     pub(crate) fn is_too_much(&self, requests: usize) -> bool {
-        let budget = &*self.budget;
+        let budget = self.holdings.budget();
         requests >= budget.connection_max / 2 || (requests >= SHARE_MIN && budget.held() >= budget.total_max)
     }
 
     pub(crate) fn note_deferred(&self) {
-        self.budget.deferred.fetch_add(1, Relaxed);
+        self.holdings.budget().deferred.fetch_add(1, Relaxed);
     }
 
     pub(crate) fn note_refused(&self) {
-        self.budget.refused.fetch_add(1, Relaxed);
+        self.holdings.budget().refused.fetch_add(1, Relaxed);
     }
 }
 
@@ -131,7 +265,7 @@ mod tests {
     #[test]
     fn pressure_follows_what_a_connection_holds() {
         let budget = Budget::new(1 << 20, 100 << 20);
-        let mut account = Account::new(Arc::clone(&budget));
+        let mut account = Account::new(Arc::clone(&budget).into());
         for (held, pressure) in
             [(0, Pressure::None), (600 << 10, Pressure::High), (1 << 20, Pressure::Full), (0, Pressure::None)]
         {
@@ -145,12 +279,57 @@ mod tests {
     }
 
     #[test]
+    fn charges_are_refused_by_what_their_client_and_all_clients_hold() {
+        let budget = Budget::new(4 << 20, 8 << 20);
+        let clients: Vec<Holdings> = (0..4).map(|_| Holdings::from(Arc::clone(&budget))).collect();
+        let mut charges: Vec<Charge> = clients.iter().map(Holdings::charge).collect();
+        assert_eq!(charges[0].try_set(4 << 20), Ok(()));
+        assert_eq!(charges[0].try_set((4 << 20) + 1), Err(TooMuchHeld));
+        assert_eq!((charges[0].len(), clients[0].charged()), (4 << 20, 4 << 20));
+        // An answer may be larger than what one client may have us hold.
+        assert_eq!(charges[1].try_answer(5 << 20), Ok(()));
+        assert_eq!(budget.held(), 9 << 20);
+        for is_answer in [false, true] {
+            let more = |charge: &mut Charge, len| {
+                if is_answer { charge.try_answer(len) } else { charge.try_set(len) }
+            };
+            assert_eq!(more(&mut charges[2], SHARE_MIN), Err(TooMuchHeld));
+            assert_eq!(more(&mut charges[2], SHARE_MIN - 1), Ok(()), "who holds little is served");
+            // Less is always possible.
+            assert_eq!(more(&mut charges[2], 10), Ok(()));
+        }
+        assert_eq!(budget.refused(), 3);
+        charges[0].set(0);
+        assert_eq!(charges[3].try_set(SHARE_MIN), Ok(()));
+        drop((charges, clients));
+        assert_eq!(budget.held(), 0);
+    }
+
+    /// The calls of a connection wait for what is charged beside it, and charges see what the connection holds.
+    #[test]
+    fn a_connection_and_its_charges_count_together() {
+        let budget = Budget::new(1 << 20, 100 << 20);
+        let holdings = Holdings::from(Arc::clone(&budget));
+        let (mut account, mut charge) = (Account::new(holdings.clone()), holdings.charge());
+        charge.set(600 << 10);
+        assert_eq!(account.pressure(), Pressure::High);
+        account.set(600 << 10);
+        assert_eq!(account.pressure(), Pressure::Full);
+        assert_eq!(charge.try_set(601 << 10), Err(TooMuchHeld));
+        assert_eq!(budget.held(), 1200 << 10);
+        drop(charge);
+        assert_eq!(account.pressure(), Pressure::High);
+        drop((account, holdings));
+        assert_eq!(budget.held(), 0);
+    }
+
+    #[test]
     fn who_holds_little_is_not_stopped_by_others() {
         let budget = Budget::new(4 << 20, 8 << 20);
-        let mut greedy: Vec<Account> = (0..3).map(|_| Account::new(Arc::clone(&budget))).collect();
+        let mut greedy: Vec<Account> = (0..3).map(|_| Account::new(Arc::clone(&budget).into())).collect();
         greedy.iter_mut().for_each(|account| account.set(3 << 20));
         assert!(greedy.iter().all(|account| account.pressure() == Pressure::Full));
-        let mut polite = Account::new(Arc::clone(&budget));
+        let mut polite = Account::new(Arc::clone(&budget).into());
         polite.set(SHARE_MIN - 1);
         assert_eq!(polite.pressure(), Pressure::None);
         polite.set(SHARE_MIN);

@@ -32,12 +32,16 @@ impl std::fmt::Display for BodyError {
 
 impl std::error::Error for BodyError {}
 
-/// Bytes of a message that is not whole from which on it is given up while the connection holds too much.
-const LONG_MESSAGE: usize = 16 << 10;
+/// Bytes of a message that is not whole, or of a body that nobody reads, from which on it is given up while the connection holds
+/// too much.
+pub(crate) const LONG_MESSAGE: usize = 16 << 10;
 
 /// The end that the connection holds. It has to be closed, or the body waits for ever.
 #[derive(Debug)]
-pub(crate) struct Pipe(Arc<Mutex<State>>);
+pub(crate) struct Pipe {
+    state: Arc<Mutex<State>>,
+    bells: Arc<Bells>,
+}
 
 /// The end that is read. What it takes, the client may send again.
 #[derive(Debug)]
@@ -90,6 +94,8 @@ impl Messages {
 #[derive(Debug, Default)]
 struct State {
     parts: VecDeque<Part>,
+    /// Bytes of them, which count as held.
+    waiting: usize,
     end: End,
     /// Nobody reads any more.
     is_left: bool,
@@ -115,28 +121,33 @@ enum End {
 pub(crate) fn pipe(stream: u32, bells: &Arc<Bells>, is_grpc: bool) -> (Pipe, Incoming) {
     let state = Arc::new(Mutex::new(State::default()));
     let messages = is_grpc.then(Messages::default);
-    (Pipe(Arc::clone(&state)), Incoming { state, stream, bells: Arc::clone(bells), messages })
+    let writer = Pipe { state: Arc::clone(&state), bells: Arc::clone(bells) };
+    (writer, Incoming { state, stream, bells: Arc::clone(bells), messages })
 }
 
 impl Pipe {
-    /// Passes on a copy of a part: a slice would keep the whole buffer that it was read into. False: there is no reader.
-    pub(crate) fn push(&self, data: &[u8], is_released: bool, ends: bool) -> bool {
-        let mut state = self.0.lock();
+    /// Passes on a copy of a part: a slice would keep the whole buffer that it was read into. Gives the bytes that wait for the
+    /// reader; None if there is no reader.
+    pub(crate) fn push(&self, data: &[u8], is_released: bool, ends: bool) -> Option<usize> {
+        let mut state = self.state.lock();
         if ends {
             state.end = End::Complete;
         }
         let is_wanted = !state.is_left;
         if is_wanted && !data.is_empty() {
             state.parts.push_back(Part { data: Bytes::copy_from_slice(data), is_released });
+            state.waiting += data.len();
+            self.bells.hold(0, data.len());
         }
+        let waiting = is_wanted.then_some(state.waiting);
         wake(state);
-        is_wanted
+        waiting
     }
 }
 
 impl Drop for Pipe {
     fn drop(&mut self) {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         if state.end == End::Open {
             state.end = End::Broken;
         }
@@ -185,7 +196,9 @@ impl http_body::Body for Incoming {
                 }
             };
         };
+        state.waiting -= part.data.len();
         drop(state);
+        self.bells.hold(part.data.len(), 0);
         if !part.is_released {
             self.bells.release(self.stream, part.data.len());
         }
@@ -218,11 +231,13 @@ impl Drop for Incoming {
     fn drop(&mut self) {
         let mut state = self.state.lock();
         state.is_left = true;
+        let mut held = std::mem::take(&mut state.waiting);
         let unread = state.parts.drain(..).filter(|part| !part.is_released).map(|part| part.data.len()).sum();
         drop(state);
         self.bells.release(self.stream, unread);
-        if let Some(messages) = self.messages.take().filter(|messages| messages.held > 0) {
-            self.bells.hold(messages.held, 0);
+        held += self.messages.take().map_or(0, |messages| messages.held);
+        if held > 0 {
+            self.bells.hold(held, 0);
             // Otherwise the connection would count it until something else happens.
             self.bells.wake();
         }

@@ -34,7 +34,7 @@ mod transport;
 #[cfg(test)]
 mod testing;
 
-pub use budget::Budget;
+pub use budget::{Budget, Charge, Holdings, TooMuchHeld};
 pub use connection::Connection;
 pub use head::Head;
 pub use incoming::{BodyError, Incoming};

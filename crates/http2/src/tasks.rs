@@ -27,7 +27,7 @@ pub(crate) struct Bells {
     /// The connection is woken for this many used bytes. Together with what it keeps to itself, half a window, it must stay below
     /// a window: a client that waits for the rest of its window would wait for ever.
     release_bytes: usize,
-    /// Bytes of messages that are not whole, held by the readers of bodies.
+    /// Bytes of bodies that wait for their readers, and of messages that are not whole and held by them.
     held: AtomicUsize,
     /// The connection holds too much for its client.
     is_full: AtomicBool,

@@ -35,7 +35,7 @@ use crate::sequencer::Outcome;
 use crate::snapshot::View;
 use crate::sync::{Mutex, RwLock};
 use crate::time::Time;
-use crate::watch::NodeEvent;
+use crate::watch::{Kept, NodeEvent};
 
 pub(crate) type Reply = oneshot::Sender<Outcome>;
 
@@ -100,7 +100,7 @@ pub(crate) struct Shared {
     /// Where the tasks of watch streams are reached.
     pub(crate) streams: Mutex<HashMap<StreamId, Door>>,
     /// Streams whose clients have gone, with watchers that have yet to leave their groups.
-    pub(crate) closing: Mutex<VecDeque<Stream<NodeEvent>>>,
+    pub(crate) closing: Mutex<VecDeque<(Stream<NodeEvent>, Option<Kept>)>>,
     pub(crate) clock: Mutex<Clock>,
     /// What is written where, counted behind the writes by the fan-out thread.
     pub(crate) prefixes: Mutex<Prefixes>,

@@ -52,7 +52,11 @@ pub struct WatchSession {
     state: watch::Receiver<RunState>,
     progress: Interval,
     out: Vec<Response<NodeEvent>>,
+    kept: Option<Kept>,
 }
+
+/// Something that lives until the last watcher of a session is gone.
+pub(crate) type Kept = Box<dyn Send + Sync>;
 
 impl WatchSession {
     pub(crate) fn new(shared: &Arc<Shared>) -> WatchSession {
@@ -66,7 +70,15 @@ impl WatchSession {
         let mut progress = interval_at(Instant::now() + period + jitter, period + jitter);
         progress.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let state = shared.state.subscribe();
-        WatchSession { shared: Arc::clone(shared), stream, wake, state, progress, out: Vec::new() }
+        WatchSession {
+            shared: Arc::clone(shared),
+            stream,
+            wake,
+            state,
+            progress,
+            out: Vec::new(),
+            kept: None,
+        }
     }
 
     /// Says where the client calls from, for those who look for slow ones.
@@ -98,6 +110,16 @@ impl WatchSession {
     pub fn request_progress(&mut self) {
         let log = self.shared.log.read();
         self.stream.request_progress(&mut self.shared.hub.write(), &log);
+    }
+
+    /// Bytes that the watchers take, about.
+    pub fn bytes(&self) -> usize {
+        self.stream.bytes()
+    }
+
+    /// Keeps something until all watchers are gone, which may be after the session is.
+    pub fn keep(&mut self, kept: Box<dyn Send + Sync>) {
+        self.kept = Some(kept);
     }
 
     /// Answers not yet taken. A client that keeps asking without reading is not listened to meanwhile.
@@ -141,7 +163,7 @@ impl Drop for WatchSession {
         }
         // The fan-out thread does the rest, in turns: nobody waits here for a client that had very many watchers.
         let rest = std::mem::replace(&mut self.stream, Stream::closed());
-        self.shared.closing.lock().push_back(rest);
+        self.shared.closing.lock().push_back((rest, self.kept.take()));
         // A full bell has been rung already; a closed one belongs to a node that has stopped.
         let _ = self.shared.fan_out.try_send(());
     }

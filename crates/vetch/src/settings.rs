@@ -207,6 +207,10 @@ fn http_settings(flags: &Parsed, peer_urls: Vec<String>) -> http::Settings {
         max_concurrent_streams: u32::try_from(flags.uint("max-concurrent-streams")).unwrap_or(u32::MAX),
         max_connection_bytes: usize::try_from(flags.uint("max-connection-bytes")).unwrap_or(usize::MAX),
         max_client_bytes: usize::try_from(flags.uint("max-client-bytes")).unwrap_or(usize::MAX),
+        max_connection_watch_bytes: usize::try_from(flags.uint("max-connection-watch-bytes"))
+            .unwrap_or(usize::MAX),
+        max_watch_bytes: usize::try_from(flags.uint("max-watch-bytes")).unwrap_or(usize::MAX),
+        patience: http::Patience::default(),
         // Zero for either of the two switches pings off.
         keepalive_interval: (!interval.is_zero() && !timeout.is_zero()).then_some(interval),
         keepalive_timeout: timeout,

@@ -191,6 +191,7 @@ impl<E: LogEvent> Hub<E> {
     /// Puts the events of one revision into the rings of the groups that want them.
     fn match_revision(&mut self, rev: i64, events: &Events<E>, touched: &mut Vec<GroupId>) {
         let all = events.as_slice();
+        let limit = self.limit.among(self.groups.len());
         let mut hits = std::mem::take(&mut self.hits);
         for (index, event) in all.iter().enumerate() {
             self.groups.matching(event.key(), |group| hits.push((group, index)));
@@ -205,7 +206,7 @@ impl<E: LogEvent> Hub<E> {
             };
             let id = of_group[0].0;
             let group = self.groups.get_mut(id);
-            group.ring.push(Revision { rev, events: matched }, self.limit);
+            group.ring.push(Revision { rev, events: matched }, limit);
             if group.touched.is_none() {
                 group.touched = Some(rev);
                 touched.push(id);

@@ -48,7 +48,8 @@
 //! | what | bound | when full |
 //! |---|---|---|
 //! | log | the compaction floor | compaction decides, as for the store |
-//! | ring of a group | [`RingLimit`] | oldest match is dropped; watchers behind it read the log |
+//! | ring of a group | [`RingLimit`], and its share of two million matches | oldest match is dropped; watchers behind it read the log |
+//! | memory of a stream's watchers | [`Stream::bytes`] | the shell refuses creates |
 //! | inbox of a stream | 64 groups | "look at all watchers" |
 //! | one drain | [`Budget`] | `more` is set |
 //! | catch-up response | 1000 revisions, and the budget | the rest follows in the next |

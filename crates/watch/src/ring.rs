@@ -21,6 +21,18 @@ pub struct RingLimit {
     pub bytes: usize,
 }
 
+/// Matches that all rings together hold, about. One revision may match every range that is watched, so many ranges have
+/// short rings.
+const ALL_RINGS: usize = 2 << 20;
+
+impl RingLimit {
+    /// The limit of one ring among so many.
+    pub(crate) fn among(self, rings: usize) -> RingLimit {
+        let share = (ALL_RINGS / rings.max(1)).max(1);
+        RingLimit { revisions: self.revisions.min(share), ..self }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Ring<E> {
     entries: VecDeque<Revision<E>>,

@@ -35,6 +35,9 @@ mod tests;
 /// Index of a watcher in its stream. Reused.
 type Slot = usize;
 
+/// What is remembered of a watcher that compaction cancelled.
+const GHOST_BYTES: usize = 64;
+
 /// So many slots without a watcher may lie in the ready queue, however short it is.
 const VACANT_MIN: usize = 64;
 
@@ -69,6 +72,8 @@ pub struct Stream<E> {
     progress: Option<i64>,
     /// Groups to leave when the hub can next be written to.
     retired: Vec<GroupId>,
+    /// Bytes that the watchers take, about.
+    bytes: usize,
     /// What this stream last added to the gauges: slow watchers, pending events.
     reported: (i64, i64),
     closed: bool,
@@ -93,6 +98,7 @@ impl<E: LogEvent> Stream<E> {
             due: VecDeque::new(),
             progress: None,
             retired: Vec::new(),
+            bytes: 0,
             reported: (0, 0),
             closed: false,
         }
@@ -115,6 +121,11 @@ impl<E: LogEvent> Stream<E> {
     /// Live watchers of this stream.
     pub fn watchers(&self) -> usize {
         self.ids.len()
+    }
+
+    /// Bytes that the watchers of this stream take, about.
+    pub fn bytes(&self) -> usize {
+        self.bytes + self.ghosts.len() * GHOST_BYTES
     }
 
     /// Answers to creates and cancels not yet drained. Stop reading requests while this is large.
@@ -288,6 +299,7 @@ impl<E: LogEvent> Stream<E> {
             due: false,
             queued: false,
             peer: 0,
+            bytes: request.bytes(),
         };
         let slot = self.free.pop().unwrap_or_else(|| {
             self.watchers.push(None);
@@ -297,6 +309,7 @@ impl<E: LogEvent> Stream<E> {
         self.watchers[slot] = Some(Watcher { peer: peers.len(), ..watcher });
         peers.push(slot);
         self.ids.insert(id, slot);
+        self.bytes += request.bytes();
         add(&self.gauges.watchers, 1);
         slot
     }
@@ -306,6 +319,7 @@ impl<E: LogEvent> Stream<E> {
     fn remove(&mut self, slot: Slot) -> Watcher {
         let watcher = self.watchers[slot].take().expect("a watcher is removed once");
         self.ids.remove(&watcher.id);
+        self.bytes -= watcher.bytes;
         self.unreached.remove(&(watcher.progress_from, slot));
         let peers = self.by_group.get_mut(&watcher.group).expect("a watcher is listed under its group");
         assert!(peers.swap_remove(watcher.peer) == slot, "a watcher knows its place in the list");

@@ -48,6 +48,8 @@ pub(crate) struct Watcher {
     pub(crate) queued: bool,
     /// Its place among the watchers of the same group and stream.
     pub(crate) peer: usize,
+    /// What it takes of memory, about.
+    pub(crate) bytes: usize,
 }
 
 /// What a watcher has to say.

@@ -19,7 +19,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::{unconstrained, yield_now};
 use tokio::time::Instant;
 
-use crate::budget::{Account, Budget, Pressure};
+use crate::budget::{Account, Holdings, Pressure};
 use crate::head::Head;
 use crate::keepalive::{Due, Keepalive};
 use crate::limits::Limits;
@@ -74,7 +74,8 @@ where
     I: AsyncRead + AsyncWrite + Unpin,
     S: Service,
 {
-    pub fn new(io: I, service: Arc<S>, limits: Limits, budget: Arc<Budget>) -> Connection<I, S> {
+    /// `holdings`: of this client, or the budget that they are part of.
+    pub fn new(io: I, service: Arc<S>, limits: Limits, holdings: impl Into<Holdings>) -> Connection<I, S> {
         Connection {
             transport: Transport::new(io),
             protocol: Protocol::new(limits),
@@ -83,7 +84,7 @@ where
             plans: Vec::new(),
             keepalive: limits.keepalive_interval.map(|i| Keepalive::new(i, limits.keepalive_timeout)),
             held: 0,
-            account: Account::new(budget),
+            account: Account::new(holdings.into()),
             deferred: VecDeque::new(),
             heavy: Arc::default(),
             refilled: Instant::now(),

@@ -11,7 +11,7 @@ use super::Connection;
 use super::work::{self, Waiting};
 use crate::budget::Pressure;
 use crate::head::Head;
-use crate::incoming::{self, Pipe};
+use crate::incoming::{self, LONG_MESSAGE, Pipe};
 use crate::protocol::{Code, Event};
 use crate::service::{Call, PREFIX, Reply, Service};
 use crate::tasks::TaskId;
@@ -109,11 +109,15 @@ where
                     None => self.collect(stream, &data, end),
                 }
             }
-            Input::Pipe(pipe) => {
-                if !pipe.push(&data, false, end) {
-                    self.protocol.release(stream, len);
+            Input::Pipe(pipe) => match pipe.push(&data, false, end) {
+                None => self.protocol.release(stream, len),
+                Some(waiting) if waiting >= LONG_MESSAGE && !end => {
+                    if self.update_account().refuses_requests {
+                        self.refuse(stream);
+                    }
                 }
-            }
+                Some(_) => {}
+            },
             Input::None => self.protocol.release(stream, len),
         }
     }
@@ -142,6 +146,10 @@ where
     /// There is no room for this request.
     fn refuse(&mut self, stream: u32) {
         drop(self.take_whole(stream));
+        let task = self.protocol.state(stream).and_then(|state| state.task.take());
+        if let Some(work) = task.and_then(|task| self.tasks.cancel(task)) {
+            self.held -= work.charge;
+        }
         self.account.note_refused();
         self.protocol.reset(stream, Code::EnhanceYourCalm);
     }

@@ -67,9 +67,9 @@ impl FanOut {
 
     /// Takes some watchers of clients that have gone out of their groups. True if none are left.
     fn close(&self) -> bool {
-        let Some(mut stream) = self.shared.closing.lock().pop_front() else { return true };
+        let Some((mut stream, kept)) = self.shared.closing.lock().pop_front() else { return true };
         if !stream.close_step(&mut self.shared.hub.write(), CLOSED_AT_ONCE) {
-            self.shared.closing.lock().push_front(stream);
+            self.shared.closing.lock().push_front((stream, kept));
             return false;
         }
         self.shared.closing.lock().is_empty()

@@ -99,6 +99,14 @@ impl Authenticator {
         }
     }
 
+    /// Simple tokens that are remembered.
+    pub fn tokens(&self) -> usize {
+        match &self.tokens {
+            Tokens::Simple(tokens) => tokens.len(),
+            _ => 0,
+        }
+    }
+
     /// Remembers for a while whom a token stands for that another server gave out.
     pub fn borrow(&self, auth: &Auth, token: &str, owner: TokenOwner) {
         if let Tokens::Simple(tokens) = &self.tokens {

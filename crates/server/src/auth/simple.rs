@@ -57,6 +57,11 @@ impl SimpleTokens {
         SimpleTokens { ttl, began: now, table: RwLock::new(table) }
     }
 
+    /// Tokens that are remembered, with those that ended since they were last looked for.
+    pub(super) fn len(&self) -> usize {
+        self.table.read().tokens.len()
+    }
+
     /// A new token; None if there are too many already. `index` only makes it look like etcd's.
     pub(super) fn assign(&self, auth: &Auth, user: &str, proved: u64, index: u64) -> Option<String> {
         let name = format!("{}.{index}", word());

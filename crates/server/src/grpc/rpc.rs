@@ -113,6 +113,11 @@ impl Rpc {
         &self.kv_service
     }
 
+    /// Simple tokens that are remembered.
+    pub(crate) fn tokens(&self) -> usize {
+        self.kv_service.0.authenticator().tokens()
+    }
+
     /// A longer message is refused.
     pub(crate) fn longest_message(&self) -> usize {
         self.longest_message

@@ -166,7 +166,8 @@ pub(super) fn unknown_service(path: &str) -> Status {
 pub(super) fn of_request_stream(status: Status, cancelled: EtcdError) -> Status {
     match received_too_large(status.code(), status.message()) {
         Some(reworded) => reworded,
-        None if status.code() == Code::Cancelled => of(cancelled),
+        // The gateway says aborted of a client that left: tonic takes cancelled for the end of the requests.
+        None if matches!(status.code(), Code::Cancelled | Code::Aborted) => of(cancelled),
         None => status,
     }
 }

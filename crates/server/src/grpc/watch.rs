@@ -16,6 +16,7 @@ use vetch_api::pb::watch_create_request::FilterType;
 use vetch_api::pb::watch_request::RequestUnion;
 use vetch_api::wire_server::watch_server;
 use vetch_api::{EtcdError, pb, wire};
+use vetch_http2::Charge;
 use vetch_node::cluster::ClusterStatus;
 use vetch_node::watch::{Create, Filters, NodeEvent, WatchEnd, WatchSession};
 
@@ -53,15 +54,17 @@ impl watch_server::Watch for WatchService {
         let stand_in = request.extensions().get::<StandIn>().cloned();
         let (credentials, requests) = Credentials::split(request);
         let session = self.0.node.watch();
-        if let Some(Remote(address)) = remote {
+        let charge = remote.map(|Remote { address, watching }| {
             session.name_client(address);
-        }
+            watching.charge()
+        });
         let stream = WatchStream {
             edge: self.0.clone(),
             credentials,
             stand_in,
             requests: Some(requests),
             session,
+            charge,
             leader,
             ready: VecDeque::new(),
             sending: None,
@@ -86,6 +89,8 @@ struct WatchStream {
     /// None once the client has sent its last request. It is served on until it goes away.
     requests: Option<Streaming<pb::WatchRequest>>,
     session: WatchSession,
+    /// Counts what the watchers take. None: nobody asked over a connection.
+    charge: Option<Charge>,
     /// Of a client that wants to be sent away should there be no leader.
     leader: Option<watch::Receiver<ClusterStatus>>,
     ready: VecDeque<wire::WatchResponse<Kv>>,
@@ -114,7 +119,10 @@ impl WatchStream {
             };
             tokio::select! {
                 request = requests.message(), if self.session.backlog() < MAX_BACKLOG => match request {
-                    Ok(Some(request)) => self.take_request(request).await,
+                    Ok(Some(request)) => {
+                        self.take_request(request).await;
+                        self.settle();
+                    }
                     Ok(None) => self.requests = None,
                     Err(broken) => return Err(status::of_request_stream(broken, EtcdError::WatchCanceled)),
                 },
@@ -135,7 +143,18 @@ impl WatchStream {
                 self.ready.push_back(frame);
             }
         }
+        // Compaction may have cancelled some.
+        self.settle();
         Ok(())
+    }
+
+    /// Counts what the watchers take now.
+    fn settle(&mut self) {
+        if let Some(charge) = &mut self.charge
+            && charge.len() != self.session.bytes()
+        {
+            charge.set(self.session.bytes());
+        }
     }
 
     /// A request with nothing in it is passed over, as etcd does.
@@ -156,7 +175,18 @@ impl WatchStream {
             self.session.refuse_create(refusal.rpc_text());
             return;
         }
-        self.session.create(&create_spec(create));
+        let create = create_spec(create);
+        if create.start_revision >= 0 && !self.has_room(&create) {
+            self.session.refuse_create(EtcdError::RequestTooManyRequests.rpc_text());
+            return;
+        }
+        self.session.create(&create);
+    }
+
+    /// Whether the watchers of this connection, and all watchers, may take so much more.
+    fn has_room(&mut self, create: &Create) -> bool {
+        let bytes = self.session.bytes() + create.bytes();
+        self.charge.as_mut().is_none_or(|charge| charge.try_set(bytes).is_ok())
     }
 
     async fn judge(&self, create: &pb::WatchCreateRequest) -> Result<(), EtcdError> {
@@ -165,6 +195,15 @@ impl WatchStream {
         }
         let demand = Demand::Watch { key: &create.key, range_end: &create.range_end };
         self.edge.decide(&self.credentials, demand).map(drop)
+    }
+}
+
+impl Drop for WatchStream {
+    /// Very many watchers leave one after the other, and count until then.
+    fn drop(&mut self) {
+        if let Some(charge) = self.charge.take() {
+            self.session.keep(Box::new(charge));
+        }
     }
 }
 

@@ -13,15 +13,17 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use tonic::body::Body;
-use vetch_http2::Limits;
+use vetch_http2::{Holdings, Limits};
 
 use super::arrival::{Arrived, arrive};
+use super::attended::Attended;
 use super::detect::{Protocol, Rewound};
 use super::front::Front;
 use super::listen::Stream;
 use super::newcomers::{Displaced, Newcomer};
 use super::route;
 use super::server::{Lifeline, Offer, Phase};
+use super::unread::Counted;
 use super::{Remote, Serves, Settings, Shared};
 use crate::tls::{PeerIdentity, Reason};
 
@@ -58,7 +60,9 @@ pub(super) struct Context {
     /// TLS is spoken on it.
     pub(super) is_secure: bool,
     pub(super) peer: Option<PeerIdentity>,
-    remote: Remote,
+    /// What is held for the client beside what an HTTP/2 connection counts itself.
+    pub(super) holdings: Holdings,
+    pub(super) remote: Remote,
     has_asked: AtomicBool,
     newcomer: Mutex<Option<Newcomer>>,
 }
@@ -106,9 +110,11 @@ pub(super) async fn serve(
     let Some(Arrived { protocol, io, is_secure, peer }) = arrived else { return };
     let serves = offer.serves;
     let (has_asked, newcomer) = (AtomicBool::new(false), Mutex::new(Some(newcomer)));
-    let remote = Remote(remote.into());
+    let remote = Remote { address: remote.into(), watching: Arc::clone(&shared.watching).into() };
+    let holdings = Arc::clone(&shared.budget).into();
     let context =
-        Arc::new(Context { shared, serves, lifeline, is_secure, peer, remote, has_asked, newcomer });
+        Context { shared, serves, lifeline, is_secure, peer, holdings, remote, has_asked, newcomer };
+    let context = Arc::new(context);
     match (protocol, serves) {
         (Protocol::Http2, Serves::GrpcAndHttp | Serves::Grpc) => http2(io, context, displaced).await,
         // Clients of TLS agree on HTTP/2 whatever is served; without it, nobody speaks it but for gRPC.
@@ -126,11 +132,15 @@ pub(super) async fn serve(
 
 async fn http1(io: Io, context: Arc<Context>, displaced: Displaced) {
     let lifeline = context.lifeline.clone();
+    let io = Attended::new(io, context.shared.settings.patience);
     let service = service_fn(move |request: Request<Incoming>| {
         let context = context.clone();
         let mut request = request.map(Body::new);
         context.welcome(&mut request);
-        async move { Ok::<_, Infallible>(route::http(request, &context).await) }
+        async move {
+            let answer = route::http(request, &context).await;
+            Ok::<_, Infallible>(answer.map(|body| Counted::new(body, &context.holdings)))
+        }
     });
     let mut builder = http1::Builder::new();
     builder
@@ -145,8 +155,8 @@ async fn http1(io: Io, context: Arc<Context>, displaced: Displaced) {
 async fn http2(io: Io, context: Arc<Context>, displaced: Displaced) {
     let lifeline = context.lifeline.clone();
     let limits = limits(&context.shared.settings);
-    let budget = Arc::clone(&context.shared.budget);
-    let connection = pin!(vetch_http2::Connection::new(io, Arc::new(Front::new(context)), limits, budget));
+    let holdings = context.holdings.clone();
+    let connection = pin!(vetch_http2::Connection::new(io, Arc::new(Front::new(context)), limits, holdings));
     run(connection, |c| c.graceful_shutdown(), lifeline, displaced).await;
 }
 

@@ -9,11 +9,13 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use rustix::net::sockopt;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream};
 use tokio_rustls::server::TlsStream;
 
+use super::attended::MayLeave;
 use super::detect::Rewound;
 use super::url::{Place, Url};
 
@@ -146,6 +148,18 @@ impl Stream {
             Stream::Unix(_) => "@".to_string(),
             Stream::Tls(stream) => stream.get_ref().0.inner().remote(),
         }
+    }
+}
+
+impl MayLeave for Stream {
+    /// Whether the other end is known to send nothing more, whatever of it is left to be read.
+    fn has_left(&self) -> bool {
+        let ready = match self {
+            Stream::Tcp(stream) => stream.ready(Interest::READABLE).now_or_never(),
+            Stream::Unix(stream) => stream.ready(Interest::READABLE).now_or_never(),
+            Stream::Tls(stream) => return stream.get_ref().0.inner().has_left(),
+        };
+        ready.is_some_and(|ready| ready.is_ok_and(|ready| ready.is_read_closed()))
     }
 }
 

@@ -10,6 +10,7 @@
 pub mod access;
 mod answer;
 mod arrival;
+mod attended;
 mod connection;
 mod detect;
 mod endpoint;
@@ -19,12 +20,13 @@ pub mod listen;
 mod newcomers;
 mod route;
 mod server;
+mod unread;
 pub mod url;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use vetch_http2::Budget;
+use vetch_http2::{Budget, Holdings};
 use vetch_node::Node;
 
 use crate::grpc::Rpc;
@@ -84,6 +86,10 @@ pub struct Settings {
     /// Bytes held for one connection, and for all of them.
     pub max_connection_bytes: usize,
     pub max_client_bytes: usize,
+    /// Bytes that the watchers of one connection take, and those of all.
+    pub max_connection_watch_bytes: usize,
+    pub max_watch_bytes: usize,
+    pub patience: Patience,
     /// An idle HTTP/2 connection is pinged this often. None: never.
     pub keepalive_interval: Option<Duration>,
     /// A ping unanswered for this long ends the connection.
@@ -103,15 +109,40 @@ impl Default for Settings {
             max_concurrent_streams: u32::MAX,
             max_connection_bytes: 128 << 20,
             max_client_bytes: 512 << 20,
+            max_connection_watch_bytes: 512 << 20,
+            max_watch_bytes: 1 << 30,
+            patience: Patience::default(),
             keepalive_interval: Some(Duration::from_secs(2 * 60 * 60)),
             keepalive_timeout: Duration::from_secs(20),
         }
     }
 }
 
-/// Where a client calls from. Some requests carry it among their extensions.
+/// How long is waited for clients that do not go on.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    /// For the next bytes of a body that is collected, and for all of it.
+    pub part: Duration,
+    pub body: Duration,
+    /// For an HTTP/1 client to take anything of its answer.
+    pub unread: Duration,
+    /// How often it is looked whether an HTTP/1 client has left; it is believed when it was seen twice.
+    pub look: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Patience {
+        let minutes = |n: u64| Duration::from_secs(60 * n);
+        Patience { part: minutes(1), body: minutes(5), unread: minutes(2), look: Duration::from_secs(15) }
+    }
+}
+
+/// Where a client calls from, and what its watchers take. Requests that watch carry it among their extensions.
 #[derive(Debug, Clone)]
-pub struct Remote(pub Arc<str>);
+pub struct Remote {
+    pub address: Arc<str>,
+    pub watching: Holdings,
+}
 
 /// What every connection shares.
 pub struct Shared {
@@ -122,11 +153,14 @@ pub struct Shared {
     pub settings: Settings,
     /// What is held for clients on all connections.
     pub(crate) budget: Arc<Budget>,
+    /// What the watchers of all connections take.
+    pub(crate) watching: Arc<Budget>,
 }
 
 impl Shared {
     pub fn new(node: Node, grpc: Rpc, metrics: Arc<ServerMetrics>, settings: Settings) -> Shared {
         let budget = Budget::new(settings.max_connection_bytes, settings.max_client_bytes);
-        Shared { node, grpc, metrics, settings, budget }
+        let watching = Budget::new(settings.max_connection_watch_bytes, settings.max_watch_bytes);
+        Shared { node, grpc, metrics, settings, budget, watching }
     }
 }

@@ -56,7 +56,8 @@ pub(super) async fn http(mut request: Request<Body>, context: &Context) -> Respo
     }
     if let Some(refusal) = refuse_name(&request, &context.shared) {
         // An answer that comes before its request is over may be lost with what is cut off then.
-        let _ = Limited::new(request.into_body(), SMALL_BODY).collect().await;
+        let body = Limited::new(request.into_body(), SMALL_BODY).collect();
+        let _ = tokio::time::timeout(context.shared.settings.patience.part, body).await;
         return refusal;
     }
     let origin = access.cors_headers(request.headers());
@@ -90,7 +91,7 @@ async fn page(request: Request<Body>, context: &Context) -> Response<Body> {
         return redirect;
     }
     if shared.settings.gateway && request.uri().path().starts_with("/v3/") {
-        return gateway::answer(request, shared, &context.lifeline).await;
+        return gateway::answer(request, context).await;
     }
     match request.uri().path() {
         "/version" => version::answer(&request),

@@ -25,7 +25,7 @@ pub(crate) use health::CHECKS;
 pub use health::HealthMetrics;
 pub use histogram::Histogram;
 pub(crate) use node::{SLOW_STREAM, database_bytes, prefix_text};
-pub(crate) use page::page;
+pub(crate) use page::{Held, page};
 pub(crate) use process::usage;
 pub use services::ServiceMetrics;
 pub(crate) use services::WatchFrame;

@@ -8,14 +8,23 @@ use vetch_node::Node;
 use super::text::{Text, Type};
 use super::{Feature, ServerMetrics, node, process};
 
+/// What is held for clients.
+pub(crate) struct Held<'a> {
+    pub(crate) clients: &'a Budget,
+    pub(crate) watching: &'a Budget,
+    pub(crate) tokens: usize,
+}
+
 /// Everything there is to tell, as Prometheus text.
-pub(crate) fn page(metrics: &ServerMetrics, node: &Node, budget: &Budget) -> String {
+pub(crate) fn page(metrics: &ServerMetrics, node: &Node, held: &Held<'_>) -> String {
     let mut page = Text::default();
     node::write(&mut page, node);
     metrics.grpc.write(&mut page);
     metrics.health.write(&mut page);
     metrics.services.write(&mut page);
-    clients(&mut page, budget);
+    clients(&mut page, held.clients);
+    watchers(&mut page, held.watching);
+    page.gauge("vetch_tokens", "Simple tokens that are remembered.", held.tokens as f64);
     features(&mut page, &metrics.features);
     metrics.tls.write(&mut page);
     process::write(&mut page);
@@ -41,6 +50,13 @@ fn clients(page: &mut Text, budget: &Budget) {
     page.counter("vetch_requests_refused_total", refused, budget.refused());
     let contained = "Bugs that ended a connection or a call. Please report the panic in the log.";
     page.counter("vetch_panics_contained_total", contained, border::contained());
+}
+
+fn watchers(page: &mut Text, budget: &Budget) {
+    page.gauge("vetch_watch_bytes", "Bytes that watchers take, about.", budget.held() as f64);
+    page.gauge("vetch_watch_bytes_max", "Most bytes that watchers may take.", budget.total_max() as f64);
+    let refused = "Watches refused because watchers take too much.";
+    page.counter("vetch_watches_refused_total", refused, budget.refused());
 }
 
 /// As they were set. Here they change nothing: what they switch is always on, or done by members among each other.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio_tungstenite::WebSocketStream;
 use vetch_node::Node;
 use vetch_node::config::{Identity, NodeConfig};
@@ -41,6 +41,10 @@ impl Harness {
     }
 
     pub(crate) async fn start_with(security: Security) -> Harness {
+        Harness::start_as(security, Settings::default()).await
+    }
+
+    pub(crate) async fn start_as(security: Security, settings: Settings) -> Harness {
         let dir = tempfile::tempdir().unwrap();
         let mut config = NodeConfig::new(dir.path().into(), Identity { cluster_id: 1, member_id: 2 });
         config.unsafe_no_fsync = true;
@@ -50,7 +54,7 @@ impl Harness {
         let address = listener.address();
         let metrics = Arc::new(ServerMetrics::new(false, Duration::MAX));
         let routes = grpc::routes(node.clone(), Arc::default(), Arc::clone(&metrics));
-        let shared = Shared::new(node.clone(), routes, metrics, Settings::default());
+        let shared = Shared::new(node.clone(), routes, metrics, settings);
         let offer = Offer { serves: Serves::GrpcAndHttp, security };
         let server = Server::start(Arc::new(shared), vec![(listener, offer)]);
         Harness { node, server, address, _dir: dir }
@@ -83,6 +87,59 @@ impl Harness {
         let mut text = Vec::new();
         let _ = connection.read_to_end(&mut text).await;
         parse(&String::from_utf8(text).unwrap())
+    }
+
+    /// The value of a metric without labels.
+    pub(crate) async fn metric(&self, name: &str) -> u64 {
+        let page = self.get("/metrics").await.body;
+        let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("there is no {name}")).parse::<f64>().unwrap() as u64
+    }
+
+    /// Waits until a metric has this value.
+    pub(crate) async fn until_metric(&self, name: &str, value: u64) {
+        self.until(name, |found| found == value).await;
+    }
+
+    pub(crate) async fn until(&self, name: &str, is_it: impl Fn(u64) -> bool) {
+        let mut last = 0;
+        for _ in 0..1000 {
+            last = self.metric(name).await;
+            if is_it(last) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        panic!("{name} stays {last}");
+    }
+
+    /// A connection on which the test writes and reads what it likes, and for which the kernel keeps little.
+    pub(crate) async fn raw(&self, first: &[u8]) -> TcpStream {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(4096).unwrap();
+        let mut connection = socket.connect(self.address.parse().unwrap()).await.unwrap();
+        // A server that refuses may close before all of it is sent.
+        let _ = connection.write_all(first).await;
+        connection
+    }
+
+    /// A POST over HTTP/2 whose body is sent part by part, on a connection of its own.
+    pub(crate) async fn open_http2(&self, path: &str) -> Http2 {
+        let mut connection = TcpStream::connect(&self.address).await.unwrap();
+        let mut opening = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+        opening.extend(frame(4, 0, 0, b""));
+        let mut fields = Vec::new();
+        for (name, value) in [(":method", "POST"), (":scheme", "http"), (":path", path), (":authority", "x")]
+        {
+            // A literal without indexing, as it is.
+            fields.extend([0, name.len() as u8]);
+            fields.extend(name.as_bytes());
+            fields.push(value.len() as u8);
+            fields.extend(value.as_bytes());
+        }
+        opening.extend(frame(1, 4, 1, &fields));
+        connection.write_all(&opening).await.unwrap();
+        Http2 { connection }
     }
 
     pub(crate) async fn open_websocket(&self, path: &str) -> WebSocketStream<TcpStream> {
@@ -118,6 +175,11 @@ impl Stream {
         self.connection.get_mut().write_all(chunk.as_bytes()).await.unwrap();
     }
 
+    /// Ends the body, and sends the beginning of another request behind it.
+    pub(crate) async fn end_and_ask_more(&mut self) {
+        self.connection.get_mut().write_all(b"0\r\n\r\nGET /version HTTP/1.1\r\n").await.unwrap();
+    }
+
     /// The next line of JSON, past headers and chunk lengths.
     pub(crate) async fn line(&mut self) -> Value {
         loop {
@@ -130,4 +192,41 @@ impl Stream {
             }
         }
     }
+}
+
+/// One stream of HTTP/2, of which the test sees what it reads.
+pub(crate) struct Http2 {
+    connection: TcpStream,
+}
+
+impl Http2 {
+    pub(crate) async fn send_data(&mut self, data: &str) {
+        self.connection.write_all(&frame(0, 0, 1, data.as_bytes())).await.unwrap();
+    }
+
+    pub(crate) async fn send_reset(&mut self) {
+        self.connection.write_all(&frame(3, 0, 1, &8u32.to_be_bytes())).await.unwrap();
+    }
+
+    /// The payload of the next frame with data.
+    pub(crate) async fn received(&mut self) -> String {
+        let reading = async {
+            loop {
+                let mut head = [0; 9];
+                self.connection.read_exact(&mut head).await.unwrap();
+                let len = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
+                let mut payload = vec![0; len];
+                self.connection.read_exact(&mut payload).await.unwrap();
+                if head[3] == 0 {
+                    return String::from_utf8(payload).unwrap();
+                }
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), reading).await.expect("an answer in time")
+    }
+}
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let len = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [&len[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }

@@ -112,6 +112,10 @@ pub(super) const FLAGS: &[(&str, &[Flag])] = &[
             "Most bytes held for one connection: requests that are not whole, streams, answers that are not read. Further calls wait."),
         flag("max-client-bytes", "536870912", Uint, Works,
             "The same for all connections together. One that holds less than 256 KiB is always served."),
+        flag("max-connection-watch-bytes", "536870912", Uint, Works,
+            "Most bytes that the watchers of one connection take: 768 each, and twice their keys. Further watches are refused."),
+        flag("max-watch-bytes", "1073741824", Uint, Works,
+            "The same for all connections together. One whose watchers take less than 256 KiB may always watch."),
     ]),
     ("Several servers, not in etcd", &[
         flag("journal", "", Text, Works,

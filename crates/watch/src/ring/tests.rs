@@ -46,3 +46,12 @@ fn dropping_old_matches_moves_the_start_only_past_what_was_dropped() {
 fn a_ring_does_not_answer_for_what_it_may_have_forgotten() {
     Ring::<Ev>::new(5).matches_from(4).count();
 }
+
+#[test]
+fn many_rings_are_short_and_few_are_as_long_as_is_allowed() {
+    let limit = RingLimit { revisions: 512, bytes: 1000 };
+    for (rings, revisions) in [(0, 512), (1, 512), (4096, 512), (8192, 256), (1 << 20, 2), (1 << 30, 1)] {
+        assert_eq!(limit.among(rings).revisions, revisions, "{rings}");
+        assert_eq!(limit.among(rings).bytes, 1000);
+    }
+}

@@ -591,3 +591,31 @@ fn a_stream_is_closed_in_steps() {
     assert_eq!((world.hub.groups(), gauges.watchers(), gauges.streams()), (0, 0, 0));
     assert!(stream.close_step(&mut world.hub, 2));
 }
+
+#[test]
+fn what_watchers_take_is_counted_until_nothing_is_left_of_them() {
+    let mut world = World::new(4);
+    let mut stream = world.hub.open();
+    let (small, large) =
+        (prefix("a"), Create { key: vec![b'a'; 10_000], range_end: b"b".into(), ..prefix("a") });
+    assert!(large.bytes() >= small.bytes() + 2 * 9_999);
+    stream.create(&mut world.hub, &world.log, &small);
+    stream.create(&mut world.hub, &world.log, &large);
+    assert_eq!(stream.bytes(), small.bytes() + large.bytes());
+    // One that is refused takes nothing.
+    assert_eq!(create(&mut world, &mut stream, start_at(-3)), None);
+    assert_eq!(create(&mut world, &mut stream, named(1)), None);
+    assert_eq!(stream.bytes(), small.bytes() + large.bytes());
+    stream.cancel(&mut world.hub, &world.log, 1);
+    assert_eq!(stream.bytes(), small.bytes());
+    stream.cancel(&mut world.hub, &world.log, 0);
+    assert_eq!(stream.bytes(), 0);
+    // The id of one that compaction cancels is remembered.
+    for _ in 0..5 {
+        world.put(&["a"]);
+    }
+    world.compact(4);
+    create(&mut world, &mut stream, start_at(2));
+    world.drain(&mut stream);
+    assert_eq!((stream.watchers(), stream.bytes()), (0, GHOST_BYTES));
+}

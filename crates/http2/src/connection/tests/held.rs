@@ -105,6 +105,31 @@ async fn messages_that_never_become_whole_are_refused_when_they_are_too_much() {
     assert!(budget.refused() > 0);
 }
 
+/// What is sent ahead of whoever serves a request counts, and is given up when it is too much.
+#[tokio::test]
+async fn bodies_that_nobody_reads_are_refused_when_they_are_too_much() {
+    let (service, budget) = (Arc::new(Test::default()), Budget::new(SHARE, 100 * SHARE));
+    let mut peer = open_with(&service, Arc::clone(&budget)).await;
+    for stream in (1..201).step_by(2) {
+        let fields = [testing::headers("/waits"), field("content-type", "application/grpc")].concat();
+        peer.write(&frame(kind::HEADERS, flag::END_HEADERS, stream, &fields)).await;
+        for _ in 0..4 {
+            peer.write(&frame(kind::DATA, 0, stream, &[7; 16_000])).await;
+        }
+        tokio::task::yield_now().await;
+    }
+    let held = settled(&budget).await;
+    assert!((SHARE / 4..=SHARE).contains(&held), "{held} bytes are held of bodies");
+    assert!(budget.refused() > 50, "{} were refused", budget.refused());
+    let running = service.running.load(SeqCst);
+    assert!((1..50).contains(&running), "{running} are served");
+    for stream in (1..201).step_by(2) {
+        peer.write(&frame(kind::RST_STREAM, 0, stream, &8u32.to_be_bytes())).await;
+    }
+    assert_eq!(settled(&budget).await, 0);
+    assert_eq!(service.running.load(SeqCst), 0);
+}
+
 #[tokio::test]
 async fn a_client_that_reads_is_not_stopped_by_those_that_do_not() {
     let (service, budget) = (Arc::new(Test::default()), Budget::new(SHARE, SHARE));

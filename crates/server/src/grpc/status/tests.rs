@@ -47,6 +47,8 @@ fn a_message_over_the_limit_is_refused_in_the_words_of_grpc() {
 
 #[test]
 fn a_cancelled_request_stream_ends_with_the_code_of_its_service() {
+    let left = of_request_stream(Status::aborted("left"), EtcdError::WatchCanceled);
+    assert_eq!(left.message(), EtcdError::WatchCanceled.text());
     let status = of_request_stream(Status::cancelled("h2 says so"), EtcdError::WatchCanceled);
     assert_eq!((status.code(), status.message()), (Code::Cancelled, "etcdserver: watch canceled"));
 }

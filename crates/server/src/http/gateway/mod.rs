@@ -5,6 +5,9 @@
 //!
 //! Streams answer one JSON object per line. A request stream is JSON values one after the other in a body that may
 //! stay open, or the messages of a websocket.
+//!
+//! Bodies that are collected, requests under way and answers that are translated are counted for the client, and refused
+//! when too much is held.
 
 mod codec;
 mod frame;
@@ -20,23 +23,21 @@ use std::time::Duration;
 use http::{Method, Request, Response};
 use tonic::Status;
 use tonic::body::Body;
+use vetch_api::EtcdError;
 use vetch_api::gateway::{Kind, Route, route};
+use vetch_http2::{Holdings, TooMuchHeld};
 
-use super::Shared;
-use super::server::Lifeline;
+use super::connection::Context;
+use super::{Patience, Remote};
 use crate::grpc::Rpc;
 use crate::metrics::ServerMetrics;
 use codec::Codec;
 
-pub(super) async fn answer(
-    mut request: Request<Body>,
-    shared: &Shared,
-    lifeline: &Lifeline,
-) -> Response<Body> {
+pub(super) async fn answer(mut request: Request<Body>, context: &Context) -> Response<Body> {
     if websocket::is_wanted(&request) {
-        return websocket::upgrade(&mut request, shared, lifeline);
+        return websocket::upgrade(&mut request, context);
     }
-    serve(request, &Services::of(shared)).await
+    serve(request, &Services::of(context)).await
 }
 
 /// What a gateway request needs of the server, so that it can outlive the connection's own future.
@@ -45,14 +46,22 @@ struct Services {
     grpc: Rpc,
     metrics: Arc<ServerMetrics>,
     max_json_bytes: usize,
+    patience: Patience,
+    /// What is held for the client.
+    holdings: Holdings,
+    remote: Remote,
 }
 
 impl Services {
-    fn of(shared: &Shared) -> Services {
+    fn of(context: &Context) -> Services {
+        let shared = &context.shared;
         Services {
             grpc: shared.grpc.clone(),
             metrics: shared.metrics.clone(),
             max_json_bytes: shared.settings.max_json_bytes,
+            patience: shared.settings.patience,
+            holdings: context.holdings.clone(),
+            remote: context.remote.clone(),
         }
     }
 
@@ -98,6 +107,11 @@ async fn within(timeout: Option<Duration>, answer: impl Future<Output = Response
             Err(_) => refusal::whole(&Status::deadline_exceeded("context deadline exceeded")),
         },
     }
+}
+
+/// The answer when too much is held: etcd's words for a server that has too much to do.
+fn too_much(_: TooMuchHeld) -> Status {
+    Status::resource_exhausted(EtcdError::RequestTooManyRequests.text())
 }
 
 /// The gRPC request that stands for a gateway request.

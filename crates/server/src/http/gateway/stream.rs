@@ -13,11 +13,12 @@ use tonic::Status;
 use tonic::body::Body;
 use vetch_api::gateway::Route;
 use vetch_api::json;
+use vetch_http2::{Charge, Holdings};
 
 use super::codec::Codec;
 use super::frame::{Messages, framed};
-use super::unary::{GRPC_CONTENT_TYPE, translated};
-use super::{Services, grpc_request, refusal};
+use super::unary::{GRPC_CONTENT_TYPE, in_translation, translated};
+use super::{Services, grpc_request, refusal, too_much};
 use crate::http::answer;
 
 /// One request, many answers.
@@ -27,8 +28,9 @@ pub(super) async fn answer_one(
     codec: Codec,
     services: &Services,
 ) -> Response<Body> {
-    match translated(request, route, codec, services.max_json_bytes).await {
-        Ok(request) => lines(Messages::of(services.call(request).await), codec).await,
+    let mut charge = services.holdings.charge();
+    match translated(request, route, codec, services, &mut charge).await {
+        Ok(request) => lines(Messages::of(services.call(request).await), codec, &services.holdings).await,
         Err(status) => refusal::whole(&status),
     }
 }
@@ -43,22 +45,25 @@ pub(super) async fn answer_many(
     let (head, body) = request.into_parts();
     let original = Request::from_parts(head, ());
     let limit = services.max_json_bytes;
-    let requests = Requests { body: Some(body), pending: json::Stream::default(), codec, limit };
-    let request = grpc_request(&original, route, Body::new(requests));
-    lines(Messages::of(services.call(request).await), codec).await
+    let (pending, charge) = (json::Stream::default(), services.holdings.charge());
+    let requests = Requests { body: Some(body), pending, codec, limit, charge };
+    let mut request = grpc_request(&original, route, Body::new(requests));
+    request.extensions_mut().insert(services.remote.clone());
+    lines(Messages::of(services.call(request).await), codec, &services.holdings).await
 }
 
 /// Waits for the first message, because what it is decides the status line; the rest follows as it comes.
-async fn lines(mut messages: Messages, codec: Codec) -> Response<Body> {
-    let first = match next_line(&mut messages, codec).await {
+async fn lines(mut messages: Messages, codec: Codec, holdings: &Holdings) -> Response<Body> {
+    let first = match next_line(&mut messages, codec, holdings).await {
         Ok(Some(line)) => line,
         Ok(None) => return Response::new(Body::new(StreamBody::new(stream::empty::<Lines>()))),
         Err(status) => return refusal::whole_stream(&status),
     };
-    let rest = stream::unfold(Some(messages), move |messages| async move {
-        let mut messages = messages?;
-        match next_line(&mut messages, codec).await {
-            Ok(Some(line)) => Some((frame(line), Some(messages))),
+    let state = (messages, holdings.clone());
+    let rest = stream::unfold(Some(state), move |state| async move {
+        let (mut messages, holdings) = state?;
+        match next_line(&mut messages, codec, &holdings).await {
+            Ok(Some(line)) => Some((frame(line), Some((messages, holdings)))),
             Ok(None) => None,
             Err(status) => Some((frame(refusal::line(&status).into()), None)),
         }
@@ -76,19 +81,26 @@ fn frame(line: Bytes) -> Lines {
     Ok(Frame::data(line))
 }
 
-async fn next_line(messages: &mut Messages, codec: Codec) -> Result<Option<Bytes>, Status> {
-    match messages.next().await? {
-        Some(message) => Ok(Some(codec.write_line(message)?.into())),
-        None => Ok(None),
-    }
+async fn next_line(
+    messages: &mut Messages,
+    codec: Codec,
+    holdings: &Holdings,
+) -> Result<Option<Bytes>, Status> {
+    let Some(message) = messages.next().await? else { return Ok(None) };
+    let mut charge = holdings.charge();
+    charge.try_answer(in_translation(message.len())).map_err(too_much)?;
+    Ok(Some(codec.write_line(message)?.into()))
 }
 
-/// JSON values arriving in a body, as a body of gRPC messages. It ends where the JSON ends or stops making sense.
+/// JSON values arriving in a body, as a body of gRPC messages. It ends where the JSON ends or stops making sense; a client
+/// that leaves before that has given up the whole call.
 struct Requests {
     body: Option<Body>,
     pending: json::Stream,
     codec: Codec,
     limit: usize,
+    /// Of what is pending.
+    charge: Charge,
 }
 
 impl HttpBody for Requests {
@@ -106,6 +118,12 @@ impl HttpBody for Requests {
                 Ok(None) if self.pending.len() <= self.limit => {}
                 Ok(None) | Err(_) => self.body = None,
             }
+            // What collects them grows by doubling.
+            let held = if self.body.is_some() { 2 * self.pending.len() } else { 0 };
+            if let Err(refused) = self.charge.try_set(held) {
+                self.body = None;
+                return Poll::Ready(Some(Err(too_much(refused))));
+            }
             let Some(body) = &mut self.body else {
                 self.pending = json::Stream::default();
                 return Poll::Ready(None);
@@ -116,7 +134,11 @@ impl HttpBody for Requests {
                         self.pending.push(&data);
                     }
                 }
-                Some(Err(_)) | None => self.body = None,
+                None => self.body = None,
+                Some(Err(_)) => {
+                    self.body = None;
+                    return Poll::Ready(Some(Err(Status::aborted("the client has left"))));
+                }
             }
         }
     }

@@ -1,15 +1,17 @@
 //! One request, one answer.
 
-use bytes::Bytes;
+use bytes::BytesMut;
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use http_body_util::{BodyExt, Full};
+use tokio::time::timeout;
 use tonic::Status;
 use tonic::body::Body;
 use vetch_api::gateway::Route;
+use vetch_http2::Charge;
 
 use super::codec::Codec;
 use super::frame::{Messages, framed};
-use super::{Services, grpc_request, refusal};
+use super::{Services, grpc_request, refusal, too_much};
 use crate::http::answer;
 
 pub(super) const GRPC_CONTENT_TYPE: HeaderName = HeaderName::from_static("grpc-metadata-content-type");
@@ -37,10 +39,12 @@ async fn call(
     codec: Codec,
     services: &Services,
 ) -> Result<Vec<u8>, Status> {
-    let request = translated(request, route, codec, services.max_json_bytes).await?;
+    let mut charge = services.holdings.charge();
+    let request = translated(request, route, codec, services, &mut charge).await?;
     let mut messages = Messages::of(services.call(request).await);
     let message =
         messages.next().await?.ok_or_else(|| Status::internal("the call ended without an answer"))?;
+    charge.try_answer(in_translation(message.len())).map_err(too_much)?;
     // The status comes after the message, and only it says whether the message is valid.
     match messages.next().await? {
         None => codec.write(message),
@@ -48,26 +52,45 @@ async fn call(
     }
 }
 
-/// The gRPC request for a body with a single JSON message.
+/// What is held for an answer of `len` bytes while it becomes JSON: itself, and text that is about twice as long.
+pub(super) fn in_translation(len: usize) -> usize {
+    len.saturating_mul(3)
+}
+
+/// The gRPC request for a body with a single JSON message. What is held of it is counted by `charge`.
 pub(super) async fn translated(
     request: Request<Body>,
     route: &Route,
     codec: Codec,
-    limit: usize,
+    services: &Services,
+    charge: &mut Charge,
 ) -> Result<Request<Body>, Status> {
     let (head, body) = request.into_parts();
-    let json = collected(body, limit).await?;
+    let collecting = timeout(services.patience.body, collected(body, services, charge));
+    let json = collecting.await.map_err(|_| too_slow())??;
     let message = codec.read(&json)?;
+    charge.set(message.len());
     let original = Request::from_parts(head, ());
     Ok(grpc_request(&original, route, Body::new(Full::new(framed(&message)))))
 }
 
-async fn collected(body: Body, limit: usize) -> Result<Bytes, Status> {
-    match Limited::new(body, limit).collect().await {
-        Ok(whole) => Ok(whole.to_bytes()),
-        Err(e) if e.is::<LengthLimitError>() => {
-            Err(Status::resource_exhausted(format!("request body larger than max ({limit} bytes)")))
+async fn collected(mut body: Body, services: &Services, charge: &mut Charge) -> Result<BytesMut, Status> {
+    let limit = services.max_json_bytes;
+    let mut whole = BytesMut::new();
+    while let Some(frame) = timeout(services.patience.part, body.frame()).await.map_err(|_| too_slow())? {
+        let frame = frame.map_err(|e| Status::invalid_argument(e.to_string()))?;
+        let Ok(data) = frame.into_data() else { continue };
+        if whole.len() + data.len() > limit {
+            let text = format!("request body larger than max ({limit} bytes)");
+            return Err(Status::resource_exhausted(text));
         }
-        Err(e) => Err(Status::invalid_argument(e.to_string())),
+        whole.extend_from_slice(&data);
+        charge.try_set(whole.capacity()).map_err(too_much)?;
     }
+    Ok(whole)
+}
+
+/// The body did not come in time.
+fn too_slow() -> Status {
+    Status::deadline_exceeded("the request body did not arrive in time")
 }

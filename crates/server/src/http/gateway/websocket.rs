@@ -5,6 +5,10 @@
 //! a page cannot set headers on a websocket.
 
 use std::convert::Infallible;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context as Ctx, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
 use futures_util::{SinkExt, StreamExt};
@@ -15,6 +19,8 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::mpsc;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
@@ -22,14 +28,18 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tonic::body::Body;
 use vetch_http2::border::Bordered;
+use vetch_http2::{Charge, Holdings, TooMuchHeld};
 
 use super::{Services, serve};
-use crate::http::Shared;
 use crate::http::answer;
+use crate::http::connection::Context;
 use crate::http::server::{Lifeline, Phase};
+use crate::http::unread::counted;
 
 /// Messages of the client waiting for the service; a client that sends faster waits.
 const QUEUE: usize = 16;
+/// What is read at once. Messages of streams are short.
+const READ_BUFFER: usize = 8 << 10;
 
 pub(super) fn is_wanted<B>(request: &Request<B>) -> bool {
     let has = |name, token: &str| {
@@ -40,7 +50,7 @@ pub(super) fn is_wanted<B>(request: &Request<B>) -> bool {
 }
 
 /// Accepts the handshake and serves the websocket from a task of its own.
-pub(super) fn upgrade<B>(request: &mut Request<B>, shared: &Shared, lifeline: &Lifeline) -> Response<Body> {
+pub(super) fn upgrade<B>(request: &mut Request<B>, context: &Context) -> Response<Body> {
     let headers = request.headers();
     let key = headers.get(SEC_WEBSOCKET_KEY).cloned();
     let version_ok = headers.get(SEC_WEBSOCKET_VERSION).is_some_and(|v| v == "13");
@@ -58,7 +68,8 @@ pub(super) fn upgrade<B>(request: &mut Request<B>, shared: &Shared, lifeline: &L
     }
     let (messages, received) = mpsc::channel(QUEUE);
     let inner = inner_request(request, received);
-    let session = Session { messages, services: Services::of(shared), lifeline: lifeline.clone() };
+    let (services, lifeline) = (Services::of(context), context.lifeline.clone());
+    let session = Session { messages, services, lifeline };
     let session = session.run(hyper::upgrade::on(request), inner);
     tokio::spawn(Bordered::new(Box::pin(session)));
     response
@@ -100,27 +111,70 @@ struct Session {
     lifeline: Lifeline,
 }
 
-type Socket = WebSocketStream<TokioIo<hyper::upgrade::Upgraded>>;
+type Socket = WebSocketStream<Metered<TokioIo<hyper::upgrade::Upgraded>>>;
 
 impl Session {
     async fn run(self, upgrade: OnUpgrade, inner: Request<Body>) {
         let Ok(io) = upgrade.await else { return };
         let limit = self.services.max_json_bytes;
-        let config = WebSocketConfig::default().max_message_size(Some(limit)).max_frame_size(Some(limit));
-        let socket = WebSocketStream::from_raw_socket(TokioIo::new(io), Role::Server, Some(config)).await;
+        let config = WebSocketConfig::default()
+            .read_buffer_size(READ_BUFFER)
+            .max_message_size(Some(limit))
+            .max_frame_size(Some(limit));
+        let unread = Arc::new(Mutex::new(self.services.holdings.charge()));
+        let io = Metered { io: TokioIo::new(io), unread: Arc::clone(&unread) };
+        let socket = WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await;
         let Session { messages, services, mut lifeline } = self;
         let (sink, source) = socket.split();
         // Whichever side ends first ends the other.
         tokio::select! {
-            () = receive(source, messages) => {}
+            () = receive(source, messages, &unread, &services.holdings) => {}
             () = send(sink, inner, &services) => {}
             () = lifeline.reached(Phase::Closing) => {}
         }
     }
 }
 
-async fn receive(mut source: futures_util::stream::SplitStream<Socket>, messages: mpsc::Sender<Bytes>) {
+/// Counts what was read and is no whole message yet.
+struct Metered<T> {
+    io: T,
+    unread: Arc<Mutex<Charge>>,
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Metered<T> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Ctx<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut self.io).poll_read(cx, buf))?;
+        let mut unread = self.unread.lock();
+        // What collects them grows by doubling.
+        let held = unread.len() + 2 * (buf.filled().len() - before);
+        Poll::Ready(unread.try_set(held).map_err(|TooMuchHeld| io::Error::other("too much is held")))
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for Metered<T> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Ctx<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Ctx<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Ctx<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+}
+
+async fn receive(
+    mut source: futures_util::stream::SplitStream<Socket>,
+    messages: mpsc::Sender<Bytes>,
+    unread: &Mutex<Charge>,
+    holdings: &Holdings,
+) {
     while let Some(Ok(message)) = source.next().await {
+        // What has come of the next one by now is less than a buffer.
+        unread.lock().set(0);
         let payload = match message {
             Message::Text(text) => Bytes::copy_from_slice(text.as_bytes()),
             Message::Binary(data) => data,
@@ -128,7 +182,7 @@ async fn receive(mut source: futures_util::stream::SplitStream<Socket>, messages
             // Pings are answered by the protocol itself.
             _ => continue,
         };
-        if messages.send(payload).await.is_err() {
+        if messages.send(counted(payload, holdings.charge())).await.is_err() {
             return;
         }
     }
@@ -141,11 +195,13 @@ async fn send(
 ) {
     let mut body = serve(inner, services).await.into_body();
     let mut pending = BytesMut::new();
+    let mut charge = services.holdings.charge();
     while let Some(Ok(frame)) = body.frame().await {
         let Ok(data) = frame.into_data() else { continue };
         pending.extend_from_slice(&data);
         while let Some(end) = pending.iter().position(|b| *b == b'\n') {
             let line = pending.split_to(end + 1);
+            charge.set(line.len() + pending.len());
             if !deliver(&mut sink, &line[..end]).await {
                 return;
             }

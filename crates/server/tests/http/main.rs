@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
+mod bounds;
+#[path = "../harness/mod.rs"]
 mod harness;
 
 use std::time::Duration;
@@ -110,6 +112,32 @@ async fn a_request_stream_may_stay_open() {
     assert_eq!(event["result"]["events"][0]["kv"]["value"], "eA==");
     stream.send_chunk(r#"{"cancel_request":{"watch_id":"7"}}"#).await;
     assert_eq!(stream.line().await["result"]["canceled"], true);
+}
+
+/// A client that leaves in the middle of its requests watches nothing any more, whichever protocol it spoke.
+#[tokio::test]
+async fn a_client_that_leaves_with_its_body_open_is_no_watcher() {
+    let server = Harness::start().await;
+    let create = r#"{"create_request":{"key":"Zm9v"}}"#;
+    let mut stream = server.open_stream("/v3/watch").await;
+    stream.send_chunk(create).await;
+    assert_eq!(stream.line().await["result"]["created"], true);
+    // In the middle of the next request, which is longer than it seems.
+    stream.send_chunk(r#"{"create_request":"#).await;
+    let mut second = server.open_http2("/v3/watch").await;
+    second.send_data(create).await;
+    assert!(second.received().await.contains(r#""created":true"#));
+    let mut reset = server.open_http2("/v3/watch").await;
+    reset.send_data(create).await;
+    assert!(reset.received().await.contains(r#""created":true"#));
+    reset.send_reset().await;
+    server.until_metric("etcd_debugging_mvcc_watcher_total", 2).await;
+    drop(second);
+    server.until_metric("etcd_debugging_mvcc_watcher_total", 1).await;
+    drop(stream);
+    server.until_metric("etcd_debugging_mvcc_watcher_total", 0).await;
+    server.until_metric("etcd_debugging_mvcc_watch_stream_total", 0).await;
+    drop(reset);
 }
 
 #[tokio::test]
