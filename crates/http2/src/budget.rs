@@ -199,46 +199,65 @@ impl Drop for Charge {
 #[derive(Debug)]
 pub(crate) struct Account {
     holdings: Holdings,
-    held: usize,
+    holds: Holds,
     /// What of it is counted in the budget.
     charged: usize,
 }
 
+/// What a connection holds, in bytes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Holds {
+    /// A flat amount for each stream: a client with many open calls that wait is no reason to hold back others of its own.
+    pub(crate) streams: usize,
+    pub(crate) requests: usize,
+    pub(crate) answers: usize,
+    /// What giant answers have still to encode. It is no memory.
+    pub(crate) giant: usize,
+}
+
+impl Holds {
+    fn memory(&self) -> usize {
+        self.streams + self.requests + self.answers
+    }
+}
+
 impl Account {
     pub(crate) fn new(holdings: Holdings) -> Account {
-        Account { holdings, held: 0, charged: 0 }
+        Account { holdings, holds: Holds::default(), charged: 0 }
     }
 
     /// The connection holds this much now.
-    pub(crate) fn set(&mut self, held: usize) {
-        self.held = held;
+    pub(crate) fn set(&mut self, holds: Holds) {
+        self.holds = holds;
+        let held = holds.memory();
         self.holdings.0.beside.store(held, Relaxed);
-        if self.held.abs_diff(self.charged) >= STEP {
+        if held.abs_diff(self.charged) >= STEP {
             self.settle();
         }
     }
 
     fn settle(&mut self) {
-        self.holdings.budget().count(self.charged, self.held);
-        self.charged = self.held;
+        let held = self.holds.memory();
+        self.holdings.budget().count(self.charged, held);
+        self.charged = held;
     }
 
     pub(crate) fn pressure(&self) -> Pressure {
         let budget = self.holdings.budget();
-        let held = self.held + self.holdings.charged();
-        let of_all = if held < SHARE_MIN { 0 } else { budget.held() };
+        let held = self.holds.memory() + self.holdings.charged();
+        let of_all = if held - self.holds.streams < SHARE_MIN { 0 } else { budget.held() };
         if held >= budget.connection_max || of_all >= budget.total_max {
             Pressure::Full
-        } else if held >= budget.connection_max / 2 || of_all >= budget.total_max / 2 {
+        } else if held + self.holds.giant >= budget.connection_max / 2 || of_all >= budget.total_max / 2 {
             Pressure::High
         } else {
             Pressure::None
         }
     }
 
-    /// Whether a connection that holds `requests` bytes for requests alone takes no more of them.
-    pub(crate) fn is_too_much(&self, requests: usize) -> bool {
-        let budget = self.holdings.budget();
+    /// Whether the connection takes no more requests, for what it holds of them alone.
+    pub(crate) fn refuses_requests(&self) -> bool {
+        let (budget, requests) = (self.holdings.budget(), self.holds.streams + self.holds.requests);
         requests >= budget.connection_max / 2 || (requests >= SHARE_MIN && budget.held() >= budget.total_max)
     }
 
@@ -253,7 +272,7 @@ impl Account {
 
 impl Drop for Account {
     fn drop(&mut self) {
-        self.held = 0;
+        self.holds = Holds::default();
         self.settle();
     }
 }
@@ -262,6 +281,10 @@ impl Drop for Account {
 mod tests {
     use super::*;
 
+    fn answers(answers: usize) -> Holds {
+        Holds { answers, ..Holds::default() }
+    }
+
     #[test]
     fn pressure_follows_what_a_connection_holds() {
         let budget = Budget::new(1 << 20, 100 << 20);
@@ -269,11 +292,11 @@ mod tests {
         for (held, pressure) in
             [(0, Pressure::None), (600 << 10, Pressure::High), (1 << 20, Pressure::Full), (0, Pressure::None)]
         {
-            account.set(held);
+            account.set(answers(held));
             assert_eq!(account.pressure(), pressure, "{held}");
             assert!(budget.held().abs_diff(held) < STEP);
         }
-        account.set(1 << 20);
+        account.set(answers(1 << 20));
         drop(account);
         assert_eq!(budget.held(), 0);
     }
@@ -313,7 +336,7 @@ mod tests {
         let (mut account, mut charge) = (Account::new(holdings.clone()), holdings.charge());
         charge.set(600 << 10);
         assert_eq!(account.pressure(), Pressure::High);
-        account.set(600 << 10);
+        account.set(answers(600 << 10));
         assert_eq!(account.pressure(), Pressure::Full);
         assert_eq!(charge.try_set(601 << 10), Err(TooMuchHeld));
         assert_eq!(budget.held(), 1200 << 10);
@@ -327,12 +350,27 @@ mod tests {
     fn who_holds_little_is_not_stopped_by_others() {
         let budget = Budget::new(4 << 20, 8 << 20);
         let mut greedy: Vec<Account> = (0..3).map(|_| Account::new(Arc::clone(&budget).into())).collect();
-        greedy.iter_mut().for_each(|account| account.set(3 << 20));
+        greedy.iter_mut().for_each(|account| account.set(answers(3 << 20)));
         assert!(greedy.iter().all(|account| account.pressure() == Pressure::Full));
         let mut polite = Account::new(Arc::clone(&budget).into());
-        polite.set(SHARE_MIN - 1);
+        polite.set(answers(SHARE_MIN - 1));
         assert_eq!(polite.pressure(), Pressure::None);
-        polite.set(SHARE_MIN);
+        polite.set(answers(SHARE_MIN));
         assert_eq!(polite.pressure(), Pressure::Full);
+    }
+
+    /// A client with many open calls, and one that reads a giant list, may go on with small ones.
+    #[test]
+    fn streams_and_giant_answers_hold_back_only_what_is_like_them() {
+        let budget = Budget::new(4 << 20, 8 << 20);
+        let mut greedy: Vec<Account> = (0..3).map(|_| Account::new(Arc::clone(&budget).into())).collect();
+        greedy.iter_mut().for_each(|account| account.set(answers(3 << 20)));
+        let mut account = Account::new(Arc::clone(&budget).into());
+        account.set(Holds { streams: 1 << 20, answers: SHARE_MIN - 1, ..Holds::default() });
+        assert_eq!((account.pressure(), account.refuses_requests()), (Pressure::None, true));
+        drop(greedy);
+        account.set(Holds { giant: 1 << 30, ..Holds::default() });
+        assert_eq!((account.pressure(), account.refuses_requests()), (Pressure::High, false));
+        assert!(budget.held() < STEP);
     }
 }

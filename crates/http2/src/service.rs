@@ -43,6 +43,9 @@ pub trait LongMessage: std::fmt::Debug + Send {
     /// Bytes that are still to come, which is more than none at first.
     fn remaining(&self) -> usize;
 
+    /// Bytes of memory that it takes now, beside what it shares with others.
+    fn held(&self) -> usize;
+
     /// The next bytes: `max` of them, or all that remain. `max` is not 0.
     fn next(&mut self, max: usize) -> Bytes;
 }

@@ -62,6 +62,15 @@ impl<K: WireKv> Pieces<K> {
         self.remaining
     }
 
+    /// Bytes of memory that this takes, without the key-values themselves.
+    pub fn held(&self) -> usize {
+        let of = |segment: &Segment<K>| match segment {
+            Segment::Bytes { bytes, .. } => bytes.capacity(),
+            Segment::Kvs { kvs, .. } => kvs.len() * size_of::<K>(),
+        };
+        self.segments.iter().map(of).sum()
+    }
+
     /// The next `max` bytes, or all that remain.
     pub fn next(&mut self, max: usize) -> Bytes {
         let len = max.min(self.remaining);

@@ -17,9 +17,9 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::{unconstrained, yield_now};
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep, sleep};
 
-use crate::budget::{Account, Holdings, Pressure};
+use crate::budget::{Account, Holdings, Holds, Pressure};
 use crate::head::Head;
 use crate::keepalive::{Due, Keepalive};
 use crate::limits::Limits;
@@ -39,6 +39,8 @@ const MOST_TURNS: usize = 32;
 const MOST_TIME: Duration = Duration::from_micros(100);
 /// How often the allowance for frames without requests is refilled.
 const REFILL_INTERVAL: Duration = Duration::from_millis(10);
+/// How often a connection that waits for room looks whether others have given some back.
+const ROOM_INTERVAL: Duration = Duration::from_millis(50);
 /// Calls that wait, below which those that were cancelled are left among them.
 const DEFERRED_MIN: usize = 1024;
 
@@ -60,6 +62,8 @@ pub struct Connection<I, S: Service> {
     /// Calls that compute at this moment.
     heavy: Arc<AtomicUsize>,
     refilled: Instant,
+    /// Runs while the connection waits for room.
+    timer: Option<Pin<Box<Sleep>>>,
     /// Places to look at in this turn.
     due: Vec<usize>,
     released: Vec<(u32, usize)>,
@@ -88,6 +92,7 @@ where
             deferred: VecDeque::new(),
             heavy: Arc::default(),
             refilled: Instant::now(),
+            timer: None,
             due: Vec::new(),
             released: Vec::new(),
             resumed: Vec::new(),
@@ -129,11 +134,16 @@ where
 
     /// Counts what the connection holds for its client, and says what follows from it.
     fn update_account(&mut self) -> Held {
-        let requests = self.held + self.protocol.held_for_requests() + self.tasks.bells().held();
-        self.account.set(requests + self.protocol.unsent());
+        self.account.set(Holds {
+            streams: self.protocol.held_for_streams(),
+            requests: self.held + self.protocol.held_for_requests() + self.tasks.bells().held(),
+            answers: self.protocol.held_for_answers(),
+            giant: self.protocol.giant(),
+        });
         let pressure = self.account.pressure();
-        let refuses_requests = self.account.is_too_much(requests);
+        let refuses_requests = self.account.refuses_requests();
         self.protocol.refuse_streams(refuses_requests);
+        self.protocol.hold_bodies(pressure == Pressure::Full);
         self.tasks.bells().set_full(refuses_requests);
         Held { pressure, refuses_requests }
     }
@@ -189,6 +199,9 @@ where
                 Poll::Pending => false,
             };
         }
+        if self.protocol.holds_bodies() {
+            self.update_account();
+        }
         self.protocol.resumed(&mut self.resumed);
         let worked = !self.resumed.is_empty();
         for stream in self.resumed.drain(..) {
@@ -228,7 +241,7 @@ where
                 Ok(Turn::Worked) => break,
                 Ok(Turn::Idle) => {
                     self.rest();
-                    if self.tasks.bells().sleep(cx.waker()) {
+                    if self.look_again(cx) && self.tasks.bells().sleep(cx.waker()) {
                         return Poll::Pending;
                     }
                 }
@@ -239,6 +252,20 @@ where
         // Comes back behind all others that are ready, and behind a look at the sockets.
         let _ = pin!(yield_now()).poll(cx);
         Poll::Pending
+    }
+
+    /// Room that other connections give back is not announced, so whoever waits for it looks again. False: now.
+    fn look_again(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.deferred.is_empty() && !self.protocol.holds_bodies() {
+            self.timer = None;
+            return true;
+        }
+        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(ROOM_INTERVAL)));
+        let is_due = timer.as_mut().poll(cx).is_ready();
+        if is_due {
+            self.timer = None;
+        }
+        !is_due
     }
 
     /// Nothing can be done but wait: gives back what only a burst needed.

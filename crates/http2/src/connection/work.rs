@@ -214,6 +214,7 @@ where
             let passed = pass_on(&mut self.protocol, stream, body, cx);
             // What was taken goes to the output, so that the next body sees how full that is.
             self.protocol.pump();
+            self.update_account();
             return self.after_body(place, work, passed);
         }
         match work.job.poll(cx) {

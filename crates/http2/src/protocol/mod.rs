@@ -119,6 +119,8 @@ pub struct Protocol<T> {
     overhead: Overhead,
     /// The connection holds as much as it may: no stream is opened.
     refuses_streams: bool,
+    /// The connection holds too much for its client already.
+    holds_bodies: bool,
     farewell: Farewell,
     client_left: bool,
     resets: VecDeque<u32>,
@@ -149,6 +151,7 @@ impl<T: Default> Protocol<T> {
             congested: Vec::new(),
             overhead: Overhead::new(limits.overhead),
             refuses_streams: false,
+            holds_bodies: false,
             farewell: Farewell::None,
             client_left: false,
             resets: VecDeque::new(),
@@ -191,20 +194,38 @@ impl<T: Default> Protocol<T> {
         leaving && self.streams.is_empty() && self.output.is_empty()
     }
 
-    /// Bytes of answers that the client has not taken yet, whether they are in memory or still to be encoded.
-    pub fn unsent(&self) -> usize {
-        self.streams.unsent() + self.output.len()
+    /// Bytes of answers that the client has not taken yet, in memory or still to be encoded, but for giant ones.
+    pub fn held_for_answers(&self) -> usize {
+        self.streams.held() + self.output.len()
     }
 
-    /// Bytes held for requests whose headers are not whole or not shared, and a flat amount for each stream.
+    /// What giant answers have still to encode.
+    pub fn giant(&self) -> usize {
+        self.streams.giant()
+    }
+
+    /// A flat amount for each stream.
+    pub fn held_for_streams(&self) -> usize {
+        self.streams.len() * STREAM_BYTES
+    }
+
+    /// Bytes held for requests whose headers are not whole or not shared.
     pub fn held_for_requests(&self) -> usize {
-        let opening = self.opening.as_ref().map_or(0, Opening::len);
-        self.streams.len() * STREAM_BYTES + self.streams.heads() + opening
+        self.streams.heads() + self.opening.as_ref().map_or(0, Opening::len)
     }
 
     /// Whether further streams are refused, which clients may take as "try again".
     pub fn refuse_streams(&mut self, refuses: bool) {
         self.refuses_streams = refuses;
+    }
+
+    /// Whether bodies of answers are asked for nothing more than the end of what they have.
+    pub fn hold_bodies(&mut self, holds: bool) {
+        self.holds_bodies = holds;
+    }
+
+    pub fn holds_bodies(&self) -> bool {
+        self.holds_bodies
     }
 
     /// Time has passed: the client may cost as much again.

@@ -136,7 +136,7 @@ impl<T: Default> Protocol<T> {
             return Room::Later;
         }
         // One part, for a client that reads this stream, however little it reads others.
-        let is_read = stream.queued == 0 && window > 0 && send_window > 0;
+        let is_read = stream.queued == 0 && window > 0 && send_window > 0 && !self.holds_bodies;
         let may_go_on =
             is_open || is_ahead || (is_read && all_queued < QUEUED_FACTOR * limits.queued_answers);
         if self.output.len() >= ENOUGH_OUTPUT || !may_go_on {
@@ -154,6 +154,7 @@ impl<T: Default> Protocol<T> {
     fn is_open(&self) -> bool {
         self.output.len() < ENOUGH_OUTPUT
             && self.send_window > 0
+            && !self.holds_bodies
             && self.streams.queued() < self.limits.queued_answers
     }
 

@@ -28,6 +28,8 @@ pub(super) struct Stream<T> {
     pub(super) queued: usize,
     /// Sent behind the queue, and encoded no earlier.
     pub(super) long: Option<Box<dyn LongMessage>>,
+    /// What that takes, if it is giant.
+    pub(super) giant_held: usize,
     /// What comes when all of that is sent.
     pub(super) tail: Option<Tail>,
     /// It is in the list of streams that can send.
@@ -52,6 +54,7 @@ impl<T: Default> Stream<T> {
             queue: VecDeque::new(),
             queued: 0,
             long: None,
+            giant_held: 0,
             tail: None,
             is_ready: false,
             wants_room: false,
@@ -70,5 +73,10 @@ impl<T> Stream<T> {
     /// Bytes of its answer that wait for a window.
     pub(super) fn unsent(&self) -> usize {
         self.queued + self.long.as_ref().map_or(0, |long| long.remaining())
+    }
+
+    /// What of that belongs to a giant message.
+    pub(super) fn giant(&self) -> usize {
+        if self.giant_held > 0 { self.unsent() - self.queued } else { 0 }
     }
 }

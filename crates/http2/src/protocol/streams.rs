@@ -7,6 +7,10 @@ use hashbrown::HashMap;
 use super::stream::Stream;
 use crate::service::LongMessage;
 
+/// A message longer than this is giant: a list of very much. What it shows is in the store anyway, so it counts with what
+/// it takes itself, and its length matters only to those who want another list. Otherwise a client that reads one could do
+/// nothing else until it is read.
+const GIANT_MIN: usize = 16 << 20;
 /// A table that had to grow beyond this is given back once it is empty.
 const KEPT_CAPACITY: usize = 1024;
 
@@ -15,15 +19,19 @@ pub(super) struct Streams<T> {
     streams: HashMap<u32, Stream<T>, RandomState>,
     /// Bytes of answers that are in memory and wait for a window: the sum of `queued`.
     queued: usize,
-    /// The same with what long messages have still to encode.
+    /// The same with what long messages have still to encode, but for giant ones.
     unsent: usize,
+    /// What giant messages have still to encode.
+    giant: usize,
+    /// Bytes of memory that giant messages take.
+    giant_held: usize,
     /// Bytes of the heads of requests.
     heads: usize,
 }
 
 impl<T> Default for Streams<T> {
     fn default() -> Streams<T> {
-        Streams { streams: HashMap::default(), queued: 0, unsent: 0, heads: 0 }
+        Streams { streams: HashMap::default(), queued: 0, unsent: 0, giant: 0, giant_held: 0, heads: 0 }
     }
 }
 
@@ -40,8 +48,14 @@ impl<T> Streams<T> {
         self.queued
     }
 
-    pub(super) fn unsent(&self) -> usize {
-        self.unsent
+    /// Bytes that answers hold, as if long messages were encoded already unless they are giant.
+    pub(super) fn held(&self) -> usize {
+        self.unsent + self.giant_held
+    }
+
+    /// What giant messages have still to encode.
+    pub(super) fn giant(&self) -> usize {
+        self.giant
     }
 
     pub(super) fn heads(&self) -> usize {
@@ -74,7 +88,9 @@ impl<T> Streams<T> {
     pub(super) fn remove(&mut self, id: u32) -> Option<Stream<T>> {
         let stream = self.streams.remove(&id)?;
         self.queued -= stream.queued;
-        self.unsent -= stream.unsent();
+        self.unsent -= stream.unsent() - stream.giant();
+        self.giant -= stream.giant();
+        self.giant_held -= stream.giant_held;
         self.heads -= stream.head_bytes;
         Some(stream)
     }
@@ -99,7 +115,14 @@ impl<T> Streams<T> {
     pub(super) fn attach(&mut self, id: u32, message: Box<dyn LongMessage>) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         assert!(stream.long.is_none(), "an answer has one long message");
-        self.unsent += message.remaining();
+        let len = message.remaining();
+        if len > GIANT_MIN {
+            stream.giant_held = message.held().max(1);
+            self.giant += len;
+            self.giant_held += stream.giant_held;
+        } else {
+            self.unsent += len;
+        }
         stream.long = Some(message);
     }
 
@@ -121,8 +144,14 @@ impl<T> Streams<T> {
                 let before = long.remaining();
                 let data = long.next(max);
                 assert_eq!(before - data.len(), long.remaining(), "a message is as long as it says");
+                let is_giant = stream.giant_held > 0;
                 if long.remaining() == 0 {
                     stream.long = None;
+                    self.giant_held -= std::mem::take(&mut stream.giant_held);
+                }
+                if is_giant {
+                    self.giant -= data.len();
+                    return Some(data);
                 }
                 data
             }

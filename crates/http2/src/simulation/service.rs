@@ -164,6 +164,10 @@ impl LongMessage for Long {
         self.len - self.at
     }
 
+    fn held(&self) -> usize {
+        0
+    }
+
     fn next(&mut self, max: usize) -> Bytes {
         let from = self.at;
         self.at = self.len.min(from + max);

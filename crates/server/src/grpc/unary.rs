@@ -115,6 +115,10 @@ impl LongMessage for LongAnswer {
         self.0.remaining()
     }
 
+    fn held(&self) -> usize {
+        self.0.held()
+    }
+
     fn next(&mut self, max: usize) -> Bytes {
         self.0.next(max)
     }

@@ -148,3 +148,58 @@ async fn a_client_that_reads_is_not_stopped_by_those_that_do_not() {
     drop(polite);
     assert_eq!(settled(&budget).await, 0);
 }
+
+#[tokio::test]
+async fn small_calls_go_on_while_a_giant_answer_is_read() {
+    let (service, budget) = (Arc::new(Test::default()), Budget::new(SHARE, 100 * SHARE));
+    let mut peer = open_with(&service, Arc::clone(&budget)).await;
+    peer.call(1, "/unary-long-20000000", &message_of(b"")).await;
+    settled(&budget).await;
+    peer.call(3, "/unary-waits", &message_of(b"small")).await;
+    service.gate.add_permits(1);
+    while !peer.lines(1).await[0].starts_with("HEADERS 3") {}
+    assert_eq!(budget.deferred(), 0);
+    peer.call(5, "/unary-heavy-5", &message_of(b"another list")).await;
+    settled(&budget).await;
+    assert_eq!((budget.deferred(), service.parts.load(SeqCst)), (1, 0));
+    assert!(budget.held() < SHARE);
+}
+
+/// Nothing tells a connection that another one holds less.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_waits_for_other_connections_begins_when_they_hold_less() {
+    let (service, budget) = (Arc::new(Test::default()), Budget::new(100 * SHARE, 2 * SHARE));
+    let mut greedy = open_with(&service, Arc::clone(&budget)).await;
+    let mut second = open_with(&service, Arc::clone(&budget)).await;
+    for (peer, calls) in [(&mut second, 8), (&mut greedy, 40)] {
+        for stream in (1..2 * calls).step_by(2) {
+            peer.call(stream, "/unary-90000", &message_of(&[7; 90_000])).await;
+            tokio::task::yield_now().await;
+        }
+    }
+    assert!(settled(&budget).await >= 2 * SHARE);
+    second.call(101, "/unary-waits", &message_of(b"later")).await;
+    settled(&budget).await;
+    assert_eq!((budget.deferred(), service.running.load(SeqCst)), (1, 1), "it is made and not begun");
+    drop(greedy);
+    service.gate.add_permits(1);
+    settled(&budget).await;
+    assert_eq!(service.running.load(SeqCst), 0, "it was answered");
+}
+
+/// A client that opens each window by a byte cannot have a part of every stream held for it.
+#[tokio::test]
+async fn bodies_are_not_asked_for_more_when_too_much_is_held() {
+    let (service, budget) = (Arc::new(Test::default()), Budget::new(4 * SHARE, 100 * SHARE));
+    let mut peer = open_with(&service, Arc::clone(&budget)).await;
+    peer.write(&frame(kind::SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 1])).await;
+    peer.write(&frame(kind::WINDOW_UPDATE, 0, 0, &(1u32 << 30).to_be_bytes())).await;
+    for stream in (1..2001).step_by(2) {
+        let fields = [testing::headers("/waits-endless"), field("content-type", "application/grpc")].concat();
+        peer.write(&frame(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, stream, &fields)).await;
+    }
+    settled(&budget).await;
+    service.gate.add_permits(1000);
+    let held = settled(&budget).await;
+    assert!(held < 5 * SHARE, "{held} bytes are held");
+}

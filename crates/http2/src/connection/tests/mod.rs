@@ -120,6 +120,10 @@ impl Service for Test {
                 "/echo" => Response::new(request.into_body().boxed()),
                 "/endless" => Response::new(Endless(parts).boxed()),
                 "/long" => Response::new(Full::from(vec![7; LONG]).map_err(|e| match e {}).boxed()),
+                "/waits-endless" => {
+                    gate.acquire().await.unwrap().forget();
+                    Response::new(Endless(parts).boxed())
+                }
                 "/waits" => {
                     gate.acquire().await.unwrap().forget();
                     Response::new(Full::from("waited").map_err(|e| match e {}).boxed())
@@ -144,6 +148,10 @@ struct Sevens {
 impl LongMessage for Sevens {
     fn remaining(&self) -> usize {
         self.left
+    }
+
+    fn held(&self) -> usize {
+        0
     }
 
     fn next(&mut self, max: usize) -> Bytes {
