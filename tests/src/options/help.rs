@@ -11,7 +11,7 @@ use crate::server::Kind;
 const ONLY_IN_ETCDS_HELP: [&str; 2] = ["discovery", "discovery-proxy"];
 
 /// Ours, and what etcd knows and does not list.
-const ONLY_HERE: [&str; 18] = [
+const ONLY_HERE: [&str; 20] = [
     "backup-credentials-file",
     "backup-full-interval",
     "backup-interval",
@@ -28,6 +28,8 @@ const ONLY_HERE: [&str; 18] = [
     "journal-stream",
     "max-client-bytes",
     "max-connection-bytes",
+    "max-connection-watch-bytes",
+    "max-watch-bytes",
     "scrub-interval",
     "unsafe-journal",
 ];
