@@ -106,8 +106,9 @@ fn names(rng: &mut Rng) -> Vec<Vec<u8>> {
 fn ttls(rng: &mut Rng) -> Vec<i64> {
     match rng.below(3) {
         0 => vec![1, 2],
-        1 => vec![1, 3, 10],
-        _ => vec![2, 600],
+        // Long ones often, because only they are recorded, after five seconds without a renewal.
+        1 => vec![3, 10, 10],
+        _ => vec![2, 600, 600],
     }
 }
 
@@ -118,7 +119,7 @@ fn node(rng: &mut Rng, largest: u64) -> NodeConfig {
     config.journal_segment_bytes = *rng.pick(&[4 << 10, 16 << 10, 64 << 10]);
     // Marks of deletion count as well, and must leave room when everything has been deleted.
     let least = (largest * 200).max(60 << 10);
-    config.quota_bytes = if rng.percent(8) { rng.between(least, 2 * least) as i64 } else { 0 };
+    config.quota_bytes = if rng.percent(25) { rng.between(least, 2 * least) as i64 } else { 0 };
     config.checkpoint_bytes = *rng.pick(&[1 << 10, 4 << 10, 32 << 10, 1 << 20]);
     config.checkpoint_interval = Duration::from_millis(*rng.pick(&[300, 2000, 300_000]));
     config.queue_depth = *rng.pick(&[2, 16, 512]);
@@ -166,8 +167,8 @@ fn tuning(rng: &mut Rng) -> Tuning {
         block_bytes: *rng.pick(&[1, 300, 128 << 10]),
     };
     tuning.expired_per_tick = *rng.pick(&[1, 4096]);
-    tuning.record_every = Duration::from_millis(*rng.pick(&[300, 3000, 300_000]));
-    tuning.recorded_ttl = *rng.pick(&[1, 8, 300]);
+    tuning.record_every = Duration::from_millis(*rng.pick(&[300, 300, 3000, 300_000]));
+    tuning.recorded_ttl = *rng.pick(&[1, 8, 8, 300]);
     tuning.records_per_request = *rng.pick(&[2, 1000]);
     tuning
 }

@@ -162,6 +162,11 @@ fn is_freer(one: &Step, other: &Step) -> bool {
         && one.to >= other.to
 }
 
+/// The first place from `place` on at which the lease has no keys. None: it keeps some to the end.
+fn bare_place(lease: &Lease, place: i64) -> Option<i64> {
+    lease.bare_from(place.div_euclid(2)).checked_mul(2)?.checked_add(1)
+}
+
 /// The states that the lease can be in after a step, with the place of it.
 fn outcomes(lease: &Lease, before: &Situation, step: &Step, clock: bool) -> Vec<(Option<Alive>, i64)> {
     let place = before.place.max(step.from);
@@ -174,8 +179,8 @@ fn outcomes(lease: &Lease, before: &Situation, step: &Step, clock: bool) -> Vec<
     let ended = match &before.lease {
         None => Some(place),
         Some(alive) => {
-            let bare = 2 * lease.bare_from(before.place.div_euclid(2)) + 1;
-            (in_time(alive) && bare <= step.to).then_some(place.max(bare))
+            let bare = bare_place(lease, before.place).filter(|bare| in_time(alive) && *bare <= step.to);
+            bare.map(|bare| place.max(bare))
         }
     };
     match (step.what, before.lease) {
@@ -189,8 +194,8 @@ fn outcomes(lease: &Lease, before: &Situation, step: &Step, clock: bool) -> Vec<
         (What::Revoke, Some(_)) if step.from % 2 == 0 => vec![(None, place)],
         // A revoke without a revision needs a lease without keys.
         (What::Revoke, Some(_)) => {
-            let bare = 2 * lease.bare_from(place.div_euclid(2)) + 1;
-            if bare <= step.to { vec![(None, place.max(bare))] } else { Vec::new() }
+            let bare = bare_place(lease, place).filter(|bare| *bare <= step.to);
+            bare.map(|bare| (None, place.max(bare))).into_iter().collect()
         }
         (What::Attach | What::Exists, Some(alive)) => vec![(Some(alive), place)],
         (What::Ended { deleted }, Some(alive)) => {
