@@ -17,8 +17,11 @@ pub struct Tuning {
     pub batch_bytes: usize,
     /// Requests up to which a batch is short: the sequencer's thread may sync it itself.
     pub short_batch: usize,
-    /// Evaluations after which readers waiting for the store get a turn.
+    /// Evaluations after which readers waiting for the store get a turn, and keys examined or changed by evaluations.
     pub turn: usize,
+    pub turn_work: u64,
+    /// Keys examined or changed after which a batch is closed: those whom it answers wait for all of it.
+    pub batch_work: u64,
     /// Bytes of entries after which a journal record is closed, so that one sync never covers too much.
     pub record_bytes: usize,
     /// Requests that are worth a record of a shared journal of their own while others are under way.
@@ -73,6 +76,8 @@ impl Default for Tuning {
             batch_bytes: 4 << 20,
             short_batch: 64,
             turn: 64,
+            turn_work: 8192,
+            batch_work: 256 << 10,
             record_requests: 64,
             record_bytes: 16 << 20,
             ring: RingLimit { revisions: 512, bytes: 256 << 10 },

@@ -51,14 +51,18 @@ impl Path {
         Ok(path)
     }
 
-    /// The same for a transaction without writes, whose ranges are counted while they are read.
-    pub(crate) fn check_read_only(
+    /// The same for a transaction without writes. Its ranges are read in steps, and what they answer is counted then; but
+    /// how many keys a range had in the past is found in one go.
+    pub(crate) fn check_read_only<'r>(
         &self,
         store: &Store,
-        request: &TxnRequest,
+        request: &'r TxnRequest,
         mark: Mark,
+        work: &mut Work<'r>,
     ) -> Result<(), StoreError> {
-        Walk { store, mark, deleted: Deleted::default(), work: None }.check(self, request)
+        // A single range costs what it would cost alone.
+        let work = (self.scans > 1).then_some(work);
+        Walk { store, mark, deleted: Deleted::default(), work, in_steps: true }.check(self, request)
     }
 
     /// Everything on the path that could be refused is checked here, before anything changes.
@@ -69,10 +73,11 @@ impl Path {
         mark: Mark,
         work: &mut Work<'r>,
     ) -> Result<(), StoreError> {
-        let mut walk = Walk { store, mark, deleted: Deleted::default(), work: None };
-        // A single range or delete costs what it would cost alone.
-        walk.work = (self.scans > 1).then_some(work);
-        walk.check(self, request)
+        if self.scans == 1 {
+            work.stand_alone(store);
+        }
+        let work = (self.scans > 0).then_some(work);
+        Walk { store, mark, deleted: Deleted::default(), work, in_steps: false }.check(self, request)
     }
 }
 
@@ -84,6 +89,8 @@ struct Walk<'r, 'w> {
     deleted: Deleted<'r>,
     /// The allowances, if there is something to be counted.
     work: Option<&'w mut Work<'r>>,
+    /// Whether ranges are read later, with the lock given away in between.
+    in_steps: bool,
 }
 
 impl<'r> Walk<'r, '_> {
@@ -93,8 +100,10 @@ impl<'r> Walk<'r, '_> {
             match op {
                 RequestOp::Range(range) => {
                     let at = check_revision(range.revision, self.mark)?;
-                    if let Some(work) = &mut self.work {
-                        work.range(self.store, range, at)?;
+                    match &mut self.work {
+                        Some(work) if self.in_steps => work.count(self.store, range, at)?,
+                        Some(work) => work.range(self.store, range, at)?,
+                        None => {}
                     }
                 }
                 RequestOp::Put(put) => self.check_put(put)?,
@@ -193,21 +202,32 @@ pub(crate) fn check_put(store: &Store, put: &PutRequest, at: i64) -> Result<(), 
 fn holds(store: &Store, compare: &Compare, at: i64, work: &mut Work<'_>) -> Result<bool, StoreError> {
     let range = &compare.range;
     if range.is_single() {
-        return Ok(match store.get(&range.key, at) {
+        let record = store.get(&range.key, at);
+        work.compare(compared_bytes(compare, record))?;
+        return Ok(match record {
             Some(record) => holds_for(compare, Some(record)),
             None => holds_for_nothing(compare),
         });
     }
     let (mut any, mut all) = (false, true);
     scan(store, range, |slot| {
-        work.examine(1)?;
-        if let Some(record) = store.keys.chain(slot).live_at(at) {
+        let record = store.keys.chain(slot).live_at(at);
+        work.compare(compared_bytes(compare, record))?;
+        if let Some(record) = record {
             any = true;
             all = holds_for(compare, Some(record));
         }
         Ok(all)
     })?;
     Ok(all && (any || holds_for_nothing(compare)))
+}
+
+/// How many bytes of values a compare of this record may look at.
+fn compared_bytes(compare: &Compare, record: Option<&Record>) -> usize {
+    match (&compare.target, record) {
+        (CompareTarget::Value(operand), Some(record)) => record.value_len().min(operand.len()),
+        _ => 0,
+    }
 }
 
 fn holds_for_nothing(compare: &Compare) -> bool {

@@ -71,7 +71,7 @@ impl Store {
         let mark = self.visible;
         let mut work = Work::of(self);
         let path = Path::choose(self, request, mark.revision, &mut work)?;
-        path.check_read_only(self, request, mark)?;
+        path.check_read_only(self, request, mark, &mut work)?;
         let ranges = branch(request, path.succeeded).iter().map(|op| match op {
             RequestOp::Range(range) => {
                 let at = resolve_revision(range.revision, mark)?;
@@ -116,13 +116,26 @@ impl Store {
     fn evaluate_txn(&mut self, request: &TxnRequest, journal: &mut Vec<u8>) -> Result<Evaluated, StoreError> {
         let mark = self.head;
         let mut work = Work::of(self);
-        let path = Path::choose(self, request, mark.revision, &mut work)?;
-        path.check(self, request, mark, &mut work)?;
+        let path = self.choose_path(request, mark, &mut work);
+        self.worked += work.spent();
+        let path = path?;
         let mut txn = Txn::begin(self);
         let mut response = txn.run(request, &path);
         response.revision = txn.current();
         let events = txn.commit_to(journal);
         Ok(Evaluated { response: WriteResponse::Txn(response), events })
+    }
+
+    /// Everything that can be refused is refused here.
+    fn choose_path<'r>(
+        &self,
+        request: &'r TxnRequest,
+        mark: Mark,
+        work: &mut Work<'r>,
+    ) -> Result<Path, StoreError> {
+        let path = Path::choose(self, request, mark.revision, work)?;
+        path.check(self, request, mark, work)?;
+        Ok(path)
     }
 
     fn evaluate_compact(&mut self, revision: i64, journal: &mut Vec<u8>) -> Result<Evaluated, StoreError> {
@@ -270,6 +283,7 @@ impl<'s> Txn<'s> {
     pub(crate) fn commit(self) -> Vec<Event> {
         if !self.events.is_empty() {
             self.store.head.revision += 1;
+            self.store.worked += self.events.len() as u64;
         }
         self.events
     }
@@ -286,7 +300,8 @@ impl<'s> Txn<'s> {
 
     /// Deletes what is alive in a range at this point; returns the versions that went.
     pub(crate) fn delete_range(&mut self, range: &KeyRange) -> Vec<Record> {
-        let slots = self.store.live_slots(range);
+        let (slots, examined) = self.store.live_slots(range);
+        self.store.worked += examined;
         slots.into_iter().map(|slot| self.delete_slot(slot)).collect()
     }
 

@@ -137,10 +137,13 @@ impl Membership {
         self.open.first().is_none_or(|first| u32::try_from(revision - first.revision).is_ok())
     }
 
-    /// What counting in the past may cost, in keys looked at.
-    pub(crate) fn count_cost(&self) -> u64 {
+    /// What counting after revision `at` may cost, in keys looked at.
+    pub(crate) fn count_cost(&self, at: i64) -> u64 {
         let bisections = 2 * BLOCK_CHANGES.ilog2() as usize;
-        (self.full.len() * bisections + BLOCK_CHANGES + self.open.len()) as u64
+        let before = self.full.partition_point(|block| block.first <= at);
+        // Of the last one before it changes may still be to come, and those are looked at one by one.
+        let cut = if before > 0 { BLOCK_CHANGES } else { 0 };
+        ((self.full.len() - before) * bisections + cut + self.open.len()) as u64
     }
 
     /// Creates minus deletes in `span` after revision `at`, which compaction has not passed.

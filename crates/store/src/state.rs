@@ -66,6 +66,8 @@ pub struct Store {
     /// Bytes of values that one transaction may write again without having sent them.
     pub(crate) kept_limit: usize,
     pub(crate) txn_limits: TxnLimits,
+    /// Keys examined or changed by evaluations, since the store was made or loaded.
+    pub(crate) worked: u64,
 }
 
 /// What bounds a journal entry, together with the size of requests; more than a single such put may need.
@@ -88,6 +90,7 @@ impl Default for Store {
             bytes: 0,
             kept_limit: KEPT_VALUE_BYTES,
             txn_limits: TxnLimits::default(),
+            worked: 0,
         }
     }
 }
@@ -277,17 +280,20 @@ impl Store {
         (self.event(slot, tombstone, Some(prev.clone())), prev)
     }
 
-    /// Slots of the keys of `range` that are alive at head, in order.
-    pub(crate) fn live_slots(&self, range: &KeyRange) -> Vec<Slot> {
+    /// Slots of the keys of `range` that are alive at head, in order, and how many were examined to find them.
+    pub(crate) fn live_slots(&self, range: &KeyRange) -> (Vec<Slot>, u64) {
         let alive = |&slot: &Slot| self.keys.chain(slot).last().is_some_and(|last| !last.is_tombstone());
         if range.is_single() {
-            return self.keys.find(&range.key).filter(alive).into_iter().collect();
+            return (self.keys.find(&range.key).filter(alive).into_iter().collect(), 1);
         }
+        let mut examined = 0;
         let keys = |slot: Slot| self.keys.key(slot);
         let mut cursor = self.tree.seek(&keys, &range.key);
-        std::iter::from_fn(|| self.tree.next(&mut cursor))
+        let slots = std::iter::from_fn(|| self.tree.next(&mut cursor))
             .take_while(|&slot| range.end().is_none_or(|end| self.keys.key(slot) < end))
+            .inspect(|_| examined += 1)
             .filter(alive)
-            .collect()
+            .collect();
+        (slots, examined)
     }
 }

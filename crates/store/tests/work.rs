@@ -141,10 +141,99 @@ fn what_clients_do_stays_within_the_limits() {
     assert!(evaluate(&mut store, WriteRequest::Txn(txn(vec![delete_everything(); 4]))).is_ok());
 }
 
+/// The same keys, with values that differ in their last bytes only, so that comparing two of them looks at all of both.
+fn store_of_values(keys: usize, bytes: usize) -> Store {
+    let mut store = Store::default();
+    for n in 0..keys {
+        let mut value = vec![0; bytes];
+        value.extend_from_slice(&n.to_be_bytes());
+        evaluate(&mut store, WriteRequest::Put(put(key(n), value))).expect("nothing refuses it");
+    }
+    store.publish(store.head());
+    store
+}
+
+fn by_value() -> RangeRequest {
+    let (sort_order, sort_target) = (SortOrder::Ascend, SortTarget::Value);
+    RangeRequest { sort_order, sort_target, keys_only: true, limit: 1, ..everything() }
+}
+
+/// With the store locked, and a sort compares every value some ten times.
 #[test]
-fn a_single_range_or_delete_may_be_as_large_as_it_likes() {
-    let mut store = store_of(100);
+fn a_single_sort_by_value_within_a_write_is_bounded_by_the_bytes_it_compares() {
+    let mut store = store_of_values(64, 1 << 20);
+    let sorted =
+        |range| WriteRequest::Txn(txn(vec![RequestOp::Put(put("z", vec![1])), RequestOp::Range(range)]));
+    assert_eq!(evaluate(&mut store, sorted(by_value())), TOO_LARGE);
+    let few = RangeRequest { range: KeyRange::new(key(0), key(10)), ..by_value() };
+    assert!(evaluate(&mut store, sorted(few)).is_ok());
+    let by_revision = RangeRequest { sort_target: SortTarget::Mod, ..by_value() };
+    assert!(evaluate(&mut store, sorted(by_revision)).is_ok(), "it compares numbers");
+    assert!(
+        store.read_txn(&txn(vec![RequestOp::Range(by_value())])).is_ok(),
+        "it is sorted without the lock"
+    );
+}
+
+#[test]
+fn compares_of_values_are_bounded_by_bytes_whether_or_not_anything_is_written() {
+    let mut store = store_of_values(300, 100 << 10);
+    let guard = |range: KeyRange, bytes: usize| Compare {
+        range,
+        result: CompareResult::NotEqual,
+        target: CompareTarget::Value(vec![0; bytes].into()),
+    };
+    let guards = |guard: Compare| TxnRequest { compare: vec![guard; 14], ..TxnRequest::default() };
+    let long = guards(guard(KeyRange::new("k", "l"), 100 << 10));
+    assert_eq!(evaluate(&mut store, WriteRequest::Txn(long.clone())), TOO_LARGE);
+    assert_eq!(store.read_txn(&long).map(|_| ()), TOO_LARGE);
+    let short = guards(guard(KeyRange::new("k", "l"), 10));
+    assert!(evaluate(&mut store, WriteRequest::Txn(short.clone())).is_ok());
+    assert!(store.read_txn(&short).is_ok());
+    assert!(store.read_txn(&guards(guard(KeyRange::single(key(7)), 100 << 10))).is_ok());
+}
+
+#[test]
+fn counts_in_the_past_are_bounded_in_a_transaction_that_only_reads() {
+    let mut store = store_of(5_000);
+    store.limit_txns(TxnLimits { keys: 1_000, bytes: 0 });
+    let count = |revision| RequestOp::Range(RangeRequest { revision, count_only: true, ..everything() });
+    let counts = |revision, number| store.read_txn(&txn(vec![count(revision); number])).map(|_| ());
+    assert_eq!(counts(2, 128), TOO_LARGE);
+    assert_eq!(counts(2, 8), Ok(()));
+    assert_eq!(counts(0, 128), Ok(()), "the tree knows");
     store.limit_txns(TxnLimits { keys: 0, bytes: 0 });
+    assert!(store.read_txn(&txn(vec![count(2)])).is_ok(), "it costs what it costs alone");
+}
+
+/// Whoever holds the lock gives it away by this.
+#[test]
+fn everything_that_is_evaluated_adds_to_the_work() {
+    let mut store = store_of(1_000);
+    let mut work_of = |request: WriteRequest| {
+        let before = store.worked();
+        let outcome = evaluate(&mut store, request);
+        (store.worked() - before, outcome.is_ok())
+    };
+    assert_eq!(work_of(WriteRequest::Put(put("z", vec![1]))), (1, true));
+    let with_range = txn(vec![RequestOp::Put(put("z", vec![1])), RequestOp::Range(everything())]);
+    assert_eq!(work_of(WriteRequest::Txn(with_range)), (1_000 + 2, true));
+    let (first, future) =
+        (RangeRequest { limit: 1, ..everything() }, RangeRequest { revision: 1 << 40, ..everything() });
+    let refused = txn(vec![RequestOp::Range(first), RequestOp::Range(future)]);
+    assert_eq!(work_of(WriteRequest::Txn(refused)), (1 + 2, false), "one more than asked for is looked at");
+    let delete = || {
+        let RequestOp::DeleteRange(delete) = delete_everything() else { unreachable!("made above") };
+        WriteRequest::DeleteRange(delete)
+    };
+    assert_eq!(work_of(delete()), (2_000, true), "each is found and deleted");
+    assert_eq!(work_of(delete()), (1_000, true), "what is deleted is in the way until it is compacted");
+}
+
+#[test]
+fn a_single_range_or_delete_may_be_of_everything() {
+    let mut store = store_of(100);
+    store.limit_txns(TxnLimits { keys: 1, bytes: 0 });
     let range = RequestOp::Range(RangeRequest { sort_order: SortOrder::Descend, ..everything() });
     let with_put = vec![RequestOp::Put(put("k", vec![1])), range.clone()];
     assert!(evaluate(&mut store, WriteRequest::Txn(txn(with_put))).is_ok());

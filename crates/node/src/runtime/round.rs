@@ -18,6 +18,7 @@ use crate::sequencer::{HandOver, Round, Wanted};
 use crate::shared::{Ask, Reply, Write};
 use crate::snapshot::View;
 use crate::sync::RwLockWriteGuard;
+use crate::tuning::Tuning;
 
 use super::sequencer_loop::SequencerLoop;
 
@@ -27,8 +28,35 @@ struct Running<'s> {
     /// What becomes the next batch.
     open: Round<Reply>,
     writes: usize,
+    /// When others have their turn with the store.
+    turns: Turns,
     /// When the request began that is being evaluated.
     at: Instant,
+}
+
+/// When whoever waits for the store is let in. Work counts, not only requests: one may take as long as thousands of others.
+struct Turns {
+    requests: usize,
+    work: u64,
+    /// Requests since the last turn, and what the store had worked then.
+    since: usize,
+    worked: u64,
+}
+
+impl Turns {
+    fn new(tuning: &Tuning, store: &Store) -> Turns {
+        Turns { requests: tuning.turn, work: tuning.turn_work, since: 0, worked: store.worked() }
+    }
+
+    /// A request was evaluated. True if it is time.
+    fn is_due(&mut self, store: &Store) -> bool {
+        self.since += 1;
+        let is_due = self.since >= self.requests || store.worked() - self.worked >= self.work;
+        if is_due {
+            (self.since, self.worked) = (0, store.worked());
+        }
+        is_due
+    }
 }
 
 impl SequencerLoop {
@@ -38,12 +66,14 @@ impl SequencerLoop {
         let began = Instant::now();
         self.admission.set_disk(shared.disk_state(), shared.room() / 2);
         let (open, store) = (self.sequencer.begin(), shared.store.write());
-        let mut running = Running { store, open, writes: 0, at: Instant::now() };
+        let (turns, worked) = (Turns::new(&shared.config.tuning, &store), store.worked());
+        let mut running = Running { store, open, writes: 0, turns, at: Instant::now() };
         let mut next = Some(first);
         while let Some(ask) = next.take() {
             self.handle(ask, &mut running);
             let has_room = running.writes < shared.config.batch_requests
-                && running.open.payload_len() < shared.config.tuning.batch_bytes;
+                && running.open.payload_len() < shared.config.tuning.batch_bytes
+                && running.store.worked() - worked < shared.config.tuning.batch_work;
             if has_room && !self.ready.stop {
                 next = self.asks.try_recv().ok();
             }
@@ -87,7 +117,7 @@ impl SequencerLoop {
         if matches!(request, WriteRequest::Txn(_)) {
             self.shared.metrics.txns.add(1);
         }
-        let Running { store, open, writes, at } = running;
+        let Running { store, open, writes, turns, at } = running;
         let success = match store.permit(&caller, &request) {
             Ok(()) => self.sequencer.evaluate(open, store, &mut self.admission, &request, reply),
             Err(refusal) => {
@@ -97,7 +127,7 @@ impl SequencerLoop {
         };
         *at = self.time(&request, success, *at);
         *writes += 1;
-        if writes.is_multiple_of(self.shared.config.tuning.turn) {
+        if turns.is_due(store) {
             RwLockWriteGuard::bump(store);
             *at = Instant::now();
         }
@@ -193,5 +223,55 @@ impl SequencerLoop {
     /// Whether another server of a cluster decides.
     fn is_following(&self) -> bool {
         self.shared.cluster.is_some() && self.shared.is_following()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vetch_store::request::{
+        KeyRange, PutRequest, RangeRequest, RequestOp, SortOrder, SortTarget, TxnRequest,
+    };
+
+    fn put(key: String) -> PutRequest {
+        PutRequest {
+            key: key.into(),
+            value: "v".into(),
+            lease: 0,
+            prev_kv: false,
+            ignore_value: false,
+            ignore_lease: false,
+        }
+    }
+
+    /// The numbers of the requests behind which others have their turn.
+    fn turns_of(store: &mut Store, requests: &[WriteRequest]) -> Vec<usize> {
+        let mut turns = Turns::new(&Tuning::default(), store);
+        let evaluated = requests.iter().enumerate().filter(|(_, request)| {
+            store.evaluate(request, &mut Vec::new()).expect("nothing refuses it");
+            turns.is_due(store)
+        });
+        evaluated.map(|(number, _)| number + 1).collect()
+    }
+
+    #[test]
+    fn the_store_is_given_away_by_work_as_well_as_by_requests() {
+        let mut store = Store::default();
+        let puts: Vec<_> = (0..10_000).map(|n| WriteRequest::Put(put(format!("k{n}")))).collect();
+        let turns = turns_of(&mut store, &puts);
+        assert!(turns.into_iter().eq((1..=10_000 / 64).map(|turn| turn * 64)));
+        let everything = RangeRequest::new(KeyRange::new("k", "l"));
+        let sorted = RangeRequest {
+            sort_order: SortOrder::Ascend,
+            limit: 1,
+            sort_target: SortTarget::Mod,
+            ..everything
+        };
+        let txn = TxnRequest {
+            success: vec![RequestOp::Put(put("z".into())), RequestOp::Range(sorted)],
+            ..TxnRequest::default()
+        };
+        let large = WriteRequest::Txn(txn);
+        assert_eq!(turns_of(&mut store, &[large.clone(), puts[0].clone(), large]), [1, 3]);
     }
 }
