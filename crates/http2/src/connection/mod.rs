@@ -37,6 +37,9 @@ type Known<P> = (Arc<Head>, Option<Arc<P>>);
 /// client that lists everything must not make those wait that want little.
 const MOST_TURNS: usize = 32;
 const MOST_TIME: Duration = Duration::from_micros(100);
+/// Time that a turn spends on calls if there are many. More than the other, because calls that are made together share a sync of
+/// the journal, and answers a write.
+const MOST_LOOKING: Duration = Duration::from_micros(500);
 /// How often the allowance for frames without requests is refilled.
 const REFILL_INTERVAL: Duration = Duration::from_millis(10);
 /// How often a connection that waits for room looks whether others have given some back.
@@ -162,7 +165,7 @@ where
         }
     }
 
-    /// Looks after everything that rang. True: there was something.
+    /// Looks after what rang, and what was left, until it is late. True: there was something.
     fn look_around(&mut self) -> bool {
         let bells = Arc::clone(self.tasks.bells());
         bells.collect(&mut self.due, &mut self.released);
@@ -171,13 +174,25 @@ where
         }
         let worked = !self.due.is_empty();
         let mut due = std::mem::take(&mut self.due);
-        for place in due.drain(..) {
-            self.look_after(place);
-        }
+        let seen = self.look_until_late(&due);
+        // The next turn goes on where this one stopped.
+        due.drain(..seen);
         // Work may have been added on the way.
         due.append(&mut self.due);
         self.due = due;
         worked
+    }
+
+    /// How many of these places were looked after.
+    fn look_until_late(&mut self, due: &[usize]) -> usize {
+        let late = Instant::now() + MOST_LOOKING;
+        for (seen, place) in due.iter().enumerate() {
+            self.look_after(*place);
+            if Instant::now() >= late {
+                return seen + 1;
+            }
+        }
+        due.len()
     }
 
     /// Writes what can be written until it is late. True: there is more, or may be room now for what waited for it.
