@@ -60,8 +60,9 @@ pub struct Connection<I, S: Service> {
     /// Bytes of messages that are not complete, of calls that wait, and of answers that exist as a whole.
     held: usize,
     account: Account,
-    /// Calls that are not begun yet, in order; with some that were cancelled meanwhile.
-    deferred: VecDeque<TaskId>,
+    /// Calls that are not begun yet: those that wait for room of any kind only, and heavy ones, which may wait longer. Each in order,
+    /// with some that were cancelled meanwhile.
+    deferred: [VecDeque<TaskId>; 2],
     /// Calls that compute at this moment.
     heavy: Arc<AtomicUsize>,
     refilled: Instant,
@@ -92,7 +93,7 @@ where
             keepalive: limits.keepalive_interval.map(|i| Keepalive::new(i, limits.keepalive_timeout)),
             held: 0,
             account: Account::new(holdings.into()),
-            deferred: VecDeque::new(),
+            deferred: Default::default(),
             heavy: Arc::default(),
             refilled: Instant::now(),
             timer: None,
@@ -271,7 +272,7 @@ where
 
     /// Room that other connections give back is not announced, so whoever waits for it looks again. False: now.
     fn look_again(&mut self, cx: &mut Context<'_>) -> bool {
-        if self.deferred.is_empty() && !self.protocol.holds_bodies() {
+        if self.deferred.iter().all(VecDeque::is_empty) && !self.protocol.holds_bodies() {
             self.timer = None;
             return true;
         }
@@ -288,10 +289,8 @@ where
         self.transport.rest();
         self.protocol.rest();
         if self.protocol.open() == 0 {
-            self.deferred.clear();
+            self.deferred.iter_mut().for_each(VecDeque::clear);
             self.tasks.shrink();
-        } else if self.deferred.len() > 2 * self.protocol.open() + DEFERRED_MIN {
-            self.deferred.retain(|task| self.tasks.get(*task).is_some());
         }
         self.update_account();
     }

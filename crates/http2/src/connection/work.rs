@@ -12,12 +12,13 @@ use http_body::Body;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinHandle;
 
-use super::Connection;
+use super::{Connection, DEFERRED_MIN};
 use crate::border::Bordered;
 use crate::budget::Pressure;
 use crate::head;
 use crate::protocol::{Code, Room, Tail};
 use crate::service::{Boxed, Reply, Service};
+use crate::tasks::TaskId;
 
 /// Something under way, and for which request.
 pub(super) struct Work<B> {
@@ -135,14 +136,14 @@ where
 {
     /// Begins a call now, or when the connection has room for it. `len` is the length of its message.
     pub(super) fn start(&mut self, stream: u32, waiting: Waiting<S::Body>, len: usize) {
-        let is_deferred = self.must_wait(&waiting);
+        let (is_deferred, is_heavy) = (self.must_wait(&waiting), waiting.is_heavy());
         let (job, charge) =
             if is_deferred { (Job::Waiting(waiting), len + TASK_BYTES) } else { self.begun(waiting) };
         self.held += charge;
         let task = self.tasks.insert(Work { stream, job, charge });
         if is_deferred {
             self.account.note_deferred();
-            self.deferred.push_back(task);
+            self.defer(task, is_heavy);
         } else {
             self.due.push(task.place());
         }
@@ -151,7 +152,15 @@ where
         }
     }
 
-    /// In order: while a call waits, so do all that come after it and might have to.
+    fn defer(&mut self, task: TaskId, is_heavy: bool) {
+        let queue = &mut self.deferred[usize::from(is_heavy)];
+        queue.push_back(task);
+        // Not only when there is a rest: a client that goes on and on may cancel most of what it asks for.
+        if queue.len() > 2 * self.protocol.open() + DEFERRED_MIN {
+            queue.retain(|task| self.tasks.get(*task).is_some());
+        }
+    }
+
     fn must_wait(&self, waiting: &Waiting<S::Body>) -> bool {
         match self.account.pressure() {
             Pressure::Full => true,
@@ -174,8 +183,14 @@ where
 
     /// Begins calls that waited, as far as there is room for them. True: there was some.
     pub(super) fn start_deferred(&mut self) -> bool {
+        // Small calls first: there may be room for them while there is none for a heavy one that came before.
+        let has_begun = self.start_deferred_of(0);
+        self.start_deferred_of(1) || has_begun
+    }
+
+    fn start_deferred_of(&mut self, queue: usize) -> bool {
         let mut has_begun = false;
-        while let Some(&task) = self.deferred.front() {
+        while let Some(&task) = self.deferred[queue].front() {
             self.update_account();
             // One that is not there any more was cancelled.
             let waits = match self.tasks.get(task) {
@@ -185,7 +200,7 @@ where
             if waits == Some(true) {
                 break;
             }
-            self.deferred.pop_front();
+            self.deferred[queue].pop_front();
             if waits.is_some() {
                 self.begin_deferred(task.place());
                 has_begun = true;
