@@ -231,3 +231,21 @@ async fn a_small_call_that_waits_passes_lists_that_wait_longer() {
     assert!((SHARE / 2..SHARE).contains(&held), "{held} bytes are held");
     assert_eq!((service.running.load(SeqCst), service.parts.load(SeqCst)), (0, 0), "the small one went on");
 }
+
+/// A body that is no message goes on as a request, which waits: the client may send more, and it has to count.
+#[tokio::test]
+async fn bodies_of_requests_that_wait_are_bounded() {
+    let (service, budget) = (Arc::new(Test::default()), Budget::new(SHARE, 100 * SHARE));
+    let mut peer = open_with(&service, Arc::clone(&budget)).await;
+    fill(&mut peer, 1..26).await;
+    let before = settled(&budget).await;
+    assert!(before > SHARE);
+    for stream in (101..501).step_by(2) {
+        // It claims to be compressed.
+        peer.call(stream, "/unary", &[&[1, 0, 1, 0, 0][..], &[7; 65536]].concat()).await;
+        tokio::task::yield_now().await;
+    }
+    let held = settled(&budget).await;
+    assert!(held - before < SHARE, "{held} bytes are held, {before} of them before");
+    assert!(budget.refused() > 100, "{} were refused", budget.refused());
+}
