@@ -57,8 +57,10 @@ pub struct Connection<I, S: Service> {
     /// What the service made of heads that were seen lately.
     plans: Vec<Known<S::Plan>>,
     keepalive: Option<Keepalive>,
-    /// Bytes of messages that are not complete, of calls that wait, and of answers that exist as a whole.
+    /// Bytes of messages that are not complete, and of calls that wait.
     held: usize,
+    /// Bytes of answers that exist as a whole, before they are sent.
+    bodies: usize,
     account: Account,
     /// Calls that are not begun yet: those that wait for room of any kind only, and heavy ones, which may wait longer. Each in order,
     /// with some that were cancelled meanwhile.
@@ -92,6 +94,7 @@ where
             plans: Vec::new(),
             keepalive: limits.keepalive_interval.map(|i| Keepalive::new(i, limits.keepalive_timeout)),
             held: 0,
+            bodies: 0,
             account: Account::new(holdings.into()),
             deferred: Default::default(),
             heavy: Arc::default(),
@@ -141,7 +144,7 @@ where
         self.account.set(Holds {
             streams: self.protocol.held_for_streams(),
             requests: self.held + self.protocol.held_for_requests() + self.tasks.bells().held(),
-            answers: self.protocol.held_for_answers(),
+            answers: self.bodies + self.protocol.held_for_answers(),
             giant: self.protocol.giant(),
         });
         let pressure = self.account.pressure();

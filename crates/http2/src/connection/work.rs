@@ -24,8 +24,9 @@ use crate::tasks::TaskId;
 pub(super) struct Work<B> {
     pub(super) stream: u32,
     pub(super) job: Job<B>,
-    /// Bytes counted for it.
+    /// Bytes counted for it, and for its answer.
     pub(super) charge: usize,
+    pub(super) body: usize,
 }
 
 pub(super) enum Job<B> {
@@ -140,7 +141,7 @@ where
         let (job, charge) =
             if is_deferred { (Job::Waiting(waiting), len + TASK_BYTES) } else { self.begun(waiting) };
         self.held += charge;
-        let task = self.tasks.insert(Work { stream, job, charge });
+        let task = self.tasks.insert(Work { stream, job, charge, body: 0 });
         if is_deferred {
             self.account.note_deferred();
             self.defer(task, is_heavy);
@@ -214,7 +215,7 @@ where
         if let Job::Waiting(waiting) = work.job {
             let (job, charge) = self.begun(waiting);
             self.held = self.held + charge - work.charge;
-            work = Work { stream: work.stream, job, charge };
+            work = Work { stream: work.stream, job, charge, body: 0 };
             self.due.push(place);
         }
         self.tasks.put(place, work);
@@ -247,8 +248,13 @@ where
     }
 
     fn finish_work(&mut self, place: usize, work: &Work<S::Body>) {
-        self.held -= work.charge;
+        self.uncount(work);
         self.tasks.vacate(place);
+    }
+
+    pub(super) fn uncount(&mut self, work: &Work<S::Body>) {
+        self.held -= work.charge;
+        self.bodies -= work.body;
     }
 
     /// Sends the head of an answer and goes on with its body.
@@ -263,9 +269,9 @@ where
             return self.finish_work(place, &work);
         }
         // A body whose length is known is there as a whole.
-        let charge = work.charge + body.size_hint().exact().map_or(0, |len| len as usize);
-        self.held = self.held + charge - work.charge;
-        self.tasks.put(place, Work { stream: work.stream, job: Job::Body(body), charge });
+        let len = body.size_hint().exact().map_or(0, |len| len as usize);
+        self.bodies += len;
+        self.tasks.put(place, Work { job: Job::Body(body), body: len, ..work });
         self.due.push(place);
     }
 

@@ -249,3 +249,23 @@ async fn bodies_of_requests_that_wait_are_bounded() {
     assert!(held - before < SHARE, "{held} bytes are held, {before} of them before");
     assert!(budget.refused() > 100, "{} were refused", budget.refused());
 }
+
+/// What others do not read is no reason to refuse what a client writes.
+#[tokio::test]
+async fn long_requests_are_taken_while_others_do_not_read_their_answers() {
+    let (service, budget) = (Arc::new(Test::default()), Budget::new(100 * SHARE, SHARE));
+    let mut greedy = open_with(&service, Arc::clone(&budget)).await;
+    fill(&mut greedy, 1..40).await;
+    assert!(settled(&budget).await > SHARE);
+    let mut polite = open_with(&service, Arc::clone(&budget)).await;
+    // All but the last byte of some messages that are long together.
+    let message = message_of(&[7; 90_000]);
+    for stream in (1..9).step_by(2) {
+        polite.write(&frame(kind::HEADERS, flag::END_HEADERS, stream, &testing::headers("/unary"))).await;
+        for part in message[1..].chunks(16 << 10) {
+            polite.write(&frame(kind::DATA, 0, stream, part)).await;
+        }
+    }
+    settled(&budget).await;
+    assert_eq!(budget.refused(), 0);
+}
