@@ -22,6 +22,8 @@ pub struct Budget {
     connection_max: usize,
     total_max: usize,
     held: AtomicUsize,
+    /// What of it HTTP/2 connections hold of requests.
+    requests: AtomicUsize,
     deferred: AtomicU64,
     refused: AtomicU64,
 }
@@ -40,7 +42,8 @@ impl Budget {
     /// Limits in bytes for one connection and for all of them.
     pub fn new(connection_max: usize, total_max: usize) -> Arc<Budget> {
         let (deferred, refused) = (AtomicU64::new(0), AtomicU64::new(0));
-        Arc::new(Budget { connection_max, total_max, held: AtomicUsize::new(0), deferred, refused })
+        let (held, requests) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Arc::new(Budget { connection_max, total_max, held, requests, deferred, refused })
     }
 
     /// Bytes held for all connections, but for less than 16 KiB of each.
@@ -58,10 +61,7 @@ impl Budget {
 
     /// Of what is held, `before` becomes `after`.
     fn count(&self, before: usize, after: usize) {
-        match after.checked_sub(before) {
-            Some(more) => self.held.fetch_add(more, Relaxed),
-            None => self.held.fetch_sub(before - after, Relaxed),
-        };
+        change(&self.held, before, after);
     }
 
     /// Calls that had to wait until their connection held less.
@@ -73,6 +73,14 @@ impl Budget {
     pub fn refused(&self) -> u64 {
         self.refused.load(Relaxed)
     }
+}
+
+/// Of what `counter` counts, `before` becomes `after`.
+fn change(counter: &AtomicUsize, before: usize, after: usize) {
+    match after.checked_sub(before) {
+        Some(more) => counter.fetch_add(more, Relaxed),
+        None => counter.fetch_sub(before - after, Relaxed),
+    };
 }
 
 /// What is held for one client by others than its HTTP/2 connection. Clones are the same.
@@ -123,10 +131,7 @@ impl Holdings {
     }
 
     fn change(&self, before: usize, after: usize) {
-        match after.checked_sub(before) {
-            Some(more) => self.0.charges.fetch_add(more, Relaxed),
-            None => self.0.charges.fetch_sub(before - after, Relaxed),
-        };
+        change(&self.0.charges, before, after);
         let (held, counted) = (self.charged(), self.0.counted.load(Relaxed));
         // Whoever changes it at the same time counts what is left to be counted.
         if held.abs_diff(counted) >= STEP
@@ -200,8 +205,9 @@ impl Drop for Charge {
 pub(crate) struct Account {
     holdings: Holdings,
     holds: Holds,
-    /// What of it is counted in the budget.
+    /// What of it is counted in the budget, and what of that as requests.
     charged: usize,
+    charged_requests: usize,
 }
 
 /// What a connection holds, in bytes.
@@ -217,13 +223,17 @@ pub(crate) struct Holds {
 
 impl Holds {
     fn memory(&self) -> usize {
-        self.streams + self.requests + self.answers
+        self.of_requests() + self.answers
+    }
+
+    fn of_requests(&self) -> usize {
+        self.streams + self.requests
     }
 }
 
 impl Account {
     pub(crate) fn new(holdings: Holdings) -> Account {
-        Account { holdings, holds: Holds::default(), charged: 0 }
+        Account { holdings, holds: Holds::default(), charged: 0, charged_requests: 0 }
     }
 
     /// The connection holds this much now.
@@ -231,15 +241,18 @@ impl Account {
         self.holds = holds;
         let held = holds.memory();
         self.holdings.0.beside.store(held, Relaxed);
-        if held.abs_diff(self.charged) >= STEP {
+        if held.abs_diff(self.charged) >= STEP || holds.of_requests().abs_diff(self.charged_requests) >= STEP
+        {
             self.settle();
         }
     }
 
     fn settle(&mut self) {
-        let held = self.holds.memory();
-        self.holdings.budget().count(self.charged, held);
-        self.charged = held;
+        let (budget, held, requests) =
+            (self.holdings.budget(), self.holds.memory(), self.holds.of_requests());
+        budget.count(self.charged, held);
+        change(&budget.requests, self.charged_requests, requests);
+        (self.charged, self.charged_requests) = (held, requests);
     }
 
     pub(crate) fn pressure(&self) -> Pressure {
@@ -255,10 +268,12 @@ impl Account {
         }
     }
 
-    /// Whether the connection takes no more requests, for what it holds of them alone.
+    /// Whether the connection takes no more requests, for what it and all others hold of them alone: answers that some do not read
+    /// are no reason to refuse what others write. They cost next to nothing to ask for, and requests have to be sent.
     pub(crate) fn refuses_requests(&self) -> bool {
-        let (budget, requests) = (self.holdings.budget(), self.holds.streams + self.holds.requests);
-        requests >= budget.connection_max / 2 || (requests >= SHARE_MIN && budget.held() >= budget.total_max)
+        let (budget, requests) = (self.holdings.budget(), self.holds.of_requests());
+        let of_all = budget.requests.load(Relaxed);
+        requests >= budget.connection_max / 2 || (requests >= SHARE_MIN && of_all >= budget.total_max / 2)
     }
 
     pub(crate) fn note_deferred(&self) {
@@ -359,6 +374,25 @@ mod tests {
         assert_eq!(polite.pressure(), Pressure::Full);
     }
 
+    #[test]
+    fn requests_are_refused_for_requests_only() {
+        let budget = Budget::new(100 << 20, 8 << 20);
+        let requests = |requests| Holds { requests, ..Holds::default() };
+        let mut others: Vec<Account> = (0..4).map(|_| Account::new(Arc::clone(&budget).into())).collect();
+        others.iter_mut().for_each(|account| account.set(answers(5 << 20)));
+        let mut account = Account::new(Arc::clone(&budget).into());
+        account.set(requests(1 << 20));
+        assert!(!account.refuses_requests(), "others do not read their answers");
+        others[0].set(requests(2 << 20));
+        others[1].set(requests(1 << 20));
+        assert!(account.refuses_requests(), "half of what all may hold are requests");
+        account.set(requests(SHARE_MIN - 1));
+        others[2].set(requests(1 << 20));
+        assert!(!account.refuses_requests(), "who holds little is served");
+        drop((account, others));
+        assert_eq!((budget.held(), budget.requests.load(Relaxed)), (0, 0));
+    }
+
     /// A client with many open calls, and one that reads a giant list, may go on with small ones.
     #[test]
     fn streams_and_giant_answers_hold_back_only_what_is_like_them() {
@@ -367,7 +401,7 @@ mod tests {
         greedy.iter_mut().for_each(|account| account.set(answers(3 << 20)));
         let mut account = Account::new(Arc::clone(&budget).into());
         account.set(Holds { streams: 1 << 20, answers: SHARE_MIN - 1, ..Holds::default() });
-        assert_eq!((account.pressure(), account.refuses_requests()), (Pressure::None, true));
+        assert_eq!((account.pressure(), account.refuses_requests()), (Pressure::None, false));
         drop(greedy);
         account.set(Holds { giant: 1 << 30, ..Holds::default() });
         assert_eq!((account.pressure(), account.refuses_requests()), (Pressure::High, false));

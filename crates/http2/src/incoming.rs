@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http_body::{Frame, SizeHint};
 use parking_lot::Mutex;
 
@@ -35,6 +35,9 @@ impl std::error::Error for BodyError {}
 /// Bytes of a message that is not whole, or of a body that nobody reads, from which on it is given up while the connection holds
 /// too much.
 pub(crate) const LONG_MESSAGE: usize = 16 << 10;
+
+/// Parts are kept together up to this: a client may send every byte in a frame of its own.
+const PART_MAX: usize = 16 << 10;
 
 /// The end that the connection holds. It has to be closed, or the body waits for ever.
 #[derive(Debug)]
@@ -102,9 +105,21 @@ struct State {
     reader: Option<Waker>,
 }
 
+impl State {
+    fn push(&mut self, data: &[u8], is_released: bool) {
+        self.waiting += data.len();
+        match self.parts.back_mut() {
+            Some(last) if last.is_released == is_released && last.data.len() + data.len() <= PART_MAX => {
+                last.data.extend_from_slice(data);
+            }
+            _ => self.parts.push_back(Part { data: BytesMut::from(data), is_released }),
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Part {
-    data: Bytes,
+    data: BytesMut,
     /// The client has been told already that it may send as much again.
     is_released: bool,
 }
@@ -135,8 +150,7 @@ impl Pipe {
         }
         let is_wanted = !state.is_left;
         if is_wanted && !data.is_empty() {
-            state.parts.push_back(Part { data: Bytes::copy_from_slice(data), is_released });
-            state.waiting += data.len();
+            state.push(data, is_released);
             self.bells.hold(0, data.len());
         }
         let waiting = is_wanted.then_some(state.waiting);
@@ -205,7 +219,7 @@ impl http_body::Body for Incoming {
         if let Err(error) = self.count(&part.data) {
             return Poll::Ready(Some(Err(error)));
         }
-        Poll::Ready(Some(Ok(Frame::data(part.data))))
+        Poll::Ready(Some(Ok(Frame::data(part.data.freeze()))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -247,6 +261,8 @@ impl Drop for Incoming {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tasks::Tasks;
+    use http_body::Body;
 
     #[test]
     fn messages_are_held_until_they_are_whole() {
@@ -259,5 +275,33 @@ mod tests {
             }
             assert_eq!((messages.held, messages.left), (6, 255), "in parts of {size}");
         }
+    }
+
+    /// A client may send every byte in a frame of its own.
+    #[test]
+    fn small_parts_that_wait_are_kept_together() {
+        const BYTES: usize = 100_000;
+        let tasks = Tasks::<()>::new(1 << 20);
+        let (pipe, mut incoming) = pipe(1, tasks.bells(), false);
+        for byte in 0..BYTES {
+            assert_eq!(pipe.push(&[byte as u8], false, false), Some(byte + 1));
+        }
+        assert_eq!(tasks.bells().held(), BYTES);
+        let kept = pipe.state.lock().parts.len();
+        assert!(kept <= BYTES / 1000, "{kept} parts");
+        // What the client has been told to be free is not told again.
+        pipe.push(&[1, 2], true, false);
+        pipe.push(&[3], true, true);
+        let mut read = Vec::new();
+        let cx = &mut Context::from_waker(Waker::noop());
+        while let Poll::Ready(Some(frame)) = Pin::new(&mut incoming).poll_frame(cx) {
+            read.extend_from_slice(&frame.unwrap().into_data().unwrap());
+        }
+        let sent: Vec<u8> = (0..BYTES).map(|byte| byte as u8).chain([1, 2, 3]).collect();
+        assert!(read == sent, "{} of {} bytes", read.len(), sent.len());
+        assert_eq!(tasks.bells().held(), 0);
+        let (mut places, mut released) = (Vec::new(), Vec::new());
+        tasks.bells().collect(&mut places, &mut released);
+        assert_eq!(released, [(1, BYTES)]);
     }
 }

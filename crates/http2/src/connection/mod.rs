@@ -37,6 +37,9 @@ type Known<P> = (Arc<Head>, Option<Arc<P>>);
 /// client that lists everything must not make those wait that want little.
 const MOST_TURNS: usize = 32;
 const MOST_TIME: Duration = Duration::from_micros(100);
+/// Time that a turn spends on calls if there are many. More than the other, because calls that are made together share a sync of
+/// the journal, and answers a write.
+const MOST_LOOKING: Duration = Duration::from_micros(500);
 /// How often the allowance for frames without requests is refilled.
 const REFILL_INTERVAL: Duration = Duration::from_millis(10);
 /// How often a connection that waits for room looks whether others have given some back.
@@ -54,11 +57,14 @@ pub struct Connection<I, S: Service> {
     /// What the service made of heads that were seen lately.
     plans: Vec<Known<S::Plan>>,
     keepalive: Option<Keepalive>,
-    /// Bytes of messages that are not complete, of calls that wait, and of answers that exist as a whole.
+    /// Bytes of messages that are not complete, and of calls that wait.
     held: usize,
+    /// Bytes of answers that exist as a whole, before they are sent.
+    bodies: usize,
     account: Account,
-    /// Calls that are not begun yet, in order; with some that were cancelled meanwhile.
-    deferred: VecDeque<TaskId>,
+    /// Calls that are not begun yet: those that wait for room of any kind only, and heavy ones, which may wait longer. Each in order,
+    /// with some that were cancelled meanwhile.
+    deferred: [VecDeque<TaskId>; 2],
     /// Calls that compute at this moment.
     heavy: Arc<AtomicUsize>,
     refilled: Instant,
@@ -88,8 +94,9 @@ where
             plans: Vec::new(),
             keepalive: limits.keepalive_interval.map(|i| Keepalive::new(i, limits.keepalive_timeout)),
             held: 0,
+            bodies: 0,
             account: Account::new(holdings.into()),
-            deferred: VecDeque::new(),
+            deferred: Default::default(),
             heavy: Arc::default(),
             refilled: Instant::now(),
             timer: None,
@@ -137,7 +144,7 @@ where
         self.account.set(Holds {
             streams: self.protocol.held_for_streams(),
             requests: self.held + self.protocol.held_for_requests() + self.tasks.bells().held(),
-            answers: self.protocol.held_for_answers(),
+            answers: self.bodies + self.protocol.held_for_answers(),
             giant: self.protocol.giant(),
         });
         let pressure = self.account.pressure();
@@ -162,7 +169,7 @@ where
         }
     }
 
-    /// Looks after everything that rang. True: there was something.
+    /// Looks after what rang, and what was left, until it is late. True: there was something.
     fn look_around(&mut self) -> bool {
         let bells = Arc::clone(self.tasks.bells());
         bells.collect(&mut self.due, &mut self.released);
@@ -171,13 +178,25 @@ where
         }
         let worked = !self.due.is_empty();
         let mut due = std::mem::take(&mut self.due);
-        for place in due.drain(..) {
-            self.look_after(place);
-        }
+        let seen = self.look_until_late(&due);
+        // The next turn goes on where this one stopped.
+        due.drain(..seen);
         // Work may have been added on the way.
         due.append(&mut self.due);
         self.due = due;
         worked
+    }
+
+    /// How many of these places were looked after.
+    fn look_until_late(&mut self, due: &[usize]) -> usize {
+        let late = Instant::now() + MOST_LOOKING;
+        for (seen, place) in due.iter().enumerate() {
+            self.look_after(*place);
+            if Instant::now() >= late {
+                return seen + 1;
+            }
+        }
+        due.len()
     }
 
     /// Writes what can be written until it is late. True: there is more, or may be room now for what waited for it.
@@ -256,7 +275,7 @@ where
 
     /// Room that other connections give back is not announced, so whoever waits for it looks again. False: now.
     fn look_again(&mut self, cx: &mut Context<'_>) -> bool {
-        if self.deferred.is_empty() && !self.protocol.holds_bodies() {
+        if self.deferred.iter().all(VecDeque::is_empty) && !self.protocol.holds_bodies() {
             self.timer = None;
             return true;
         }
@@ -273,10 +292,8 @@ where
         self.transport.rest();
         self.protocol.rest();
         if self.protocol.open() == 0 {
-            self.deferred.clear();
+            self.deferred.iter_mut().for_each(VecDeque::clear);
             self.tasks.shrink();
-        } else if self.deferred.len() > 2 * self.protocol.open() + DEFERRED_MIN {
-            self.deferred.retain(|task| self.tasks.get(*task).is_some());
         }
         self.update_account();
     }

@@ -130,7 +130,7 @@ where
             return self.give_up_collecting(stream, data, end);
         }
         whole.message.extend_from_slice(data);
-        let charge = std::mem::replace(&mut whole.charge, whole.message.capacity());
+        let charge = std::mem::replace(&mut whole.charge, whole.message.len());
         self.held = self.held + whole.charge - charge;
         if end {
             let body = whole.message.split().freeze();
@@ -148,7 +148,7 @@ where
         drop(self.take_whole(stream));
         let task = self.protocol.state(stream).and_then(|state| state.task.take());
         if let Some(work) = task.and_then(|task| self.tasks.cancel(task)) {
-            self.held -= work.charge;
+            self.uncount(&work);
         }
         self.account.note_refused();
         self.protocol.reset(stream, Code::EnhanceYourCalm);
@@ -230,7 +230,7 @@ where
             self.held -= whole.charge;
         }
         if let Some(work) = state.task.and_then(|task| self.tasks.cancel(task)) {
-            self.held -= work.charge;
+            self.uncount(&work);
         }
     }
 }

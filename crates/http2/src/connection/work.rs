@@ -12,19 +12,21 @@ use http_body::Body;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinHandle;
 
-use super::Connection;
+use super::{Connection, DEFERRED_MIN};
 use crate::border::Bordered;
 use crate::budget::Pressure;
 use crate::head;
 use crate::protocol::{Code, Room, Tail};
 use crate::service::{Boxed, Reply, Service};
+use crate::tasks::TaskId;
 
 /// Something under way, and for which request.
 pub(super) struct Work<B> {
     pub(super) stream: u32,
     pub(super) job: Job<B>,
-    /// Bytes counted for it.
+    /// Bytes counted for it, and for its answer.
     pub(super) charge: usize,
+    pub(super) body: usize,
 }
 
 pub(super) enum Job<B> {
@@ -135,14 +137,14 @@ where
 {
     /// Begins a call now, or when the connection has room for it. `len` is the length of its message.
     pub(super) fn start(&mut self, stream: u32, waiting: Waiting<S::Body>, len: usize) {
-        let is_deferred = self.must_wait(&waiting);
+        let (is_deferred, is_heavy) = (self.must_wait(&waiting), waiting.is_heavy());
         let (job, charge) =
             if is_deferred { (Job::Waiting(waiting), len + TASK_BYTES) } else { self.begun(waiting) };
         self.held += charge;
-        let task = self.tasks.insert(Work { stream, job, charge });
+        let task = self.tasks.insert(Work { stream, job, charge, body: 0 });
         if is_deferred {
             self.account.note_deferred();
-            self.deferred.push_back(task);
+            self.defer(task, is_heavy);
         } else {
             self.due.push(task.place());
         }
@@ -151,7 +153,15 @@ where
         }
     }
 
-    /// In order: while a call waits, so do all that come after it and might have to.
+    fn defer(&mut self, task: TaskId, is_heavy: bool) {
+        let queue = &mut self.deferred[usize::from(is_heavy)];
+        queue.push_back(task);
+        // Not only when there is a rest: a client that goes on and on may cancel most of what it asks for.
+        if queue.len() > 2 * self.protocol.open() + DEFERRED_MIN {
+            queue.retain(|task| self.tasks.get(*task).is_some());
+        }
+    }
+
     fn must_wait(&self, waiting: &Waiting<S::Body>) -> bool {
         match self.account.pressure() {
             Pressure::Full => true,
@@ -174,8 +184,14 @@ where
 
     /// Begins calls that waited, as far as there is room for them. True: there was some.
     pub(super) fn start_deferred(&mut self) -> bool {
+        // Small calls first: there may be room for them while there is none for a heavy one that came before.
+        let has_begun = self.start_deferred_of(0);
+        self.start_deferred_of(1) || has_begun
+    }
+
+    fn start_deferred_of(&mut self, queue: usize) -> bool {
         let mut has_begun = false;
-        while let Some(&task) = self.deferred.front() {
+        while let Some(&task) = self.deferred[queue].front() {
             self.update_account();
             // One that is not there any more was cancelled.
             let waits = match self.tasks.get(task) {
@@ -185,7 +201,7 @@ where
             if waits == Some(true) {
                 break;
             }
-            self.deferred.pop_front();
+            self.deferred[queue].pop_front();
             if waits.is_some() {
                 self.begin_deferred(task.place());
                 has_begun = true;
@@ -199,7 +215,7 @@ where
         if let Job::Waiting(waiting) = work.job {
             let (job, charge) = self.begun(waiting);
             self.held = self.held + charge - work.charge;
-            work = Work { stream: work.stream, job, charge };
+            work = Work { stream: work.stream, job, charge, body: 0 };
             self.due.push(place);
         }
         self.tasks.put(place, work);
@@ -232,8 +248,13 @@ where
     }
 
     fn finish_work(&mut self, place: usize, work: &Work<S::Body>) {
-        self.held -= work.charge;
+        self.uncount(work);
         self.tasks.vacate(place);
+    }
+
+    pub(super) fn uncount(&mut self, work: &Work<S::Body>) {
+        self.held -= work.charge;
+        self.bodies -= work.body;
     }
 
     /// Sends the head of an answer and goes on with its body.
@@ -248,9 +269,9 @@ where
             return self.finish_work(place, &work);
         }
         // A body whose length is known is there as a whole.
-        let charge = work.charge + body.size_hint().exact().map_or(0, |len| len as usize);
-        self.held = self.held + charge - work.charge;
-        self.tasks.put(place, Work { stream: work.stream, job: Job::Body(body), charge });
+        let len = body.size_hint().exact().map_or(0, |len| len as usize);
+        self.bodies += len;
+        self.tasks.put(place, Work { job: Job::Body(body), body: len, ..work });
         self.due.push(place);
     }
 

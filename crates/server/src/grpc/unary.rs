@@ -61,32 +61,63 @@ impl Unary {
 }
 
 impl Asked {
-    /// Its answer may have many keys in it.
+    /// It takes long to find its answer, or that has many keys in it.
     pub(crate) fn may_be_long(&self) -> bool {
         match self {
-            Asked::Range(range) => is_list(range),
+            Asked::Range(range) => most_keys(range) > FEW_KEYS,
             Asked::Put(_) => false,
             Asked::DeleteRange(delete) => shows_many(delete),
-            Asked::Txn(txn) => txn.success.iter().chain(&txn.failure).any(is_long),
+            Asked::Txn(txn) => is_long(txn),
         }
     }
 }
 
-fn is_list(range: &pb::RangeRequest) -> bool {
-    !range.range_end.is_empty() && !range.count_only && !(1..=FEW_KEYS).contains(&range.limit)
+/// Keys that are fetched for a range at most. Sorting and filtering come before the limit, and the count at an old revision, which
+/// every answer has, is found out from all that changed since.
+fn most_keys(range: &pb::RangeRequest) -> i64 {
+    if range.range_end.is_empty() {
+        return 1;
+    }
+    match range.limit {
+        _ if range.revision > 0 => i64::MAX,
+        _ if range.count_only => 1,
+        limit @ 1.. if is_cut_early(range) => limit,
+        _ => i64::MAX,
+    }
+}
+
+/// The same as `fetch_limit` of the store's request, before there is one.
+fn is_cut_early(range: &pb::RangeRequest) -> bool {
+    use pb::range_request::{SortOrder, SortTarget};
+    let is_in_order = range.sort_order == SortOrder::None as i32
+        || (range.sort_order == SortOrder::Ascend as i32 && range.sort_target == SortTarget::Key as i32);
+    let filters = [
+        range.min_mod_revision,
+        range.max_mod_revision,
+        range.min_create_revision,
+        range.max_create_revision,
+    ];
+    is_in_order && filters == [0; 4]
 }
 
 fn shows_many(delete: &pb::DeleteRangeRequest) -> bool {
     delete.prev_kv && !delete.range_end.is_empty()
 }
 
-fn is_long(op: &pb::RequestOp) -> bool {
+/// What is short alone may be long with others of its kind. A compare of a range looks at all of its keys.
+fn is_long(txn: &pb::TxnRequest) -> bool {
+    let keys = txn.success.iter().chain(&txn.failure).map(most_keys_of);
+    keys.fold(0, i64::saturating_add) > FEW_KEYS
+        || txn.compare.iter().any(|compare| !compare.range_end.is_empty())
+}
+
+fn most_keys_of(op: &pb::RequestOp) -> i64 {
     use pb::request_op::Request;
     match &op.request {
-        Some(Request::RequestRange(range)) => is_list(range),
-        Some(Request::RequestDeleteRange(delete)) => shows_many(delete),
-        Some(Request::RequestTxn(_)) => true,
-        Some(Request::RequestPut(_)) | None => false,
+        Some(Request::RequestRange(range)) => most_keys(range),
+        Some(Request::RequestDeleteRange(delete)) if shows_many(delete) => i64::MAX,
+        Some(Request::RequestTxn(_)) => i64::MAX,
+        Some(Request::RequestDeleteRange(_) | Request::RequestPut(_)) | None => 0,
     }
 }
 
@@ -139,4 +170,71 @@ fn encode(message: impl LayOut<Kv>) -> Result<Reply, Status> {
     out.put_u32(prefix);
     message.encode(&mut out);
     Ok(Reply::Message(out.freeze()))
+}
+
+#[cfg(test)]
+mod tests {
+    use pb::range_request::{SortOrder, SortTarget};
+    use pb::request_op::Request;
+
+    use super::*;
+
+    fn few() -> pb::RangeRequest {
+        pb::RangeRequest { key: "a".into(), range_end: "b".into(), limit: FEW_KEYS, ..Default::default() }
+    }
+
+    fn is_long(range: pb::RangeRequest) -> bool {
+        let one = Asked::Range(range.clone()).may_be_long();
+        assert_eq!(one, txn(vec![range]).may_be_long(), "alone as in a transaction");
+        one
+    }
+
+    fn txn(ranges: Vec<pb::RangeRequest>) -> Asked {
+        let op = |range| pb::RequestOp { request: Some(Request::RequestRange(range)) };
+        Asked::Txn(pb::TxnRequest { success: ranges.into_iter().map(op).collect(), ..Default::default() })
+    }
+
+    /// A limit bounds what is answered. What has to be sorted or filtered is fetched before it is cut.
+    #[test]
+    fn a_range_is_short_if_little_is_fetched_for_it() {
+        assert!(!is_long(few()));
+        assert!(is_long(pb::RangeRequest { limit: 0, ..few() }));
+        assert!(is_long(pb::RangeRequest { limit: FEW_KEYS + 1, ..few() }));
+        let sorted = |order: SortOrder, target: SortTarget| pb::RangeRequest {
+            sort_order: order.into(),
+            sort_target: target.into(),
+            ..few()
+        };
+        assert!(!is_long(sorted(SortOrder::Ascend, SortTarget::Key)));
+        assert!(!is_long(sorted(SortOrder::None, SortTarget::Mod)));
+        assert!(is_long(sorted(SortOrder::Descend, SortTarget::Key)));
+        assert!(is_long(sorted(SortOrder::Ascend, SortTarget::Value)));
+        assert!(is_long(pb::RangeRequest { min_mod_revision: 1, ..few() }));
+        assert!(is_long(pb::RangeRequest { max_mod_revision: 1, ..few() }));
+        assert!(is_long(pb::RangeRequest { min_create_revision: 1, ..few() }));
+        assert!(is_long(pb::RangeRequest { max_create_revision: 1, ..few() }));
+        // Of one key there is nothing to fetch but that.
+        let one = pb::RangeRequest { range_end: Bytes::new(), limit: 0, revision: 7, ..few() };
+        assert!(!is_long(pb::RangeRequest { min_mod_revision: 1, ..one }));
+    }
+
+    /// How many keys there were is found out from all that changed since.
+    #[test]
+    fn a_count_in_the_past_is_long() {
+        let count = pb::RangeRequest { count_only: true, limit: 0, ..few() };
+        assert!(!is_long(count.clone()));
+        assert!(is_long(pb::RangeRequest { revision: 7, ..count }));
+        assert!(is_long(pb::RangeRequest { revision: 7, ..few() }), "its answer has a count");
+    }
+
+    #[test]
+    fn short_ranges_of_a_transaction_are_short_together() {
+        assert!(!txn(vec![pb::RangeRequest { limit: 20, ..few() }; 5]).may_be_long());
+        assert!(txn(vec![pb::RangeRequest { limit: 20, ..few() }; 6]).may_be_long());
+        let compare =
+            |range_end: &'static str| pb::Compare { range_end: range_end.into(), ..Default::default() };
+        let compared = |range_end| pb::TxnRequest { compare: vec![compare(range_end)], ..Default::default() };
+        assert!(!Asked::Txn(compared("")).may_be_long());
+        assert!(Asked::Txn(compared("b")).may_be_long(), "all keys of a range are compared");
+    }
 }

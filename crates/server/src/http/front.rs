@@ -51,8 +51,8 @@ impl Service for Front {
     fn plan(&self, head: &Head) -> Option<Plan> {
         let has_grpc = matches!(self.0.serves, Serves::GrpcAndHttp | Serves::Grpc);
         let content_type = head.get(&CONTENT_TYPE)?.as_bytes();
-        let is_plain = matches!(content_type, b"application/grpc" | b"application/grpc+proto")
-            && head.get(&GRPC_ENCODING).is_none_or(|encoding| encoding == "identity");
+        let is_plain =
+            is_grpc(content_type) && head.get(&GRPC_ENCODING).is_none_or(|encoding| encoding == "identity");
         let path = head.path.to_str().ok()?;
         let unary = Unary::at(path)?;
         if !has_grpc || !is_plain || head.method != Method::POST {
@@ -124,7 +124,31 @@ impl Service for Front {
     }
 }
 
+/// The same as in [`route`], whatever follows: the long way encodes an answer as a whole.
+fn is_grpc(content_type: &[u8]) -> bool {
+    content_type.starts_with(b"application/grpc")
+}
+
 fn refused(status: Status) -> Reply {
     let (parts, _) = status.into_http::<Body>().into_parts();
     Reply::Refused(parts.headers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever is served as gRPC is answered the short way, or a client could choose to have a long answer encoded at once.
+    #[test]
+    fn parameters_of_the_content_type_do_not_matter() {
+        for content_type in [
+            "application/grpc",
+            "application/grpc+proto",
+            "application/grpc;x",
+            "application/grpc; charset=utf-8",
+        ] {
+            assert!(is_grpc(content_type.as_bytes()), "{content_type}");
+        }
+        assert!(!is_grpc(b"application/json"));
+    }
 }

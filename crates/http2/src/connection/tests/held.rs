@@ -37,7 +37,8 @@ async fn answers_that_are_not_read_hold_back_further_calls_until_they_are() {
         ended += peer.lines(1).await.iter().filter(|line| line.contains("END grpc-status 0")).count();
     }
     assert_eq!(service.parts.load(SeqCst), 200);
-    assert_eq!(settled(&budget).await, 0);
+    // Less than what it is counted in steps of.
+    assert!(settled(&budget).await < 16 << 10);
 }
 
 #[tokio::test]
@@ -202,4 +203,69 @@ async fn bodies_are_not_asked_for_more_when_too_much_is_held() {
     service.gate.add_permits(1000);
     let held = settled(&budget).await;
     assert!(held < 5 * SHARE, "{held} bytes are held");
+}
+
+/// Answers that nobody reads, of as many bytes as the connection may hold and some more.
+async fn fill(peer: &mut Peer, streams: std::ops::Range<u32>) {
+    for stream in streams.step_by(2) {
+        peer.call(stream, "/unary", &message_of(&[7; 90_000])).await;
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_small_call_that_waits_passes_lists_that_wait_longer() {
+    let (service, budget) = (Arc::new(Test::default()), Budget::new(SHARE, 100 * SHARE));
+    let mut peer = open_with(&service, Arc::clone(&budget)).await;
+    fill(&mut peer, 1..26).await;
+    assert!(settled(&budget).await > SHARE);
+    peer.call(101, "/unary-heavy-5", &message_of(b"a list")).await;
+    peer.call(103, "/unary-waits", &message_of(b"small")).await;
+    service.gate.add_permits(1);
+    settled(&budget).await;
+    assert_eq!((budget.deferred(), service.running.load(SeqCst)), (2, 1), "both are made and not begun");
+    for stream in [21, 23, 25] {
+        peer.write(&frame(kind::RST_STREAM, 0, stream, &8u32.to_be_bytes())).await;
+    }
+    let held = settled(&budget).await;
+    assert!((SHARE / 2..SHARE).contains(&held), "{held} bytes are held");
+    assert_eq!((service.running.load(SeqCst), service.parts.load(SeqCst)), (0, 0), "the small one went on");
+}
+
+/// A body that is no message goes on as a request, which waits: the client may send more, and it has to count.
+#[tokio::test]
+async fn bodies_of_requests_that_wait_are_bounded() {
+    let (service, budget) = (Arc::new(Test::default()), Budget::new(SHARE, 100 * SHARE));
+    let mut peer = open_with(&service, Arc::clone(&budget)).await;
+    fill(&mut peer, 1..26).await;
+    let before = settled(&budget).await;
+    assert!(before > SHARE);
+    for stream in (101..501).step_by(2) {
+        // It claims to be compressed.
+        peer.call(stream, "/unary", &[&[1, 0, 1, 0, 0][..], &[7; 65536]].concat()).await;
+        tokio::task::yield_now().await;
+    }
+    let held = settled(&budget).await;
+    assert!(held - before < SHARE, "{held} bytes are held, {before} of them before");
+    assert!(budget.refused() > 100, "{} were refused", budget.refused());
+}
+
+/// What others do not read is no reason to refuse what a client writes.
+#[tokio::test]
+async fn long_requests_are_taken_while_others_do_not_read_their_answers() {
+    let (service, budget) = (Arc::new(Test::default()), Budget::new(100 * SHARE, SHARE));
+    let mut greedy = open_with(&service, Arc::clone(&budget)).await;
+    fill(&mut greedy, 1..40).await;
+    assert!(settled(&budget).await > SHARE);
+    let mut polite = open_with(&service, Arc::clone(&budget)).await;
+    // All but the last byte of some messages that are long together.
+    let message = message_of(&[7; 90_000]);
+    for stream in (1..9).step_by(2) {
+        polite.write(&frame(kind::HEADERS, flag::END_HEADERS, stream, &testing::headers("/unary"))).await;
+        for part in message[1..].chunks(16 << 10) {
+            polite.write(&frame(kind::DATA, 0, stream, part)).await;
+        }
+    }
+    settled(&budget).await;
+    assert_eq!(budget.refused(), 0);
 }

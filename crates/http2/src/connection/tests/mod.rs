@@ -62,6 +62,18 @@ const LONGEST: usize = 100_000;
 /// Bytes of a long answer.
 const LONG: usize = 2 << 20;
 
+impl Test {
+    /// Answers at the first look, which takes longer than a connection may go on.
+    fn slow(&self, reply: Reply) -> Boxed<Reply> {
+        let parts = Arc::clone(&self.parts);
+        Box::pin(async move {
+            parts.fetch_add(1, SeqCst);
+            std::thread::sleep(super::MOST_LOOKING * 2);
+            reply
+        })
+    }
+}
+
 impl Service for Test {
     type Plan = String;
     type Place = Counted;
@@ -98,6 +110,9 @@ impl Service for Test {
                 parts.fetch_add(1, SeqCst);
                 reply
             }));
+        }
+        if plan.ends_with("slow") {
+            return Call::Here(self.slow(reply()));
         }
         if !plan.contains("waits") {
             return Call::Now(reply());

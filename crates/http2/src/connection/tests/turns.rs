@@ -74,3 +74,35 @@ async fn a_long_answer_is_written_in_many_turns() {
         tokio::task::yield_now().await;
     }
 }
+
+/// One client's calls that take their time do not keep all others from getting something.
+#[tokio::test]
+async fn slow_calls_are_looked_after_in_many_turns_and_in_order() {
+    const CALLS: u32 = 20;
+    let mut input = testing::opening();
+    for stream in (1..2 * CALLS).step_by(2) {
+        input.extend(frame(kind::HEADERS, flag::END_HEADERS, stream, &testing::headers("/unary-slow")));
+        input.extend(frame(kind::DATA, flag::END_STREAM, stream, &message_of(b"")));
+    }
+    let (mut ours, theirs) = tokio::io::duplex(1 << 20);
+    ours.write_all(&input).await.unwrap();
+    let service = Arc::<Test>::default();
+    let looks = Arc::clone(&service.parts);
+    let mut connection = Connection::new(theirs, service, Limits::default(), budget());
+    for _ in 0..1000 {
+        let before = looks.load(SeqCst);
+        let polled = std::future::poll_fn(|cx| Poll::Ready(Pin::new(&mut connection).poll(cx))).await;
+        assert!(polled.is_pending(), "{polled:?}");
+        assert!(looks.load(SeqCst) <= before + 1, "one slow look is enough for a turn");
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(looks.load(SeqCst), CALLS as usize, "none is forgotten");
+    let served = tokio::spawn(connection);
+    let mut peer = Peer { io: ours, client: Client::default(), served };
+    let lines = peer.lines(3 + 3 * CALLS as usize).await;
+    let ends: Vec<&String> = lines.iter().filter(|line| line.contains("END")).collect();
+    let expected: Vec<String> =
+        (1..2 * CALLS).step_by(2).map(|stream| format!("HEADERS {stream} END")).collect();
+    assert_eq!(ends.len(), expected.len(), "{ends:?}");
+    assert!(ends.iter().zip(&expected).all(|(line, start)| line.starts_with(start)), "{ends:?}");
+}
