@@ -69,6 +69,7 @@ impl Node {
                     let full = Remaining { id, grant, seconds: 0 };
                     self.write(WriteRequest::LeaseRemaining { leases: vec![full] }).await?;
                     shared.clock.lock().taken_back(id, grant, recording);
+                    shared.metrics.lease_records_taken_back.add(1);
                 }
                 // Its revoke is on the way or due; the client learns that it is gone once that is certain.
                 Renewal::Ended { grant } => match self.write(WriteRequest::LeaseExpire { id, grant }).await {

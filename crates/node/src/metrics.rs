@@ -133,6 +133,8 @@ pub struct NodeMetrics {
     pub leases_granted: Counter,
     pub leases_revoked: Counter,
     pub leases_renewed: Counter,
+    /// Renewals that first had to take back what the journal said of the time left.
+    pub lease_records_taken_back: Counter,
     pub leases_expired: Counter,
     /// How long leases were granted for.
     pub lease_ttl: Histogram,
@@ -221,6 +223,7 @@ impl Default for NodeMetrics {
             leases_granted: Counter::default(),
             leases_revoked: Counter::default(),
             leases_renewed: Counter::default(),
+            lease_records_taken_back: Counter::default(),
             leases_expired: Counter::default(),
             lease_ttl: Histogram::of_numbers(LEASE_BOUNDS),
             backup: BackupMetrics::default(),

@@ -97,14 +97,19 @@ pub(crate) async fn record(
     };
     say!(env.trace, "client {client} is told {}", Show(&outcome));
     env.recorder.borrow_mut().answer(env.now(), place, outcome.clone());
-    digest(env, request, &outcome, env.now() > called);
+    digest(env, request, &outcome);
     outcome
 }
 
 pub(crate) fn not_served(env: &Env, error: &NodeError) -> Outcome {
     match error {
         NodeError::TooManyRequests => env.hit(Rare::Overload),
-        NodeError::NoSpace => env.hit(Rare::NoSpaceAnswered),
+        NodeError::NoSpace => {
+            env.hit(Rare::NoSpaceAnswered);
+            if env.plan.node.quota_bytes > 0 && !env.disk_full.get() {
+                env.hit(Rare::QuotaReached);
+            }
+        }
         NodeError::Timeout => env.hit(Rare::ServerTimeout),
         _ => {}
     }
@@ -209,13 +214,13 @@ fn watch_scan(env: &Env, (writes, compacted): (u64, i64), error: Option<&NodeErr
     }
 }
 
-/// Enters an outcome into the book. `waited`: it did not come at once, but through the journal.
-fn digest(env: &Env, request: &Request, outcome: &Outcome, waited: bool) {
+/// Enters an outcome into the book.
+fn digest(env: &Env, request: &Request, outcome: &Outcome) {
     let mut book = env.book.borrow_mut();
     match outcome {
         Outcome::Answered { revision, answer } => {
             book.answers += 1;
-            note(env, request, answer, waited);
+            note(env, request, answer);
             match (request, answer) {
                 (Request::LeaseRevoke { .. }, _) if *revision > book.revision => {
                     env.hit(Rare::LeaseRevokedKeys)
@@ -253,13 +258,10 @@ fn digest(env: &Env, request: &Request, outcome: &Outcome, waited: bool) {
     }
 }
 
-fn note(env: &Env, request: &Request, answer: &Answer, waited: bool) {
+fn note(env: &Env, request: &Request, answer: &Answer) {
     match (request, answer) {
         (Request::Compact { .. }, _) if env.in_checkpoint.get() => env.hit(Rare::CompactedInCheckpoint),
         (Request::Put(_), _) if env.space_again.replace(false) => env.hit(Rare::SpaceReturned),
-        (Request::LeaseKeepAlive { .. }, Answer::LeaseKeepAlive { ttl }) if *ttl > 0 && waited => {
-            env.hit(Rare::LeaseRecorded);
-        }
         (Request::Delete(_), Answer::Delete(deleted)) if env.disk_full.get() && deleted.deleted > 0 => {
             env.hit(Rare::DeletedWhileFull);
         }

@@ -321,8 +321,8 @@ impl Run {
         let metrics = world.node.metrics();
         let happened = [
             (metrics.leases_expired.get() > 0, Rare::LeaseExpired),
+            (metrics.lease_records_taken_back.get() > 0, Rare::LeaseRecorded),
             (metrics.checkpoint_bytes.get() > 0, Rare::CheckpointTaken),
-            (self.env.plan.node.quota_bytes > 0 && !world.node.alarms().is_empty(), Rare::QuotaReached),
         ];
         for (_, rare) in happened.iter().filter(|(happened, _)| *happened) {
             self.env.hit(*rare);
