@@ -55,6 +55,8 @@ pub struct Tuning {
     pub record_every: Duration,
     pub recorded_ttl: i64,
     pub records_per_request: usize,
+    /// Differences below this many seconds are not worth writing down.
+    pub record_slack: i64,
     /// What a new journal is called, which nothing but its own records must know. None: chosen at random.
     pub new_journal_id: Option<u64>,
     /// Threads that decode a checkpoint at start; 0: the calling one.
@@ -95,6 +97,7 @@ impl Default for Tuning {
             checkpoint: CheckpointConfig::default(),
             expired_per_tick: 4096,
             record_every: Duration::from_secs(300),
+            record_slack: 5,
             recorded_ttl: 300,
             records_per_request: 1000,
             new_journal_id: None,

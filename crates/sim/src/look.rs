@@ -98,6 +98,17 @@ pub(crate) async fn lower_alarm(env: &Rc<Env>, node: &Node, client: u64) {
     }
 }
 
+/// Lowers whatever alarms of clients are raised. A raise of unknown outcome may have come behind its lowering, so the
+/// server is asked.
+pub(crate) async fn lower_all_alarms(env: &Rc<Env>, node: &Node) {
+    let raised: Vec<u64> =
+        node.alarms().iter().filter_map(|alarm| alarm.member.checked_sub(MEMBERS)).collect();
+    for client in raised {
+        env.book.borrow_mut().alarms.insert(client);
+        lower_alarm(env, node, client).await;
+    }
+}
+
 async fn change_alarm(env: &Rc<Env>, node: &Node, client: u64, raised: bool) -> Outcome {
     let member = MEMBERS + client;
     let alarm = Alarm { member, kind: NO_SPACE };

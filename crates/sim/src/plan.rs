@@ -168,6 +168,7 @@ fn tuning(rng: &mut Rng) -> Tuning {
     };
     tuning.expired_per_tick = *rng.pick(&[1, 4096]);
     tuning.record_every = Duration::from_millis(*rng.pick(&[300, 300, 3000, 300_000]));
+    tuning.record_slack = *rng.pick(&[1, 1, 5]);
     tuning.recorded_ttl = *rng.pick(&[1, 8, 8, 300]);
     tuning.records_per_request = *rng.pick(&[2, 1000]);
     tuning

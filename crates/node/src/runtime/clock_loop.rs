@@ -17,8 +17,6 @@ const TICK: Duration = Duration::from_millis(200);
 const QUEUE_SHARE: usize = 2;
 /// How often busy prefixes may take the places of idle ones.
 const TURN: Duration = Duration::from_secs(10);
-/// Differences below this many seconds are not worth writing down.
-const RECORD_SLACK: i64 = 5;
 
 /// The part that ends leases.
 pub struct ClockLoop {
@@ -93,7 +91,7 @@ pub(crate) fn record(shared: &Arc<Shared>, min_ttl: i64) -> bool {
             id,
             shared.now(),
             min_ttl,
-            RECORD_SLACK,
+            shared.config.tuning.record_slack,
             shared.config.tuning.records_per_request,
         );
         from = next;

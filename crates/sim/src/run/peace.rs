@@ -68,10 +68,7 @@ impl Run {
                 if matches!(outcome, Outcome::Answered { .. }) {
                     return read(&env, &node, 0).await;
                 }
-                let raised: Vec<u64> = env.book.borrow().alarms.iter().copied().collect();
-                for member in raised {
-                    look::lower_alarm(&env, &node, member).await;
-                }
+                look::lower_all_alarms(&env, &node).await;
                 make_room(&env, &node).await;
                 env.clock.sleep(200 * MILLI).await;
             }
@@ -198,6 +195,10 @@ async fn make_room(env: &Rc<crate::env::Env>, node: &vetch_node::Node) {
     }
     let delete = Request::Delete(Delete { keys: Keys::all(), prev_kv: false });
     client::call(env, node, PROBER, delete, How::Plain, 20 * SECOND).await;
+    // Leases count as well, and some would live for minutes.
+    for id in node.leases().await.unwrap_or_default() {
+        client::call(env, node, PROBER, Request::LeaseRevoke { id }, How::Plain, 20 * SECOND).await;
+    }
     let compact = Request::Compact { revision: node.revision() };
     client::call(env, node, PROBER, compact, How::Plain, 20 * SECOND).await;
 }
