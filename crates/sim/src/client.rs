@@ -104,12 +104,7 @@ pub(crate) async fn record(
 pub(crate) fn not_served(env: &Env, error: &NodeError) -> Outcome {
     match error {
         NodeError::TooManyRequests => env.hit(Rare::Overload),
-        NodeError::NoSpace => {
-            env.hit(Rare::NoSpaceAnswered);
-            if env.plan.node.quota_bytes > 0 && !env.disk_full.get() {
-                env.hit(Rare::QuotaReached);
-            }
-        }
+        NodeError::NoSpace => env.hit(Rare::NoSpaceAnswered),
         NodeError::Timeout => env.hit(Rare::ServerTimeout),
         _ => {}
     }

@@ -318,11 +318,17 @@ impl Run {
     }
 
     fn note_life(&self, world: &World) {
-        let metrics = world.node.metrics();
+        let (metrics, own) = (world.node.metrics(), self.env.plan.node.proposed.member_id);
         let happened = [
             (metrics.leases_expired.get() > 0, Rare::LeaseExpired),
             (metrics.lease_records_taken_back.get() > 0, Rare::LeaseRecorded),
             (metrics.checkpoint_bytes.get() > 0, Rare::CheckpointTaken),
+            // The server's own alarm, not one that a client raised.
+            (
+                self.env.plan.node.quota_bytes > 0
+                    && world.node.alarms().iter().any(|alarm| alarm.member == own),
+                Rare::QuotaReached,
+            ),
         ];
         for (_, rare) in happened.iter().filter(|(happened, _)| *happened) {
             self.env.hit(*rare);
