@@ -8,7 +8,7 @@
 //! * `state`: the history of all keys, the leases, and looking things up in them.
 //! * `refuse`: which well-formed requests the state refuses.
 //! * `compare`: the guards of transactions and the branch that they choose.
-//! * `range`: what a range reads; `go_sort`: in which order.
+//! * `range`: what a range reads, and in which order.
 //! * `evaluate`: what a server that handles a request now answers, and what changes.
 //! * `past`: what a request that changes nothing must have been answered at a past revision.
 //! * `watch`: what a watcher must be shown.
@@ -18,7 +18,6 @@
 
 mod compare;
 mod evaluate;
-mod go_sort;
 mod hash;
 mod past;
 mod range;

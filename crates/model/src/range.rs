@@ -1,6 +1,5 @@
 //! Ranges: what is read at one revision, with every option.
 
-use crate::go_sort::go_sort;
 use crate::request::{Range, SortOrder, SortTarget};
 use crate::response::{KeyValue, Ranged};
 use crate::state::Model;
@@ -52,8 +51,8 @@ fn within(value: i64, min: i64, max: i64) -> bool {
     (min == 0 || value >= min) && (max == 0 || value <= max)
 }
 
-/// As Go sorts, who leaves up to twelve equals in key order and more of them in an order of its own. Descending is not
-/// the ascending order read backwards, but sorted by the opposite comparison.
+/// Equal elements stay in key order: descending sorts by the opposite comparison, it does not
+/// reverse the ascending order.
 fn sort(request: &Range, kvs: &mut [&KeyValue]) {
     let order = |a: &KeyValue, b: &KeyValue| match request.sort_target {
         SortTarget::Key => a.key.cmp(&b.key),
@@ -63,8 +62,8 @@ fn sort(request: &Range, kvs: &mut [&KeyValue]) {
         SortTarget::Value => a.value.cmp(&b.value),
     };
     match request.sort_order {
-        SortOrder::Descend => go_sort(kvs, |a, b| order(b, a).is_lt()),
-        SortOrder::None | SortOrder::Ascend => go_sort(kvs, |a, b| order(a, b).is_lt()),
+        SortOrder::Descend => kvs.sort_by(|a, b| order(b, a)),
+        SortOrder::None | SortOrder::Ascend => kvs.sort_by(|a, b| order(a, b)),
     }
 }
 

@@ -33,7 +33,6 @@ pub mod range;
 pub mod record;
 mod replay;
 pub mod request;
-mod sort;
 mod state;
 mod tree;
 pub mod validate;

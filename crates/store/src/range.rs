@@ -13,7 +13,6 @@ use crate::error::StoreError;
 use crate::keys::Slot;
 use crate::record::Record;
 use crate::request::{RangeRequest, RangeResponse, SortOrder, SortTarget};
-use crate::sort;
 use crate::state::{Mark, Store};
 use crate::work::{AnswerBytes, answer_bytes};
 
@@ -186,7 +185,9 @@ fn filter(request: &RangeRequest, kvs: &mut Vec<Record>) {
     });
 }
 
-/// Order NONE sorts by the target too, ascending; by key that is how records were fetched.
+/// Order NONE sorts by the target too, ascending; by key that is how records were fetched. Equal
+/// records stay in key order, descending too, as in etcd for up to twelve records: beyond that
+/// its sort is not stable.
 fn sort(request: &RangeRequest, kvs: &mut [Record]) {
     match request.sort_target {
         SortTarget::Key if request.sort_order != SortOrder::Descend => {}
@@ -200,7 +201,7 @@ fn sort(request: &RangeRequest, kvs: &mut [Record]) {
 
 fn sort_by(request: &RangeRequest, kvs: &mut [Record], order: impl Fn(&Record, &Record) -> Ordering) {
     match request.sort_order {
-        SortOrder::Descend => sort::sort(kvs, |a, b| order(b, a).is_lt()),
-        SortOrder::None | SortOrder::Ascend => sort::sort(kvs, |a, b| order(a, b).is_lt()),
+        SortOrder::Descend => kvs.sort_by(|a, b| order(b, a)),
+        SortOrder::None | SortOrder::Ascend => kvs.sort_by(order),
     }
 }

@@ -6,6 +6,7 @@
 //! | lease ids chosen by the server | random | that the same lease is meant: ids become ordinals |
 //! | remaining TTL | runs with the clock | within five seconds of the granted TTL, or not |
 //! | order of the leases in a list | a hash map's order in etcd | the set |
+//! | order among equal sort keys of more than twelve results, and which of them a limit cuts off | etcd's sort is unstable there | everything else |
 //! | Status dbSize, dbSizeInUse | storage engines differ | nothing |
 //! | Status raftIndex, raftTerm, raftAppliedIndex | how writes are batched differs | that they are positive |
 //! | Status leader | an id | that it is the member itself |
@@ -13,9 +14,13 @@
 //! | member ids and ports in URLs | differ by construction | the rest of the URL |
 //! | header revision of watch responses with events | the store's revision when it was sent | not below the events' |
 
+use bytes::Bytes;
 use vetch_api::mvccpb::KeyValue;
 use vetch_api::pb;
 use vetch_api::pb::response_op::Response as OpResponse;
+
+/// Up to so many elements etcd's sort keeps equal ones in their order.
+const STABLE_MAX: i64 = 12;
 
 pub(super) fn header(header: &mut Option<pb::ResponseHeader>) {
     if let Some(header) = header {
@@ -30,10 +35,50 @@ pub(super) fn key_value(kv: &mut KeyValue, map: &dyn Fn(i64) -> i64) {
     kv.lease = map(kv.lease);
 }
 
-pub(super) fn range(response: &mut pb::RangeResponse, map: &dyn Fn(i64) -> i64) {
+pub(super) fn range(request: &pb::RangeRequest, response: &mut pb::RangeResponse, map: &dyn Fn(i64) -> i64) {
     header(&mut response.header);
     for kv in &mut response.kvs {
         key_value(kv, map);
+    }
+    order_ties(request, response);
+}
+
+/// Puts keys with equal sort keys in key order. Where a limit cut the list, the last run of equals is an arbitrary
+/// choice among them, so only its length and sort key stay.
+fn order_ties(request: &pb::RangeRequest, response: &mut pb::RangeResponse) {
+    if !(1..=4).contains(&request.sort_target) || response.count <= STABLE_MAX {
+        return;
+    }
+    let sort_key = |kv: &KeyValue| -> (i64, Bytes) {
+        match request.sort_target {
+            1 => (kv.version, Bytes::new()),
+            2 => (kv.create_revision, Bytes::new()),
+            3 => (kv.mod_revision, Bytes::new()),
+            // With keys only, the values that gave the order are gone: the whole list is one run.
+            _ => (0, kv.value.clone()),
+        }
+    };
+    let mut start = 0;
+    while start < response.kvs.len() {
+        let run_key = sort_key(&response.kvs[start]);
+        let run = response.kvs[start..].iter().take_while(|kv| sort_key(kv) == run_key).count();
+        let end = start + run;
+        response.kvs[start..end].sort_by(|left, right| left.key.cmp(&right.key));
+        if end == response.kvs.len() && response.more && request.limit > 0 {
+            for kv in &mut response.kvs[start..end] {
+                *kv = only_sort_key(request.sort_target, kv);
+            }
+        }
+        start = end;
+    }
+}
+
+fn only_sort_key(target: i32, kv: &KeyValue) -> KeyValue {
+    match target {
+        1 => KeyValue { version: kv.version, ..Default::default() },
+        2 => KeyValue { create_revision: kv.create_revision, ..Default::default() },
+        3 => KeyValue { mod_revision: kv.mod_revision, ..Default::default() },
+        _ => KeyValue { value: kv.value.clone(), ..Default::default() },
     }
 }
 
@@ -51,15 +96,22 @@ pub(super) fn delete(response: &mut pb::DeleteRangeResponse, map: &dyn Fn(i64) -
     }
 }
 
-pub(super) fn txn(response: &mut pb::TxnResponse, map: &dyn Fn(i64) -> i64) {
+/// Walks the branch that was taken next to its requests, since ties depend on what was asked.
+pub(super) fn txn(request: &pb::TxnRequest, response: &mut pb::TxnResponse, map: &dyn Fn(i64) -> i64) {
+    use pb::request_op::Request as OpRequest;
     header(&mut response.header);
-    for answered in &mut response.responses {
-        match &mut answered.response {
-            Some(OpResponse::ResponseRange(response)) => range(response, map),
-            Some(OpResponse::ResponsePut(response)) => put(response, map),
-            Some(OpResponse::ResponseDeleteRange(response)) => delete(response, map),
-            Some(OpResponse::ResponseTxn(response)) => txn(response, map),
-            None => {}
+    let branch = if response.succeeded { &request.success } else { &request.failure };
+    for (asked, answered) in branch.iter().zip(&mut response.responses) {
+        match (&asked.request, &mut answered.response) {
+            (Some(OpRequest::RequestRange(request)), Some(OpResponse::ResponseRange(response))) => {
+                range(request, response, map);
+            }
+            (_, Some(OpResponse::ResponsePut(response))) => put(response, map),
+            (_, Some(OpResponse::ResponseDeleteRange(response))) => delete(response, map),
+            (Some(OpRequest::RequestTxn(request)), Some(OpResponse::ResponseTxn(response))) => {
+                txn(request, response, map);
+            }
+            _ => {}
         }
     }
 }

@@ -132,20 +132,20 @@ impl Side {
         let map = |id| self.mask_lease(id);
         Ok(match request {
             Request::Range(request) => {
-                let result = kv.range(request).await;
-                answer(result, |r| &mut r.header, |r| mask::range(r, &map))
+                let result = kv.range(request.clone()).await;
+                answer(result, |r| &mut r.header, |r| mask::range(&request, r, &map))
             }
             Request::RangeStream(request) => {
-                let result = self.range_stream(request).await.map(Response::new);
-                answer(result, |r| &mut r.header, |r| mask::range(r, &map))
+                let result = self.range_stream(request.clone()).await.map(Response::new);
+                answer(result, |r| &mut r.header, |r| mask::range(&request, r, &map))
             }
             Request::Put(request) => answer(kv.put(request).await, |r| &mut r.header, |r| mask::put(r, &map)),
             Request::DeleteRange(request) => {
                 answer(kv.delete_range(request).await, |r| &mut r.header, |r| mask::delete(r, &map))
             }
             Request::Txn(request) => {
-                let result = kv.txn(request).await;
-                answer(result, |r| &mut r.header, |r| mask::txn(r, &map))
+                let result = kv.txn(request.clone()).await;
+                answer(result, |r| &mut r.header, |r| mask::txn(&request, r, &map))
             }
             Request::Compact(request) => {
                 let result = kv.compact(request).await;

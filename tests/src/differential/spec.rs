@@ -107,7 +107,7 @@ impl Specification {
                 self.evaluate(&model::Request::Txn(ask::txn(request)?), |answer, header, before| {
                     let Answer::Txn(answer) = answer else { return mismatch(&answer) };
                     let mut response = answer::txn(&answer, header, before, &mut false);
-                    mask::txn(&mut response, leases);
+                    mask::txn(request, &mut response, leases);
                     text(&response)
                 })
             }
@@ -127,7 +127,7 @@ impl Specification {
         Some(self.evaluate(&asked, |answer, header, _| {
             let Answer::Range(ranged) = answer else { return mismatch(&answer) };
             let mut response = answer::range(&ranged, header);
-            mask::range(&mut response, leases);
+            mask::range(request, &mut response, leases);
             text(&response)
         }))
     }
