@@ -20,8 +20,9 @@ const ENOUGH_OUTPUT: usize = 128 << 10;
 /// Bytes in the output beyond which the client is not heard. Long answers never reach it: only answers to what the
 /// client sends meanwhile do, and of these there should be no more until it has taken some.
 const MOST_OUTPUT: usize = 256 << 10;
-/// Bytes of bodies that may wait for closed windows. Within it a body is asked for one part ahead of its window, so
-/// that the end of one that has no more data is seen.
+/// Bytes of bodies that may wait for closed windows or for a full output. Within it a body is
+/// asked for one part ahead, so that the end of one that has no more data is seen, and so that a
+/// small body, of a watch above all, is not held up by long messages.
 const AHEAD_MAX: usize = 256 << 10;
 /// How many times [`Limits::queued_answers`](crate::Limits::queued_answers) is the end even for streams that are read.
 const QUEUED_FACTOR: usize = 4;
@@ -124,30 +125,37 @@ impl<T: Default> Protocol<T> {
     }
 
     /// Whether the body of an answer may give more. If not, [`Protocol::resumed`] names it when it may.
+    ///
+    /// A body of which nothing waits may always give one part while [`AHEAD_MAX`] allows, however
+    /// full the output is. [`Protocol::pump`] sends a frame of each stream in turn, so that part
+    /// soon goes out. Bodies that had to wait for room in the output would starve beside long
+    /// messages: each time the socket takes something, those fill the output again.
     pub fn room(&mut self, id: u32) -> Room {
-        let (all_queued, limits) = (self.streams.queued(), &self.limits);
-        let (first_window, send_window, is_open) = (self.first_send_window, self.send_window, self.is_open());
+        let (is_open, is_flowing) =
+            (self.is_open(), self.output.len() < ENOUGH_OUTPUT && self.send_window > 0);
+        let (all_queued, first_window) = (self.streams.queued(), self.first_send_window);
         let Some(stream) = self.streams.get_mut(id) else { return Room::Never };
         let window = usize::try_from(first_window + stream.send_credit).unwrap_or(0);
-        // One part, wherever it will have to wait.
-        let is_ahead = stream.queued == 0 && all_queued < AHEAD_MAX;
-        if stream.queued >= limits.send_buffer.min(window) && !is_ahead {
+        if stream.queued == 0 && all_queued < AHEAD_MAX {
+            return Room::Yes;
+        }
+        let is_full = stream.queued >= self.limits.send_buffer.min(window);
+        if is_full || (stream.queued > 0 && !is_open) {
+            // Resumed when some of it has been sent, or its window opens.
             stream.wants_room = true;
             return Room::Later;
         }
         // One part, for a client that reads this stream, however little it reads others.
-        let is_read = stream.queued == 0 && window > 0 && send_window > 0 && !self.holds_bodies;
-        let may_go_on =
-            is_open || is_ahead || (is_read && all_queued < QUEUED_FACTOR * limits.queued_answers);
-        if self.output.len() >= ENOUGH_OUTPUT || !may_go_on {
-            // Resumed when the connection has room, or when this stream has nothing left to send.
-            stream.wants_room = true;
-            if !std::mem::replace(&mut stream.is_congested, true) {
-                self.congested.push(id);
-            }
-            return Room::Later;
+        let is_read =
+            is_flowing && !self.holds_bodies && all_queued < QUEUED_FACTOR * self.limits.queued_answers;
+        if is_open || is_read {
+            return Room::Yes;
         }
-        Room::Yes
+        stream.wants_room = true;
+        if !std::mem::replace(&mut stream.is_congested, true) {
+            self.congested.push(id);
+        }
+        Room::Later
     }
 
     /// Whether the connection as a whole can take more of the bodies of answers.
@@ -160,7 +168,7 @@ impl<T: Default> Protocol<T> {
 
     /// Streams whose bodies were refused room and have some now.
     pub fn resumed(&mut self, out: &mut Vec<u32>) {
-        if self.is_open() {
+        if self.is_open() || self.streams.queued() < AHEAD_MAX {
             for id in self.congested.drain(..) {
                 let Some(stream) = self.streams.get_mut(id) else { continue };
                 stream.is_congested = false;

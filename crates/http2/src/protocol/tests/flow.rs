@@ -1,6 +1,7 @@
 //! Flow control, both ways.
 
 use super::*;
+use crate::service::LongMessage;
 
 fn grow(stream: u32, by: u32) -> Vec<u8> {
     frame(kind::WINDOW_UPDATE, 0, stream, &by.to_be_bytes())
@@ -80,6 +81,55 @@ fn small_answers_overtake_large_ones() {
         lines.iter().position(|line| line.starts_with(&format!("HEADERS {stream} END"))).unwrap()
     };
     assert!(end("3") < end("1"), "{lines:?}");
+}
+
+/// A message of ten megabytes that is encoded as it is sent.
+#[derive(Debug)]
+struct Zeros {
+    left: usize,
+}
+
+impl LongMessage for Zeros {
+    fn remaining(&self) -> usize {
+        self.left
+    }
+
+    fn held(&self) -> usize {
+        0
+    }
+
+    fn next(&mut self, max: usize) -> Bytes {
+        let len = self.left.min(max);
+        self.left -= len;
+        Bytes::from(vec![0; len])
+    }
+}
+
+/// The client takes less than the server has, so the output is full whenever a body asks for room.
+#[test]
+fn a_watch_is_not_starved_by_long_messages() {
+    let mut server = server();
+    take(&mut server, &first_window(1 << 30)).unwrap();
+    take(&mut server, &grow(0, 1 << 30)).unwrap();
+    for stream in [1, 3, 5] {
+        take(&mut server, &client::call(stream, b"")).unwrap();
+    }
+    events(&mut server);
+    for stream in [1, 3] {
+        server.reply_long(stream, Box::new(Zeros { left: 10_000_000 }));
+    }
+    server.respond(5, StatusCode::OK, &HeaderMap::new(), false);
+    server.pump();
+    let mut written = Vec::new();
+    for event in 1..20 {
+        assert_eq!(server.room(5), Room::Yes, "before event {event}");
+        server.send(5, Bytes::from_static(b"event"));
+        for _ in 0..20 {
+            written.extend(take_output(&mut server, 10_000));
+        }
+        let sent = written.windows(5).filter(|bytes| bytes == b"event").count();
+        assert_eq!(sent, event, "within 200 kB, most of which was in the output already");
+    }
 }
 
 #[test]

@@ -58,6 +58,17 @@ fn written(server: &mut Server, client: &mut Client) -> Vec<String> {
     client.read(&bytes)
 }
 
+/// At most so many bytes of the output, as a socket with little room takes them.
+fn take_output(server: &mut Server, max: usize) -> Vec<u8> {
+    let mut places = [std::io::IoSlice::new(&[]); 64];
+    let filled = server.output().parts(&mut places);
+    let mut bytes: Vec<u8> = places[..filled].iter().flat_map(|place| place.to_vec()).collect();
+    bytes.truncate(max);
+    server.output().advance(bytes.len());
+    server.pump();
+    bytes
+}
+
 fn drain(server: &mut Server) -> Vec<u8> {
     let mut bytes = Vec::new();
     while !server.output().is_empty() {
