@@ -1,0 +1,50 @@
+//! The files that git tracks, and those that are new and not ignored.
+
+use std::io;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// One file of text.
+pub(crate) struct File {
+    /// From the root of the repository, with slashes.
+    pub(crate) path: String,
+    pub(crate) text: String,
+}
+
+pub(crate) struct Tree {
+    files: Vec<File>,
+}
+
+impl Tree {
+    /// Reads every file that is text. Directories of test data and generated files are left out.
+    pub(crate) fn read() -> io::Result<Tree> {
+        let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
+        let listed = Command::new("git")
+            .args(["ls-files", "--cached", "--others", "--exclude-standard"])
+            .current_dir(&root)
+            .output()?;
+        if !listed.status.success() {
+            return Err(io::Error::other(String::from_utf8_lossy(&listed.stderr).into_owned()));
+        }
+        let mut files = Vec::new();
+        for path in String::from_utf8_lossy(&listed.stdout).lines() {
+            // A file that was deleted and not staged is still listed.
+            if let Ok(text) = std::fs::read_to_string(root.join(path)) {
+                files.push(File { path: path.to_owned(), text });
+            }
+        }
+        Ok(Tree { files })
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.files.len()
+    }
+
+    pub(crate) fn with_ending(&self, ending: &str) -> impl Iterator<Item = &File> {
+        self.files.iter().filter(move |file| file.path.ends_with(ending))
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Option<&str> {
+        self.files.iter().find(|file| file.path == path).map(|file| file.text.as_str())
+    }
+}
