@@ -71,9 +71,11 @@ pub struct NodeStatus {
     /// 0: no quota.
     pub quota_bytes: u64,
     pub keys: u64,
-    /// Those on their way to the disk included.
+    /// Those on their way to the disk included, as of users and roles.
     pub leases: u64,
 }
+    pub users: u64,
+    pub roles: u64,
 
 /// What recovery is doing, for the log.
 #[derive(Debug, Clone, PartialEq, Eq)]

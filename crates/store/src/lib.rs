@@ -14,6 +14,7 @@
 //! for the index, `membership` for counting in the past.
 
 pub mod auth;
+pub mod blocks;
 mod chain;
 pub mod command;
 mod compaction;

@@ -8,7 +8,7 @@ mod history;
 
 use std::sync::Arc;
 
-use crate::auth::{Auth, AuthState};
+use crate::auth::SavedAuth;
 use crate::chain::Chain;
 use crate::keys::{Filling, Slot};
 use crate::lease::Leases;
@@ -26,7 +26,7 @@ use history::Touched;
 pub struct Unversioned {
     pub leases: SavedLeases,
     pub alarms: Vec<Alarm>,
-    pub auth: AuthState,
+    pub auth: SavedAuth,
 }
 
 /// A checkpoint that contradicts itself.
@@ -137,7 +137,7 @@ impl Loader {
             membership,
             leases,
             alarms: state.alarms.iter().copied().collect(),
-            auth: Arc::new(Auth::from(state.auth.clone())),
+            auth: Arc::clone(state.auth.auth()),
             head: self.mark,
             visible: self.mark,
             youngest: self.mark.revision,
@@ -155,7 +155,7 @@ impl Store {
         Unversioned {
             leases: self.leases.saved().clone(),
             alarms: self.alarms.iter().copied().collect(),
-            auth: self.auth.state(),
+            auth: Arc::clone(&self.auth).into(),
         }
     }
 }

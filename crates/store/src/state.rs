@@ -42,9 +42,11 @@ impl Mark {
 pub struct Stats {
     /// Keys alive at head.
     pub keys: u64,
-    /// Bytes of all retained versions, of leases, and of the keys' being on them.
+    /// Bytes of all retained versions, of leases and the keys' being on them, of users and roles.
     pub bytes: u64,
     pub leases: u64,
+    pub users: u64,
+    pub roles: u64,
 }
 
 pub struct Store {
@@ -124,12 +126,18 @@ impl Store {
     }
 
     pub fn stats(&self) -> Stats {
-        Stats { keys: self.tree.live_total(), bytes: self.bytes(), leases: self.leases.len() as u64 }
+        Stats {
+            keys: self.tree.live_total(),
+            bytes: self.bytes(),
+            leases: self.leases.len() as u64,
+            users: self.auth.users() as u64,
+            roles: self.auth.roles() as u64,
+        }
     }
 
-    /// Bytes of all retained versions, of leases, and of the keys' being on them.
+    /// Bytes of all retained versions, of leases and the keys' being on them, of users and roles.
     pub fn bytes(&self) -> u64 {
-        self.bytes + self.leases.bytes()
+        self.bytes + self.leases.bytes() + self.auth.bytes()
     }
 
     /// Alarms at head.

@@ -7,10 +7,10 @@
 use crate::request::{DeleteRangeRequest, PutRequest, RequestOp, TxnRequest, WriteRequest};
 use crate::state::Store;
 
-use super::AuthError;
 use super::accounts::{Account, Auth};
 use super::caller::Caller;
 
+use super::{AuthError, keyset};
 /// What is wanted of a range of keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Access {
@@ -39,10 +39,10 @@ impl Auth {
         let name = match caller {
             _ if !self.enabled => return Ok(()),
             Caller::Server => return Ok(()),
-            Caller::User { name, .. } if !name.is_empty() => name,
+            Caller::User { name, .. } if !name.is_empty() => name.as_ref(),
             _ => return Err(AuthError::UserEmpty),
         };
-        let account = self.accounts.get(name.as_ref()).ok_or(AuthError::UserNotFound)?;
+        let account = self.accounts.get(name).ok_or(AuthError::UserNotFound)?;
         if account.is_root() { Ok(()) } else { Err(AuthError::PermissionDenied) }
     }
 
@@ -87,11 +87,11 @@ impl Auth {
 
     fn check(&self, caller: &Caller, key: &[u8], range_end: &[u8], access: Access) -> Result<(), AuthError> {
         let Some(account) = self.account_of(caller)? else { return Ok(()) };
-        let keys = match access {
-            Access::Read => &account.reads,
-            Access::Write => &account.writes,
-        };
-        if keys.covers(key, range_end) { Ok(()) } else { Err(AuthError::PermissionDenied) }
+        let keys = self.roles_of(account).map(|role| match access {
+            Access::Read => &role.reads,
+            Access::Write => &role.writes,
+        });
+        if keyset::union_covers(keys, key, range_end) { Ok(()) } else { Err(AuthError::PermissionDenied) }
     }
 
     /// Whose permissions decide; None if no permission is needed.
