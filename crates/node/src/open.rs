@@ -30,6 +30,7 @@ use crate::error::OpenError;
 use crate::handle::{Node, Threads};
 use crate::identity;
 use crate::metrics::NodeMetrics;
+use crate::pins::ReadPins;
 use crate::queue::{self, Receiver, Sender};
 use crate::replay;
 use crate::runtime::clock_loop::ClockLoop;
@@ -387,6 +388,7 @@ fn share(
         chores: Chores { bell: doors.bell },
         fan_out: doors.fan_out,
         holds: AtomicUsize::new(0),
+        pins: ReadPins::default(),
         freed: watch::Sender::new(-1),
         past_hashes: Mutex::default(),
         following: AtomicBool::new(config.follow || state.cluster.is_some()),

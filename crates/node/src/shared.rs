@@ -1,8 +1,9 @@
 //! Shared: what the threads of a node and its handles have in common.
 //!
-//! Locks are taken in the order store, log, hub, then users, alarms or clock, and held for short turns: a few dozen evaluations, a
-//! chunk of a scan, a few hundred revisions of fan-out. None is held across a call that waits. What is not cut into
-//! turns is a single request: one that deletes a million keys holds the store until it is evaluated.
+//! Locks are taken in the order store, log, hub, then users, alarms, clock or pins, and held for
+//! short turns: a few dozen evaluations, a chunk of a scan, a few hundred revisions of fan-out.
+//! None is held across a call that waits. What is not cut into turns is a single request: one that
+//! deletes a million keys holds the store until it is evaluated.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::PathBuf;
@@ -28,6 +29,7 @@ use crate::cluster::Cluster;
 use crate::config::{Identity, NodeConfig};
 use crate::metrics::NodeMetrics;
 use crate::moments::Moments;
+use crate::pins::ReadPins;
 use crate::prefixes::Prefixes;
 use crate::queue;
 use crate::sealing::Sealing;
@@ -139,6 +141,8 @@ pub(crate) struct Shared {
     pub(crate) fan_out: queue::Sender<()>,
     /// Snapshots that are collecting versions: while there are any, none is freed. Raised with the store locked.
     pub(crate) holds: AtomicUsize,
+    /// Revisions that reads in progress need. Taken and looked at with the store locked.
+    pub(crate) pins: ReadPins,
     /// Compaction revision up to which memory has been given back.
     pub(crate) freed: watch::Sender<i64>,
     /// What the last compactions found. A compaction is entered with the store locked, and nothing is freed for it before it

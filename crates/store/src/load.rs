@@ -142,6 +142,7 @@ impl Loader {
             visible: self.mark,
             youngest: self.mark.revision,
             superseded: self.superseded.into_iter().collect(),
+            freed_to: self.mark.compact_revision,
             bytes: self.bytes,
             ..Store::default()
         };

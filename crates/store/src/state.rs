@@ -64,6 +64,9 @@ pub struct Store {
     pub(crate) superseded: Queue,
     /// The same for changes of a compacted revision itself, which go with the next compaction.
     pub(crate) lingering: Queue,
+    /// Versions that were superseded up to this revision may have been freed: readers from here on
+    /// find all of theirs. Follows `visible.compact_revision`, which refuses new readers at once.
+    pub(crate) freed_to: i64,
     pub(crate) bytes: u64,
     /// Bytes of values that one transaction may write again without having sent them.
     pub(crate) kept_limit: usize,
@@ -89,6 +92,7 @@ impl Default for Store {
             youngest: Mark::START.revision,
             superseded: Queue::default(),
             lingering: Queue::default(),
+            freed_to: Mark::START.compact_revision,
             bytes: 0,
             kept_limit: KEPT_VALUE_BYTES,
             txn_limits: TxnLimits::default(),
@@ -138,6 +142,12 @@ impl Store {
     /// Bytes of all retained versions, of leases and the keys' being on them, of users and roles.
     pub fn bytes(&self) -> u64 {
         self.bytes + self.leases.bytes() + self.auth.bytes()
+    }
+
+    /// The revision from which on readers find all versions, also those that a compaction no longer
+    /// grants to new ones.
+    pub fn freed_to(&self) -> i64 {
+        self.freed_to
     }
 
     /// Alarms at head.
@@ -250,7 +260,7 @@ impl Store {
             }
             None => {
                 let keys = |slot: Slot| self.keys.key(slot);
-                self.membership.created(&keys, self.visible.compact_revision, revision, slot);
+                self.membership.created(&keys, self.freed_to, revision, slot);
                 if self.keys.chain(slot).versions().len() == 1 {
                     self.tree.insert(&keys, slot);
                 } else {
@@ -283,7 +293,7 @@ impl Store {
         self.superseded.push_back(revision, slot);
         self.leases.detach(prev.lease(), slot);
         let keys = |slot: Slot| self.keys.key(slot);
-        self.membership.deleted(&keys, self.visible.compact_revision, revision, slot);
+        self.membership.deleted(&keys, self.freed_to, revision, slot);
         self.tree.set_live(&keys, slot, false);
         (self.event(slot, tombstone, Some(prev.clone())), prev)
     }
