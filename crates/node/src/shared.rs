@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::sync::{Notify, oneshot, watch};
+use tokio::sync::{Notify, Semaphore, oneshot, watch};
 use vetch_fence::Author;
 use vetch_journal::JournalError;
 use vetch_store::Store;
@@ -143,6 +143,8 @@ pub(crate) struct Shared {
     pub(crate) holds: AtomicUsize,
     /// Revisions that reads in progress need. Taken and looked at with the store locked.
     pub(crate) pins: ReadPins,
+    /// Large lists of the keys of leases that are being made.
+    pub(crate) lease_lists: Semaphore,
     /// Compaction revision up to which memory has been given back.
     pub(crate) freed: watch::Sender<i64>,
     /// What the last compactions found. A compaction is entered with the store locked, and nothing is freed for it before it

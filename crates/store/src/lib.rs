@@ -27,6 +27,7 @@ pub mod hash;
 pub mod history;
 mod keys;
 pub mod lease;
+pub mod leased;
 pub mod load;
 mod membership;
 mod queue;

@@ -127,7 +127,8 @@ impl Loader {
         }
         let may_have_leases = !leases.is_empty();
         for (slot, _) in living().filter(|&(_, living)| living && may_have_leases) {
-            leases.attach(keys.chain(slot).last().expect("a living key has a version").lease(), slot);
+            let version = keys.chain(slot).last().expect("a living key has a version");
+            leases.attach(version.lease(), slot, version.key());
         }
         self.superseded.sort_unstable();
         let membership = self.history.finish();
@@ -141,8 +142,8 @@ impl Loader {
             head: self.mark,
             visible: self.mark,
             youngest: self.mark.revision,
-            superseded: self.superseded.into_iter().collect(),
             freed_to: self.mark.compact_revision,
+            superseded: self.superseded.into_iter().collect(),
             bytes: self.bytes,
             ..Store::default()
         };
@@ -151,7 +152,8 @@ impl Loader {
 }
 
 impl Store {
-    /// The part of head that is not versioned, for a checkpoint. Takes no time for each lease.
+    /// The part of head that is not versioned, for a checkpoint. Takes no time for each lease or
+    /// user.
     pub fn unversioned(&self) -> Unversioned {
         Unversioned {
             leases: self.leases.saved().clone(),

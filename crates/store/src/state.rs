@@ -5,10 +5,10 @@
 //! an entry is durable, and readers never look past it. Because every version carries its revision, both live
 //! in the same structures, and nothing has to be merged or undone when an append completes.
 //!
-//! Keys are versioned, so readers at `visible` simply ignore younger versions. Leases, alarms, users and roles are
-//! not: they exist at head only. Which keys hang on a lease readers find out from the versions they may see
-//! ([`Store::visible_lease_keys`]). Alarms, users and roles are handed out as they are at head, so that the part that made
-//! them durable can show exactly those.
+//! Keys are versioned, so readers at `visible` simply ignore younger versions. Leases, alarms,
+//! users and roles are not: they exist at head only. Which keys hang on a lease readers find out
+//! from the versions they may see ([`crate::leased::LeasedRun`]). Alarms, users and roles are
+//! handed out as they are at head, so that the part that made them durable can show exactly those.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use crate::auth::{Auth, Change};
 use crate::chain::Chain;
 use crate::keys::{Keys, Slot};
-use crate::lease::{Lease, Leases};
+use crate::lease::Leases;
 use crate::membership::{Membership, Span};
 use crate::queue::Queue;
 use crate::record::Record;
@@ -182,24 +182,6 @@ impl Store {
         keys
     }
 
-    /// Keys attached to a lease at `visible`, in order: what a client may be shown of it.
-    pub fn visible_lease_keys(&self, id: i64) -> Vec<&[u8]> {
-        let held = self.leases.get(id).into_iter().flat_map(Lease::slots);
-        let visible = self.visible_leased(held).filter(|version| version.lease() == id);
-        let mut keys: Vec<&[u8]> = visible.map(Record::key).collect();
-        keys.sort_unstable();
-        keys.dedup();
-        keys
-    }
-
-    /// The visible versions of keys with a lease, among `held` and all slots that were changed since; some of them twice.
-    pub(crate) fn visible_leased(&self, held: impl Iterator<Item = Slot>) -> impl Iterator<Item = &Record> {
-        let at = self.visible.revision;
-        let slots = held.chain(self.superseded.after(at));
-        let versions = slots.filter_map(move |slot| self.keys.chain(slot).live_at(at));
-        versions.filter(|version| version.lease() != 0)
-    }
-
     /// How many keys are alive at `visible`.
     pub fn visible_keys(&self) -> u64 {
         let everything = KeyRange::new(&b"\0"[..], &b"\0"[..]);
@@ -256,7 +238,7 @@ impl Store {
         match &prev {
             Some(prev) => {
                 self.superseded.push_back(revision, slot);
-                self.leases.detach(prev.lease(), slot);
+                self.leases.detach(prev.lease(), slot, prev.key());
             }
             None => {
                 let keys = |slot: Slot| self.keys.key(slot);
@@ -268,7 +250,7 @@ impl Store {
                 }
             }
         }
-        self.leases.attach(record.lease(), slot);
+        self.leases.attach(record.lease(), slot, record.key());
         self.event(slot, record, prev)
     }
 
@@ -291,7 +273,7 @@ impl Store {
         self.bytes += tombstone.footprint() as u64;
         self.keys.chain_mut(slot).push(tombstone.clone());
         self.superseded.push_back(revision, slot);
-        self.leases.detach(prev.lease(), slot);
+        self.leases.detach(prev.lease(), slot, prev.key());
         let keys = |slot: Slot| self.keys.key(slot);
         self.membership.deleted(&keys, self.freed_to, revision, slot);
         self.tree.set_live(&keys, slot, false);
