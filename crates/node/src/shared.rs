@@ -2,8 +2,8 @@
 //!
 //! Locks are taken in the order store, log, hub, then users, alarms, clock or pins, and held for
 //! short turns: a few dozen evaluations, a chunk of a scan, a few hundred revisions of fan-out.
-//! None is held across a call that waits. What is not cut into turns is a single request: one that
-//! deletes a million keys holds the store until it is evaluated.
+//! None is held across a call that waits. What is not cut into turns is a single request, but for
+//! the revoke of a lease: one that deletes a million keys holds the store until it is evaluated.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::PathBuf;

@@ -84,6 +84,7 @@ impl World {
         config.tuning.new_journal_id = Some(7);
         // Readers get a turn behind every evaluation.
         config.tuning.turn = 1;
+        config.tuning.turn_work = 1;
         adjust(&mut config);
         World::open(MemDisk::new(), config)
     }

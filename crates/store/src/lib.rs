@@ -5,6 +5,7 @@
 //!
 //! * [`validate`] checks what can be checked without state.
 //! * [`Store::evaluate`] runs one write request against **head** and says what to journal.
+//!   [`turns::evaluate`] does so with others let in between.
 //! * [`Store::publish`] moves **visible** once the journal has it; [`range::RangeRun`] reads there.
 //! * [`Store::replay`] repeats journalled effects; [`load::Loader`] starts from a checkpoint.
 //! * [`auth`] decides who may do what; [`Store::permit`] is asked before a client's request is evaluated.
@@ -38,6 +39,7 @@ pub mod request;
 mod sort;
 mod state;
 mod tree;
+pub mod turns;
 pub mod validate;
 mod work;
 
