@@ -6,6 +6,10 @@
 //! on, and the alarm is lowered again without anybody's help once there is room. A disk that **fails** to prepare the next
 //! segment for another reason is treated alike, but for the alarm: space is not what is missing, and nobody is told so.
 //!
+//! Users, roles and their permissions count as keys do, and what adds to them is refused as a put
+//! is. What takes from them, changes a password or turns authentication off is never refused for
+//! want of space by the quota.
+//!
 //! What is kept only for watchers that begin at the compacted revision does not count. Otherwise a small quota could be
 //! filled by what a last delete left behind, with no way to write the revision whose compaction would free it.
 //!
@@ -134,14 +138,12 @@ impl Admission {
             return Err(StoreError::RequestTooLarge.into());
         }
         let stopped_by = |kind| store.alarms().any(|raised| raised.kind == kind);
-        if !is_internal(request) {
-            if stopped_by(AlarmKind::Corrupt) {
-                return Err(NodeError::Corrupt);
-            }
-            let grows = needs_space(request);
-            if grows && (stopped_by(AlarmKind::NoSpace) || self.is_over_quota(store, request)) {
-                return Err(NodeError::NoSpace);
-            }
+        if !is_internal(request) && stopped_by(AlarmKind::Corrupt) {
+            return Err(NodeError::Corrupt);
+        }
+        let grows = needs_space(request);
+        if grows && (stopped_by(AlarmKind::NoSpace) || self.is_over_quota(store, request)) {
+            return Err(NodeError::NoSpace);
         }
         let refusal = match self.disk {
             DiskState::Fine => return Ok(()),
@@ -217,7 +219,7 @@ fn share(quota: u64, percent: u64) -> u64 {
     quota - quota / 100 * (100 - percent)
 }
 
-/// Requests that no alarm stops; a full disk does.
+/// Requests that the CORRUPT alarm does not stop; a full disk does.
 fn is_internal(request: &WriteRequest) -> bool {
     matches!(
         request,
@@ -234,6 +236,7 @@ pub(crate) fn needs_space(request: &WriteRequest) -> bool {
     match request {
         WriteRequest::Put(_) | WriteRequest::LeaseGrant { .. } => true,
         WriteRequest::Txn(txn) => txn_puts(txn),
+        WriteRequest::Auth(change) => change.growth() > 0,
         _ => false,
     }
 }
@@ -252,6 +255,7 @@ pub(crate) fn cost(request: &WriteRequest) -> u64 {
         WriteRequest::Put(put) => put_cost(put),
         WriteRequest::Txn(txn) => txn_cost(txn, &put_cost, &|_| 0),
         WriteRequest::LeaseGrant { .. } => LEASE_BYTES,
+        WriteRequest::Auth(change) => change.growth(),
         WriteRequest::Foreign { changes } => foreign_cost(changes),
         _ => 0,
     }
@@ -466,6 +470,47 @@ mod tests {
         let grant = |id| WriteRequest::LeaseGrant { id, ttl: 60 };
         let granted = (1..10_000).take_while(|&id| try_put(&mut admission, &mut store, &grant(id)).0).count();
         assert_eq!(granted as u64, (100 << 10) / LEASE_BYTES);
+    }
+
+    #[test]
+    fn users_and_roles_fill_the_quota_and_what_does_not_add_to_them_goes_on() {
+        let quota = 100 << 10;
+        let mut store = Store::default();
+        let mut admission = Admission::new(1, Some(quota), false);
+        let user = |n: i32| {
+            let name = format!("user{n}");
+            WriteRequest::Auth(Change::UserAdd {
+                name,
+                password: Some(Bytes::from("hash")),
+                no_password: false,
+            })
+        };
+        let added = (1..10_000).take_while(|&n| try_put(&mut admission, &mut store, &user(n)).0).count();
+        assert!((200..400).contains(&added), "{added} users in {quota} bytes");
+        assert!(store.bytes() <= quota && store.alarms().next().is_some());
+        let role = || "r".to_string();
+        let name = || "user1".to_string();
+        for (change, admitted) in [
+            (Change::RoleAdd { name: role() }, false),
+            (Change::UserGrantRole { user: name(), role: role() }, false),
+            (Change::RoleGrantPermission { role: role(), permission: None }, false),
+            (Change::UserChangePassword { name: name(), password: Some("other".into()) }, true),
+            (Change::UserRevokeRole { user: name(), role: role() }, true),
+            (Change::RoleRevokePermission { role: role(), key: "k".into(), range_end: Bytes::new() }, true),
+            (Change::RoleDelete { name: role() }, true),
+            (Change::UserDelete { name: name() }, true),
+            (Change::Enable, true),
+            (Change::Disable, true),
+        ] {
+            let outcome = admission.admit(&store, &WriteRequest::Auth(change.clone()));
+            assert_eq!(outcome, if admitted { Ok(()) } else { Err(NodeError::NoSpace) }, "{change:?}");
+        }
+        assert_eq!(admission.admit(&store, &put(1)), Err(NodeError::NoSpace), "they count for keys as well");
+        for n in 1..added / 2 {
+            let gone = WriteRequest::Auth(Change::UserDelete { name: format!("user{n}") });
+            store.evaluate(&gone, &mut Vec::new()).expect("the user is there");
+        }
+        assert!(admission.alarm_to_lower(&store).is_some(), "there is room again");
     }
 
     #[test]

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use vetch_bugs::Bug;
-use vetch_store::Store;
 use vetch_store::auth::{Auth, AuthError, Caller, Change};
 use vetch_store::request::{WriteRequest, WriteResponse};
 
@@ -48,13 +47,18 @@ impl DurableAuth {
 }
 
 impl Shared {
+    /// What decides about `caller`; None if everything is permitted.
+    pub(crate) fn judge(&self, caller: &Caller) -> Option<Arc<Auth>> {
+        self.auth.judge(caller)
+    }
+
     /// Judges a request that does not pass the sequencer.
     pub(crate) fn permit(
         &self,
         caller: &Caller,
         check: impl FnOnce(&Auth) -> Result<(), AuthError>,
     ) -> Result<(), NodeError> {
-        match self.auth.judge(caller) {
+        match self.judge(caller) {
             Some(auth) => Ok(check(&auth)?),
             None => Ok(()),
         }
@@ -63,15 +67,6 @@ impl Shared {
     /// Refuses an answer that was found while users or roles changed.
     pub(crate) fn permit_answer(&self, caller: &Caller) -> Result<(), NodeError> {
         self.permit(caller, |auth| auth.check_unchanged(caller))
-    }
-
-    /// Judges a request by the keys that hang on leases.
-    pub(crate) fn permit_lease(
-        &self,
-        caller: &Caller,
-        check: impl FnOnce(&Store, &Auth) -> Result<(), AuthError>,
-    ) -> Result<(), NodeError> {
-        self.permit(caller, |auth| check(&self.store.read(), auth))
     }
 }
 

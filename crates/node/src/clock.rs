@@ -7,11 +7,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use vetch_store::blocks::Blocks;
+
 /// How long after its end was asked for a lease that is still there comes up again, in milliseconds.
 const END_AGAIN: u64 = 5_000;
 
-/// Leases that are looked at in one turn of recording.
-const LOOKED_AT: usize = 10_000;
+/// Leases that are looked at in one turn, of recording or of listing them.
+pub(crate) const LOOKED_AT: usize = 10_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Timer {
@@ -67,6 +69,9 @@ pub(crate) struct Clock {
     queue: BTreeSet<(u64, i64)>,
     /// How many of the timers are `ending`.
     ending: usize,
+    /// The ids of all timers: a list of one moment is a copy of this, which takes no time for each
+    /// of them.
+    ids: Blocks<i64>,
 }
 
 impl Clock {
@@ -83,12 +88,14 @@ impl Clock {
         };
         self.stop(id);
         self.timers.insert(id, timer);
+        self.ids.set(id);
         self.queue.insert((deadline, id));
     }
 
     pub(crate) fn stop(&mut self, id: i64) {
         if let Some(timer) = self.timers.remove(&id) {
             self.ending -= usize::from(timer.ending);
+            self.ids.remove(&id);
             assert!(self.queue.remove(&(timer.queued, id)), "every timer is in the queue");
         }
     }
@@ -214,9 +221,14 @@ impl Clock {
         self.ending
     }
 
-    /// All leases with their deadlines, by id: sorting them can wait until the clock is no longer locked.
-    pub(crate) fn deadlines(&self) -> Vec<(u64, i64)> {
-        self.timers.iter().map(|(&id, timer)| (timer.deadline, id)).collect()
+    /// All leases, by id.
+    pub(crate) fn ids(&self) -> Blocks<i64> {
+        self.ids.clone()
+    }
+
+    /// When a lease ends, unless it is renewed; the beginning of time if it has ended.
+    pub(crate) fn deadline(&self, id: i64) -> u64 {
+        self.timers.get(&id).map_or(0, |timer| timer.deadline)
     }
 }
 
@@ -356,7 +368,7 @@ mod tests {
         clock.revoke_failed(8);
         clock.stop(8);
         clock.stop(7);
-        assert_eq!((clock.timers.len(), clock.queue.len()), (0, 0));
+        assert_eq!((clock.timers.len(), clock.queue.len(), clock.ids.len()), (0, 0, 0));
     }
 
     #[test]
@@ -378,6 +390,18 @@ mod tests {
         }
         assert!(recorded.iter().copied().eq((1..=many / 2).map(|n| 2 * n)));
         assert!(turns <= 16, "{turns} turns");
+    }
+
+    #[test]
+    fn a_list_of_leases_stays_as_it_was_when_it_was_taken() {
+        let mut clock = Clock::default();
+        (1..=1000).for_each(|id| clock.start(id, 1, 10, id, 0));
+        let ids = clock.ids();
+        clock.stop(7);
+        clock.start(5000, 1, 10, 10, 0);
+        assert!(ids.iter().copied().eq(1..=1000));
+        assert_eq!([7, 8, 5000].map(|id| clock.deadline(id)), [0, 8_000, 10_000]);
+        assert!(clock.ids().iter().copied().eq((1..=6).chain(8..=1000).chain([5000])));
     }
 
     #[test]

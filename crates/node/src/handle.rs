@@ -233,6 +233,8 @@ impl Node {
             quota_bytes: shared.config.quota().unwrap_or(0),
             keys,
             leases: stats.leases,
+            users: stats.users,
+            roles: stats.roles,
         }
     }
 

@@ -3,19 +3,28 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-use bytes::Bytes;
-use vetch_bugs::Bug;
+use vetch_store::auth::{Auth, AuthError, Caller};
+use vetch_store::leased::LeasedRun;
 use vetch_store::request::{Remaining, WriteRequest, WriteResponse};
-use vetch_store::{Store, StoreError};
+use vetch_store::{Record, Store, StoreError};
 
-use crate::clock::Renewal;
+use crate::clock::{LOOKED_AT, Renewal};
 use crate::error::NodeError;
 use crate::handle::Node;
+use crate::read::READ_ATTEMPTS;
 use crate::shared::Shared;
 use crate::types::{LeaseGranted, LeaseInfo};
 
 /// Identifiers tried before giving up, for a client that lets the server choose.
 const ID_ATTEMPTS: u64 = 16;
+/// A lease with more keys than this is large: they are sorted away from the threads that serve
+/// requests.
+const LARGE: usize = 4096;
+/// Lists of the keys of large leases that are made at once; more of them would only share the
+/// processors.
+pub(crate) const LEASE_LISTS: usize = 2;
+/// What a key takes in an answer beside its bytes.
+const KEY_FRAME: usize = 4;
 
 impl Node {
     /// `id` 0 lets the node choose; a `ttl` below the minimum is raised to it.
@@ -55,7 +64,8 @@ impl Node {
     pub async fn lease_keep_alive(&self, id: i64) -> Result<i64, NodeError> {
         let shared = self.shared();
         let caller = self.caller();
-        shared.permit_lease(caller, |store, auth| store.permit_lease_renewal(auth, caller, id))?;
+        let keys = |store: &Store| LeasedRun::of(store, id);
+        permit_by_keys(shared, caller, keys, Auth::check_lease_renewal).await?;
         loop {
             match renew(shared, id) {
                 Renewal::Renewed { ttl } => {
@@ -90,46 +100,132 @@ impl Node {
     /// None when there is no such lease.
     pub async fn lease_time_to_live(&self, id: i64, keys: bool) -> Result<Option<LeaseInfo>, NodeError> {
         let (shared, caller) = (self.shared(), self.caller());
-        shared.confirm_writing().await?;
-        let info = {
-            // The clock changes with the store locked, so time and keys are of one moment, and what decides about them too.
+        if !keys {
+            shared.confirm_writing().await?;
             let store = shared.store.read();
-            if keys {
-                shared.permit(caller, |auth| store.permit_lease_reads(auth, caller, id))?;
-            }
-            let time = shared.clock.lock().remaining(id, shared.now());
-            time.filter(|(ttl, _)| *ttl >= 0).map(|(ttl, granted_ttl)| LeaseInfo {
-                revision: store.visible().revision,
-                ttl,
-                granted_ttl,
-                keys: if keys { shown_keys(&store, id) } else { Vec::new() },
-            })
-        };
-        if keys {
-            shared.permit_answer(caller)?;
+            return Ok(Moment::new(shared, &store, id, None).info(Vec::new()));
         }
-        Ok(info)
+        // Before anything is confirmed: an answer is of a time after that.
+        let is_large = shared.store.read().leases().get(id).is_some_and(|lease| lease.keys() > LARGE);
+        let _turn = match is_large {
+            true => Some(shared.lease_lists.acquire().await.map_err(|_| NodeError::Stopped)?),
+            false => None,
+        };
+        shared.confirm_writing().await?;
+        let begin = |store: &Store| {
+            let moment = Moment::new(shared, store, id, shared.judge(caller));
+            (LeasedRun::of(store, id), moment)
+        };
+        let permit = |moment: &Moment, keys: &[Record]| match &moment.judge {
+            Some(auth) => auth.check_lease_reads(caller, keys),
+            None => Ok(()),
+        };
+        let (run, moment) = collect(shared, begin, permit).await?;
+        let keys = match run.found().len() > LARGE {
+            true => tokio::task::spawn_blocking(|| run.finish()).await.map_err(|_| NodeError::Stopped)?,
+            false => run.finish(),
+        };
+        shared.permit_answer(caller)?;
+        Ok(moment.info(keys))
+    }
+
+    /// About how many bytes the keys of a lease take in an answer that names them. Costs the same
+    /// however many they are.
+    pub fn lease_keys_estimate(&self, id: i64) -> usize {
+        let store = self.shared().store.read();
+        store.leases().get(id).map_or(0, |lease| lease.key_bytes() + KEY_FRAME * lease.keys())
     }
 
     /// All leases, soonest to end first.
     pub async fn leases(&self) -> Result<Vec<i64>, NodeError> {
         let (shared, caller) = (self.shared(), self.caller());
-        shared.permit_lease(caller, |store, auth| store.permit_all_lease_reads(auth, caller))?;
+        permit_by_keys(shared, caller, LeasedRun::of_all, Auth::check_lease_reads).await?;
         shared.confirm_writing().await?;
-        let mut deadlines = shared.clock.lock().deadlines();
+        let ids = shared.clock.lock().ids();
+        let mut deadlines = Vec::with_capacity(ids.len());
+        let mut rest = ids.iter().copied();
+        loop {
+            let turn: Vec<i64> = rest.by_ref().take(LOOKED_AT).collect();
+            {
+                let clock = shared.clock.lock();
+                deadlines.extend(turn.iter().map(|&id| (clock.deadline(id), id)));
+            }
+            if turn.len() < LOOKED_AT {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
         deadlines.sort_unstable();
         shared.permit_answer(caller)?;
         Ok(deadlines.into_iter().map(|(_, id)| id).collect())
     }
 }
 
-/// The keys of a lease that a client may be shown.
-fn shown_keys(store: &Store, id: i64) -> Vec<Bytes> {
-    let keys = match vetch_bugs::on(Bug::LeaseKeysAhead) {
-        true => store.lease_keys(id),
-        false => store.visible_lease_keys(id),
-    };
-    keys.into_iter().map(Bytes::copy_from_slice).collect()
+/// A lease as it is at one moment, but for its keys. The clock and what judges change with the
+/// store locked, so they are of the moment at which the store is looked at.
+struct Moment {
+    revision: i64,
+    /// Seconds left and granted, if there is such a lease.
+    time: Option<(i64, i64)>,
+    /// Who decides about the caller.
+    judge: Option<Arc<Auth>>,
+}
+
+impl Moment {
+    fn new(shared: &Shared, store: &Store, id: i64, judge: Option<Arc<Auth>>) -> Moment {
+        let time = shared.clock.lock().remaining(id, shared.now());
+        Moment { revision: store.visible().revision, time: time.filter(|(ttl, _)| *ttl >= 0), judge }
+    }
+
+    fn info(self, keys: Vec<Record>) -> Option<LeaseInfo> {
+        let (ttl, granted_ttl) = self.time?;
+        Some(LeaseInfo { revision: self.revision, ttl, granted_ttl, keys })
+    }
+}
+
+/// Judges a request by the keys that visibly hang on leases.
+async fn permit_by_keys(
+    shared: &Arc<Shared>,
+    caller: &Caller,
+    begin: impl Fn(&Store) -> LeasedRun,
+    check: impl Fn(&Auth, &Caller, &[Record]) -> Result<(), AuthError>,
+) -> Result<(), NodeError> {
+    let Some(auth) = shared.judge(caller) else { return Ok(()) };
+    if auth.check_root(caller).is_ok() {
+        return Ok(());
+    }
+    collect(shared, |store| (begin(store), ()), |(), keys| check(&auth, caller, keys)).await.map(drop)
+}
+
+/// Runs to its end what `begin` begins with the store locked, in steps that let writers in between.
+/// What `permit` says of the keys that each of them finds ends it.
+async fn collect<M>(
+    shared: &Arc<Shared>,
+    begin: impl Fn(&Store) -> (LeasedRun, M),
+    permit: impl Fn(&M, &[Record]) -> Result<(), AuthError>,
+) -> Result<(LeasedRun, M), NodeError> {
+    let budget = shared.config.tuning.scan_keys;
+    for attempt in 0..READ_ATTEMPTS {
+        let (mut run, moment, mut step, _pin) = {
+            let store = shared.store.read();
+            let (mut run, moment) = begin(&store);
+            let pin = (attempt > 0).then(|| shared.pin(&store, store.visible().revision));
+            let step = run.step(&store, budget);
+            (run, moment, step, pin)
+        };
+        let mut seen = 0;
+        loop {
+            permit(&moment, &run.found()[seen..])?;
+            seen = run.found().len();
+            match step {
+                Some(true) => return Ok((run, moment)),
+                Some(false) => tokio::task::yield_now().await,
+                None => break,
+            }
+            step = run.step(&shared.store.read(), budget);
+        }
+    }
+    Err(NodeError::Timeout)
 }
 
 fn renew(shared: &Arc<Shared>, id: i64) -> Renewal {

@@ -29,6 +29,7 @@ pub mod members;
 pub mod metrics;
 mod moments;
 mod open;
+mod pins;
 pub mod prefixes;
 mod queue;
 mod read;

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering}
 use std::time::Duration;
 
 use crossbeam_channel::bounded;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use vetch_journal::{Disk, Entry, Journal, LocalConfig, LocalJournal, Position, RealDisk, Tip};
 use vetch_store::load::History;
 use vetch_store::request::AlarmKind;
@@ -29,7 +29,9 @@ use crate::config::{Identity, NodeConfig};
 use crate::error::OpenError;
 use crate::handle::{Node, Threads};
 use crate::identity;
+use crate::lease::LEASE_LISTS;
 use crate::metrics::NodeMetrics;
+use crate::pins::ReadPins;
 use crate::queue::{self, Receiver, Sender};
 use crate::replay;
 use crate::runtime::clock_loop::ClockLoop;
@@ -387,6 +389,8 @@ fn share(
         chores: Chores { bell: doors.bell },
         fan_out: doors.fan_out,
         holds: AtomicUsize::new(0),
+        pins: ReadPins::default(),
+        lease_lists: Semaphore::new(LEASE_LISTS),
         freed: watch::Sender::new(-1),
         past_hashes: Mutex::default(),
         following: AtomicBool::new(config.follow || state.cluster.is_some()),

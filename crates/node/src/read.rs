@@ -15,8 +15,9 @@ use crate::metrics::Histogram;
 use crate::shared::Shared;
 use crate::types::{HashKv, RangeChunk, RangeEnd};
 
-/// Times a read is begun anew because a compaction came in between.
-const READ_ATTEMPTS: usize = 8;
+/// Times a read is begun because versions were freed in between. All but the first are pinned, so
+/// that takes a read of minutes.
+pub(crate) const READ_ATTEMPTS: usize = 8;
 /// More versions than this are hashed away from the threads that serve requests.
 const HASH_HERE: usize = 4096;
 
@@ -59,12 +60,13 @@ fn permit(shared: &Shared, caller: &Caller, request: &RangeRequest) -> Result<()
 /// A range that compaction overtakes between two chunks is begun anew: only its beginning decides whether what it asks
 /// for has been compacted.
 async fn run_range(shared: &Arc<Shared>, request: RangeRequest) -> Result<RangeResponse, NodeError> {
-    for _ in 0..READ_ATTEMPTS {
-        let (run, count) = {
+    for attempt in 0..READ_ATTEMPTS {
+        let (run, count, _pin) = {
             let store = shared.store.read();
             let mut run = RangeRun::new(request.clone(), mark(shared, &store))?;
+            let pin = (attempt > 0).then(|| shared.pin(&store, run.reads_at()));
             let count = advance(shared, &store, &mut run)?;
-            (run, count)
+            (run, count, pin)
         };
         match count {
             Some(count) => return Ok(run.finish(count)),
@@ -142,8 +144,14 @@ fn permit_txn_answer(shared: &Shared, caller: &Caller, request: &TxnRequest) -> 
 }
 
 async fn begin_and_run_txn(shared: &Arc<Shared>, request: &TxnRequest) -> Result<TxnResponse, NodeError> {
-    for _ in 0..READ_ATTEMPTS {
-        let txn = shared.store.read().begin_read_txn(request)?;
+    for attempt in 0..READ_ATTEMPTS {
+        let (txn, _pin) = {
+            let store = shared.store.read();
+            let txn = store.begin_read_txn(request)?;
+            let oldest = txn.ranges.iter().map(RangeRun::reads_at).min();
+            let pin = oldest.filter(|_| attempt > 0).map(|oldest| shared.pin(&store, oldest));
+            (txn, pin)
+        };
         match run_read_txn(shared, txn).await {
             Err(NodeError::Store(StoreError::Compacted)) => {}
             outcome => return outcome,
@@ -239,6 +247,11 @@ impl RangeStream {
             State::Running(run) => run,
             State::Ended => return Ok(None),
         };
+        // As in etcd: a stream takes as long as its client does, so it has no claim to what was
+        // compacted meanwhile.
+        if run.reads_at() < store.visible().compact_revision {
+            return Err(StoreError::Compacted.into());
+        }
         let done = run.step(&store, self.chunk_keys, self.chunk_bytes)?;
         self.chunk_keys = (self.chunk_keys * 2).min(self.shared.config.tuning.scan_keys);
         if !done {
@@ -278,10 +291,12 @@ pub(crate) async fn hash_kv(
 }
 
 async fn run_hash(shared: &Arc<Shared>, revision: i64) -> Result<HashKv, NodeError> {
-    for _ in 0..READ_ATTEMPTS {
-        let (mark, past) = {
+    for attempt in 0..READ_ATTEMPTS {
+        let (mark, past, _pin) = {
             let store = shared.store.read();
-            (store.visible(), past_hash(shared, revision))
+            let mark = store.visible();
+            let pin = (attempt > 0).then(|| shared.pin(&store, mark.compact_revision));
+            (mark, past_hash(shared, revision), pin)
         };
         let (mut run, at) = match past {
             Some(PastHash { hash: Some(hash), compact_revision, .. }) => {

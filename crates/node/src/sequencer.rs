@@ -11,6 +11,7 @@ use vetch_fence::Author;
 use vetch_journal::{Draft, Kind, PartId, Sealed, Tip};
 use vetch_store::auth::Auth;
 use vetch_store::request::{Alarm, WriteRequest, WriteResponse};
+use vetch_store::turns::{self, Exclusive};
 use vetch_store::{Mark, Record, Store, StoreError};
 use vetch_watch::Events;
 
@@ -136,7 +137,7 @@ impl Sequencer {
     pub(crate) fn evaluate<R>(
         &mut self,
         round: &mut Round<R>,
-        store: &mut Store,
+        store: &mut impl Exclusive,
         admission: &mut Admission,
         request: &WriteRequest,
         reply: R,
@@ -159,8 +160,13 @@ impl Sequencer {
         success
     }
 
-    fn run<R>(&mut self, round: &mut Round<R>, store: &mut Store, request: &WriteRequest) -> Outcome {
-        let evaluated = store.evaluate(request, round.draft.payload())?;
+    fn run<R>(
+        &mut self,
+        round: &mut Round<R>,
+        store: &mut impl Exclusive,
+        request: &WriteRequest,
+    ) -> Outcome {
+        let evaluated = turns::evaluate(store, request, round.draft.payload())?;
         if !evaluated.events.is_empty() {
             round.units += 1;
             for event in &evaluated.events {

@@ -1,8 +1,9 @@
 //! Shared: what the threads of a node and its handles have in common.
 //!
-//! Locks are taken in the order store, log, hub, then users, alarms or clock, and held for short turns: a few dozen evaluations, a
-//! chunk of a scan, a few hundred revisions of fan-out. None is held across a call that waits. What is not cut into
-//! turns is a single request: one that deletes a million keys holds the store until it is evaluated.
+//! Locks are taken in the order store, log, hub, then users, alarms, clock or pins, and held for
+//! short turns: a few dozen evaluations, a chunk of a scan, a few hundred revisions of fan-out.
+//! None is held across a call that waits. What is not cut into turns is a single request, but for
+//! the revoke of a lease: one that deletes a million keys holds the store until it is evaluated.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::PathBuf;
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::sync::{Notify, oneshot, watch};
+use tokio::sync::{Notify, Semaphore, oneshot, watch};
 use vetch_fence::Author;
 use vetch_journal::JournalError;
 use vetch_store::Store;
@@ -28,6 +29,7 @@ use crate::cluster::Cluster;
 use crate::config::{Identity, NodeConfig};
 use crate::metrics::NodeMetrics;
 use crate::moments::Moments;
+use crate::pins::ReadPins;
 use crate::prefixes::Prefixes;
 use crate::queue;
 use crate::sealing::Sealing;
@@ -139,6 +141,10 @@ pub(crate) struct Shared {
     pub(crate) fan_out: queue::Sender<()>,
     /// Snapshots that are collecting versions: while there are any, none is freed. Raised with the store locked.
     pub(crate) holds: AtomicUsize,
+    /// Revisions that reads in progress need. Taken and looked at with the store locked.
+    pub(crate) pins: ReadPins,
+    /// Large lists of the keys of leases that are being made.
+    pub(crate) lease_lists: Semaphore,
     /// Compaction revision up to which memory has been given back.
     pub(crate) freed: watch::Sender<i64>,
     /// What the last compactions found. A compaction is entered with the store locked, and nothing is freed for it before it

@@ -89,6 +89,15 @@ mod interleaved {
             guard.held = Some(guard.lock.0.write().expect(POISONED));
         }
 
+        /// Does `work` with the lock given up.
+        pub(crate) fn unlocked<R>(guard: &mut Self, work: impl FnOnce() -> R) -> R {
+            guard.held = None;
+            shuttle::thread::yield_now();
+            let done = work();
+            guard.held = Some(guard.lock.0.write().expect(POISONED));
+            done
+        }
+
         pub(crate) fn unlock_fair(guard: Self) {
             drop(guard);
         }

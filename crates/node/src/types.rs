@@ -1,6 +1,5 @@
 //! Answers of a node that are not the store's own.
 
-use bytes::Bytes;
 use vetch_store::record::Record;
 use vetch_store::request::AlarmKind;
 
@@ -31,7 +30,9 @@ pub struct LeaseInfo {
     pub revision: i64,
     pub ttl: i64,
     pub granted_ttl: i64,
-    pub keys: Vec<Bytes>,
+    /// The versions of its keys at that revision, in order of the keys: shared with the store,
+    /// because keys may be many.
+    pub keys: Vec<Record>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,8 +72,10 @@ pub struct NodeStatus {
     /// 0: no quota.
     pub quota_bytes: u64,
     pub keys: u64,
-    /// Those on their way to the disk included.
+    /// Those on their way to the disk included, as of users and roles.
     pub leases: u64,
+    pub users: u64,
+    pub roles: u64,
 }
 
 /// What recovery is doing, for the log.

@@ -141,6 +141,8 @@ fn tuning(rng: &mut Rng) -> Tuning {
     tuning.spare_segments = *rng.pick(&[1, 2]);
     tuning.batch_bytes = *rng.pick(&[1, 500, 4 << 20]);
     tuning.short_batch = *rng.pick(&[0, 1, 8]);
+    tuning.turn_work = *rng.pick(&[1, 1, 5, 8192]);
+    tuning.batch_work = *rng.pick(&[1, 4, 40, 256 << 10]);
     tuning.record_requests = *rng.pick(&[1, 3, 64]);
     tuning.record_bytes = *rng.pick(&[1, 2000, 16 << 20]);
     tuning.ring = RingLimit { revisions: *rng.pick(&[1, 3, 512]), bytes: *rng.pick(&[1, 500, 256 << 10]) };

@@ -57,7 +57,7 @@ impl Recorder {
 
     pub(crate) fn leased(&mut self, called: u64, now: u64, id: i64, info: &LeaseInfo) {
         let returned = self.stamp(now);
-        let keys = info.keys.iter().map(|key| key.to_vec()).collect();
+        let keys = info.keys.iter().map(|version| version.key().to_vec()).collect();
         self.history.leased.push(Leased { called, returned, id, revision: info.revision, keys });
     }
 

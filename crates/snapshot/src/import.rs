@@ -104,7 +104,7 @@ pub(crate) fn check_buckets(file: &SnapshotFile) -> Result<(), SnapshotError> {
 
 /// Leases, alarms, users and roles.
 pub(crate) fn unversioned(file: &SnapshotFile) -> Result<Unversioned, SnapshotError> {
-    Ok(Unversioned { leases: leases(file)?, alarms: alarms(file)?, auth: auth(file)? })
+    Ok(Unversioned { leases: leases(file)?, alarms: alarms(file)?, auth: auth(file)?.into() })
 }
 
 fn leases(file: &SnapshotFile) -> Result<SavedLeases, SnapshotError> {

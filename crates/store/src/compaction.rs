@@ -1,8 +1,10 @@
 //! Compaction: giving back the versions nobody may ask for any more, a little at a time.
 //!
-//! A compaction at revision C only moves a mark; this is the part that frees memory. The store remembers,
-//! in revision order, which keys were overwritten or deleted, so the work follows the garbage and not the
-//! number of keys, and it can stop after any number of them.
+//! A compaction at revision C only moves a mark; this is the part that frees memory. The store
+//! remembers, in revision order, which keys were overwritten or deleted, so the work follows the
+//! garbage and not the number of keys, and it can stop after any number of them. It can also stop
+//! at a revision below C, for the sake of readers that began there before the compaction: that is
+//! as if C had been lower so far.
 //!
 //! What is dropped is what nobody at C or later may ask for: every version that was superseded at or before C, as
 //! in etcd. The changes of C itself stay, all of them, because a watch may begin there and is shown whole
@@ -34,7 +36,14 @@ impl Store {
     /// Takes out the garbage of up to `max` overwrites and deletes. True when nothing is left to free.
     /// The versions are moved to `freed`, so that their memory can be given back where nobody waits.
     pub fn compact_step(&mut self, max: usize, freed: &mut Vec<Record>) -> bool {
-        let compacted = self.visible.compact_revision;
+        self.compact_step_upto(max, i64::MAX, freed)
+    }
+
+    /// The same, but leaves everything to a reader at revision `upto` or later. True when nothing
+    /// else is left to free.
+    pub fn compact_step_upto(&mut self, max: usize, upto: i64, freed: &mut Vec<Record>) -> bool {
+        let compacted = self.visible.compact_revision.min(upto).max(self.freed_to);
+        self.freed_to = compacted;
         for _ in 0..max {
             let next = self.lingering.pop_upto(compacted - 1);
             let Some(slot) = next.or_else(|| self.superseded.pop_upto(compacted)) else {

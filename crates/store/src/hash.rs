@@ -55,9 +55,10 @@ impl HashRun {
 
     /// Collects the versions of up to `budget` keys. True when all are there.
     ///
-    /// None if a compaction has moved since the run began: start again. The hash of a past compaction does not care.
+    /// None if a compaction since the run began has freed something of it: start again. The hash of
+    /// a past compaction does not care.
     pub fn step(&mut self, store: &Store, budget: usize) -> Option<bool> {
-        if !self.is_past && store.visible().compact_revision != self.mark.compact_revision {
+        if !self.is_past && store.freed_to > self.mark.compact_revision {
             return None;
         }
         let Some(from) = self.resume.take() else { return Some(true) };

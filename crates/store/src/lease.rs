@@ -7,12 +7,13 @@
 //! Leases and the keys on them take memory like versions do, so they count in the size of the store. What a
 //! checkpoint saves of them is kept ready in blocks that it shares: a million leases are captured by copying some
 //! thousand pointers, and a block is copied when it changes for the first time after that.
+//!
+//! Which keys are on a lease is read in steps ([`crate::leased::LeasedRun`]), so they lie in an
+//! order that a cursor can come back to, and in a tree, which never grows by copying all of itself.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
 
-use hashbrown::HashSet;
-
+use crate::blocks::{Blocks, Entry};
 use crate::keys::Slot;
 
 /// The largest time to live a lease may ask for, in seconds.
@@ -30,7 +31,9 @@ pub struct Lease {
     remaining: i64,
     /// Which grant made it; an id may be granted again after a revoke.
     grant: u64,
-    slots: HashSet<Slot, foldhash::fast::FixedState>,
+    slots: BTreeSet<Slot>,
+    /// Bytes of the keys in those slots.
+    key_bytes: usize,
 }
 
 impl Lease {
@@ -58,8 +61,22 @@ impl Lease {
         !self.slots.is_empty()
     }
 
+    /// How many keys go when it does.
+    pub fn keys(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Bytes of these keys.
+    pub fn key_bytes(&self) -> usize {
+        self.key_bytes
+    }
+
     pub(crate) fn slots(&self) -> impl Iterator<Item = Slot> + '_ {
         self.slots.iter().copied()
+    }
+
+    pub(crate) fn slots_from(&self, from: Slot) -> impl Iterator<Item = Slot> + '_ {
+        self.slots.range(from..).copied()
     }
 }
 
@@ -79,6 +96,10 @@ impl Leases {
 
     pub fn iter(&self) -> impl Iterator<Item = (i64, &Lease)> + '_ {
         self.by_id.iter().map(|(&id, lease)| (id, lease))
+    }
+
+    pub(crate) fn iter_from(&self, id: i64) -> impl Iterator<Item = (i64, &Lease)> + '_ {
+        self.by_id.range(id..).map(|(&id, lease)| (id, lease))
     }
 
     pub fn len(&self) -> usize {
@@ -118,7 +139,7 @@ impl Leases {
 
     pub(crate) fn remove(&mut self, id: i64) -> Option<Lease> {
         let lease = self.by_id.remove(&id)?;
-        self.saved.remove(id);
+        self.saved.remove(&id);
         self.bytes -= LEASE_BYTES + ATTACHED_BYTES * lease.slots.len() as u64;
         Some(lease)
     }
@@ -131,15 +152,21 @@ impl Leases {
     }
 
     /// Lease 0 is no lease, and a put that names one which does not exist was refused before it came here.
-    pub(crate) fn attach(&mut self, id: i64, slot: Slot) {
-        if let Some(lease) = self.by_id.get_mut(&id) {
-            self.bytes += ATTACHED_BYTES * u64::from(lease.slots.insert(slot));
+    pub(crate) fn attach(&mut self, id: i64, slot: Slot, key: &[u8]) {
+        if let Some(lease) = self.by_id.get_mut(&id)
+            && lease.slots.insert(slot)
+        {
+            lease.key_bytes += key.len();
+            self.bytes += ATTACHED_BYTES;
         }
     }
 
-    pub(crate) fn detach(&mut self, id: i64, slot: Slot) {
-        if let Some(lease) = self.by_id.get_mut(&id) {
-            self.bytes -= ATTACHED_BYTES * u64::from(lease.slots.remove(&slot));
+    pub(crate) fn detach(&mut self, id: i64, slot: Slot, key: &[u8]) {
+        if let Some(lease) = self.by_id.get_mut(&id)
+            && lease.slots.remove(&slot)
+        {
+            lease.key_bytes -= key.len();
+            self.bytes -= ATTACHED_BYTES;
         }
     }
 }
@@ -152,158 +179,35 @@ pub struct SavedLease {
     pub remaining: i64,
 }
 
-/// A block is cut in two beyond this many leases.
-const BLOCK_LEASES: usize = 256;
+impl Entry for SavedLease {
+    type Key = i64;
 
-/// A list of leases. Cloning copies a pointer for every few hundred of them.
-#[derive(Debug, Clone, Default)]
-pub struct SavedLeases {
-    /// None is empty. By id, if they are those of a store.
-    blocks: Vec<Arc<Vec<SavedLease>>>,
-    len: usize,
-}
-
-impl SavedLeases {
-    pub fn iter(&self) -> impl Iterator<Item = &SavedLease> {
-        self.blocks.iter().flat_map(|block| block.iter())
-    }
-
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// The block that holds an id, or would hold it.
-    fn block_of(&self, id: i64) -> usize {
-        let last = |block: &Arc<Vec<SavedLease>>| block.last().map_or(i64::MIN, |lease| lease.id);
-        let at = self.blocks.partition_point(|block| last(block) < id);
-        at.min(self.blocks.len().saturating_sub(1))
-    }
-
-    /// Adds a lease, or takes the place of the one with its id.
-    fn set(&mut self, lease: SavedLease) {
-        let at = self.block_of(lease.id);
-        let Some(block) = self.blocks.get_mut(at) else {
-            self.blocks.push(Arc::new(vec![lease]));
-            self.len += 1;
-            return;
-        };
-        let block = Arc::make_mut(block);
-        match block.binary_search_by_key(&lease.id, |saved| saved.id) {
-            Ok(place) => block[place] = lease,
-            Err(place) => {
-                block.insert(place, lease);
-                self.len += 1;
-                if block.len() > BLOCK_LEASES {
-                    // Ids that come in order leave full blocks behind.
-                    let cut = if place + 1 == block.len() { place } else { block.len() / 2 };
-                    let rest = block.split_off(cut);
-                    self.blocks.insert(at + 1, Arc::new(rest));
-                }
-            }
-        }
-    }
-
-    fn remove(&mut self, id: i64) {
-        let at = self.block_of(id);
-        let Some(block) = self.blocks.get_mut(at) else { return };
-        let Ok(place) = block.binary_search_by_key(&id, |saved| saved.id) else { return };
-        self.len -= 1;
-        if block.len() == 1 {
-            self.blocks.remove(at);
-        } else {
-            Arc::make_mut(block).remove(place);
-        }
+    fn key(&self) -> &i64 {
+        &self.id
     }
 }
 
-impl From<Vec<SavedLease>> for SavedLeases {
-    /// In the order in which they are given, whatever that is.
-    fn from(leases: Vec<SavedLease>) -> SavedLeases {
-        let blocks = leases.chunks(BLOCK_LEASES).map(|block| Arc::new(block.to_vec())).collect();
-        SavedLeases { blocks, len: leases.len() }
-    }
-}
-
-impl FromIterator<SavedLease> for SavedLeases {
-    fn from_iter<I: IntoIterator<Item = SavedLease>>(leases: I) -> SavedLeases {
-        leases.into_iter().collect::<Vec<_>>().into()
-    }
-}
-
-impl PartialEq for SavedLeases {
-    fn eq(&self, other: &SavedLeases) -> bool {
-        self.len == other.len && self.iter().eq(other.iter())
-    }
-}
-
-impl Eq for SavedLeases {}
+/// A list of leases, by id if they are those of a store.
+pub type SavedLeases = Blocks<SavedLease>;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Ids in an order that fills blocks in the middle as well as at both ends.
-    fn scattered(n: i64) -> impl Iterator<Item = i64> {
-        (0..n).map(move |i| (i * 7919) % n + 1)
-    }
-
-    #[test]
-    fn a_list_of_leases_is_that_of_a_map() {
-        let mut list = SavedLeases::default();
-        let mut map = BTreeMap::new();
-        let mut before = Vec::new();
-        for (turn, id) in scattered(5_003).chain(scattered(5_003)).enumerate() {
-            let lease = SavedLease { id, ttl: turn as i64, remaining: 0 };
-            if turn % 5 == 4 {
-                list.remove(id);
-                map.remove(&id);
-            } else {
-                list.set(lease);
-                map.insert(id, lease);
-            }
-            if turn % 1000 == 0 {
-                before.push((list.clone(), map.clone()));
-            }
-        }
-        before.push((list.clone(), map.clone()));
-        for (list, map) in before {
-            assert_eq!(list.len(), map.len());
-            assert!(list.iter().eq(map.values()), "a copy stays as it was");
-            assert_eq!(list, map.into_values().collect::<SavedLeases>());
-        }
-        assert!(list.blocks.iter().all(|block| !block.is_empty() && block.len() <= BLOCK_LEASES));
-        map.keys().for_each(|id| list.remove(*id));
-        assert!(list.is_empty() && list.blocks.is_empty());
-    }
-
-    #[test]
-    fn a_copy_shares_everything_that_has_not_changed_since() {
-        let mut list: SavedLeases =
-            (1..=100_000).map(|id| SavedLease { id, ttl: 60, remaining: 0 }).collect();
-        let copy = list.clone();
-        list.set(SavedLease { id: 77, ttl: 60, remaining: 5 });
-        list.remove(99_000);
-        let shared = list.blocks.iter().filter(|block| Arc::strong_count(block) == 2).count();
-        assert_eq!(shared, copy.blocks.len() - 2);
-    }
 
     #[test]
     fn leases_and_the_keys_on_them_are_counted_until_they_go() {
         let mut leases = Leases::default();
         leases.grant(7, 60, 0);
         leases.grant(8, 60, 0);
-        leases.attach(7, 1);
-        leases.attach(7, 1);
-        leases.attach(7, 2);
-        leases.attach(9, 3);
-        assert_eq!(leases.bytes(), 2 * LEASE_BYTES + 2 * ATTACHED_BYTES);
-        leases.detach(7, 2);
-        leases.detach(7, 2);
-        assert_eq!(leases.bytes(), 2 * LEASE_BYTES + ATTACHED_BYTES);
+        leases.attach(7, 1, b"one");
+        leases.attach(7, 1, b"one");
+        leases.attach(7, 2, b"other");
+        leases.attach(9, 3, b"third");
+        let keys = |leases: &Leases| leases.get(7).map(|lease| (lease.keys(), lease.key_bytes()));
+        assert_eq!((leases.bytes(), keys(&leases)), (2 * LEASE_BYTES + 2 * ATTACHED_BYTES, Some((2, 8))));
+        leases.detach(7, 2, b"other");
+        leases.detach(7, 2, b"other");
+        assert_eq!((leases.bytes(), keys(&leases)), (2 * LEASE_BYTES + ATTACHED_BYTES, Some((1, 3))));
         leases.remove(7);
         leases.remove(7);
         assert_eq!(leases.bytes(), LEASE_BYTES);

@@ -5,6 +5,7 @@
 //!
 //! * [`validate`] checks what can be checked without state.
 //! * [`Store::evaluate`] runs one write request against **head** and says what to journal.
+//!   [`turns::evaluate`] does so with others let in between.
 //! * [`Store::publish`] moves **visible** once the journal has it; [`range::RangeRun`] reads there.
 //! * [`Store::replay`] repeats journalled effects; [`load::Loader`] starts from a checkpoint.
 //! * [`auth`] decides who may do what; [`Store::permit`] is asked before a client's request is evaluated.
@@ -14,6 +15,7 @@
 //! for the index, `membership` for counting in the past.
 
 pub mod auth;
+pub mod blocks;
 mod chain;
 pub mod command;
 mod compaction;
@@ -26,6 +28,7 @@ pub mod hash;
 pub mod history;
 mod keys;
 pub mod lease;
+pub mod leased;
 pub mod load;
 mod membership;
 mod queue;
@@ -35,6 +38,7 @@ mod replay;
 pub mod request;
 mod state;
 mod tree;
+pub mod turns;
 pub mod validate;
 mod work;
 

@@ -8,7 +8,7 @@ mod history;
 
 use std::sync::Arc;
 
-use crate::auth::{Auth, AuthState};
+use crate::auth::SavedAuth;
 use crate::chain::Chain;
 use crate::keys::{Filling, Slot};
 use crate::lease::Leases;
@@ -26,7 +26,7 @@ use history::Touched;
 pub struct Unversioned {
     pub leases: SavedLeases,
     pub alarms: Vec<Alarm>,
-    pub auth: AuthState,
+    pub auth: SavedAuth,
 }
 
 /// A checkpoint that contradicts itself.
@@ -127,7 +127,8 @@ impl Loader {
         }
         let may_have_leases = !leases.is_empty();
         for (slot, _) in living().filter(|&(_, living)| living && may_have_leases) {
-            leases.attach(keys.chain(slot).last().expect("a living key has a version").lease(), slot);
+            let version = keys.chain(slot).last().expect("a living key has a version");
+            leases.attach(version.lease(), slot, version.key());
         }
         self.superseded.sort_unstable();
         let membership = self.history.finish();
@@ -137,10 +138,11 @@ impl Loader {
             membership,
             leases,
             alarms: state.alarms.iter().copied().collect(),
-            auth: Arc::new(Auth::from(state.auth.clone())),
+            auth: Arc::clone(state.auth.auth()),
             head: self.mark,
             visible: self.mark,
             youngest: self.mark.revision,
+            freed_to: self.mark.compact_revision,
             superseded: self.superseded.into_iter().collect(),
             bytes: self.bytes,
             ..Store::default()
@@ -150,12 +152,13 @@ impl Loader {
 }
 
 impl Store {
-    /// The part of head that is not versioned, for a checkpoint. Takes no time for each lease.
+    /// The part of head that is not versioned, for a checkpoint. Takes no time for each lease or
+    /// user.
     pub fn unversioned(&self) -> Unversioned {
         Unversioned {
             leases: self.leases.saved().clone(),
             alarms: self.alarms.iter().copied().collect(),
-            auth: self.auth.state(),
+            auth: Arc::clone(&self.auth).into(),
         }
     }
 }

@@ -13,6 +13,8 @@ const CHUNK: usize = 4096;
 pub(crate) struct Queue {
     /// None of them is empty; only the last may have room.
     chunks: VecDeque<VecDeque<(i64, Slot)>>,
+    /// How many changes have been taken: what the first one is counted from.
+    taken: u64,
 }
 
 impl Queue {
@@ -33,6 +35,7 @@ impl Queue {
         let (_, slot) = self.front().filter(|(revision, _)| *revision <= upto)?;
         let first = self.chunks.front_mut().expect("the front is in a chunk");
         first.pop_front();
+        self.taken += 1;
         if first.is_empty() {
             self.chunks.pop_front();
         }
@@ -43,10 +46,43 @@ impl Queue {
         self.chunks.iter().flatten().copied()
     }
 
-    /// The slots that were changed after `revision`, newest change first.
-    pub(crate) fn after(&self, revision: i64) -> impl Iterator<Item = Slot> + '_ {
-        let newest_first = self.chunks.iter().rev().flat_map(|chunk| chunk.iter().rev());
-        newest_first.take_while(move |(changed, _)| *changed > revision).map(|(_, slot)| *slot)
+    /// The place of the first change after `revision`. Changes keep their places: the first ever
+    /// has 0.
+    pub(crate) fn place_after(&self, revision: i64) -> u64 {
+        let is_before = |change: &(i64, Slot)| change.0 <= revision;
+        let chunk = self.chunks.partition_point(|chunk| chunk.back().is_some_and(is_before));
+        let within = self.chunks.get(chunk).map_or(0, |chunk| chunk.partition_point(is_before));
+        self.place_of(chunk) + within as u64
+    }
+
+    /// The place that the next change gets.
+    pub(crate) fn end(&self) -> u64 {
+        self.place_of(self.chunks.len())
+    }
+
+    /// The slot of the change at a place that has not been taken.
+    pub(crate) fn slot(&self, place: u64) -> Slot {
+        let mut offset = usize::try_from(place - self.taken).expect("changes are in memory");
+        let mut chunk = 0;
+        let first = self.chunks.front().map_or(0, VecDeque::len);
+        if offset >= first {
+            (chunk, offset) = (1 + (offset - first) / CHUNK, (offset - first) % CHUNK);
+        }
+        self.chunks[chunk][offset].1
+    }
+
+    /// The place of the first change of a chunk, or behind all of them.
+    fn place_of(&self, chunk: usize) -> u64 {
+        let first = self.chunks.front().map_or(0, VecDeque::len);
+        let before = match chunk {
+            0 => 0,
+            all if all == self.chunks.len() => {
+                let last = self.chunks.back().map_or(0, VecDeque::len);
+                if all == 1 { first } else { first + (all - 2) * CHUNK + last }
+            }
+            chunk => first + (chunk - 1) * CHUNK,
+        };
+        self.taken + before as u64
     }
 
     fn front(&self) -> Option<(i64, Slot)> {
@@ -75,13 +111,19 @@ mod tests {
         let taken: Vec<Slot> = std::iter::from_fn(|| queue.pop_upto(middle)).collect();
         assert_eq!(taken, (1..=middle as Slot).collect::<Vec<_>>());
         assert!(!queue.is_due(middle) && queue.is_due(middle + 1));
-        let newest: Vec<Slot> = ((last - 11) as Slot..=last as Slot).rev().collect();
-        assert_eq!(queue.after(last - 12).collect::<Vec<_>>(), newest, "also across chunks");
-        assert_eq!(queue.after(last).next(), None);
+        for revision in middle..=last {
+            let later = queue.place_after(revision)..queue.end();
+            assert_eq!(later.end - later.start, (last - revision) as u64);
+            if revision < last {
+                assert_eq!(queue.slot(later.start), (revision + 1) as Slot, "also across chunks");
+                assert_eq!(queue.slot(later.end - 1), last as Slot);
+            }
+        }
         assert_eq!(queue.iter().count() as i64, last - middle);
         while queue.pop_upto(last).is_some() {}
         assert!(queue.chunks.is_empty());
         queue.push_back(last + 1, 7);
+        assert_eq!((queue.end(), queue.slot(last as u64)), (last as u64 + 1, 7));
         assert_eq!(queue.pop_upto(last + 1), Some(7));
     }
 }

@@ -1,9 +1,10 @@
 //! Range: a read at one revision, in steps.
 //!
-//! A [`RangeRun`] remembers where it is by key, not by pointer, so the store may change between two steps: at a
-//! fixed revision the answer is the same as if it had been taken at once. The caller decides how much a step
-//! may examine, and lets writers in between steps. Should compaction overtake the revision meanwhile, the run
-//! ends with an error.
+//! A [`RangeRun`] remembers where it is by key, not by pointer, so the store may change between two
+//! steps: at a fixed revision the answer is the same as if it had been taken at once. The caller
+//! decides how much a step may examine, and lets writers in between steps. Should compaction free
+//! versions of the revision meanwhile, the run ends with an error; that it was asked for is not
+//! enough, because a run that has begun is entitled to its answer.
 
 use std::cmp::Ordering;
 
@@ -58,9 +59,14 @@ impl RangeRun {
         RangeRun { request, revision, at, wanted, allowance: limit, resume, kvs: Vec::new(), cut: false }
     }
 
+    /// The revision that is read.
+    pub fn reads_at(&self) -> i64 {
+        self.at
+    }
+
     /// Examines up to `budget` keys or about `max_bytes` of records. True when there is nothing left to fetch.
     pub fn step(&mut self, store: &Store, budget: usize, max_bytes: usize) -> Result<bool, StoreError> {
-        if self.at < store.visible.compact_revision {
+        if self.at < store.freed_to {
             return Err(StoreError::Compacted);
         }
         let Some(from) = self.resume.take() else { return Ok(true) };
@@ -140,7 +146,7 @@ impl RangeRun {
 
     /// How many keys the whole range has at the run's revision.
     pub fn count(&self, store: &Store) -> Result<i64, StoreError> {
-        if self.at < store.visible.compact_revision {
+        if self.at < store.freed_to {
             return Err(StoreError::Compacted);
         }
         Ok(store.count_at(&self.request.range, self.at))

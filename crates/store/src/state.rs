@@ -5,10 +5,10 @@
 //! an entry is durable, and readers never look past it. Because every version carries its revision, both live
 //! in the same structures, and nothing has to be merged or undone when an append completes.
 //!
-//! Keys are versioned, so readers at `visible` simply ignore younger versions. Leases, alarms, users and roles are
-//! not: they exist at head only. Which keys hang on a lease readers find out from the versions they may see
-//! ([`Store::visible_lease_keys`]). Alarms, users and roles are handed out as they are at head, so that the part that made
-//! them durable can show exactly those.
+//! Keys are versioned, so readers at `visible` simply ignore younger versions. Leases, alarms,
+//! users and roles are not: they exist at head only. Which keys hang on a lease readers find out
+//! from the versions they may see ([`crate::leased::LeasedRun`]). Alarms, users and roles are
+//! handed out as they are at head, so that the part that made them durable can show exactly those.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use crate::auth::{Auth, Change};
 use crate::chain::Chain;
 use crate::keys::{Keys, Slot};
-use crate::lease::{Lease, Leases};
+use crate::lease::Leases;
 use crate::membership::{Membership, Span};
 use crate::queue::Queue;
 use crate::record::Record;
@@ -42,9 +42,11 @@ impl Mark {
 pub struct Stats {
     /// Keys alive at head.
     pub keys: u64,
-    /// Bytes of all retained versions, of leases, and of the keys' being on them.
+    /// Bytes of all retained versions, of leases and the keys' being on them, of users and roles.
     pub bytes: u64,
     pub leases: u64,
+    pub users: u64,
+    pub roles: u64,
 }
 
 pub struct Store {
@@ -62,6 +64,9 @@ pub struct Store {
     pub(crate) superseded: Queue,
     /// The same for changes of a compacted revision itself, which go with the next compaction.
     pub(crate) lingering: Queue,
+    /// Versions that were superseded up to this revision may have been freed: readers from here on
+    /// find all of theirs. Follows `visible.compact_revision`, which refuses new readers at once.
+    pub(crate) freed_to: i64,
     pub(crate) bytes: u64,
     /// Bytes of values that one transaction may write again without having sent them.
     pub(crate) kept_limit: usize,
@@ -87,6 +92,7 @@ impl Default for Store {
             youngest: Mark::START.revision,
             superseded: Queue::default(),
             lingering: Queue::default(),
+            freed_to: Mark::START.compact_revision,
             bytes: 0,
             kept_limit: KEPT_VALUE_BYTES,
             txn_limits: TxnLimits::default(),
@@ -124,12 +130,24 @@ impl Store {
     }
 
     pub fn stats(&self) -> Stats {
-        Stats { keys: self.tree.live_total(), bytes: self.bytes(), leases: self.leases.len() as u64 }
+        Stats {
+            keys: self.tree.live_total(),
+            bytes: self.bytes(),
+            leases: self.leases.len() as u64,
+            users: self.auth.users() as u64,
+            roles: self.auth.roles() as u64,
+        }
     }
 
-    /// Bytes of all retained versions, of leases, and of the keys' being on them.
+    /// Bytes of all retained versions, of leases and the keys' being on them, of users and roles.
     pub fn bytes(&self) -> u64 {
-        self.bytes + self.leases.bytes()
+        self.bytes + self.leases.bytes() + self.auth.bytes()
+    }
+
+    /// The revision from which on readers find all versions, also those that a compaction no longer
+    /// grants to new ones.
+    pub fn freed_to(&self) -> i64 {
+        self.freed_to
     }
 
     /// Alarms at head.
@@ -162,24 +180,6 @@ impl Store {
         let mut keys: Vec<&[u8]> = lease.slots().map(|slot| self.keys.key(slot)).collect();
         keys.sort_unstable();
         keys
-    }
-
-    /// Keys attached to a lease at `visible`, in order: what a client may be shown of it.
-    pub fn visible_lease_keys(&self, id: i64) -> Vec<&[u8]> {
-        let held = self.leases.get(id).into_iter().flat_map(Lease::slots);
-        let visible = self.visible_leased(held).filter(|version| version.lease() == id);
-        let mut keys: Vec<&[u8]> = visible.map(Record::key).collect();
-        keys.sort_unstable();
-        keys.dedup();
-        keys
-    }
-
-    /// The visible versions of keys with a lease, among `held` and all slots that were changed since; some of them twice.
-    pub(crate) fn visible_leased(&self, held: impl Iterator<Item = Slot>) -> impl Iterator<Item = &Record> {
-        let at = self.visible.revision;
-        let slots = held.chain(self.superseded.after(at));
-        let versions = slots.filter_map(move |slot| self.keys.chain(slot).live_at(at));
-        versions.filter(|version| version.lease() != 0)
     }
 
     /// How many keys are alive at `visible`.
@@ -238,11 +238,11 @@ impl Store {
         match &prev {
             Some(prev) => {
                 self.superseded.push_back(revision, slot);
-                self.leases.detach(prev.lease(), slot);
+                self.leases.detach(prev.lease(), slot, prev.key());
             }
             None => {
                 let keys = |slot: Slot| self.keys.key(slot);
-                self.membership.created(&keys, self.visible.compact_revision, revision, slot);
+                self.membership.created(&keys, self.freed_to, revision, slot);
                 if self.keys.chain(slot).versions().len() == 1 {
                     self.tree.insert(&keys, slot);
                 } else {
@@ -250,7 +250,7 @@ impl Store {
                 }
             }
         }
-        self.leases.attach(record.lease(), slot);
+        self.leases.attach(record.lease(), slot, record.key());
         self.event(slot, record, prev)
     }
 
@@ -273,9 +273,9 @@ impl Store {
         self.bytes += tombstone.footprint() as u64;
         self.keys.chain_mut(slot).push(tombstone.clone());
         self.superseded.push_back(revision, slot);
-        self.leases.detach(prev.lease(), slot);
+        self.leases.detach(prev.lease(), slot, prev.key());
         let keys = |slot: Slot| self.keys.key(slot);
-        self.membership.deleted(&keys, self.visible.compact_revision, revision, slot);
+        self.membership.deleted(&keys, self.freed_to, revision, slot);
         self.tree.set_live(&keys, slot, false);
         (self.event(slot, tombstone, Some(prev.clone())), prev)
     }

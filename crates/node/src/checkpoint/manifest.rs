@@ -101,7 +101,7 @@ impl Manifest {
         let mut out = Vec::with_capacity(FIXED_LEN + self.files.len() * 112 + leases.len() * 24 + 64);
         out.put_slice(MAGIC);
         out.put_u32_le(VERSION);
-        let has_auth = self.unversioned.auth != AuthState::default();
+        let has_auth = *self.unversioned.auth != AuthState::default();
         let has_seals = self.files.iter().any(|file| file.written.seal.is_some());
         let has_position = self.position > 0;
         out.put_u32_le(3 + u32::from(has_auth) + u32::from(has_seals) + u32::from(has_position));
@@ -209,8 +209,8 @@ impl Manifest {
                     take_all(body, 16, take_alarm).ok_or(damaged("bad list of alarms"))?;
             }
             AUTH => {
-                self.unversioned.auth =
-                    auth::decode_state(body).ok_or(damaged("bad list of users and roles"))?;
+                let auth = auth::decode_state(body).ok_or(damaged("bad list of users and roles"))?;
+                self.unversioned.auth = auth.into();
             }
             SEALS => {
                 let seals = take_all(body, 56, take_seal).ok_or(damaged("bad list of seals"))?;

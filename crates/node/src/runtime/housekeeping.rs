@@ -173,7 +173,7 @@ impl Housekeeping {
         let mark = self.shared.store.read().visible();
         let mut versions = 0;
         let mut freed: Vec<Record> = Vec::new();
-        loop {
+        let freed_to = loop {
             let mut store = self.shared.store.write();
             // A snapshot is collecting versions; the last one to finish rings the bell.
             if self.shared.holds.load(Ordering::Acquire) > 0 {
@@ -188,7 +188,9 @@ impl Housekeeping {
                 continue;
             }
             let held = Instant::now();
-            let done = store.compact_step(self.shared.config.compaction_batch, &mut freed);
+            let limit = self.shared.pins.limit(store.visible().compact_revision, self.shared.time.now());
+            let done = store.compact_step_upto(self.shared.config.compaction_batch, limit, &mut freed);
+            let freed_to = store.freed_to();
             RwLockWriteGuard::unlock_fair(store);
             let held = held.elapsed();
             if !freed.is_empty() {
@@ -198,21 +200,25 @@ impl Housekeeping {
             let books: Vec<Freed> = freed.iter().map(Freed::from).collect();
             self.checkpointer.freed(&books);
             freed.clear();
-            if done || self.shared.is_stopping() {
-                break;
+            if done {
+                break freed_to;
             }
-        }
+            if self.shared.is_stopping() {
+                return;
+            }
+        };
         self.trim_events();
         self.lighten_events();
         if versions > 0 {
             self.shared.metrics.compacted(began.elapsed(), versions);
         }
+        let done = freed_to.min(mark.compact_revision);
         let is_new = self.shared.freed.send_if_modified(|freed| {
-            let moved = *freed != mark.compact_revision;
-            *freed = mark.compact_revision;
+            let moved = *freed != done;
+            *freed = done;
             moved
         });
-        if is_new && mark.compact_revision > 0 {
+        if is_new && done == mark.compact_revision && done > 0 {
             self.shared.metrics.compacted_at.set(self.shared.moment());
         }
     }

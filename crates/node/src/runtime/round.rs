@@ -1,6 +1,7 @@
 //! A round of the sequencer: one request and what has queued behind it, decided under one lock of the store and packed into a
 //! batch. What needs the state between two batches, such as a checkpoint, closes the one that is open.
 
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
@@ -10,6 +11,7 @@ use tokio::sync::oneshot;
 use vetch_fence::Author;
 use vetch_store::Store;
 use vetch_store::request::WriteRequest;
+use vetch_store::turns::Exclusive;
 
 use crate::checkpoint::Capture;
 use crate::error::NodeError;
@@ -24,7 +26,7 @@ use super::sequencer_loop::SequencerLoop;
 
 /// A round under way.
 struct Running<'s> {
-    store: RwLockWriteGuard<'s, Store>,
+    store: Locked<'s>,
     /// What becomes the next batch.
     open: Round<Reply>,
     writes: usize,
@@ -32,6 +34,41 @@ struct Running<'s> {
     turns: Turns,
     /// When the request began that is being evaluated.
     at: Instant,
+}
+
+/// The store, locked by the thread that evaluates.
+struct Locked<'s> {
+    guard: RwLockWriteGuard<'s, Store>,
+    /// See [`Tuning::turn_work`].
+    work: usize,
+}
+
+impl Deref for Locked<'_> {
+    type Target = Store;
+
+    fn deref(&self) -> &Store {
+        &self.guard
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut Store {
+        &mut self.guard
+    }
+}
+
+impl Exclusive for Locked<'_> {
+    fn step(&self) -> usize {
+        self.work
+    }
+
+    fn give_way(&mut self) {
+        RwLockWriteGuard::bump(&mut self.guard);
+    }
+
+    fn unlocked<R>(&mut self, work: impl FnOnce() -> R) -> R {
+        RwLockWriteGuard::unlocked(&mut self.guard, work)
+    }
 }
 
 /// When whoever waits for the store is let in. Work counts, not only requests: one may take as long as thousands of others.
@@ -65,7 +102,8 @@ impl SequencerLoop {
         let shared = Arc::clone(&self.shared);
         let began = Instant::now();
         self.admission.set_disk(shared.disk_state(), shared.room() / 2);
-        let (open, store) = (self.sequencer.begin(), shared.store.write());
+        let work = usize::try_from(shared.config.tuning.turn_work).unwrap_or(usize::MAX);
+        let (open, store) = (self.sequencer.begin(), Locked { guard: shared.store.write(), work });
         let (turns, worked) = (Turns::new(&shared.config.tuning, &store), store.worked());
         let mut running = Running { store, open, writes: 0, turns, at: Instant::now() };
         let mut next = Some(first);
@@ -128,7 +166,7 @@ impl SequencerLoop {
         *at = self.time(&request, success, *at);
         *writes += 1;
         if turns.is_due(store) {
-            RwLockWriteGuard::bump(store);
+            store.give_way();
             *at = Instant::now();
         }
     }
@@ -204,7 +242,7 @@ impl SequencerLoop {
             let (reply, _) = oneshot::channel();
             self.shared.metrics.proposals_pending.add(1);
             let request = WriteRequest::AlarmDeactivate(alarm);
-            self.sequencer.evaluate(round, store, &mut self.admission, &request, reply);
+            self.sequencer.evaluate(round, &mut &mut *store, &mut self.admission, &request, reply);
         }
     }
 

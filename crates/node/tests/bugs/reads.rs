@@ -1,11 +1,12 @@
 //! What a read must not do: be refused halfway, or be old.
 
+use std::future::Future;
 use std::task::Poll;
 use std::time::Duration;
 
 use vetch_node::error::NodeError;
 use vetch_node::store::StoreError;
-use vetch_node::store::request::{KeyRange, RangeRequest, RequestOp, ResponseOp, TxnRequest};
+use vetch_node::store::request::{KeyRange, PutRequest, RangeRequest, RequestOp, ResponseOp, TxnRequest};
 
 use crate::lab::{Lab, put, single};
 
@@ -95,6 +96,87 @@ fn a_range_of_the_past_is_too_old_once_it_is_compacted() {
     let newest = lab.put("a", "new");
     lab.compact(newest);
     assert_eq!(lab.wait(range), Err(NodeError::Store(StoreError::Compacted)));
+}
+
+/// What a client has to do to overtake a read again and again: writing, and compacting at what it
+/// wrote.
+fn overtake(lab: &mut Lab) -> i64 {
+    let newest = lab.put("k00", "new");
+    let node = lab.node.clone();
+    lab.wait(async move { node.compact(newest, false).await }).unwrap();
+    lab.settle();
+    newest
+}
+
+/// Polls a read between one compaction at the newest revision and the next, until it is done.
+fn overtaken<T>(lab: &mut Lab, read: impl Future<Output = Result<T, NodeError>>) -> T {
+    let mut read = Box::pin(read);
+    for _ in 0..200 {
+        match lab.poll(&mut read) {
+            Poll::Ready(outcome) => return outcome.unwrap_or_else(|error| panic!("a read fails: {error}")),
+            Poll::Pending => overtake(lab),
+        };
+    }
+    panic!("a read never ends")
+}
+
+/// A client that writes and compacts in a loop made lists of others fail with "request timed out".
+/// etcd never fails a read of the newest because of compactions.
+#[test]
+fn compactions_in_a_loop_fail_no_read() {
+    let mut lab = Lab::with(|config| config.tuning.scan_keys = 1);
+    let node = lab.node.clone();
+    lab.wait(async move { node.lease_grant(7, 600).await }).unwrap();
+    for n in 0..20 {
+        let (node, put) = (lab.node.clone(), PutRequest { lease: 7, ..put(&format!("k{n:02}"), "old") });
+        lab.wait(async move { node.put(put).await }).unwrap();
+    }
+    let all = RangeRequest::new(KeyRange::new("k", "l"));
+    let (node, request) = (lab.node.clone(), all.clone());
+    let range = overtaken(&mut lab, async move { node.range(request).await });
+    assert_eq!((range.count, range.kvs.len()), (20, 20));
+    assert_eq!(range.kvs.iter().map(|kv| kv.mod_revision()).max(), Some(range.revision), "it is the newest");
+    let node = lab.node.clone();
+    let txn = TxnRequest { success: vec![RequestOp::Range(all)], ..TxnRequest::default() };
+    let txn = overtaken(&mut lab, async move { node.txn(txn).await });
+    let ResponseOp::Range(inner) = &txn.responses[0] else { panic!("{txn:?}") };
+    assert_eq!((inner.kvs.len(), inner.kvs[0].mod_revision()), (20, txn.revision));
+    let node = lab.node.clone();
+    let hash = overtaken(&mut lab, async move { node.hash_kv(0).await });
+    assert!(hash.compact_revision <= hash.hash_revision);
+    let node = lab.node.clone();
+    let lease = overtaken(&mut lab, async move { node.lease_time_to_live(7, true).await }).unwrap();
+    assert_eq!(lease.keys.len(), 19, "one key was put without it");
+    // Whatever they kept is given back.
+    let newest = lab.node.revision();
+    lab.put("k00", "last");
+    lab.compact(newest + 1);
+}
+
+/// A read that is not gone on with, for whatever reason, keeps memory for a while and not for ever.
+#[test]
+fn a_read_that_stands_still_does_not_stop_compaction_for_ever() {
+    let mut lab = Lab::with(|config| config.tuning.scan_keys = 1);
+    for n in 0..20 {
+        lab.put(&format!("k{n:02}"), "old");
+    }
+    let node = lab.node.clone();
+    let request = RangeRequest::new(KeyRange::new("k", "l"));
+    let mut range = Box::pin(async move { node.range(request).await });
+    for _ in 0..5 {
+        assert!(lab.poll(&mut range).is_pending());
+        overtake(&mut lab);
+    }
+    let (node, newest) = (lab.node.clone(), lab.put("k01", "new"));
+    let mut compaction = Box::pin(async move { node.compact(newest, true).await });
+    assert!(lab.poll(&mut compaction).is_pending());
+    lab.settle();
+    assert!(lab.poll(&mut compaction).is_pending(), "the range needs what it would free");
+    lab.advance(Duration::from_secs(31));
+    lab.settle();
+    assert_eq!(lab.poll(&mut compaction), Poll::Ready(Ok(newest)));
+    let range = lab.wait(range).unwrap();
+    assert_eq!((range.count, range.revision), (20, newest), "it begins anew, with the newest");
 }
 
 impl Lab {

@@ -77,7 +77,7 @@ impl lease_server::Lease for LeaseService {
             response.header = self.0.header(info.revision);
             response.ttl = info.ttl;
             response.granted_ttl = info.granted_ttl;
-            response.keys = info.keys;
+            response.keys = info.keys.iter().map(|version| version.key().to_vec().into()).collect();
         }
         Ok(Response::new(response))
     }

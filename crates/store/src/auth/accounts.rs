@@ -1,7 +1,8 @@
 //! The live form of users and roles: every rule that a change is judged by, and its effects.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
+
+use crate::blocks::{Blocks, Entry};
 
 use super::change::{Change, Hash};
 use super::effect::{Effect, Effects};
@@ -10,34 +11,99 @@ use super::keyset::KeySet;
 use super::state::{AuthState, Permission, Role, User};
 use super::{AuthError::*, ROOT};
 
-/// A user, with the keys that all its roles together permit.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A user.
+#[derive(Debug)]
 pub(super) struct Account {
+    name: Arc<str>,
     pub(super) user: User,
-    pub(super) reads: KeySet,
-    pub(super) writes: KeySet,
     /// The auth revision at which the user or its password came to be, as far as this process knows.
-    pub(super) since: u64,
+    since: u64,
 }
 
 impl Account {
-    /// Whoever has the root role may do everything.
+    /// The root role permits everything.
     pub(super) fn is_root(&self) -> bool {
         self.user.roles.contains(ROOT)
     }
 }
 
-/// Users and roles, ready to decide. Cloning copies two maps of pointers; the state machine does so once per
-/// change, and everybody else shares.
-#[derive(Debug, Clone, PartialEq, Eq)]
+impl Entry for Arc<Account> {
+    type Key = str;
+
+    fn key(&self) -> &str {
+        &self.name
+    }
+}
+
+/// A role, with the keys that all its permissions together are for.
+#[derive(Debug)]
+pub(super) struct KnownRole {
+    name: Arc<str>,
+    role: Role,
+    pub(super) reads: KeySet,
+    pub(super) writes: KeySet,
+}
+
+impl KnownRole {
+    fn new(name: &str, role: Role) -> KnownRole {
+        let (mut reads, mut writes) = (KeySet::default(), KeySet::default());
+        for permission in &role.permissions {
+            if permission.kind.reads() {
+                reads.insert(&permission.key, &permission.range_end);
+            }
+            if permission.kind.writes() {
+                writes.insert(&permission.key, &permission.range_end);
+            }
+        }
+        KnownRole { name: name.into(), role, reads, writes }
+    }
+}
+
+impl Entry for Arc<KnownRole> {
+    type Key = str;
+
+    fn key(&self) -> &str {
+        &self.name
+    }
+}
+
+/// A role, and a user that has it.
+type Held = (Arc<str>, Arc<str>);
+
+impl Entry for Held {
+    type Key = Held;
+
+    fn key(&self) -> &Held {
+        self
+    }
+}
+
+/// Users and roles, ready to decide. Readers share it, so the state machine copies it for each
+/// change: that copies a pointer for every few hundred users, and one block of them. A change costs
+/// what the user or the role itself is large, and the deletion of a role what its holders are;
+/// nothing is derived for a user from its roles before a request is to be judged.
+#[derive(Debug, Clone)]
 pub struct Auth {
     pub(super) enabled: bool,
     pub(super) revision: u64,
-    pub(super) accounts: BTreeMap<String, Arc<Account>>,
-    roles: BTreeMap<String, Arc<Role>>,
+    pub(super) accounts: Blocks<Arc<Account>>,
+    roles: Blocks<Arc<KnownRole>>,
+    /// Who has which role, by role.
+    held: Blocks<Held>,
+    /// What all of them count for in the size of the store.
+    bytes: u64,
     /// The auth revision at which authentication was last turned off, as far as this process knows.
     off_at: u64,
 }
+
+/// What is durable of it: when this process came to know of a password is not.
+impl PartialEq for Auth {
+    fn eq(&self, other: &Auth) -> bool {
+        self.state() == other.state()
+    }
+}
+
+impl Eq for Auth {}
 
 impl Default for Auth {
     fn default() -> Auth {
@@ -47,17 +113,20 @@ impl Default for Auth {
 
 impl From<AuthState> for Auth {
     fn from(state: AuthState) -> Auth {
-        let roles = state.roles.into_iter().map(|(name, role)| (name, Arc::new(role))).collect();
         let mut auth = Auth {
             enabled: state.enabled,
             revision: state.revision,
-            accounts: BTreeMap::new(),
-            roles,
+            accounts: Blocks::default(),
+            roles: Blocks::default(),
+            held: Blocks::default(),
+            bytes: 0,
             off_at: 0,
         };
+        for (name, role) in state.roles {
+            auth.put_role(&name, Some(role));
+        }
         for (name, user) in state.users {
-            let account = auth.account(user, 0);
-            auth.accounts.insert(name, account);
+            auth.set_user(&name, user, 0);
         }
         auth
     }
@@ -72,26 +141,46 @@ impl Auth {
         self.revision
     }
 
+    /// How many users there are.
+    pub fn users(&self) -> usize {
+        self.accounts.len()
+    }
+
+    /// How many roles there are.
+    pub fn roles(&self) -> usize {
+        self.roles.len()
+    }
+
+    /// What users, roles, grants and permissions count for in the size of the store.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     pub fn user(&self, name: &str) -> Option<&User> {
         self.accounts.get(name).map(|account| &account.user)
     }
 
     pub fn role(&self, name: &str) -> Option<&Role> {
-        self.roles.get(name).map(Arc::as_ref)
+        self.roles.get(name).map(|known| &known.role)
     }
 
     pub fn user_names(&self) -> impl Iterator<Item = &str> {
-        self.accounts.keys().map(String::as_str)
+        self.accounts.iter().map(|account| account.name.as_ref())
     }
 
     pub fn role_names(&self) -> impl Iterator<Item = &str> {
-        self.roles.keys().map(String::as_str)
+        self.roles.iter().map(|known| known.name.as_ref())
+    }
+
+    /// The roles of a user that exist.
+    pub(super) fn roles_of(&self, account: &Account) -> impl Iterator<Item = &KnownRole> + Clone {
+        account.user.roles.iter().filter_map(|name| self.roles.get(name)).map(Arc::as_ref)
     }
 
     /// Everything as plain data.
     pub fn state(&self) -> AuthState {
-        let users = self.accounts.iter().map(|(name, account)| (name.clone(), account.user.clone()));
-        let roles = self.roles.iter().map(|(name, role)| (name.clone(), role.as_ref().clone()));
+        let users = self.accounts.iter().map(|account| (account.name.to_string(), account.user.clone()));
+        let roles = self.roles.iter().map(|known| (known.name.to_string(), known.role.clone()));
         AuthState {
             enabled: self.enabled,
             revision: self.revision,
@@ -152,7 +241,7 @@ impl Auth {
         if name.is_empty() {
             return Err(UserEmpty);
         }
-        if self.accounts.contains_key(name) {
+        if self.accounts.get(name).is_some() {
             return Err(UserAlreadyExist);
         }
         let mut user = User { no_password, ..User::default() };
@@ -205,10 +294,16 @@ impl Auth {
         if name.is_empty() {
             return Err(RoleEmpty);
         }
-        if self.roles.contains_key(name) {
+        if self.roles.get(name).is_some() {
             return Err(RoleAlreadyExist);
         }
         Ok(vec![Effect::Role(name.to_owned(), Some(Role::default()))])
+    }
+
+    /// The grants of a role.
+    fn grants_of(&self, role: &str) -> Vec<&Held> {
+        let first: Held = (role.into(), "".into());
+        self.held.iter_from(&first).take_while(|held| held.0 == first.0).collect()
     }
 
     /// Takes the role from everybody who has it.
@@ -218,11 +313,10 @@ impl Auth {
         }
         self.existing_role(name)?;
         let mut effects = vec![Effect::Role(name.to_owned(), None)];
-        for (user_name, account) in &self.accounts {
-            let mut user = account.user.clone();
-            if user.roles.remove(name) {
-                effects.push(Effect::User(user_name.clone(), Some(user)));
-            }
+        for (_, holder) in self.grants_of(name) {
+            let mut user = self.existing(holder)?.user.clone();
+            user.roles.remove(name);
+            effects.push(Effect::User(holder.to_string(), Some(user)));
         }
         Ok(effects)
     }
@@ -269,47 +363,49 @@ impl Auth {
                         self.off_at = self.revision;
                     }
                 }
-                Effect::User(name, Some(user)) => self.put_user(name, user),
-                Effect::User(name, None) => {
-                    self.accounts.remove(name);
-                }
-                Effect::Role(name, role) => self.put_role(name, role.as_ref()),
+                Effect::User(name, Some(user)) => self.put_user(name, user.clone()),
+                Effect::User(name, None) => self.remove_user(name),
+                Effect::Role(name, role) => self.put_role(name, role.clone()),
             }
         }
     }
 
-    fn put_user(&mut self, name: &str, user: &User) {
-        // Whoever keeps the same roles got a new password: nothing else changes a user.
+    fn put_user(&mut self, name: &str, user: User) {
+        // A user that keeps its roles got a new password: nothing else changes one.
         let known = self.accounts.get(name).filter(|account| account.user.roles != user.roles);
         let since = known.map_or(self.revision, |account| account.since);
-        let account = self.account(user.clone(), since);
-        self.accounts.insert(name.to_owned(), account);
+        self.set_user(name, user, since);
     }
 
-    fn put_role(&mut self, name: &str, role: Option<&Role>) {
+    fn set_user(&mut self, name: &str, user: User, since: u64) {
+        self.remove_user(name);
+        let name: Arc<str> = name.into();
+        for role in &user.roles {
+            self.held.set((role.as_str().into(), Arc::clone(&name)));
+        }
+        self.bytes += user.bytes(&name);
+        self.accounts.set(Arc::new(Account { name, user, since }));
+    }
+
+    fn remove_user(&mut self, name: &str) {
+        let Some(account) = self.accounts.get(name).cloned() else { return };
+        for role in &account.user.roles {
+            self.held.remove(&(role.as_str().into(), Arc::clone(&account.name)));
+        }
+        self.bytes -= account.user.bytes(name);
+        self.accounts.remove(name);
+    }
+
+    fn put_role(&mut self, name: &str, role: Option<Role>) {
+        if let Some(known) = self.roles.get(name) {
+            self.bytes -= known.role.bytes(name);
+        }
         match role {
-            Some(role) => self.roles.insert(name.to_owned(), Arc::new(role.clone())),
+            Some(role) => {
+                self.bytes += role.bytes(name);
+                self.roles.set(Arc::new(KnownRole::new(name, role)));
+            }
             None => self.roles.remove(name),
-        };
-        let mut accounts = std::mem::take(&mut self.accounts);
-        for account in accounts.values_mut().filter(|account| account.user.roles.contains(name)) {
-            *account = self.account(account.user.clone(), account.since);
         }
-        self.accounts = accounts;
-    }
-
-    /// Merges the permissions of all roles of a user.
-    fn account(&self, user: User, since: u64) -> Arc<Account> {
-        let (mut reads, mut writes) = (KeySet::default(), KeySet::default());
-        let roles = user.roles.iter().filter_map(|name| self.roles.get(name));
-        for permission in roles.flat_map(|role| &role.permissions) {
-            if permission.kind.reads() {
-                reads.insert(&permission.key, &permission.range_end);
-            }
-            if permission.kind.writes() {
-                writes.insert(&permission.key, &permission.range_end);
-            }
-        }
-        Arc::new(Account { user, reads, writes, since })
     }
 }

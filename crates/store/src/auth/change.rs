@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::state::Permission;
+use super::state::{GRANT_BYTES, NAMED_BYTES, PERMISSION_BYTES, Permission};
 
 /// One change. It becomes one entry in the journal, or is refused, or has nothing to change.
 #[derive(Clone, PartialEq, Eq)]
@@ -51,6 +51,25 @@ pub enum Change {
 pub(super) type Hash = Option<Bytes>;
 
 impl Change {
+    /// Bytes that it may add to the size of the store; 0 for changes that add nothing, which are
+    /// never refused for want of space. A password takes the place of another.
+    pub fn growth(&self) -> u64 {
+        match self {
+            Change::UserAdd { .. } | Change::RoleAdd { .. } => NAMED_BYTES + self.size() as u64,
+            Change::UserGrantRole { role, .. } => GRANT_BYTES + 2 * role.len() as u64,
+            Change::RoleGrantPermission { permission, .. } => {
+                permission.as_ref().map_or(PERMISSION_BYTES, Permission::bytes)
+            }
+            Change::Enable
+            | Change::Disable
+            | Change::UserDelete { .. }
+            | Change::UserChangePassword { .. }
+            | Change::UserRevokeRole { .. }
+            | Change::RoleDelete { .. }
+            | Change::RoleRevokePermission { .. } => 0,
+        }
+    }
+
     /// Bytes of everything in it.
     pub fn size(&self) -> usize {
         let hash = |password: &Hash| password.as_ref().map_or(0, Bytes::len);

@@ -61,11 +61,31 @@ impl KeySet {
 
     /// Whether everything that a request's key and range end mean lies in the set.
     pub fn covers(&self, key: &[u8], range_end: &[u8]) -> bool {
-        let Some(end) = self.interval_of(key) else { return false };
-        match range_end {
-            [] => true,
-            [0] => end.is_none(),
-            wanted => end.as_ref().is_none_or(|end| wanted <= end.as_ref()),
+        union_covers(std::iter::once(self), key, range_end)
+    }
+}
+
+/// Whether everything that a request's key and range end mean lies in the union of sets: goes from
+/// the end of the interval that reaches furthest to the next, whichever set it is of.
+pub(super) fn union_covers<'s>(
+    sets: impl Iterator<Item = &'s KeySet> + Clone,
+    key: &[u8],
+    range_end: &[u8],
+) -> bool {
+    let mut from = key;
+    loop {
+        let mut furthest: Option<&[u8]> = None;
+        for end in sets.clone().filter_map(|set| set.interval_of(from)) {
+            match end {
+                _ if range_end.is_empty() => return true,
+                None => return true,
+                Some(end) => furthest = furthest.max(Some(end)),
+            }
+        }
+        match furthest {
+            Some(end) if range_end != [0] && range_end <= end => return true,
+            Some(end) => from = end,
+            None => return false,
         }
     }
 }

@@ -7,6 +7,7 @@
 //! * [`AuthState`] is all of it as plain data: what a checkpoint or a snapshot holds.
 //! * [`Auth`] is the same, ready to decide: [`Auth::decide`] turns a [`Change`] into effects,
 //!   [`Auth::check_read`] and its neighbours answer for a [`Caller`].
+//! * [`SavedAuth`] is the state of one moment that nobody has asked for as plain data yet.
 //! * [`KeySet`] is a union of key ranges.
 //!
 //! Not here: passwords (only their hashes pass through), tokens, certificates, clocks. Who a caller is has been found
@@ -19,6 +20,7 @@ mod effect;
 mod error;
 mod keyset;
 mod permit;
+mod saved;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -30,7 +32,8 @@ pub(crate) use effect::Effects;
 pub use effect::{decode_state, encode_state};
 pub use error::AuthError;
 pub use keyset::KeySet;
-pub use state::{AuthState, Permission, PermissionKind, Role, User};
+pub use saved::SavedAuth;
+pub use state::{AuthState, NAMED_BYTES, Permission, PermissionKind, Role, User};
 
 /// The user, and the role, that everything begins with.
 pub const ROOT: &str = "root";

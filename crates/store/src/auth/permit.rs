@@ -4,12 +4,13 @@
 //! a user named, has anything about users changed since, does the user exist, does it have the root role, and only
 //! then its permissions.
 
+use crate::record::Record;
 use crate::request::{DeleteRangeRequest, PutRequest, RequestOp, TxnRequest, WriteRequest};
 use crate::state::Store;
 
-use super::AuthError;
 use super::accounts::{Account, Auth};
 use super::caller::Caller;
+use super::{AuthError, keyset};
 
 /// What is wanted of a range of keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,15 +35,33 @@ impl Auth {
         if self.enabled && *caller == Caller::Anonymous { Err(AuthError::UserEmpty) } else { Ok(()) }
     }
 
+    /// Reading `keys`, all of which hang on leases.
+    pub fn check_lease_reads(&self, caller: &Caller, keys: &[Record]) -> Result<(), AuthError> {
+        self.check_leased(caller, keys, Access::Read)
+    }
+
+    /// Renewing the lease that `keys` hang on.
+    pub fn check_lease_renewal(&self, caller: &Caller, keys: &[Record]) -> Result<(), AuthError> {
+        self.check_leased(caller, keys, Access::Write)
+    }
+
+    fn check_leased(&self, caller: &Caller, keys: &[Record], access: Access) -> Result<(), AuthError> {
+        self.check_user(caller)?;
+        if self.check_root(caller).is_ok() {
+            return Ok(());
+        }
+        keys.iter().try_for_each(|version| self.check(caller, version.key(), b"", access))
+    }
+
     /// Having the root role. An old revision is no obstacle: the role is looked up now.
     pub fn check_root(&self, caller: &Caller) -> Result<(), AuthError> {
         let name = match caller {
             _ if !self.enabled => return Ok(()),
             Caller::Server => return Ok(()),
-            Caller::User { name, .. } if !name.is_empty() => name,
+            Caller::User { name, .. } if !name.is_empty() => name.as_ref(),
             _ => return Err(AuthError::UserEmpty),
         };
-        let account = self.accounts.get(name.as_ref()).ok_or(AuthError::UserNotFound)?;
+        let account = self.accounts.get(name).ok_or(AuthError::UserNotFound)?;
         if account.is_root() { Ok(()) } else { Err(AuthError::PermissionDenied) }
     }
 
@@ -87,11 +106,11 @@ impl Auth {
 
     fn check(&self, caller: &Caller, key: &[u8], range_end: &[u8], access: Access) -> Result<(), AuthError> {
         let Some(account) = self.account_of(caller)? else { return Ok(()) };
-        let keys = match access {
-            Access::Read => &account.reads,
-            Access::Write => &account.writes,
-        };
-        if keys.covers(key, range_end) { Ok(()) } else { Err(AuthError::PermissionDenied) }
+        let keys = self.roles_of(account).map(|role| match access {
+            Access::Read => &role.reads,
+            Access::Write => &role.writes,
+        });
+        if keyset::union_covers(keys, key, range_end) { Ok(()) } else { Err(AuthError::PermissionDenied) }
     }
 
     /// Whose permissions decide; None if no permission is needed.
@@ -172,40 +191,5 @@ impl Store {
         }
         let Some(lease) = self.leases.get(lease) else { return Ok(()) };
         lease.slots().try_for_each(|slot| self.auth.check_write(caller, self.keys.key(slot)))
-    }
-
-    /// The same for a renewal, which is judged beside the sequencer by what is durable.
-    pub fn permit_lease_renewal(&self, auth: &Auth, caller: &Caller, lease: i64) -> Result<(), AuthError> {
-        auth.check_user(caller)?;
-        self.permit_lease_keys(auth, caller, lease, Access::Write)
-    }
-
-    /// Reading every key that visibly hangs on a lease.
-    pub fn permit_lease_reads(&self, auth: &Auth, caller: &Caller, lease: i64) -> Result<(), AuthError> {
-        auth.check_user(caller)?;
-        self.permit_lease_keys(auth, caller, lease, Access::Read)
-    }
-
-    /// Reading every key that visibly hangs on any lease.
-    pub fn permit_all_lease_reads(&self, auth: &Auth, caller: &Caller) -> Result<(), AuthError> {
-        auth.check_user(caller)?;
-        if auth.check_root(caller).is_ok() {
-            return Ok(());
-        }
-        let held = self.leases.iter().flat_map(|(_, lease)| lease.slots());
-        self.visible_leased(held).try_for_each(|version| auth.check_read(caller, version.key(), b""))
-    }
-
-    fn permit_lease_keys(
-        &self,
-        auth: &Auth,
-        caller: &Caller,
-        lease: i64,
-        access: Access,
-    ) -> Result<(), AuthError> {
-        if auth.check_root(caller).is_ok() {
-            return Ok(());
-        }
-        self.visible_lease_keys(lease).into_iter().try_for_each(|key| auth.check(caller, key, b"", access))
     }
 }

@@ -1,8 +1,15 @@
-//! All users and roles as plain data, for checkpoints, snapshots and imports.
+//! All users and roles as plain data, for checkpoints, snapshots and imports; and what they count
+//! for in the quota.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
+
+/// What a user or a role counts for in the size of the store, beside the bytes of its names.
+pub const NAMED_BYTES: u64 = 256;
+/// The same for a role that a user has, and for a permission of a role.
+pub(super) const GRANT_BYTES: u64 = 128;
+pub(super) const PERMISSION_BYTES: u64 = 256;
 
 /// Everything there is to know about users and roles.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +37,15 @@ pub struct User {
     pub roles: BTreeSet<String>,
 }
 
+impl User {
+    /// What this user counts for in the size of the store. A role of it is named in two places.
+    pub(crate) fn bytes(&self, name: &str) -> u64 {
+        let roles: usize = self.roles.iter().map(|role| 2 * role.len()).sum();
+        let names = name.len() + self.password.len() + roles;
+        NAMED_BYTES + GRANT_BYTES * self.roles.len() as u64 + names as u64
+    }
+}
+
 /// Hashes stay out of logs, so they are not printed at all.
 impl std::fmt::Debug for User {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -46,6 +62,14 @@ pub struct Role {
     pub permissions: Vec<Permission>,
 }
 
+impl Role {
+    /// What this role counts for in the size of the store.
+    pub(crate) fn bytes(&self, name: &str) -> u64 {
+        let permissions: u64 = self.permissions.iter().map(Permission::bytes).sum();
+        NAMED_BYTES + name.len() as u64 + permissions
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Permission {
     pub kind: PermissionKind,
@@ -55,6 +79,11 @@ pub struct Permission {
 }
 
 impl Permission {
+    /// What it counts for: itself, and what reads and writes are judged by.
+    pub(crate) fn bytes(&self) -> u64 {
+        PERMISSION_BYTES + (3 * self.key.len() + self.range_end.len()) as u64
+    }
+
     /// For a key, for the keys from one on, or for a span that holds at least one key.
     pub fn is_range(&self) -> bool {
         let (key, end) = (&self.key, &self.range_end);

@@ -3,6 +3,7 @@
 mod changes;
 mod permissions;
 mod ranges;
+mod size;
 mod written;
 
 use bytes::Bytes;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::*;
 use crate::auth::AuthError::*;
 use crate::auth::Caller;
+use crate::leased::LeasedRun;
 use crate::request::*;
 use crate::state::Store;
 
@@ -204,19 +205,29 @@ fn an_old_revision_is_refused_before_permissions_are_looked_at() {
 fn leases_are_read_and_renewed_by_those_who_may() {
     let mut store = store();
     let auth = Arc::clone(store.auth());
-    let reader = as_user(&store, "reader");
-    assert_eq!(store.permit_all_lease_reads(&auth, &reader), Ok(()), "no key visibly hangs on any");
+    let found = |store: &Store, mut run: LeasedRun| {
+        assert_eq!(run.step(store, usize::MAX), Some(true));
+        run.finish()
+    };
+    let all = found(&store, LeasedRun::of_all(&store));
+    assert_eq!(
+        auth.check_lease_reads(&as_user(&store, "reader"), &all),
+        Ok(()),
+        "no key visibly hangs on any"
+    );
     store.publish(store.head());
     let user = |name| as_user(&store, name);
-    assert_eq!(store.permit_lease_renewal(&auth, &user("writer"), 1), Ok(()));
-    assert_eq!(store.permit_lease_renewal(&auth, &user("writer"), 2), NO);
-    assert_eq!(store.permit_lease_renewal(&auth, &user("nobody"), 99), Ok(()));
-    assert_eq!(store.permit_lease_renewal(&auth, &Caller::Anonymous, 99), Err(UserEmpty));
-    assert_eq!(store.permit_lease_reads(&auth, &user("writer"), 1), NO);
-    assert_eq!(store.permit_lease_reads(&auth, &user("root"), 2), Ok(()));
-    assert_eq!(store.permit_all_lease_reads(&auth, &user("reader")), NO);
-    assert_eq!(store.permit_all_lease_reads(&auth, &user("root")), Ok(()));
-    assert_eq!(store.permit_all_lease_reads(&auth, &Caller::Anonymous), Err(UserEmpty));
+    let keys = |lease| found(&store, LeasedRun::of(&store, lease));
+    assert_eq!(auth.check_lease_renewal(&user("writer"), &keys(1)), Ok(()));
+    assert_eq!(auth.check_lease_renewal(&user("writer"), &keys(2)), NO);
+    assert_eq!(auth.check_lease_renewal(&user("nobody"), &keys(99)), Ok(()));
+    assert_eq!(auth.check_lease_renewal(&Caller::Anonymous, &keys(99)), Err(UserEmpty));
+    assert_eq!(auth.check_lease_reads(&user("writer"), &keys(1)), NO);
+    assert_eq!(auth.check_lease_reads(&user("root"), &keys(2)), Ok(()));
+    let all = found(&store, LeasedRun::of_all(&store));
+    assert_eq!(auth.check_lease_reads(&user("reader"), &all), NO);
+    assert_eq!(auth.check_lease_reads(&user("root"), &all), Ok(()));
+    assert_eq!(auth.check_lease_reads(&Caller::Anonymous, &all), Err(UserEmpty));
 }
 
 #[test]

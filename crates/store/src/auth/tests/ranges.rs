@@ -4,6 +4,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use crate::auth::KeySet;
+use crate::auth::keyset::union_covers;
 
 fn set(ranges: &[(&str, &str)]) -> KeySet {
     let mut set = KeySet::default();
@@ -77,8 +78,12 @@ proptest! {
         wanted in (key(), end()),
     ) {
         let mut set = KeySet::default();
-        for (key, end) in &ranges {
-            set.insert(&Bytes::from(key.clone()), &Bytes::from(end.clone()));
+        // The same, as the permissions of several roles.
+        let mut parts = [KeySet::default(), KeySet::default(), KeySet::default()];
+        for (number, (key, end)) in ranges.iter().enumerate() {
+            let (key, end) = (Bytes::from(key.clone()), Bytes::from(end.clone()));
+            set.insert(&key, &end);
+            parts[number % 3].insert(&key, &end);
         }
         let letters = [0u8, b'a', b'b', b'c'];
         let mut keys: Vec<Vec<u8>> = vec![];
@@ -96,6 +101,7 @@ proptest! {
         if end.is_empty() || end == &[0] || start < end {
             let all = keys.iter().filter(|key| holds(&wanted, key)).all(|key| set.contains(key));
             prop_assert_eq!(set.covers(start, end), all, "{:?} {:?}", ranges, wanted);
+            prop_assert_eq!(union_covers(parts.iter(), start, end), all, "{:?} {:?}", ranges, wanted);
         }
     }
 }
