@@ -14,3 +14,6 @@ pub mod tls;
 pub mod version;
 
 pub use vetch_http2::border::guard_process;
+
+#[cfg(test)]
+mod tests;

@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinHandle;
 
 use super::{Connection, DEFERRED_MIN};
-use crate::border::Bordered;
+use crate::border;
 use crate::budget::Pressure;
 use crate::head;
 use crate::protocol::{Code, Room, Tail};
@@ -66,7 +66,7 @@ pub(super) struct Apart<T> {
 
 impl<T: Send + 'static> Apart<T> {
     fn spawn(future: Boxed<T>, heavy: Option<Heavy>) -> Apart<T> {
-        Apart { task: tokio::spawn(Bordered::new(future)), _heavy: heavy }
+        Apart { task: border::spawn(future), _heavy: heavy }
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bcrypt::Version;
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use vetch_http2::border;
 
 /// Longer ones are refused; bcrypt would not look at the rest.
 pub const MAX_PASSWORD: usize = 72;
@@ -62,7 +63,7 @@ impl Passwords {
     ) -> Result<T, PasswordError> {
         let place = self.place().await?;
         // The work goes on if the client goes away, so it takes its place along.
-        let working = tokio::task::spawn_blocking(move || {
+        let working = border::spawn_blocking(move || {
             let done = work();
             drop(place);
             done

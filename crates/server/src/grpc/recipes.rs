@@ -9,6 +9,7 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 use tonic::{Request, Status};
 use vetch_api::EtcdError;
+use vetch_http2::border;
 use vetch_node::error::NodeError;
 use vetch_node::store::Record;
 use vetch_node::store::request::{
@@ -184,7 +185,7 @@ where
 {
     // Dropped with the caller's future.
     let (_here, gone) = oneshot::channel();
-    match tokio::spawn(work(gone)).await {
+    match border::spawn(work(gone)).await {
         Ok(outcome) => outcome,
         Err(failed) if failed.is_panic() => std::panic::resume_unwind(failed.into_panic()),
         Err(_) => Err(status::of(EtcdError::Stopped)),

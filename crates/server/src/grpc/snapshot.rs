@@ -14,6 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tonic::Status;
 use vetch_api::{EtcdError, pb};
+use vetch_http2::border;
 use vetch_node::error::NodeError;
 use vetch_snapshot::{Export, Member};
 
@@ -80,12 +81,12 @@ pub(super) async fn stream(edge: &Edge, places: &Places) -> Result<SnapshotStrea
     let state = edge.node.snapshot().await.map_err(status::node)?;
     let member = member(edge);
     let lay_out = move || Export::new(state, &member);
-    let export = tokio::task::spawn_blocking(lay_out).await.map_err(|_| status::of(EtcdError::Stopped))?;
+    let export = border::spawn_blocking(lay_out).await.map_err(|_| status::of(EtcdError::Stopped))?;
     tracing::info!(bytes = export.bytes(), "sending a snapshot to a client");
     let metrics = Arc::clone(&edge.metrics);
     let sending = Box::new(Sending { export, moved: true, began, metrics, _place: place });
     let slot = Arc::new(Mutex::new(State::Sending(sending)));
-    let watchdog = Watchdog(tokio::spawn(watch(Arc::clone(&slot))));
+    let watchdog = Watchdog(border::spawn(watch(Arc::clone(&slot))));
     let next = |(slot, watchdog): (Slot, Watchdog)| async move {
         let message = next_message(&slot)?;
         // Producing a piece takes a moment of computing, and other streams want theirs.
