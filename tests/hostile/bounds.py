@@ -11,7 +11,7 @@ import time
 import h2
 import wire
 from h2 import frame
-from measured import CROSSWISE, HUGE, LARGE, LARGE_SIZE, STRANGER, USER, Raw, attack
+from measured import CROSSWISE, HUGE, HUGE_SIZE, LARGE, LARGE_SIZE, STRANGER, USER, Raw, attack
 from wire import message, number, reset, text
 
 JSON = ("content-type", "application/json")
@@ -134,6 +134,40 @@ def unread_sockets(t):
 def unread_range_streams(t):
     """Streams of ranges at window 0."""
     return unread(t, 4, 400, lambda c: c.call(wire.RANGE_STREAM, wire.range_of(b"\0", b"\0")), window=0)
+
+
+@attack(items="4", roles=(USER,), cpu=8, per_mib=4)
+def hogged_snapshots(t):
+    """Both snapshots that may be under way are read a byte at a time; others who want one get it."""
+    greedy = [t.open(window=0, connection_window=1 << 28) for _ in range(4)]
+    streams = []
+    for connection in greedy:
+        for _ in range(3):
+            streams.append((connection, connection.next))
+            connection.send(connection.call(wire.SNAPSHOT, b""))
+    for connection in greedy[:2]:
+        assert connection.read(10, until=lambda found: found[0] == h2.HEADERS), "no snapshot is begun"
+    over = threading.Event()
+
+    def trickle():
+        while not over.wait(1):
+            for connection, stream in streams:
+                connection.try_send(frame(h2.WINDOW_UPDATE, 0, stream, b"\0\0\0\1"))
+
+    reading = threading.Thread(target=trickle)
+    reading.start()
+    begun = time.monotonic()
+    try:
+        polite = t.open(window=1 << 26, connection_window=1 << 28)
+        polite.send(polite.call(wire.SNAPSHOT, b""))
+        frames = polite.read(60, until=ends(1))
+    finally:
+        over.set()
+        reading.join()
+    size = sum(len(payload) for kind, *_, payload in frames if kind == h2.DATA)
+    took = time.monotonic() - begun
+    assert size > LARGE_SIZE + HUGE_SIZE, f"a client that reads got {size} bytes of a snapshot in {took:.0f} s"
+    return f"a client that reads got {size} bytes after {took:.0f} s"
 
 
 @attack(items="4", cpu=6)

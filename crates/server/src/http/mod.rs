@@ -137,7 +137,8 @@ impl Default for Patience {
     }
 }
 
-/// Where a client calls from, and what its watchers take. Requests that watch carry it among their extensions.
+/// Where a client calls from, and what its watchers take. Requests that watch or take a snapshot
+/// carry it among their extensions.
 #[derive(Debug, Clone)]
 pub struct Remote {
     pub address: Arc<str>,

@@ -30,7 +30,10 @@ pub(super) async fn answer_one(
 ) -> Response<Body> {
     let mut charge = services.holdings.charge();
     match translated(request, route, codec, services, &mut charge).await {
-        Ok(request) => lines(Messages::of(services.call(request).await), codec, &services.holdings).await,
+        Ok(mut request) => {
+            request.extensions_mut().insert(services.remote.clone());
+            lines(Messages::of(services.call(request).await), codec, &services.holdings).await
+        }
         Err(status) => refusal::whole(&status),
     }
 }
