@@ -10,6 +10,7 @@ pub mod grpc;
 pub mod http;
 pub mod identity;
 pub mod metrics;
+mod offload;
 pub mod tls;
 pub mod version;
 

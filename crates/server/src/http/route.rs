@@ -1,5 +1,7 @@
 //! Which part of the server answers a request.
 
+use std::sync::Arc;
+
 use http::header::{CONTENT_TYPE, HeaderValue, LOCATION};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
@@ -73,7 +75,7 @@ pub(super) async fn http(mut request: Request<Body>, context: &Context) -> Respo
 
 /// Whoever comes with a name in a certificate expects to be known by it, which the gateway cannot do, so etcd refuses it while
 /// users are asked who they are; and so does this.
-fn refuse_name<B>(request: &Request<B>, shared: &Shared) -> Option<Response<Body>> {
+fn refuse_name<B>(request: &Request<B>, shared: &Arc<Shared>) -> Option<Response<Body>> {
     let has_name =
         request.extensions().get::<PeerIdentity>().is_some_and(|peer| !peer.common_name().is_empty());
     let is_gateway = shared.settings.gateway && request.uri().path().starts_with("/v3/");
@@ -103,7 +105,7 @@ async fn page(request: Request<Body>, context: &Context) -> Response<Body> {
 /// The pages that metrics listeners have too. None of them looks at a body.
 async fn common_page(request: &Request<()>, shared: &Shared) -> Option<Response<Body>> {
     match request.uri().path() {
-        "/metrics" => Some(metrics::answer(shared)),
+        "/metrics" => Some(metrics::answer(shared).await),
         path if health::is_at(path) => Some(health::answer(request, shared).await),
         _ => None,
     }

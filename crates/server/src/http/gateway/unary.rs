@@ -47,7 +47,7 @@ async fn call(
     charge.try_answer(in_translation(message.len())).map_err(too_much)?;
     // The status comes after the message, and only it says whether the message is valid.
     match messages.next().await? {
-        None => codec.write(message),
+        None => services.translate(message.len(), move || codec.write(message)).await,
         Some(_) => Err(Status::internal("a unary call answered twice")),
     }
 }
@@ -68,7 +68,7 @@ pub(super) async fn translated(
     let (head, body) = request.into_parts();
     let collecting = timeout(services.patience.body, collected(body, services, charge));
     let json = collecting.await.map_err(|_| too_slow())??;
-    let message = codec.read(&json)?;
+    let message = services.translate(json.len(), move || codec.read(&json)).await?;
     charge.set(message.len());
     let original = Request::from_parts(head, ());
     Ok(grpc_request(&original, route, Body::new(Full::new(framed(&message)))))
