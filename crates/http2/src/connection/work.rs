@@ -17,7 +17,7 @@ use crate::border;
 use crate::budget::Pressure;
 use crate::head;
 use crate::protocol::{Code, Room, Tail};
-use crate::service::{Boxed, Reply, Service};
+use crate::service::{Answer, Boxed, Reply, Service, Weight};
 use crate::tasks::TaskId;
 
 /// Something under way, and for which request.
@@ -32,12 +32,13 @@ pub(super) struct Work<B> {
 pub(super) enum Job<B> {
     /// A call that is not begun, because the connection has enough to do or holds too much.
     Waiting(Waiting<B>),
-    /// A unary call that is polled here.
+    /// A unary call that is polled here: for the first time, and after that.
+    Fresh(Boxed<Reply>),
     Here(Boxed<Reply>),
     /// The same in a task of its own.
     Apart(Apart<Reply>),
     /// An answer that is being made.
-    Answer(Apart<Response<B>>),
+    Answer(Apart<Answer<B>>),
     /// Its body.
     Body(B),
 }
@@ -46,15 +47,13 @@ pub(super) enum Job<B> {
 pub(super) enum Waiting<B> {
     Here(Boxed<Reply>),
     Apart(Boxed<Reply>),
-    Answer(Boxed<Response<B>>),
-    /// The same of a request that is not gRPC. Its answer is made as a whole, so there are few of them at a time.
-    Page(Boxed<Response<B>>),
+    Answer(Boxed<Answer<B>>, Weight),
 }
 
 impl<B> Waiting<B> {
     /// The call computes, or its answer is large, before the client has room for any of it.
     fn is_heavy(&self) -> bool {
-        matches!(self, Waiting::Apart(_) | Waiting::Page(_))
+        matches!(self, Waiting::Apart(_) | Waiting::Answer(_, Weight::Heavy))
     }
 }
 
@@ -103,14 +102,16 @@ impl Drop for Heavy {
 enum Seen<B> {
     Pending,
     Reply(Reply),
-    Answer(Response<B>),
+    Answer(Answer<B>),
     Failed,
 }
 
 impl<B> Job<B> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Seen<B> {
         let seen = match self {
-            Job::Here(future) => future.as_mut().poll(cx).map(|reply| Some(Seen::Reply(reply))),
+            Job::Fresh(future) | Job::Here(future) => {
+                future.as_mut().poll(cx).map(|reply| Some(Seen::Reply(reply)))
+            }
             Job::Apart(task) => task.poll(cx).map(|reply| reply.map(Seen::Reply)),
             Job::Answer(task) => task.poll(cx).map(|answer| answer.map(Seen::Answer)),
             Job::Body(_) | Job::Waiting(_) => Poll::Pending,
@@ -174,11 +175,9 @@ where
     fn begun(&self, waiting: Waiting<S::Body>) -> (Job<S::Body>, usize) {
         let heavy = waiting.is_heavy().then(|| Heavy::new(&self.heavy));
         match waiting {
-            Waiting::Here(future) => (Job::Here(future), 0),
+            Waiting::Here(future) => (Job::Fresh(future), 0),
             Waiting::Apart(future) => (Job::Apart(Apart::spawn(future, heavy)), TASK_BYTES),
-            Waiting::Answer(future) | Waiting::Page(future) => {
-                (Job::Answer(Apart::spawn(future, heavy)), TASK_BYTES)
-            }
+            Waiting::Answer(future, _) => (Job::Answer(Apart::spawn(future, heavy)), TASK_BYTES),
         }
     }
 
@@ -221,8 +220,29 @@ where
         self.tasks.put(place, work);
     }
 
+    /// Has a call in `place` wait that was begun and not polled yet, if calls that began with it
+    /// were answered at such length that there is no room any more. Small calls are not known to
+    /// have a long answer before it is there.
+    fn postpone(&mut self, place: usize) {
+        let is_fresh = matches!(self.tasks.at(place), Some((_, Work { job: Job::Fresh(_), .. })));
+        if !is_fresh || self.update_account().pressure < Pressure::Full {
+            return;
+        }
+        let Some((mut work, _)) = self.tasks.take(place) else { return };
+        if let Job::Fresh(future) = work.job {
+            self.held += TASK_BYTES;
+            work = Work { job: Job::Waiting(Waiting::Here(future)), charge: TASK_BYTES, ..work };
+            self.account.note_deferred();
+        }
+        self.tasks.put(place, work);
+        if let Some((task, _)) = self.tasks.at(place) {
+            self.defer(task, false);
+        }
+    }
+
     /// Looks whether something has become of the work in `place`.
     pub(super) fn look_after(&mut self, place: usize) {
+        self.postpone(place);
         let Some((mut work, waker)) = self.tasks.take(place) else { return };
         let cx = &mut Context::from_waker(waker);
         let stream = work.stream;
@@ -234,12 +254,17 @@ where
             return self.after_body(place, work, passed);
         }
         match work.job.poll(cx) {
-            Seen::Pending => self.tasks.put(place, work),
-            Seen::Reply(reply) => {
+            Seen::Pending => {
+                if let Job::Fresh(future) = work.job {
+                    work.job = Job::Here(future);
+                }
+                self.tasks.put(place, work);
+            }
+            Seen::Reply(reply) | Seen::Answer(Answer::Reply(reply)) => {
                 self.finish_work(place, &work);
                 self.reply(stream, reply);
             }
-            Seen::Answer(answer) => self.answer(place, work, answer),
+            Seen::Answer(Answer::Response(answer)) => self.answer(place, work, answer),
             Seen::Failed => {
                 self.finish_work(place, &work);
                 self.protocol.reset(stream, Code::Internal);

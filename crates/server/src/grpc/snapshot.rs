@@ -92,11 +92,11 @@ fn member(edge: &Edge) -> Member {
 /// The next piece, or the hash behind the last one; None after that.
 fn next_message(slot: &Slot) -> Option<Result<pb::SnapshotResponse, Status>> {
     let mut state = slot.lock();
-    if let State::Sending(sending) = &mut *state {
-        if let Some(piece) = sending.export.next(PIECE) {
-            sending.taken += piece.len() as u64;
-            return Some(Ok(message(sending.export.remaining(), piece)));
-        }
+    if let State::Sending(sending) = &mut *state
+        && let Some(piece) = sending.export.next(PIECE)
+    {
+        sending.taken += piece.len() as u64;
+        return Some(Ok(message(sending.export.remaining(), piece)));
     }
     match std::mem::replace(&mut *state, State::Sent) {
         State::Sending(sending) => {

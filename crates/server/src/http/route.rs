@@ -7,6 +7,7 @@ use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use tonic::body::Body;
 use vetch_api::EtcdError;
+use vetch_http2::Answer;
 
 use super::access::add_cors;
 use super::answer;
@@ -23,20 +24,21 @@ pub(super) const MOST_CALLS: u64 = 128 << 10;
 const SMALL_BODY: usize = 64 << 10;
 
 /// A request on an HTTP/2 connection: gRPC by its content type, else whatever the listener offers.
-pub(super) async fn any(request: Request<Body>, context: &Context) -> Response<Body> {
+pub(super) async fn any(request: Request<Body>, context: &Context) -> Answer<Body> {
     let shared = &context.shared;
     let has_grpc = matches!(context.serves, Serves::GrpcAndHttp | Serves::Grpc);
     if has_grpc && is_grpc(&request) {
         if shared.metrics.grpc.open() >= MOST_CALLS {
-            return tonic::Status::from(EtcdError::RequestTooManyRequests).into_http();
+            let refusal = tonic::Status::from(EtcdError::RequestTooManyRequests);
+            return Answer::Response(refusal.into_http());
         }
-        return shared.metrics.grpc.observed(request, |request| shared.grpc.answer(request)).await;
+        return shared.metrics.grpc.observed(request, |request| shared.grpc.reply(request)).await;
     }
     if context.serves == Serves::Grpc {
-        return not_grpc(&request);
+        return Answer::Response(not_grpc(&request));
     }
     // Boxed, so that the far more frequent gRPC requests do not carry the room for this.
-    Box::pin(http(request, context)).await
+    Answer::Response(Box::pin(http(request, context)).await)
 }
 
 /// A request that is not gRPC.
@@ -75,7 +77,7 @@ pub(super) async fn http(mut request: Request<Body>, context: &Context) -> Respo
 
 /// Whoever comes with a name in a certificate expects to be known by it, which the gateway cannot do, so etcd refuses it while
 /// users are asked who they are; and so does this.
-fn refuse_name<B>(request: &Request<B>, shared: &Arc<Shared>) -> Option<Response<Body>> {
+fn refuse_name<B>(request: &Request<B>, shared: &Shared) -> Option<Response<Body>> {
     let has_name =
         request.extensions().get::<PeerIdentity>().is_some_and(|peer| !peer.common_name().is_empty());
     let is_gateway = shared.settings.gateway && request.uri().path().starts_with("/v3/");
@@ -103,7 +105,7 @@ async fn page(request: Request<Body>, context: &Context) -> Response<Body> {
 }
 
 /// The pages that metrics listeners have too. None of them looks at a body.
-async fn common_page(request: &Request<()>, shared: &Shared) -> Option<Response<Body>> {
+async fn common_page(request: &Request<()>, shared: &Arc<Shared>) -> Option<Response<Body>> {
     match request.uri().path() {
         "/metrics" => Some(metrics::answer(shared).await),
         path if health::is_at(path) => Some(health::answer(request, shared).await),

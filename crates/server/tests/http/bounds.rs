@@ -218,3 +218,23 @@ async fn watchers_are_bounded_for_one_connection_and_for_all() {
     server.until_metric("vetch_watch_bytes", 0).await;
     server.until_metric("etcd_debugging_mvcc_watcher_total", 0).await;
 }
+
+/// A call that does not come as one whole message, and an answer that is no list of keys, are
+/// counted like any other.
+#[tokio::test]
+async fn lists_of_leases_wait_until_others_are_read() {
+    let server = server(|settings| settings.max_connection_bytes = MIB).await;
+    for lease in 1..=500 {
+        let grant = format!(r#"{{"ID":"{}","TTL":"3600"}}"#, (1i64 << 60) + lease);
+        assert_eq!(server.post("/v3/lease/grant", &grant).await.status, 200);
+    }
+    let connection = server.open_unread("/etcdserverpb.Lease/LeaseLeases", 400).await;
+    server.until("vetch_calls_deferred_total", |deferred| deferred > 200).await;
+    let bytes = server.metric("vetch_client_bytes").await as usize;
+    assert!(bytes < MIB, "{bytes} bytes are held");
+    let made = r#"grpc_server_msg_sent_total{grpc_method="LeaseLeases",grpc_service="etcdserverpb.Lease",grpc_type="unary"}"#;
+    let made = server.metric(made).await;
+    assert!(made < 100, "{made} answers were made for a client that reads none");
+    drop(connection);
+    server.until_metric("vetch_client_bytes", 0).await;
+}

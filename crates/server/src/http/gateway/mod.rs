@@ -33,6 +33,7 @@ use crate::grpc::Rpc;
 use crate::metrics::ServerMetrics;
 use crate::offload::{LONG, Offload};
 use codec::Codec;
+use frame::Messages;
 
 pub(super) async fn answer(mut request: Request<Body>, context: &Context) -> Response<Body> {
     if websocket::is_wanted(&request) {
@@ -81,8 +82,9 @@ impl Services {
         self.offload.run(work).await.unwrap_or_else(failed)
     }
 
-    async fn call(&self, request: Request<Body>) -> Response<Body> {
-        self.metrics.grpc.observed(request, |request| self.grpc.answer(request)).await
+    async fn call(&self, mut request: Request<Body>) -> Messages {
+        request.extensions_mut().insert(self.holdings.clone());
+        Messages::of(self.metrics.grpc.observed(request, |request| self.grpc.reply(request)).await)
     }
 }
 

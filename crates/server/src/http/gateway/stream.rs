@@ -32,7 +32,7 @@ pub(super) async fn answer_one(
     match translated(request, route, codec, services, &mut charge).await {
         Ok(mut request) => {
             request.extensions_mut().insert(services.remote.clone());
-            lines(Messages::of(services.call(request).await), codec, services).await
+            lines(services.call(request).await, codec, services).await
         }
         Err(status) => refusal::whole(&status),
     }
@@ -52,7 +52,7 @@ pub(super) async fn answer_many(
     let requests = Requests { body: Some(body), pending, codec, limit, charge };
     let mut request = grpc_request(&original, route, Body::new(requests));
     request.extensions_mut().insert(services.remote.clone());
-    lines(Messages::of(services.call(request).await), codec, services).await
+    lines(services.call(request).await, codec, services).await
 }
 
 /// Waits for the first message, because what it is decides the status line; the rest follows as it comes.

@@ -10,7 +10,7 @@ use vetch_api::gateway::Route;
 use vetch_http2::Charge;
 
 use super::codec::Codec;
-use super::frame::{Messages, framed};
+use super::frame::{encoded, framed};
 use super::{Services, grpc_request, refusal, too_much};
 use crate::http::answer;
 
@@ -41,7 +41,12 @@ async fn call(
 ) -> Result<Vec<u8>, Status> {
     let mut charge = services.holdings.charge();
     let request = translated(request, route, codec, services, &mut charge).await?;
-    let mut messages = Messages::of(services.call(request).await);
+    let mut messages = services.call(request).await;
+    // Before any of a long message is made.
+    charge.try_answer(in_translation(messages.expected())).map_err(too_much)?;
+    if let Some(long) = messages.take_long() {
+        return services.translate(long.remaining(), move || codec.write(encoded(long))).await;
+    }
     let message =
         messages.next().await?.ok_or_else(|| Status::internal("the call ended without an answer"))?;
     charge.try_answer(in_translation(message.len())).map_err(too_much)?;
