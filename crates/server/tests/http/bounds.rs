@@ -219,6 +219,42 @@ async fn watchers_are_bounded_for_one_connection_and_for_all() {
     server.until_metric("etcd_debugging_mvcc_watcher_total", 0).await;
 }
 
+/// A watcher that compaction cancelled keeps its id until the client cancels it, which it need not
+/// do.
+#[tokio::test]
+async fn watchers_that_compaction_cancelled_count() {
+    let limit = 300 << 10;
+    let server = server(|settings| settings.max_connection_watch_bytes = limit).await;
+    for _ in 0..3 {
+        server.post("/v3/kv/put", r#"{"key":"Zm9v"}"#).await;
+    }
+    assert_eq!(server.post("/v3/kv/compaction", r#"{"revision":"3"}"#).await.status, 200);
+    let mut stream = server.open_stream("/v3/watch").await;
+    let (mut cancelled, mut refused) = (0, 0);
+    while refused < 10 {
+        stream.send_chunk(&r#"{"create_request":{"key":"Zm9v","start_revision":"1"}}"#.repeat(100)).await;
+        for end in cancelled + refused..cancelled + refused + 100 {
+            // Each is created first, and then cancelled, unless it is refused.
+            let answer = loop {
+                let answer = stream.line().await;
+                if answer["result"]["canceled"] == true {
+                    break answer;
+                }
+            };
+            match &answer["result"]["cancel_reason"] {
+                serde_json::Value::String(reason) if reason.contains("too many requests") => refused += 1,
+                _ => cancelled += 1,
+            }
+            assert!(end < 10_000, "{cancelled} watches were cancelled, and none refused");
+        }
+    }
+    // 64 bytes each, and what the last ones take that are not cancelled yet.
+    let most = limit / 64;
+    assert!((most - 2000..=most).contains(&cancelled), "{cancelled} were cancelled, {refused} refused");
+    drop(stream);
+    server.until_metric("vetch_watch_bytes", 0).await;
+}
+
 /// A call that does not come as one whole message, and an answer that is no list of keys, are
 /// counted like any other.
 #[tokio::test]
