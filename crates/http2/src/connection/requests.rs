@@ -210,8 +210,7 @@ where
             return self.protocol.respond(stream, StatusCode::BAD_REQUEST, &HeaderMap::new(), true);
         };
         let weight = weight.unwrap_or_else(|| self.service.weight(head));
-        let answer = self.service.call(request);
-        self.start(stream, Waiting::Answer(answer, weight), 0);
+        self.start(stream, Waiting::Answer(Box::new(request), weight), 0);
         if let Some(state) = self.protocol.state(stream) {
             state.input = Input::Pipe(pipe);
         }

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::Response;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use http::{Request, Response};
 use http_body::Body;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinHandle;
@@ -16,6 +16,7 @@ use super::{Connection, DEFERRED_MIN};
 use crate::border;
 use crate::budget::Pressure;
 use crate::head;
+use crate::incoming::Incoming;
 use crate::protocol::{Code, Room, Tail};
 use crate::service::{Answer, Boxed, Reply, Service, Weight};
 use crate::tasks::TaskId;
@@ -31,7 +32,7 @@ pub(super) struct Work<B> {
 
 pub(super) enum Job<B> {
     /// A call that is not begun, because the connection has enough to do or holds too much.
-    Waiting(Waiting<B>),
+    Waiting(Waiting),
     /// A unary call that is polled here: for the first time, and after that.
     Fresh(Boxed<Reply>),
     Here(Boxed<Reply>),
@@ -44,13 +45,22 @@ pub(super) enum Job<B> {
 }
 
 /// A call that is not begun.
-pub(super) enum Waiting<B> {
+pub(super) enum Waiting {
     Here(Boxed<Reply>),
     Apart(Boxed<Reply>),
-    Answer(Boxed<Answer<B>>, Weight),
+    /// The request itself: what serves it takes several times as much from the beginning on.
+    Answer(Box<Request<Incoming>>, Weight),
 }
 
-impl<B> Waiting<B> {
+impl Waiting {
+    /// Bytes of memory that it takes, beside its message.
+    fn held(&self) -> usize {
+        match self {
+            Waiting::Here(_) | Waiting::Apart(_) => TASK_BYTES,
+            Waiting::Answer(..) => REQUEST_BYTES,
+        }
+    }
+
     /// The call computes, or its answer is large, before the client has room for any of it.
     fn is_heavy(&self) -> bool {
         matches!(self, Waiting::Apart(_) | Waiting::Answer(_, Weight::Heavy))
@@ -130,6 +140,8 @@ const MOST_AT_ONCE: usize = 64 << 10;
 const HEAVY_MAX: usize = 16;
 /// What a call in a task of its own counts for, beside its stream.
 const TASK_BYTES: usize = 1024;
+/// What a request counts for that is not served yet: its headers, mostly.
+const REQUEST_BYTES: usize = 2048;
 
 impl<I, S> Connection<I, S>
 where
@@ -137,10 +149,10 @@ where
     S: Service,
 {
     /// Begins a call now, or when the connection has room for it. `len` is the length of its message.
-    pub(super) fn start(&mut self, stream: u32, waiting: Waiting<S::Body>, len: usize) {
+    pub(super) fn start(&mut self, stream: u32, waiting: Waiting, len: usize) {
         let (is_deferred, is_heavy) = (self.must_wait(&waiting), waiting.is_heavy());
-        let (job, charge) =
-            if is_deferred { (Job::Waiting(waiting), len + TASK_BYTES) } else { self.begun(waiting) };
+        let held = len + waiting.held();
+        let (job, charge) = if is_deferred { (Job::Waiting(waiting), held) } else { self.begun(waiting) };
         self.held += charge;
         let task = self.tasks.insert(Work { stream, job, charge, body: 0 });
         if is_deferred {
@@ -163,7 +175,7 @@ where
         }
     }
 
-    fn must_wait(&self, waiting: &Waiting<S::Body>) -> bool {
+    fn must_wait(&self, waiting: &Waiting) -> bool {
         match self.account.pressure() {
             Pressure::Full => true,
             Pressure::High => waiting.is_heavy(),
@@ -172,12 +184,14 @@ where
     }
 
     /// Begins a call. What is under way for it, and what that counts for.
-    fn begun(&self, waiting: Waiting<S::Body>) -> (Job<S::Body>, usize) {
+    fn begun(&self, waiting: Waiting) -> (Job<S::Body>, usize) {
         let heavy = waiting.is_heavy().then(|| Heavy::new(&self.heavy));
         match waiting {
             Waiting::Here(future) => (Job::Fresh(future), 0),
             Waiting::Apart(future) => (Job::Apart(Apart::spawn(future, heavy)), TASK_BYTES),
-            Waiting::Answer(future, _) => (Job::Answer(Apart::spawn(future, heavy)), TASK_BYTES),
+            Waiting::Answer(request, _) => {
+                (Job::Answer(Apart::spawn(self.service.call(*request), heavy)), TASK_BYTES)
+            }
         }
     }
 
