@@ -11,7 +11,7 @@ import time
 import h2
 import wire
 from h2 import frame
-from measured import CROSSWISE, HUGE, LARGE, LARGE_SIZE, STRANGER, USER, Raw, attack
+from measured import CROSSWISE, HUGE, HUGE_SIZE, LARGE, LARGE_SIZE, STRANGER, USER, Raw, attack
 from wire import message, number, reset, text
 
 JSON = ("content-type", "application/json")
@@ -134,6 +134,73 @@ def unread_sockets(t):
 def unread_range_streams(t):
     """Streams of ranges at window 0."""
     return unread(t, 4, 400, lambda c: c.call(wire.RANGE_STREAM, wire.range_of(b"\0", b"\0")), window=0)
+
+
+@attack(items="4", cpu=20, per_mib=4)
+def unread_lists_of_leases(t):
+    """Lists of 30,000 leases at window 0: they are not made by the fast path of calls on keys."""
+    if t.role == USER:
+        writer = t.open(window=1 << 24, connection_window=1 << 28)
+        for first in range(0, 30_000, 500):
+            streams = [writer.stream() for _ in range(500)]
+            writer.send(b"".join(writer.call(wire.GRANT, number(1, 3600) + number(2, (1 << 40) + first + n), stream)
+                                 for n, stream in enumerate(streams)))
+            waiting = set(streams)
+            while waiting and not writer.closed:
+                frames = writer.read(10, until=lambda found: found[0] == h2.HEADERS and found[1] & h2.END_STREAM)
+                assert frames, "no answer to a grant"
+                waiting -= {stream for kind, flags, stream, _ in frames if kind == h2.HEADERS and flags & h2.END_STREAM}
+        t.begin()
+    return unread(t, 4, 400, lambda c: c.call(wire.LEASES, b""), window=0)
+
+
+@attack(items="4", roles=(USER,), cpu=8, per_mib=4)
+def unread_ranges_of_two_messages(t):
+    """Ranges of 100 MB with a second message behind the first, which no fast path takes, and the answers are not read."""
+    writer = t.open()
+    for n in range(100):
+        writer.unary(wire.PUT, wire.put_of(b"two/%02d" % n, b"x" * 1_000_000))
+    t.begin()
+
+    def make(connection):
+        stream = connection.stream()
+        body = message(wire.range_of(b"two/", b"two0")) + message(b"")
+        return connection.headers(wire.RANGE, stream) + frame(h2.DATA, h2.END_STREAM, stream, body)
+    return unread(t, 4, 8, make, rest=1.5, window=65535, connection_window=wire.WINDOW_MAX - 65535)
+
+
+@attack(items="4", roles=(USER,), cpu=8, per_mib=4)
+def hogged_snapshots(t):
+    """Both snapshots that may be under way are read a byte at a time; others who want one get it."""
+    greedy = [t.open(window=0, connection_window=1 << 28) for _ in range(4)]
+    streams = []
+    for connection in greedy:
+        for _ in range(3):
+            streams.append((connection, connection.next))
+            connection.send(connection.call(wire.SNAPSHOT, b""))
+    for connection in greedy[:2]:
+        assert connection.read(10, until=lambda found: found[0] == h2.HEADERS), "no snapshot is begun"
+    over = threading.Event()
+
+    def trickle():
+        while not over.wait(1):
+            for connection, stream in streams:
+                connection.try_send(frame(h2.WINDOW_UPDATE, 0, stream, b"\0\0\0\1"))
+
+    reading = threading.Thread(target=trickle)
+    reading.start()
+    begun = time.monotonic()
+    try:
+        polite = t.open(window=1 << 26, connection_window=1 << 28)
+        polite.send(polite.call(wire.SNAPSHOT, b""))
+        frames = polite.read(60, until=ends(1))
+    finally:
+        over.set()
+        reading.join()
+    size = sum(len(payload) for kind, *_, payload in frames if kind == h2.DATA)
+    took = time.monotonic() - begun
+    assert size > LARGE_SIZE + HUGE_SIZE, f"a client that reads got {size} bytes of a snapshot in {took:.0f} s"
+    return f"a client that reads got {size} bytes after {took:.0f} s"
 
 
 @attack(items="4", cpu=6)

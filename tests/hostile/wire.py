@@ -44,6 +44,8 @@ RANGE_STREAM = "/etcdserverpb.KV/RangeStream"
 WATCH = "/etcdserverpb.Watch/Watch"
 GRANT, REVOKE = "/etcdserverpb.Lease/LeaseGrant", "/etcdserverpb.Lease/LeaseRevoke"
 KEEP_ALIVE = "/etcdserverpb.Lease/LeaseKeepAlive"
+LEASES = "/etcdserverpb.Lease/LeaseLeases"
+SNAPSHOT = "/etcdserverpb.Maintenance/Snapshot"
 AUTHENTICATE = "/etcdserverpb.Auth/Authenticate"
 
 

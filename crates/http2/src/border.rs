@@ -1,18 +1,25 @@
 //! Where a bug ends.
 //!
-//! A bug in the code that faces one client must end what it does for that client, and nothing else; a broken invariant
-//! of the state that all clients share must end the process, because nothing it would do next can be trusted. So
-//! panics unwind, and the panic hook decides: one that happens in code of the edge, while a [`Bordered`] future is
-//! polled, ends the task that polls it, which is a connection or a call. Every other panic aborts the process.
+//! A bug in the code that faces one client must end what it does for that client, and nothing else;
+//! a broken invariant of the state that all clients share must end the process, because nothing it
+//! would do next can be trusted. So panics unwind, and the panic hook decides: one that happens in
+//! code of the edge, while a [`Bordered`] future is polled, ends the task that polls it, which is a
+//! connection or a call. Every other panic aborts the process.
 //!
-//! Code of the edge is named by the file of the panic. The store and the node answer calls on the same threads, with
-//! locks held, so being polled for a client is not enough; and a file that is not listed is not trusted.
+//! So whatever serves a client is spawned here, by [`spawn`] or [`spawn_blocking`]; a test of
+//! `server` looks for tasks that are not.
+//!
+//! Code of the edge is named by the file of the panic. The store and the node answer calls on the
+//! same threads, with locks held, so being polled for a client is not enough; and a file that is
+//! not listed is not trusted.
 
 use std::cell::Cell;
 use std::panic::PanicHookInfo;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll};
+
+use tokio::task::JoinHandle;
 
 /// Parts of the paths of files in which a panic concerns one client only: our edge, and the libraries that only it uses.
 const EDGE: [&str; 13] = [
@@ -58,6 +65,22 @@ pub fn guard_process() {
 
 fn is_edge(file: &str) -> bool {
     EDGE.iter().any(|part| file.contains(part))
+}
+
+/// A task that serves one client.
+pub fn spawn<F>(future: F) -> JoinHandle<F::Output>
+where
+    F: Future<Output: Send + 'static> + Send + 'static,
+{
+    tokio::spawn(Bordered::new(Box::pin(future)))
+}
+
+/// Work for one client that keeps a thread busy, or waits for a disk.
+pub fn spawn_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    tokio::task::spawn_blocking(move || {
+        let _inside = Inside::enter();
+        work()
+    })
 }
 
 /// A future that serves one client. It has to be polled by a task of its own, which a panic ends.
@@ -121,5 +144,15 @@ mod tests {
         let panics = tokio::spawn(Bordered::new(Box::pin(async { panic!("a bug of the edge") })));
         assert!(panics.await.unwrap_err().is_panic());
         assert!(!INSIDE.get());
+    }
+
+    #[tokio::test]
+    async fn whatever_is_spawned_for_a_client_is_inside() {
+        assert!(spawn(async { INSIDE.get() }).await.unwrap());
+        assert!(spawn_blocking(|| INSIDE.get()).await.unwrap());
+        // The thread may serve something else next.
+        for _ in 0..20 {
+            assert!(!tokio::task::spawn_blocking(|| INSIDE.get()).await.unwrap());
+        }
     }
 }

@@ -55,8 +55,16 @@ impl Budget {
         self.total_max
     }
 
-    fn has_room(&self) -> bool {
-        self.held() < self.total_max
+    /// Whether all connections together may hold so much more.
+    fn has_room(&self, more: usize) -> bool {
+        self.held().saturating_add(more) <= self.total_max
+    }
+
+    /// The same for an answer, which may be larger than anything that is allowed, or there would be
+    /// no way to get it: one of any size is made while less than half is held, as calls whose
+    /// answers may be long are begun.
+    fn has_room_for_answer(&self, more: usize) -> bool {
+        self.has_room(more) || self.held() < self.total_max / 2
     }
 
     /// Of what is held, `before` becomes `after`.
@@ -127,7 +135,7 @@ impl Holdings {
     /// Whether so much more may be held of what the client sends.
     fn has_room(&self, more: usize) -> bool {
         let held = self.charged().saturating_add(self.0.beside.load(Relaxed)).saturating_add(more);
-        held <= self.budget().connection_max && (held < SHARE_MIN || self.budget().has_room())
+        held <= self.budget().connection_max && (held < SHARE_MIN || self.budget().has_room(more))
     }
 
     fn change(&self, before: usize, after: usize) {
@@ -180,7 +188,8 @@ impl Charge {
     /// Counts `len` bytes of an answer, unless all connections hold too much. An answer may be larger than anything that is
     /// allowed, or there would be no way to get it.
     pub fn try_answer(&mut self, len: usize) -> Result<(), TooMuchHeld> {
-        let is_refused = len >= SHARE_MIN && !self.holdings.budget().has_room();
+        let more = len.saturating_sub(self.len);
+        let is_refused = more > 0 && len >= SHARE_MIN && !self.holdings.budget().has_room_for_answer(more);
         self.set_unless(is_refused, len)
     }
 
@@ -324,9 +333,17 @@ mod tests {
         assert_eq!(charges[0].try_set(4 << 20), Ok(()));
         assert_eq!(charges[0].try_set((4 << 20) + 1), Err(TooMuchHeld));
         assert_eq!((charges[0].len(), clients[0].charged()), (4 << 20, 4 << 20));
-        // An answer may be larger than what one client may have us hold.
-        assert_eq!(charges[1].try_answer(5 << 20), Ok(()));
-        assert_eq!(budget.held(), 9 << 20);
+        // What is held and what comes are looked at together.
+        assert_eq!(charges[1].try_answer(5 << 20), Err(TooMuchHeld), "half is held");
+        charges[3].set((4 << 20) - SHARE_MIN);
+        assert_eq!(charges[1].try_set(SHARE_MIN), Ok(()), "all of it is held");
+        assert_eq!(charges[1].try_set(SHARE_MIN + 1), Err(TooMuchHeld));
+        charges[1].set(0);
+        charges[3].set(0);
+        // An answer may be larger than anything that may be held.
+        charges[0].set((4 << 20) - STEP);
+        assert_eq!(charges[1].try_answer(9 << 20), Ok(()));
+        assert_eq!(budget.held(), (13 << 20) - STEP);
         for is_answer in [false, true] {
             let more = |charge: &mut Charge, len| {
                 if is_answer { charge.try_answer(len) } else { charge.try_set(len) }
@@ -336,8 +353,8 @@ mod tests {
             // Less is always possible.
             assert_eq!(more(&mut charges[2], 10), Ok(()));
         }
-        assert_eq!(budget.refused(), 3);
-        charges[0].set(0);
+        assert_eq!(budget.refused(), 5);
+        charges[1].set(0);
         assert_eq!(charges[3].try_set(SHARE_MIN), Ok(()));
         drop((charges, clients));
         assert_eq!(budget.held(), 0);

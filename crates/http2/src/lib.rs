@@ -39,4 +39,4 @@ pub use connection::Connection;
 pub use head::Head;
 pub use incoming::{BodyError, Incoming};
 pub use limits::Limits;
-pub use service::{Boxed, Call, LongMessage, Reply, Service};
+pub use service::{Answer, Boxed, Call, LongMessage, Reply, Service, Weight};

@@ -50,6 +50,23 @@ pub trait LongMessage: std::fmt::Debug + Send {
     fn next(&mut self, max: usize) -> Bytes;
 }
 
+/// The answer to any request.
+pub enum Answer<B> {
+    /// To a unary gRPC call: counted, and encoded as its client reads, like every other.
+    Reply(Reply),
+    Response(Response<B>),
+}
+
+/// What a call costs before its client reads anything of the answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Weight {
+    /// Little: the answer is short, or a stream that is made as it is read.
+    Light,
+    /// It computes, or its answer may be long. A connection runs few of them at a time, and none
+    /// while much is held for it.
+    Heavy,
+}
+
 /// How a unary call is answered.
 pub enum Call {
     Now(Reply),
@@ -58,7 +75,7 @@ pub enum Call {
     /// A task of its own: it may compute for long.
     Apart(Boxed<Reply>),
     /// Not as a whole message after all: by [`Service::call`]. Gives the message back.
-    AsRequest(Bytes),
+    AsRequest(Bytes, Weight),
 }
 
 /// Answers what is asked on a connection.
@@ -86,6 +103,11 @@ pub trait Service: Send + Sync + 'static {
     /// Answers a unary call. The message comes without its prefix.
     fn unary(&self, plan: &Arc<Self::Plan>, place: Self::Place, message: Bytes) -> Call;
 
-    /// Answers any request, in a task of its own. The body of the answer is polled with the connection.
-    fn call(&self, request: Request<Incoming>) -> Boxed<Response<Self::Body>>;
+    /// What a request with this head costs that is answered by [`Service::call`]. Its message is
+    /// not known yet, so what may be long is heavy.
+    fn weight(&self, head: &Head) -> Weight;
+
+    /// Answers any request, in a task of its own. The body of a response is polled with the
+    /// connection.
+    fn call(&self, request: Request<Incoming>) -> Boxed<Answer<Self::Body>>;
 }

@@ -252,6 +252,12 @@ impl<W> Tasks<W> {
         work
     }
 
+    /// The work in `place` and its name, if there is any.
+    pub(crate) fn at(&self, place: usize) -> Option<(TaskId, &W)> {
+        let Place { generation, work, .. } = self.places.get(place)?;
+        Some((TaskId { place, generation: *generation }, work.as_ref()?))
+    }
+
     /// The work with this name, unless it is done already.
     pub(crate) fn get(&self, id: TaskId) -> Option<&W> {
         let place = self.places.get(id.place)?;

@@ -10,7 +10,11 @@ pub mod grpc;
 pub mod http;
 pub mod identity;
 pub mod metrics;
+mod offload;
 pub mod tls;
 pub mod version;
 
 pub use vetch_http2::border::guard_process;
+
+#[cfg(test)]
+mod tests;

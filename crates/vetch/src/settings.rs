@@ -99,7 +99,7 @@ impl Settings {
         Ok(Settings {
             node,
             grpc: grpc_settings(flags, peer_urls.clone())?,
-            http: http_settings(flags, peer_urls),
+            http: http_settings(flags, peer_urls, client_bytes(flags)?),
             listeners,
             client_tls,
             peer_tls,
@@ -188,7 +188,36 @@ fn texts(urls: &[Url]) -> Vec<String> {
     urls.iter().map(Url::to_string).collect()
 }
 
-fn http_settings(flags: &Parsed, peer_urls: Vec<String>) -> http::Settings {
+/// Bytes held for one connection, and for all. What is not given explicitly is as much as the
+/// others need.
+///
+/// Half of what a connection may hold is for requests, and a message in JSON takes up to twice as
+/// much as in protobuf.
+fn client_bytes(flags: &Parsed) -> Result<(u64, u64), SettingsError> {
+    let request = flags.uint("max-request-bytes");
+    let needed = request.saturating_add(MESSAGE_OVERHEAD).saturating_mul(4);
+    let mut connection = flags.uint("max-connection-bytes");
+    if connection < needed {
+        if flags.is_given("max-connection-bytes") {
+            return Err(SettingsError::ConnectionBytes { connection, request, needed });
+        }
+        connection = needed;
+    }
+    let mut total = flags.uint("max-client-bytes");
+    if total < connection {
+        if flags.is_given("max-client-bytes") {
+            return Err(SettingsError::ClientBytes { total, connection });
+        }
+        total = connection;
+    }
+    Ok((connection, total))
+}
+
+fn http_settings(
+    flags: &Parsed,
+    peer_urls: Vec<String>,
+    (connection_bytes, client_bytes): (u64, u64),
+) -> http::Settings {
     let (interval, timeout) =
         (flags.duration("grpc-keepalive-interval"), flags.duration("grpc-keepalive-timeout"));
     let message = flags.uint("max-request-bytes").saturating_add(MESSAGE_OVERHEAD);
@@ -205,8 +234,8 @@ fn http_settings(flags: &Parsed, peer_urls: Vec<String>) -> http::Settings {
         // Base64 makes bytes a third longer; names and escapes get the rest.
         max_json_bytes: usize::try_from(message.saturating_mul(2)).unwrap_or(usize::MAX),
         max_concurrent_streams: u32::try_from(flags.uint("max-concurrent-streams")).unwrap_or(u32::MAX),
-        max_connection_bytes: usize::try_from(flags.uint("max-connection-bytes")).unwrap_or(usize::MAX),
-        max_client_bytes: usize::try_from(flags.uint("max-client-bytes")).unwrap_or(usize::MAX),
+        max_connection_bytes: usize::try_from(connection_bytes).unwrap_or(usize::MAX),
+        max_client_bytes: usize::try_from(client_bytes).unwrap_or(usize::MAX),
         max_connection_watch_bytes: usize::try_from(flags.uint("max-connection-watch-bytes"))
             .unwrap_or(usize::MAX),
         max_watch_bytes: usize::try_from(flags.uint("max-watch-bytes")).unwrap_or(usize::MAX),

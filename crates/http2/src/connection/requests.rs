@@ -13,7 +13,7 @@ use crate::budget::Pressure;
 use crate::head::Head;
 use crate::incoming::{self, LONG_MESSAGE, Pipe};
 use crate::protocol::{Code, Event};
-use crate::service::{Call, PREFIX, Reply, Service};
+use crate::service::{Call, PREFIX, Reply, Service, Weight};
 use crate::tasks::TaskId;
 
 /// What a connection knows of one request.
@@ -70,7 +70,7 @@ where
     fn begin(&mut self, stream: u32, head: Arc<Head>) {
         let plan = self.plan(&head);
         let Some(state) = self.protocol.begin(stream) else { return };
-        let Some(plan) = plan else { return self.call(stream, &head) };
+        let Some(plan) = plan else { return self.call(stream, &head, None) };
         match self.service.admit(&plan) {
             Ok(place) => {
                 let message = BytesMut::new();
@@ -157,7 +157,7 @@ where
     /// It is not one whole message, whatever it is: it is passed on as it came.
     fn give_up_collecting(&mut self, stream: u32, data: &[u8], end: bool) {
         let Some(whole) = self.take_whole(stream) else { return };
-        self.call(stream, &whole.head);
+        self.call(stream, &whole.head, None);
         let Some(state) = self.protocol.state(stream) else { return };
         if let Input::Pipe(pipe) = &state.input {
             pipe.push(&whole.message, true, false);
@@ -188,13 +188,13 @@ where
             Call::Now(reply) => self.reply(stream, reply),
             Call::Here(future) => self.start(stream, Waiting::Here(future), len),
             Call::Apart(future) => self.start(stream, Waiting::Apart(future), len),
-            Call::AsRequest(message) => self.call_with(stream, &whole.head, &message),
+            Call::AsRequest(message, weight) => self.call_with(stream, &whole.head, &message, weight),
         }
     }
 
     /// Serves a unary call as any other request, whose body is known.
-    fn call_with(&mut self, stream: u32, head: &Head, message: &[u8]) {
-        self.call(stream, head);
+    fn call_with(&mut self, stream: u32, head: &Head, message: &[u8], weight: Weight) {
+        self.call(stream, head, Some(weight));
         let Some(state) = self.protocol.state(stream) else { return };
         if let Input::Pipe(pipe) = &state.input {
             pipe.push(&prefix(message.len()), true, false);
@@ -202,15 +202,15 @@ where
         }
     }
 
-    fn call(&mut self, stream: u32, head: &Head) {
+    /// `weight`: if it is known from the message.
+    fn call(&mut self, stream: u32, head: &Head, weight: Option<Weight>) {
         let is_grpc = head.get(&CONTENT_TYPE).is_some_and(work::is_grpc);
         let (pipe, incoming) = incoming::pipe(stream, self.tasks.bells(), is_grpc);
         let Some(request) = head.request(incoming) else {
             return self.protocol.respond(stream, StatusCode::BAD_REQUEST, &HeaderMap::new(), true);
         };
-        let answer = self.service.call(request);
-        let waiting = if is_grpc { Waiting::Answer(answer) } else { Waiting::Page(answer) };
-        self.start(stream, waiting, 0);
+        let weight = weight.unwrap_or_else(|| self.service.weight(head));
+        self.start(stream, Waiting::Answer(Box::new(request), weight), 0);
         if let Some(state) = self.protocol.state(stream) {
             state.input = Input::Pipe(pipe);
         }

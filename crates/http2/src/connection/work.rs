@@ -6,18 +6,19 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::Response;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use http::{Request, Response};
 use http_body::Body;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinHandle;
 
 use super::{Connection, DEFERRED_MIN};
-use crate::border::Bordered;
+use crate::border;
 use crate::budget::Pressure;
 use crate::head;
+use crate::incoming::Incoming;
 use crate::protocol::{Code, Room, Tail};
-use crate::service::{Boxed, Reply, Service};
+use crate::service::{Answer, Boxed, Reply, Service, Weight};
 use crate::tasks::TaskId;
 
 /// Something under way, and for which request.
@@ -31,30 +32,38 @@ pub(super) struct Work<B> {
 
 pub(super) enum Job<B> {
     /// A call that is not begun, because the connection has enough to do or holds too much.
-    Waiting(Waiting<B>),
-    /// A unary call that is polled here.
+    Waiting(Waiting),
+    /// A unary call that is polled here: for the first time, and after that.
+    Fresh(Boxed<Reply>),
     Here(Boxed<Reply>),
     /// The same in a task of its own.
     Apart(Apart<Reply>),
     /// An answer that is being made.
-    Answer(Apart<Response<B>>),
+    Answer(Apart<Answer<B>>),
     /// Its body.
     Body(B),
 }
 
 /// A call that is not begun.
-pub(super) enum Waiting<B> {
+pub(super) enum Waiting {
     Here(Boxed<Reply>),
     Apart(Boxed<Reply>),
-    Answer(Boxed<Response<B>>),
-    /// The same of a request that is not gRPC. Its answer is made as a whole, so there are few of them at a time.
-    Page(Boxed<Response<B>>),
+    /// The request itself: what serves it takes several times as much from the beginning on.
+    Answer(Box<Request<Incoming>>, Weight),
 }
 
-impl<B> Waiting<B> {
+impl Waiting {
+    /// Bytes of memory that it takes, beside its message.
+    fn held(&self) -> usize {
+        match self {
+            Waiting::Here(_) | Waiting::Apart(_) => TASK_BYTES,
+            Waiting::Answer(..) => REQUEST_BYTES,
+        }
+    }
+
     /// The call computes, or its answer is large, before the client has room for any of it.
     fn is_heavy(&self) -> bool {
-        matches!(self, Waiting::Apart(_) | Waiting::Page(_))
+        matches!(self, Waiting::Apart(_) | Waiting::Answer(_, Weight::Heavy))
     }
 }
 
@@ -66,7 +75,7 @@ pub(super) struct Apart<T> {
 
 impl<T: Send + 'static> Apart<T> {
     fn spawn(future: Boxed<T>, heavy: Option<Heavy>) -> Apart<T> {
-        Apart { task: tokio::spawn(Bordered::new(future)), _heavy: heavy }
+        Apart { task: border::spawn(future), _heavy: heavy }
     }
 }
 
@@ -103,14 +112,16 @@ impl Drop for Heavy {
 enum Seen<B> {
     Pending,
     Reply(Reply),
-    Answer(Response<B>),
+    Answer(Answer<B>),
     Failed,
 }
 
 impl<B> Job<B> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Seen<B> {
         let seen = match self {
-            Job::Here(future) => future.as_mut().poll(cx).map(|reply| Some(Seen::Reply(reply))),
+            Job::Fresh(future) | Job::Here(future) => {
+                future.as_mut().poll(cx).map(|reply| Some(Seen::Reply(reply)))
+            }
             Job::Apart(task) => task.poll(cx).map(|reply| reply.map(Seen::Reply)),
             Job::Answer(task) => task.poll(cx).map(|answer| answer.map(Seen::Answer)),
             Job::Body(_) | Job::Waiting(_) => Poll::Pending,
@@ -129,6 +140,8 @@ const MOST_AT_ONCE: usize = 64 << 10;
 const HEAVY_MAX: usize = 16;
 /// What a call in a task of its own counts for, beside its stream.
 const TASK_BYTES: usize = 1024;
+/// What a request counts for that is not served yet: its headers, mostly.
+const REQUEST_BYTES: usize = 2048;
 
 impl<I, S> Connection<I, S>
 where
@@ -136,10 +149,10 @@ where
     S: Service,
 {
     /// Begins a call now, or when the connection has room for it. `len` is the length of its message.
-    pub(super) fn start(&mut self, stream: u32, waiting: Waiting<S::Body>, len: usize) {
+    pub(super) fn start(&mut self, stream: u32, waiting: Waiting, len: usize) {
         let (is_deferred, is_heavy) = (self.must_wait(&waiting), waiting.is_heavy());
-        let (job, charge) =
-            if is_deferred { (Job::Waiting(waiting), len + TASK_BYTES) } else { self.begun(waiting) };
+        let held = len + waiting.held();
+        let (job, charge) = if is_deferred { (Job::Waiting(waiting), held) } else { self.begun(waiting) };
         self.held += charge;
         let task = self.tasks.insert(Work { stream, job, charge, body: 0 });
         if is_deferred {
@@ -162,7 +175,7 @@ where
         }
     }
 
-    fn must_wait(&self, waiting: &Waiting<S::Body>) -> bool {
+    fn must_wait(&self, waiting: &Waiting) -> bool {
         match self.account.pressure() {
             Pressure::Full => true,
             Pressure::High => waiting.is_heavy(),
@@ -171,13 +184,13 @@ where
     }
 
     /// Begins a call. What is under way for it, and what that counts for.
-    fn begun(&self, waiting: Waiting<S::Body>) -> (Job<S::Body>, usize) {
+    fn begun(&self, waiting: Waiting) -> (Job<S::Body>, usize) {
         let heavy = waiting.is_heavy().then(|| Heavy::new(&self.heavy));
         match waiting {
-            Waiting::Here(future) => (Job::Here(future), 0),
+            Waiting::Here(future) => (Job::Fresh(future), 0),
             Waiting::Apart(future) => (Job::Apart(Apart::spawn(future, heavy)), TASK_BYTES),
-            Waiting::Answer(future) | Waiting::Page(future) => {
-                (Job::Answer(Apart::spawn(future, heavy)), TASK_BYTES)
+            Waiting::Answer(request, _) => {
+                (Job::Answer(Apart::spawn(self.service.call(*request), heavy)), TASK_BYTES)
             }
         }
     }
@@ -221,8 +234,29 @@ where
         self.tasks.put(place, work);
     }
 
+    /// Has a call in `place` wait that was begun and not polled yet, if calls that began with it
+    /// were answered at such length that there is no room any more. Small calls are not known to
+    /// have a long answer before it is there.
+    fn postpone(&mut self, place: usize) {
+        let is_fresh = matches!(self.tasks.at(place), Some((_, Work { job: Job::Fresh(_), .. })));
+        if !is_fresh || self.update_account().pressure < Pressure::Full {
+            return;
+        }
+        let Some((mut work, _)) = self.tasks.take(place) else { return };
+        if let Job::Fresh(future) = work.job {
+            self.held += TASK_BYTES;
+            work = Work { job: Job::Waiting(Waiting::Here(future)), charge: TASK_BYTES, ..work };
+            self.account.note_deferred();
+        }
+        self.tasks.put(place, work);
+        if let Some((task, _)) = self.tasks.at(place) {
+            self.defer(task, false);
+        }
+    }
+
     /// Looks whether something has become of the work in `place`.
     pub(super) fn look_after(&mut self, place: usize) {
+        self.postpone(place);
         let Some((mut work, waker)) = self.tasks.take(place) else { return };
         let cx = &mut Context::from_waker(waker);
         let stream = work.stream;
@@ -234,12 +268,17 @@ where
             return self.after_body(place, work, passed);
         }
         match work.job.poll(cx) {
-            Seen::Pending => self.tasks.put(place, work),
-            Seen::Reply(reply) => {
+            Seen::Pending => {
+                if let Job::Fresh(future) = work.job {
+                    work.job = Job::Here(future);
+                }
+                self.tasks.put(place, work);
+            }
+            Seen::Reply(reply) | Seen::Answer(Answer::Reply(reply)) => {
                 self.finish_work(place, &work);
                 self.reply(stream, reply);
             }
-            Seen::Answer(answer) => self.answer(place, work, answer),
+            Seen::Answer(Answer::Response(answer)) => self.answer(place, work, answer),
             Seen::Failed => {
                 self.finish_work(place, &work);
                 self.protocol.reset(stream, Code::Internal);

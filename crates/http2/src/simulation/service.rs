@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue, Request, Response};
 use http_body::Frame;
 use tokio::sync::Semaphore;
 
-use crate::{BodyError, Boxed, Call, Head, Incoming, LongMessage, Reply, Service};
+use crate::{Answer, BodyError, Boxed, Call, Head, Incoming, LongMessage, Reply, Service, Weight};
 
 /// How a call is answered; the first byte of a unary call's message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,8 +138,12 @@ impl Service for Script {
         }
     }
 
+    fn weight(&self, _: &Head) -> Weight {
+        Weight::Light
+    }
+
     /// The path: `/stream/TOKEN/LENGTH/PART`.
-    fn call(&self, request: Request<Incoming>) -> Boxed<Response<Parts>> {
+    fn call(&self, request: Request<Incoming>) -> Boxed<Answer<Parts>> {
         let running = Running::new(&self.running);
         let numbers: Vec<usize> =
             request.uri().path().split('/').skip(2).map(|number| number.parse().expect("a number")).collect();
@@ -147,7 +151,8 @@ impl Service for Script {
         let body = request.into_body();
         Box::pin(async move {
             tokio::task::yield_now().await;
-            Response::new(Parts { token: token as u32, at: 0, len, part, _body: body, _running: running })
+            let parts = Parts { token: token as u32, at: 0, len, part, _body: body, _running: running };
+            Answer::Response(Response::new(parts))
         })
     }
 }

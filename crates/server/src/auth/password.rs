@@ -9,6 +9,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bcrypt::Version;
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use vetch_http2::border;
+
+use crate::offload::half_of_processors;
 
 /// Longer ones are refused; bcrypt would not look at the rest.
 pub const MAX_PASSWORD: usize = 72;
@@ -31,9 +34,7 @@ pub(super) struct Passwords {
 
 impl Passwords {
     pub(super) fn new(cost: u32) -> Passwords {
-        // Half of the processors, so that requests of those who are in go on.
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        let places = Arc::new(Semaphore::new((processors / 2).max(1)));
+        let places = Arc::new(Semaphore::new(half_of_processors()));
         Passwords { cost, places, waiting: AtomicUsize::new(0) }
     }
 
@@ -62,7 +63,7 @@ impl Passwords {
     ) -> Result<T, PasswordError> {
         let place = self.place().await?;
         // The work goes on if the client goes away, so it takes its place along.
-        let working = tokio::task::spawn_blocking(move || {
+        let working = border::spawn_blocking(move || {
             let done = work();
             drop(place);
             done

@@ -16,7 +16,7 @@ use vetch_node::store::auth::{Change, Permission, PermissionKind, ROOT};
 
 use super::authorise::Demand;
 use super::edge::Edge;
-use super::status;
+use super::{status, whole};
 use crate::auth::{Credentials, MAX_PASSWORD};
 
 type Answer<T> = Result<Response<T>, Status>;
@@ -110,18 +110,20 @@ impl auth_server::Auth for AuthService {
     }
 
     async fn user_get(&self, request: Request<pb::AuthUserGetRequest>) -> Answer<pb::AuthUserGetResponse> {
+        let holdings = whole::holdings(&request);
         let (node, request) = self.0.admit(request, Demand::Keys)?;
         let auth = node.auth();
         auth.check_look_at_user(node.caller(), &request.name).map_err(status::auth)?;
         let user = auth.user(&request.name).ok_or(status::of(EtcdError::UserNotFound))?;
         let roles = user.roles.iter().cloned().collect();
-        Ok(Response::new(pb::AuthUserGetResponse { header: self.0.header_now(), roles }))
+        whole::long(holdings.as_ref(), None, pb::AuthUserGetResponse { header: self.0.header_now(), roles })
     }
 
     async fn user_list(&self, request: Request<pb::AuthUserListRequest>) -> Answer<pb::AuthUserListResponse> {
+        let holdings = whole::holdings(&request);
         let (node, _) = self.0.admit(request, Demand::Root)?;
         let users = node.auth().user_names().map(str::to_owned).collect();
-        Ok(Response::new(pb::AuthUserListResponse { header: self.0.header_now(), users }))
+        whole::long(holdings.as_ref(), None, pb::AuthUserListResponse { header: self.0.header_now(), users })
     }
 
     async fn user_delete(
@@ -180,6 +182,7 @@ impl auth_server::Auth for AuthService {
     }
 
     async fn role_get(&self, request: Request<pb::AuthRoleGetRequest>) -> Answer<pb::AuthRoleGetResponse> {
+        let holdings = whole::holdings(&request);
         let (node, request) = self.0.admit(request, Demand::Keys)?;
         let auth = node.auth();
         auth.check_look_at_role(node.caller(), &request.role).map_err(status::auth)?;
@@ -189,13 +192,14 @@ impl auth_server::Auth for AuthService {
             ROOT => vec![everything()],
             _ => role.permissions.iter().map(shown).collect(),
         };
-        Ok(Response::new(pb::AuthRoleGetResponse { header: self.0.header_now(), perm }))
+        whole::long(holdings.as_ref(), None, pb::AuthRoleGetResponse { header: self.0.header_now(), perm })
     }
 
     async fn role_list(&self, request: Request<pb::AuthRoleListRequest>) -> Answer<pb::AuthRoleListResponse> {
+        let holdings = whole::holdings(&request);
         let (node, _) = self.0.admit(request, Demand::Root)?;
         let roles = node.auth().role_names().map(str::to_owned).collect();
-        Ok(Response::new(pb::AuthRoleListResponse { header: self.0.header_now(), roles }))
+        whole::long(holdings.as_ref(), None, pb::AuthRoleListResponse { header: self.0.header_now(), roles })
     }
 
     async fn role_delete(

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::{Request, Status};
 use vetch_api::EtcdError;
 use vetch_api::pb::ResponseHeader;
@@ -12,6 +13,7 @@ use super::settings::Settings;
 use super::{size, status};
 use crate::auth::{Authenticator, Credentials};
 use crate::metrics::ServerMetrics;
+use crate::offload::half_of_processors;
 
 /// Shared by all services. Cloning copies pointers.
 #[derive(Clone)]
@@ -20,12 +22,19 @@ pub(super) struct Edge {
     pub(super) settings: Arc<Settings>,
     pub(super) metrics: Arc<ServerMetrics>,
     guard: Guard,
+    /// Turns to look through the queues of locks and elections, and to make lists of leases and
+    /// their keys. Calls that become ready by the hundred would otherwise be served before anything
+    /// that comes after them.
+    pub(super) queue_turns: Arc<Semaphore>,
+    pub(super) list_turns: Arc<Semaphore>,
 }
 
 impl Edge {
     pub(super) fn new(node: Node, settings: Arc<Settings>, metrics: Arc<ServerMetrics>) -> Edge {
         let authenticator = Arc::new(Authenticator::new(&settings.auth));
-        Edge { node, settings, metrics, guard: Guard::new(authenticator) }
+        let turns = || Arc::new(Semaphore::new(half_of_processors()));
+        let (queue_turns, list_turns) = (turns(), turns());
+        Edge { node, settings, metrics, guard: Guard::new(authenticator), queue_turns, list_turns }
     }
 
     /// The same, with a node that acts for somebody: for work that asks the node more than once.
@@ -86,6 +95,11 @@ impl Edge {
     pub(super) fn admit<T>(&self, request: Request<T>, demand: Demand<'_>) -> Result<(Node, T), Status> {
         let (credentials, request) = Credentials::split(request);
         Ok((self.authorise(&credentials, demand)?, request))
+    }
+
+    /// A turn to make a list. It lasts until what holds it is encoded.
+    pub(super) async fn list_turn(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.list_turns).acquire_owned().await.ok()
     }
 
     /// Refuses a write that is too large to be journalled in one piece.

@@ -9,7 +9,7 @@ use vetch_api::{EtcdError, pb};
 
 use super::authorise::Demand;
 use super::edge::Edge;
-use super::status;
+use super::{status, whole};
 use crate::auth::Credentials;
 
 type Answer<T> = Result<Response<T>, Status>;
@@ -65,7 +65,11 @@ impl lease_server::Lease for LeaseService {
         &self,
         request: Request<pb::LeaseTimeToLiveRequest>,
     ) -> Answer<pb::LeaseTimeToLiveResponse> {
+        let holdings = whole::holdings(&request);
         let (node, request) = self.0.admit(request, Demand::User)?;
+        // `Node::lease_keys_estimate` belongs here once there is one: a charge before the keys are
+        // collected.
+        let turn = if request.keys { self.0.list_turn().await } else { None };
         let info = node.lease_time_to_live(request.id, request.keys).await.map_err(status::node)?;
         let mut response = pb::LeaseTimeToLiveResponse {
             header: self.0.header_now(),
@@ -79,19 +83,20 @@ impl lease_server::Lease for LeaseService {
             response.granted_ttl = info.granted_ttl;
             response.keys = info.keys.iter().map(|version| version.key().to_vec().into()).collect();
         }
-        Ok(Response::new(response))
+        whole::long(holdings.as_ref(), turn, response)
     }
 
     async fn lease_leases(
         &self,
         request: Request<pb::LeaseLeasesRequest>,
     ) -> Answer<pb::LeaseLeasesResponse> {
+        let holdings = whole::holdings(&request);
         let (node, _) = self.0.admit(request, Demand::Keys)?;
+        let turn = self.0.list_turn().await;
         let leases = node.leases().await.map_err(status::node)?;
-        Ok(Response::new(pb::LeaseLeasesResponse {
-            header: self.0.header_now(),
-            leases: leases.into_iter().map(|id| pb::LeaseStatus { id }).collect(),
-        }))
+        let leases = leases.into_iter().map(|id| pb::LeaseStatus { id }).collect();
+        let response = pb::LeaseLeasesResponse { header: self.0.header_now(), leases };
+        whole::long(holdings.as_ref(), turn, response)
     }
 }
 

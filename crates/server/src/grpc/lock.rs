@@ -33,22 +33,23 @@ impl lock_server::Lock for LockService {
 struct Place {
     key: Bytes,
     created: i64,
-    /// Set if it was the first from the start.
+    /// Set if it was alone from the start.
     owned_at: Option<i64>,
 }
 
 impl Place {
-    /// Queues up, or finds the place that this lease already has, and looks who is first, all in one
-    /// transaction.
+    /// Queues up, or finds the place that this lease already has, and looks whether it is alone,
+    /// all in one transaction. Who is first among many is found out later: the sequencer would have
+    /// to look at all of them for each that comes.
     async fn take(edge: &Edge, queue: &Queue, lease: i64) -> Result<Place, Status> {
         let key = queue.key(lease);
-        let owner = || RequestOp::Range(queue.first());
+        let others = || RequestOp::Range(queue.count());
         let response = recipes::txn(
             edge,
             TxnRequest {
                 compare: vec![recipes::created_at(key.clone(), 0)],
-                success: vec![recipes::put(key.clone(), Bytes::new(), lease), owner()],
-                failure: vec![recipes::get(key.clone()), owner()],
+                success: vec![recipes::put(key.clone(), Bytes::new(), lease), others()],
+                failure: vec![recipes::get(key.clone()), others()],
             },
         )
         .await?;
@@ -56,8 +57,8 @@ impl Place {
             Some(own) if !response.succeeded => own.create_revision(),
             _ => response.revision,
         };
-        let is_owner = recipes::found(&response, 1).is_none_or(|first| first.create_revision() == created);
-        Ok(Place { key, created, owned_at: is_owner.then_some(response.revision) })
+        let is_alone = recipes::counted(&response, 1) <= 1;
+        Ok(Place { key, created, owned_at: is_alone.then_some(response.revision) })
     }
 }
 

@@ -16,6 +16,7 @@ use super::downgrade;
 use super::edge::Edge;
 use super::snapshot::{self, Places, SnapshotStream};
 use super::status;
+use crate::http::Remote;
 use crate::metrics::database_bytes;
 use crate::version;
 
@@ -96,8 +97,9 @@ impl maintenance_server::Maintenance for MaintenanceService {
     }
 
     async fn snapshot(&self, request: Request<pb::SnapshotRequest>) -> Answer<Self::SnapshotStream> {
+        let remote = request.extensions().get::<Remote>().cloned();
         self.0.admit(request, Demand::Root)?;
-        Ok(Response::new(snapshot::stream(&self.0, &self.1).await?))
+        Ok(Response::new(snapshot::stream(&self.0, &self.1, remote).await?))
     }
 
     /// The leader may be told to hand over to itself, which is done at once. Answered without a header.

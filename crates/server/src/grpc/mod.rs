@@ -37,6 +37,8 @@ mod status;
 mod translate;
 mod unary;
 mod watch;
+pub(crate) mod weight;
+mod whole;
 
 use std::sync::Arc;
 

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 use tonic::{Request, Status};
 use vetch_api::EtcdError;
+use vetch_http2::border;
 use vetch_node::error::NodeError;
 use vetch_node::store::Record;
 use vetch_node::store::request::{
@@ -72,6 +73,11 @@ impl Queue {
         KeyRange::new(self.prefix.clone(), end)
     }
 
+    /// How many keys there are.
+    pub(super) fn count(&self) -> RangeRequest {
+        RangeRequest { count_only: true, ..RangeRequest::new(self.range()) }
+    }
+
     /// The key that was created first: the owner's.
     pub(super) fn first(&self) -> RangeRequest {
         self.by_creation(SortOrder::Ascend)
@@ -94,7 +100,11 @@ impl Queue {
     /// Waits until every key created before `revision` is gone.
     pub(super) async fn wait_for_turn(&self, edge: &Edge, revision: i64) -> Result<(), Status> {
         loop {
-            let ahead = range(edge, self.before(revision)).await?;
+            let ahead = {
+                // Each looks through all keys of the queue, and very many may be woken at once.
+                let _turn = edge.queue_turns.acquire().await;
+                range(edge, self.before(revision)).await?
+            };
             match ahead.kvs.first() {
                 None => return Ok(()),
                 Some(record) => wait_for_delete(edge, record.key(), ahead.revision).await?,
@@ -168,6 +178,15 @@ pub(super) fn found(response: &TxnResponse, index: usize) -> Option<&Record> {
     }
 }
 
+/// How many keys the operation at `index` of a transaction has counted.
+pub(super) fn counted(response: &TxnResponse, index: usize) -> i64 {
+    use vetch_node::store::request::ResponseOp;
+    match response.responses.get(index) {
+        Some(ResponseOp::Range(range)) => range.count,
+        _ => 0,
+    }
+}
+
 pub(super) fn relayed(error: NodeError) -> Status {
     status::relayed(status::of_node(error))
 }
@@ -184,7 +203,7 @@ where
 {
     // Dropped with the caller's future.
     let (_here, gone) = oneshot::channel();
-    match tokio::spawn(work(gone)).await {
+    match border::spawn(work(gone)).await {
         Ok(outcome) => outcome,
         Err(failed) if failed.is_panic() => std::panic::resume_unwind(failed.into_panic()),
         Err(_) => Err(status::of(EtcdError::Stopped)),

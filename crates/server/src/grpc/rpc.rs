@@ -39,7 +39,7 @@ use super::snapshot::Places;
 use super::stand_in::{Passed, StandIn};
 use super::unary::Unary;
 use super::watch::WatchService;
-use super::{admission, on_behalf, peer, status};
+use super::{admission, on_behalf, peer, status, whole};
 use crate::auth::Credentials;
 use crate::tls::PeerIdentity;
 
@@ -186,31 +186,61 @@ impl Rpc {
         }
     }
 
-    /// Answers one request. An RPC that fails is an answer too.
+    /// Answers one request, for callers within this process. An RPC that fails is an answer too.
     pub async fn answer(&self, request: Request<Body>) -> Response<Body> {
+        whole::response(self.reply(request).await)
+    }
+
+    /// The same for connections: a unary call that is served here is answered by a message whose
+    /// length is known.
+    pub(crate) async fn reply(&self, request: Request<Body>) -> vetch_http2::Answer<Body> {
+        use vetch_http2::Answer::{Reply, Response};
         let request = match &self.stand_in {
             None => request,
             // Boxed, because almost no server has one, and each request would carry the room for it.
             Some(stand_in) => match Box::pin(self.pass(stand_in, request)).await {
                 Passed::Here(request) => request,
-                Passed::Answered(response) => return response,
+                Passed::Answered(response) => return Response(response),
             },
         };
         if let Err(refusal) = admission::check(request.headers()) {
-            return status::of(refusal).into_http();
+            return Response(status::of(refusal).into_http());
         }
-        if admission::wants_leader(request.headers()) && self.kv_service.0.has_no_leader() {
-            return status::of(EtcdError::NoLeader).into_http();
+        if admission::wants_leader(request.headers()) && self.has_no_leader() {
+            return Response(status::of(EtcdError::NoLeader).into_http());
         }
         let uri = request.uri().clone();
-        let Some(answer) = self.dispatch(request) else {
-            return status::unknown_service(uri.path()).into_http();
+        let response = match Unary::at(uri.path()) {
+            Some(call) => match self.answer_keys(call, request).await {
+                Reply(reply) => return Reply(reply),
+                Response(response) => response,
+            },
+            None => match self.dispatch(request) {
+                Some(answer) => answer.await.unwrap_or_else(|never| match never {}),
+                None => status::unknown_service(uri.path()).into_http(),
+            },
         };
-        let Ok(response) = answer.await;
-        match status::reworded(response.headers(), uri.path()) {
-            Some(status) => status.into_http(),
-            None => response,
+        if let Some(status) = status::reworded(response.headers(), uri.path()) {
+            return Response(status.into_http());
         }
+        match self.kv_service.0.metrics.grpc.is_unary(uri.path()) {
+            true => whole::collected(response).await,
+            false => Response(response),
+        }
+    }
+
+    /// A call on keys whose message is still in the body of its request.
+    async fn answer_keys(&self, call: Unary, request: Request<Body>) -> vetch_http2::Answer<Body> {
+        let rpc = self.clone();
+        let answer = move |credentials: Credentials, message| async move {
+            rpc.unary(call.decode(message)?, &credentials).await
+        };
+        whole::unary(request, self.longest_message, answer).await
+    }
+
+    /// Whether this server knows that there is no leader.
+    pub(crate) fn has_no_leader(&self) -> bool {
+        self.kv_service.0.has_no_leader()
     }
 
     /// None if there is no such service.

@@ -1,91 +1,73 @@
-//! The stream of a snapshot: pieces of a file of etcd's, made while they are sent, and its hash at the end.
+//! The stream of a snapshot: pieces of a file of etcd's, made while they are sent, and its hash at
+//! the end.
 //!
-//! Whoever takes a snapshot keeps the versions of that moment in memory until they are sent. So only a few may be under
-//! way at once, and one whose client stops taking is given up. Further ones wait their turn.
+//! A snapshot keeps the versions of its moment in memory until they are sent. So only a few may be
+//! under way at once, and one whose client does not take it, or takes little while others wait, is
+//! ended: [`places`].
+
+mod places;
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
 use futures_util::{Stream, stream};
 use parking_lot::Mutex;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tonic::Status;
 use vetch_api::{EtcdError, pb};
+use vetch_http2::border;
 use vetch_node::error::NodeError;
 use vetch_snapshot::{Export, Member};
 
 use super::edge::Edge;
 use super::status;
+use crate::http::Remote;
 use crate::metrics::ServerMetrics;
 use crate::version;
+pub(super) use places::Places;
+use places::{CHECK_INTERVAL, Client, Pace, Place};
 
 /// Bytes of the file in one message, as etcd sends them.
 const PIECE: usize = 32 << 10;
-/// Snapshots that may be under way at once, and calls that may wait for one of them to end.
-const CONCURRENT_MAX: usize = 2;
-const WAITING_MAX: usize = 64;
-/// How long such a call waits.
-const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
-/// A client that took nothing for about this long is given up.
-const PATIENCE: Duration = Duration::from_secs(120);
-
 pub(super) type SnapshotStream = Pin<Box<dyn Stream<Item = Result<pb::SnapshotResponse, Status>> + Send>>;
-
-/// How many snapshots may still be begun, and how many calls may wait for that.
-#[derive(Clone)]
-pub(super) struct Places {
-    sending: Arc<Semaphore>,
-    waiting: Arc<Semaphore>,
-}
-
-impl Default for Places {
-    fn default() -> Places {
-        let (sending, waiting) = (Semaphore::new(CONCURRENT_MAX), Semaphore::new(WAITING_MAX));
-        Places { sending: Arc::new(sending), waiting: Arc::new(waiting) }
-    }
-}
-
-impl Places {
-    async fn take(&self) -> Result<OwnedSemaphorePermit, NodeError> {
-        let _waiting = self.waiting.try_acquire().map_err(|_| NodeError::TooManyRequests)?;
-        let place = tokio::time::timeout(WAIT_TIMEOUT, Arc::clone(&self.sending).acquire_owned()).await;
-        place.ok().and_then(Result::ok).ok_or(NodeError::TooManyRequests)
-    }
-}
 
 /// A snapshot under way.
 struct Sending {
     export: Export,
-    /// Whether the client took something since the watchdog last looked.
-    moved: bool,
+    /// Bytes that the client took.
+    taken: u64,
     began: Instant,
     metrics: Arc<ServerMetrics>,
-    _place: OwnedSemaphorePermit,
+    place: Place,
 }
 
 enum State {
     Sending(Box<Sending>),
     Sent,
-    GivenUp,
+    /// The client did not take it.
+    Ended(NodeError),
 }
 
 type Slot = Arc<Mutex<State>>;
 
-pub(super) async fn stream(edge: &Edge, places: &Places) -> Result<SnapshotStream, Status> {
+pub(super) async fn stream(
+    edge: &Edge,
+    places: &Places,
+    remote: Option<Remote>,
+) -> Result<SnapshotStream, Status> {
     let began = Instant::now();
-    let place = places.take().await.map_err(status::node)?;
+    let place = places.take(Client::of(remote.as_ref())).await.map_err(status::node)?;
     let state = edge.node.snapshot().await.map_err(status::node)?;
     let member = member(edge);
     let lay_out = move || Export::new(state, &member);
-    let export = tokio::task::spawn_blocking(lay_out).await.map_err(|_| status::of(EtcdError::Stopped))?;
+    let export = border::spawn_blocking(lay_out).await.map_err(|_| status::of(EtcdError::Stopped))?;
     tracing::info!(bytes = export.bytes(), "sending a snapshot to a client");
     let metrics = Arc::clone(&edge.metrics);
-    let sending = Box::new(Sending { export, moved: true, began, metrics, _place: place });
+    let sending = Box::new(Sending { export, taken: 0, began, metrics, place });
     let slot = Arc::new(Mutex::new(State::Sending(sending)));
-    let watchdog = Watchdog(tokio::spawn(watch(Arc::clone(&slot))));
+    let watchdog = Watchdog(border::spawn(watch(Arc::clone(&slot))));
     let next = |(slot, watchdog): (Slot, Watchdog)| async move {
         let message = next_message(&slot)?;
         // Producing a piece takes a moment of computing, and other streams want theirs.
@@ -110,11 +92,11 @@ fn member(edge: &Edge) -> Member {
 /// The next piece, or the hash behind the last one; None after that.
 fn next_message(slot: &Slot) -> Option<Result<pb::SnapshotResponse, Status>> {
     let mut state = slot.lock();
-    if let State::Sending(sending) = &mut *state {
-        sending.moved = true;
-        if let Some(piece) = sending.export.next(PIECE) {
-            return Some(Ok(message(sending.export.remaining(), piece)));
-        }
+    if let State::Sending(sending) = &mut *state
+        && let Some(piece) = sending.export.next(PIECE)
+    {
+        sending.taken += piece.len() as u64;
+        return Some(Ok(message(sending.export.remaining(), piece)));
     }
     match std::mem::replace(&mut *state, State::Sent) {
         State::Sending(sending) => {
@@ -123,7 +105,7 @@ fn next_message(slot: &Slot) -> Option<Result<pb::SnapshotResponse, Status>> {
             Some(Ok(message(0, sending.export.digest())))
         }
         State::Sent => None,
-        State::GivenUp => Some(Err(status::node(NodeError::Timeout))),
+        State::Ended(error) => Some(Err(status::node(error))),
     }
 }
 
@@ -141,15 +123,19 @@ impl Drop for Watchdog {
     }
 }
 
-/// Lets go of the state when the client stands still.
+/// Lets go of the state when the client does not take it, or too slowly for those who wait.
 async fn watch(slot: Slot) {
+    let mut pace = Pace::default();
     loop {
-        tokio::time::sleep(PATIENCE).await;
+        tokio::time::sleep(CHECK_INTERVAL).await;
         let mut state = slot.lock();
-        let State::Sending(sending) = &mut *state else { return };
-        if !std::mem::take(&mut sending.moved) {
-            tracing::warn!("a client stopped taking its snapshot; it is given up");
-            *state = State::GivenUp;
+        let State::Sending(sending) = &*state else { return };
+        if let Some(error) = pace.check(sending.taken, sending.place.demand()) {
+            tracing::warn!(taken = sending.taken, %error, "a client does not take its snapshot; it is ended");
+            if error == NodeError::TooManyRequests {
+                sending.place.forfeit();
+            }
+            *state = State::Ended(error);
             return;
         }
     }

@@ -8,7 +8,7 @@ use prost::Message;
 use tonic::Status;
 use vetch_api::pb;
 use vetch_api::wire::{LayOut, Pieces};
-use vetch_http2::{LongMessage, Reply};
+use vetch_http2::{LongMessage, Reply, Weight};
 
 use super::Rpc;
 use super::kv::KvService;
@@ -47,6 +47,13 @@ impl Unary {
             "/etcdserverpb.KV/Txn" => Unary::Txn,
             _ => return None,
         })
+    }
+
+    /// What a call costs that another server may have to answer.
+    pub(crate) fn weight(self, message: &Bytes) -> Weight {
+        let is_long =
+            self != Unary::Put && self.decode(message.clone()).is_ok_and(|asked| asked.may_be_long());
+        if is_long { Weight::Heavy } else { Weight::Light }
     }
 
     pub(crate) fn decode(self, message: Bytes) -> Result<Asked, Status> {

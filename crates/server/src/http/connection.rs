@@ -47,8 +47,9 @@ const QUEUED_ANSWERS: usize = 16 << 20;
 /// was looked at costs 5 of them.
 const OVERHEAD: u32 = 100_000;
 
-/// The path of the one RPC whose caller's address is of interest.
+/// The paths of the RPCs for which it matters who calls.
 const WATCH: &str = "/etcdserverpb.Watch/Watch";
+const SNAPSHOT: &str = "/etcdserverpb.Maintenance/Snapshot";
 
 type Io = Rewound<Stream>;
 
@@ -81,8 +82,7 @@ impl Context {
         if let Some(peer) = &self.peer {
             request.extensions_mut().insert(peer.clone());
         }
-        // Only those who watch are ever asked for by name.
-        if request.uri().path() == WATCH {
+        if matches!(request.uri().path(), WATCH | SNAPSHOT) {
             request.extensions_mut().insert(self.remote.clone());
         }
     }

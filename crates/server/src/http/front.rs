@@ -7,21 +7,21 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
-use http::{HeaderName, Method, Request, Response};
+use http::{HeaderName, Method, Request};
 use tonic::Status;
 use tonic::body::Body;
 use vetch_api::EtcdError;
-use vetch_http2::{Boxed, Call, Head, Incoming, Reply, Service};
+use vetch_http2::{Answer, Boxed, Call, Head, Incoming, Reply, Service, Weight};
 
 use super::Serves;
 use super::connection::Context;
 use super::route::{self, MOST_CALLS};
-use crate::grpc::{SENDER, Sender, Unary};
+use crate::grpc::{SENDER, Sender, Unary, weight};
 use crate::metrics::{Counted, Place};
 
 const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 const CLIENT_API_VERSION: HeaderName = HeaderName::from_static("client-api-version");
-/// Asks for a leader; whether there is one is looked at where all calls are served.
+/// Asks for a leader; whether there is one is looked at for each call.
 const HAS_LEADER: HeaderName = HeaderName::from_static("hasleader");
 const TOKEN: HeaderName = HeaderName::from_static("token");
 
@@ -33,6 +33,8 @@ pub(super) struct Plan {
     unary: Unary,
     counted: Counted,
     sender: Sender,
+    /// It is to be refused where no leader is known.
+    wants_leader: bool,
 }
 
 impl Front {
@@ -58,16 +60,15 @@ impl Service for Front {
         if !has_grpc || !is_plain || head.method != Method::POST {
             return None;
         }
-        if head.get(&HAS_LEADER).is_some() && self.0.shared.grpc.is_in_cluster() {
-            return None;
-        }
+        let wants_leader = head.get(&HAS_LEADER).is_some_and(|value| value == "true");
         let version = match head.get(&CLIENT_API_VERSION) {
             Some(version) => version.to_str().ok()?,
             None => "unknown",
         };
         let token = head.get(&TOKEN).or_else(|| head.get(&AUTHORIZATION));
         let sender = self.0.shared.grpc.sender(|| head.get(&SENDER), token, self.0.peer.as_ref())?;
-        Some(Plan { unary, counted: self.0.shared.metrics.grpc.method(path, version)?, sender })
+        let counted = self.0.shared.metrics.grpc.method(path, version)?;
+        Some(Plan { unary, counted, sender, wants_leader })
     }
 
     fn admit(&self, _: &Arc<Plan>) -> Result<Place, Reply> {
@@ -87,12 +88,17 @@ impl Service for Front {
         let shared = &self.0.shared;
         // Another server may have to answer, or to be asked who the sender is.
         if !shared.grpc.answers_now(plan.unary, &plan.sender) {
-            return Call::AsRequest(message);
+            let weight = plan.unary.weight(&message);
+            return Call::AsRequest(message, weight);
         }
         let observed = shared.metrics.grpc.begin(&plan.counted, message.len());
         // It is counted as a call from here on.
         drop(place);
         let asked = match plan.unary.decode(message) {
+            _ if plan.wants_leader && shared.grpc.has_no_leader() => Err(EtcdError::NoLeader.into()),
+            asked => asked,
+        };
+        let asked = match asked {
             Ok(asked) => asked,
             Err(status) => {
                 observed.refused(status.code());
@@ -104,7 +110,7 @@ impl Service for Front {
         let answer = Box::pin(async move {
             match context.shared.grpc.unary(asked, plan.sender.credentials()).await {
                 Ok(reply) => {
-                    observed.answered(reply.len());
+                    observed.answered(&reply);
                     reply
                 }
                 Err(status) => {
@@ -116,15 +122,23 @@ impl Service for Front {
         if is_long { Call::Apart(answer) } else { Call::Here(answer) }
     }
 
-    fn call(&self, request: Request<Incoming>) -> Boxed<Response<Body>> {
+    /// Pages are made as a whole.
+    fn weight(&self, head: &Head) -> Weight {
+        let is_grpc = head.get(&CONTENT_TYPE).is_some_and(|value| is_grpc(value.as_bytes()));
+        let path = head.path.to_str().ok().filter(|_| is_grpc);
+        path.map_or(Weight::Heavy, weight::of)
+    }
+
+    fn call(&self, request: Request<Incoming>) -> Boxed<Answer<Body>> {
         let context = Arc::clone(&self.0);
         let mut request = request.map(Body::new);
         context.welcome(&mut request);
+        request.extensions_mut().insert(context.holdings.clone());
         Box::pin(async move { route::any(request, &context).await })
     }
 }
 
-/// The same as in [`route`], whatever follows: the long way encodes an answer as a whole.
+/// The same as in [`route`], whatever follows.
 fn is_grpc(content_type: &[u8]) -> bool {
     content_type.starts_with(b"application/grpc")
 }

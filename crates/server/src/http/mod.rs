@@ -31,6 +31,7 @@ use vetch_node::Node;
 
 use crate::grpc::Rpc;
 use crate::metrics::ServerMetrics;
+use crate::offload::Offload;
 
 pub use arrival::Security;
 pub use server::{Offer, Server};
@@ -137,7 +138,8 @@ impl Default for Patience {
     }
 }
 
-/// Where a client calls from, and what its watchers take. Requests that watch carry it among their extensions.
+/// Where a client calls from, and what its watchers take. Requests that watch or take a snapshot
+/// carry it among their extensions.
 #[derive(Debug, Clone)]
 pub struct Remote {
     pub address: Arc<str>,
@@ -155,12 +157,14 @@ pub struct Shared {
     pub(crate) budget: Arc<Budget>,
     /// What the watchers of all connections take.
     pub(crate) watching: Arc<Budget>,
+    /// Makes pages and translates long messages.
+    pub(crate) offload: Offload,
 }
 
 impl Shared {
     pub fn new(node: Node, grpc: Rpc, metrics: Arc<ServerMetrics>, settings: Settings) -> Shared {
         let budget = Budget::new(settings.max_connection_bytes, settings.max_client_bytes);
         let watching = Budget::new(settings.max_connection_watch_bytes, settings.max_watch_bytes);
-        Shared { node, grpc, metrics, settings, budget, watching }
+        Shared { node, grpc, metrics, settings, budget, watching, offload: Offload::default() }
     }
 }

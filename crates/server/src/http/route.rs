@@ -1,10 +1,13 @@
 //! Which part of the server answers a request.
 
+use std::sync::Arc;
+
 use http::header::{CONTENT_TYPE, HeaderValue, LOCATION};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use tonic::body::Body;
 use vetch_api::EtcdError;
+use vetch_http2::Answer;
 
 use super::access::add_cors;
 use super::answer;
@@ -21,20 +24,21 @@ pub(super) const MOST_CALLS: u64 = 128 << 10;
 const SMALL_BODY: usize = 64 << 10;
 
 /// A request on an HTTP/2 connection: gRPC by its content type, else whatever the listener offers.
-pub(super) async fn any(request: Request<Body>, context: &Context) -> Response<Body> {
+pub(super) async fn any(request: Request<Body>, context: &Context) -> Answer<Body> {
     let shared = &context.shared;
     let has_grpc = matches!(context.serves, Serves::GrpcAndHttp | Serves::Grpc);
     if has_grpc && is_grpc(&request) {
         if shared.metrics.grpc.open() >= MOST_CALLS {
-            return tonic::Status::from(EtcdError::RequestTooManyRequests).into_http();
+            let refusal = tonic::Status::from(EtcdError::RequestTooManyRequests);
+            return Answer::Response(refusal.into_http());
         }
-        return shared.metrics.grpc.observed(request, |request| shared.grpc.answer(request)).await;
+        return shared.metrics.grpc.observed(request, |request| shared.grpc.reply(request)).await;
     }
     if context.serves == Serves::Grpc {
-        return not_grpc(&request);
+        return Answer::Response(not_grpc(&request));
     }
     // Boxed, so that the far more frequent gRPC requests do not carry the room for this.
-    Box::pin(http(request, context)).await
+    Answer::Response(Box::pin(http(request, context)).await)
 }
 
 /// A request that is not gRPC.
@@ -101,9 +105,9 @@ async fn page(request: Request<Body>, context: &Context) -> Response<Body> {
 }
 
 /// The pages that metrics listeners have too. None of them looks at a body.
-async fn common_page(request: &Request<()>, shared: &Shared) -> Option<Response<Body>> {
+async fn common_page(request: &Request<()>, shared: &Arc<Shared>) -> Option<Response<Body>> {
     match request.uri().path() {
-        "/metrics" => Some(metrics::answer(shared)),
+        "/metrics" => Some(metrics::answer(shared).await),
         path if health::is_at(path) => Some(health::answer(request, shared).await),
         _ => None,
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
-use vetch_http2::border::Bordered;
+use vetch_http2::border;
 
 use super::arrival::Security;
 use super::connection;
@@ -156,7 +156,7 @@ async fn accept(
                     serving.await;
                     drop((connected, place));
                 };
-                tokio::spawn(Bordered::new(Box::pin(connection)));
+                border::spawn(connection);
             }
             Err(e) if is_of_the_peer(&e) => {}
             Err(e) => {

@@ -11,12 +11,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use http::{Request, Response};
+use http::Request;
 use parking_lot::RwLock;
 use tonic::body::Body;
 use tonic::{Code, Status};
 use vetch_api::error::code_name;
 use vetch_api::gateway::Kind;
+use vetch_http2::{Answer, Reply};
 
 use super::Histogram;
 use super::methods::{self, Method};
@@ -24,6 +25,8 @@ use super::text::{Text, Type};
 use body::{Incoming, Outgoing};
 pub(crate) use unary::{Method as Counted, Place};
 
+/// What precedes a message on the wire, which is not counted.
+const PREFIX: usize = 5;
 /// Distinct client versions counted by name. A client chooses what it sends, so their number must end somewhere.
 const MOST_CLIENT_VERSIONS: usize = 64;
 
@@ -172,6 +175,21 @@ impl Call {
         Call { counters, traffic, started: Instant::now(), done: false }
     }
 
+    /// It is answered by one message, or refused.
+    fn answered(&mut self, reply: &Reply) {
+        match reply {
+            Reply::Refused(headers) => {
+                let status = Status::from_header_map(headers);
+                self.finish(status.map_or(Code::Unknown, |status| status.code()));
+            }
+            Reply::Message(_) | Reply::Long(_) => {
+                self.counters.sent.fetch_add(1, Relaxed);
+                self.traffic.sent.fetch_add((reply.len() - PREFIX) as u64, Relaxed);
+                self.finish(Code::Ok);
+            }
+        }
+    }
+
     fn finish(&mut self, code: Code) {
         if !self.done {
             self.done = true;
@@ -216,10 +234,10 @@ impl GrpcMetrics {
     }
 
     /// Has `services` answer and counts what passes.
-    pub(crate) async fn observed<S, F>(&self, request: Request<Body>, services: S) -> Response<Body>
+    pub(crate) async fn observed<S, F>(&self, request: Request<Body>, services: S) -> Answer<Body>
     where
         S: FnOnce(Request<Body>) -> F,
-        F: Future<Output = Response<Body>>,
+        F: Future<Output = Answer<Body>>,
     {
         let Some(index) = self.by_path.get(request.uri().path()) else {
             return services(request).await;
@@ -229,13 +247,24 @@ impl GrpcMetrics {
         let mut call = Call::begin(counters.clone(), self.traffic.clone());
         let request =
             request.map(|body| Body::new(Incoming::new(body, counters.clone(), self.traffic.clone())));
-        let response = services(request).await;
+        let response = match services(request).await {
+            Answer::Response(response) => response,
+            Answer::Reply(reply) => {
+                call.answered(&reply);
+                return Answer::Reply(reply);
+            }
+        };
         // An answer without messages carries its status among the headers.
         if let Some(status) = Status::from_header_map(response.headers()) {
             call.finish(status.code());
-            return response;
+            return Answer::Response(response);
         }
-        response.map(|body| Body::new(Outgoing::new(body, call)))
+        Answer::Response(response.map(|body| Body::new(Outgoing::new(body, call))))
+    }
+
+    /// Whether there is an RPC at this path, and it is one request and one answer.
+    pub(crate) fn is_unary(&self, path: &str) -> bool {
+        self.by_path.get(path).is_some_and(|index| self.methods[*index].method.kind == Kind::Unary)
     }
 
     fn count_client<B>(&self, request: &Request<B>, kind: Kind) {

@@ -22,6 +22,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tonic::transport::{Channel, Endpoint, Error};
 use tower::service_fn;
+use vetch_http2::border;
 
 use super::endpoint::{Fixed, half_a_pair, identity, look};
 use super::error::TlsError;
@@ -77,7 +78,7 @@ impl Calls {
         let name = ServerName::try_from(host.to_string()).map_err(io::Error::other)?;
         let this = Arc::clone(self);
         // A file may lie on a disk that hangs, which must not stop a thread that serves others.
-        let config = tokio::task::spawn_blocking(move || this.config()).await.map_err(io::Error::other)?;
+        let config = border::spawn_blocking(move || this.config()).await.map_err(io::Error::other)?;
         TlsConnector::from(config.map_err(io::Error::other)?).connect(name, stream).await
     }
 

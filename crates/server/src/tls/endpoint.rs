@@ -11,6 +11,7 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::ServerName;
 use rustls::sign::SingleCertAndKey;
 use rustls::{ServerConfig, SupportedProtocolVersion, version};
+use vetch_http2::border;
 
 use super::cipher;
 use super::error::TlsError;
@@ -85,7 +86,7 @@ impl Tls {
         if self.claim_look() {
             let this = self.clone();
             // A file may lie on a disk that hangs, which must not stop a thread that serves others.
-            let looking = tokio::task::spawn_blocking(move || this.look());
+            let looking = border::spawn_blocking(move || this.look());
             looking.await.expect("looking at files does not panic");
         }
         self.current.lock().clone()

@@ -128,18 +128,24 @@ impl Harness {
         let mut connection = TcpStream::connect(&self.address).await.unwrap();
         let mut opening = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
         opening.extend(frame(4, 0, 0, b""));
-        let mut fields = Vec::new();
-        for (name, value) in [(":method", "POST"), (":scheme", "http"), (":path", path), (":authority", "x")]
-        {
-            // A literal without indexing, as it is.
-            fields.extend([0, name.len() as u8]);
-            fields.extend(name.as_bytes());
-            fields.push(value.len() as u8);
-            fields.extend(value.as_bytes());
-        }
-        opening.extend(frame(1, 4, 1, &fields));
+        opening.extend(frame(1, 4, 1, &fields(path, &[])));
         connection.write_all(&opening).await.unwrap();
         Http2 { connection }
+    }
+
+    /// gRPC calls with an empty message each, on a connection that lets no answer through.
+    pub(crate) async fn open_unread(&self, path: &str, calls: u32) -> TcpStream {
+        let mut connection = TcpStream::connect(&self.address).await.unwrap();
+        let mut opening = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+        // The initial window of streams.
+        opening.extend(frame(4, 0, 0, &[0, 4, 0, 0, 0, 0]));
+        let fields = fields(path, &[("content-type", "application/grpc"), ("te", "trailers")]);
+        for call in 0..calls {
+            opening.extend(frame(1, 4, 2 * call + 1, &fields));
+            opening.extend(frame(0, 1, 2 * call + 1, &[0; 5]));
+        }
+        connection.write_all(&opening).await.unwrap();
+        connection
     }
 
     pub(crate) async fn open_websocket(&self, path: &str) -> WebSocketStream<TcpStream> {
@@ -155,6 +161,19 @@ impl Harness {
         connection.write_all(head.as_bytes()).await.unwrap();
         Stream { connection: BufReader::new(connection) }
     }
+}
+
+/// The header block of a POST. Every field is a literal without indexing, as it is.
+fn fields(path: &str, more: &[(&str, &str)]) -> Vec<u8> {
+    let first = [(":method", "POST"), (":scheme", "http"), (":path", path), (":authority", "x")];
+    let mut fields = Vec::new();
+    for (name, value) in first.iter().chain(more) {
+        fields.extend([0, name.len() as u8]);
+        fields.extend(name.as_bytes());
+        fields.push(value.len() as u8);
+        fields.extend(value.as_bytes());
+    }
+    fields
 }
 
 fn parse(text: &str) -> Answer {

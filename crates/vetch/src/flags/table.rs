@@ -109,9 +109,9 @@ pub(super) const FLAGS: &[(&str, &[Flag])] = &[
     ]),
     ("Clients, not in etcd", &[
         flag("max-connection-bytes", "134217728", Uint, Works,
-            "Most bytes held for one connection: requests that are not whole, streams, answers that are not read. Further calls wait."),
+            "Most bytes held for one connection: requests that are not whole, streams, answers that are not read. Further calls wait. At least four times a request and 512 KiB, which the default grows to."),
         flag("max-client-bytes", "536870912", Uint, Works,
-            "The same for all connections together. One that holds less than 256 KiB is always served."),
+            "The same for all connections together, and at least as much. One that holds less than 256 KiB is always served."),
         flag("max-connection-watch-bytes", "536870912", Uint, Works,
             "Most bytes that the watchers of one connection take: 768 each, and twice their keys. Further watches are refused."),
         flag("max-watch-bytes", "1073741824", Uint, Works,

@@ -32,6 +32,14 @@ pub(crate) enum SettingsError {
     Election { election: u64, heartbeat: u64 },
     #[error("--election-timeout[{0}ms] is too long, and should be set less than 50000ms")]
     ElectionTooLong(u64),
+    #[error(
+        "--max-connection-bytes={connection} is too small for --max-request-bytes={request}: a connection must be able to hold a whole request, for which it needs at least {needed}"
+    )]
+    ConnectionBytes { connection: u64, request: u64, needed: u64 },
+    #[error(
+        "--max-client-bytes={total} is less than --max-connection-bytes={connection}: all connections must be able to hold what one may"
+    )]
+    ClientBytes { total: u64, connection: u64 },
     #[error("undefined auto-compaction-mode")]
     NoCompactionMode,
     #[error("unknown auto-compaction-mode {0:?}")]

@@ -193,3 +193,28 @@ fn tls_is_asked_for_by_the_url() {
     assert_eq!(auto.directory, PathBuf::from("/nonexistent/fixtures/client"));
     assert!(refused(&["--auto-tls", "--self-signed-cert-validity=0"]).contains("between 1 and 1000"));
 }
+
+#[test]
+fn a_connection_can_hold_a_whole_request() {
+    let held = |arguments: &[&str]| {
+        let http = settings(arguments).unwrap().http;
+        (http.max_connection_bytes, http.max_client_bytes)
+    };
+    assert_eq!(held(&[]), (128 << 20, 512 << 20));
+    // What etcd can be started with works; the bounds that are not given follow.
+    let large = 4 * ((64 << 20) + (512 << 10));
+    assert_eq!(held(&["--max-request-bytes=67108864"]), (large, 512 << 20));
+    assert_eq!(held(&["--max-connection-bytes=1073741824"]), (1 << 30, 1 << 30));
+    assert_eq!(
+        refusal(&["--max-connection-bytes=8388607"]),
+        "--max-connection-bytes=8388607 is too small for --max-request-bytes=1572864: a connection must be \
+         able to hold a whole request, for which it needs at least 8388608"
+    );
+    assert_eq!(held(&["--max-connection-bytes=8388608"]).0, 8 << 20);
+    assert_eq!(
+        refusal(&["--max-client-bytes=134217727"]),
+        "--max-client-bytes=134217727 is less than --max-connection-bytes=134217728: all connections must \
+         be able to hold what one may"
+    );
+    assert_eq!(held(&["--max-client-bytes=134217728"]).1, 128 << 20);
+}

@@ -41,6 +41,43 @@ async fn answers_that_are_not_read_hold_back_further_calls_until_they_are() {
     assert!(settled(&budget).await < 16 << 10);
 }
 
+/// Calls of one packet, whose answers are not read. Gives how many of these were made.
+async fn made_of(calls: u32, path: &str) -> usize {
+    let (service, budget) = (Arc::new(Test::default()), Budget::new(SHARE, 100 * SHARE));
+    let mut peer = open_with(&service, Arc::clone(&budget)).await;
+    let mut packet = Vec::new();
+    for stream in (1..2 * calls).step_by(2) {
+        packet.extend(frame(kind::HEADERS, flag::END_HEADERS, stream, &testing::headers(path)));
+        packet.extend(frame(kind::DATA, flag::END_STREAM, stream, &message_of(b"hello")));
+    }
+    peer.write(&packet).await;
+    settled(&budget).await;
+    let made = service.parts.load(SeqCst);
+    peer.grow(1 << 30).await;
+    let mut ended = 0;
+    while ended < calls as usize {
+        ended += peer.lines(1).await.iter().filter(|line| line.contains("END grpc-status 0")).count();
+    }
+    assert!(settled(&budget).await < 16 << 10);
+    made
+}
+
+/// A call that is not handed over as a whole message is heavy too, if its answer may be long: of
+/// these 16 run at a time, and none while half of what is allowed is held.
+#[tokio::test]
+async fn answers_to_requests_hold_back_further_ones_like_those_to_messages() {
+    let made = made_of(200, "/heavy-90000").await;
+    assert!((5..25).contains(&made), "{made} answers were made for a client that reads none");
+}
+
+/// Calls of one packet begin before any of them is answered, so what is held is looked at again
+/// before each is polled.
+#[tokio::test]
+async fn calls_of_one_packet_begin_as_there_is_room_for_their_answers() {
+    let made = made_of(200, "/unary-light-90000").await;
+    assert!((10..16).contains(&made), "{made} answers were made for a client that reads none");
+}
+
 #[tokio::test]
 async fn a_call_that_waits_may_be_cancelled() {
     let (service, budget) = (Arc::new(Test::default()), Budget::new(SHARE, 100 * SHARE));

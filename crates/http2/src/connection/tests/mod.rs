@@ -24,7 +24,9 @@ use tokio::task::JoinHandle;
 use super::Connection;
 use crate::frame::{HEADER_LEN, Header, flag, kind};
 use crate::testing::{self, Client, field, frame};
-use crate::{BodyError, Boxed, Budget, Call, Head, Incoming, Limits, LongMessage, Reply, Service};
+use crate::{
+    Answer, BodyError, Boxed, Budget, Call, Head, Incoming, Limits, LongMessage, Reply, Service, Weight,
+};
 
 /// Paths say what it does. Everything that waits, waits for `gate`.
 struct Test {
@@ -97,7 +99,7 @@ impl Service for Test {
 
     fn unary(&self, plan: &Arc<String>, _: Counted, message: Bytes) -> Call {
         if plan.ends_with("as-request") {
-            return Call::AsRequest(message);
+            return Call::AsRequest(message, Weight::Light);
         }
         if let Some(len) = plan.strip_prefix("/unary-long-") {
             return Call::Now(Reply::Long(Box::new(Sevens { left: len.parse().unwrap() })));
@@ -109,6 +111,13 @@ impl Service for Test {
             return Call::Apart(Box::pin(async move {
                 parts.fetch_add(1, SeqCst);
                 reply
+            }));
+        }
+        if let Some(len) = plan.strip_prefix("/unary-light-") {
+            let (parts, len) = (Arc::clone(&self.parts), len.parse().unwrap());
+            return Call::Here(Box::pin(async move {
+                parts.fetch_add(1, SeqCst);
+                Reply::Long(Box::new(Sevens { left: len }))
             }));
         }
         if plan.ends_with("slow") {
@@ -126,12 +135,21 @@ impl Service for Test {
         if plan.contains("apart") { Call::Apart(answer) } else { Call::Here(answer) }
     }
 
-    fn call(&self, request: Request<Incoming>) -> Boxed<Response<BoxBody<Bytes, BodyError>>> {
+    fn weight(&self, head: &Head) -> Weight {
+        let path = head.path.to_str().unwrap_or_default();
+        if path.starts_with("/heavy") || path == "/long" { Weight::Heavy } else { Weight::Light }
+    }
+
+    fn call(&self, request: Request<Incoming>) -> Boxed<Answer<BoxBody<Bytes, BodyError>>> {
         let (gate, counted, parts) =
             (Arc::clone(&self.gate), Counted::new(&self.running), Arc::clone(&self.parts));
         Box::pin(async move {
             let _counted = counted;
-            match request.uri().path() {
+            if let Some(len) = request.uri().path().strip_prefix("/heavy-") {
+                parts.fetch_add(1, SeqCst);
+                return Answer::Reply(Reply::Message(message_of(&vec![7; len.parse().unwrap()])));
+            }
+            Answer::Response(match request.uri().path() {
                 "/echo" => Response::new(request.into_body().boxed()),
                 "/endless" => Response::new(Endless(parts).boxed()),
                 "/long" => Response::new(Full::from(vec![7; LONG]).map_err(|e| match e {}).boxed()),
@@ -149,7 +167,7 @@ impl Service for Test {
                     let text = format!("{path} with {len} bytes");
                     Response::new(Full::from(text).map_err(|e| match e {}).boxed())
                 }
-            }
+            })
         })
     }
 }

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::Status;
 use vetch_api::vetch::{CheckpointFile, CheckpointHead, CheckpointResponse};
+use vetch_http2::border;
 use vetch_node::Node;
 use vetch_node::transfer::{Manifest, Offer};
 
@@ -55,11 +56,11 @@ impl Passing {
         tracing::info!(bytes = offer.manifest().bytes(), "sending a checkpoint to another server");
         let sending = Sending { offer, moved: true, done: false, _place: permit };
         let slot = Arc::new(Mutex::new(Some(sending)));
-        tokio::spawn(watch(Arc::clone(&slot)));
+        border::spawn(watch(Arc::clone(&slot)));
         let pieces = stream::unfold(Some(slot), |slot| async move {
             let slot = slot?;
             let reading = Arc::clone(&slot);
-            let read = tokio::task::spawn_blocking(move || next(&reading)).await;
+            let read = border::spawn_blocking(move || next(&reading)).await;
             match read.unwrap_or_else(|_| Err(Status::internal("reading a checkpoint failed"))) {
                 Ok(None) => None,
                 Ok(Some(piece)) => Some((Ok(piece), Some(slot))),

@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use http::{HeaderMap, Response};
+use http::HeaderMap;
 use http_body_util::BodyExt;
 use tonic::body::Body;
 use tonic::{Code, Status};
+use vetch_http2::{Answer, LongMessage, Reply};
 
 const PREFIX: usize = 5;
 
@@ -22,6 +23,8 @@ pub(super) fn framed(message: &[u8]) -> Bytes {
 /// The messages of a gRPC response, one by one, and the status at its end.
 pub(super) struct Messages {
     body: Body,
+    /// One that is not encoded yet, and all there is.
+    long: Option<Box<dyn LongMessage>>,
     pending: BytesMut,
     ready: VecDeque<Bytes>,
     /// How the call ended, once that is known.
@@ -29,11 +32,38 @@ pub(super) struct Messages {
 }
 
 impl Messages {
-    pub(super) fn of(response: Response<Body>) -> Messages {
-        let (head, body) = response.into_parts();
+    pub(super) fn of(answer: Answer<Body>) -> Messages {
+        let (mut ready, mut long) = (VecDeque::new(), None);
+        let (headers, body) = match answer {
+            Answer::Response(response) => {
+                let (head, body) = response.into_parts();
+                (head.headers, body)
+            }
+            Answer::Reply(Reply::Refused(headers)) => (headers, Body::default()),
+            Answer::Reply(Reply::Message(message)) => {
+                ready.push_back(message.slice(PREFIX..));
+                (HeaderMap::new(), Body::default())
+            }
+            Answer::Reply(Reply::Long(message)) => {
+                long = Some(message);
+                (HeaderMap::new(), Body::default())
+            }
+        };
+        let is_whole = long.is_some() || !ready.is_empty();
         // A call that fails at once has its status among the headers and no body.
-        let end = Status::from_header_map(&head.headers);
-        Messages { body, pending: BytesMut::new(), ready: VecDeque::new(), end }
+        let end = if is_whole { Some(Status::ok("")) } else { Status::from_header_map(&headers) };
+        Messages { body, long, pending: BytesMut::new(), ready, end }
+    }
+
+    /// Bytes of messages that will have to be held, as far as that is known.
+    pub(super) fn expected(&self) -> usize {
+        let ready: usize = self.ready.iter().map(Bytes::len).sum();
+        ready + self.long.as_ref().map_or(0, |message| message.remaining())
+    }
+
+    /// The only message, if it is long and not encoded yet: that takes a while.
+    pub(super) fn take_long(&mut self) -> Option<Box<dyn LongMessage>> {
+        self.long.take()
     }
 
     /// The next message. None is the good end of the call, an error the bad one.
@@ -41,6 +71,9 @@ impl Messages {
         loop {
             if let Some(message) = self.ready.pop_front() {
                 return Ok(Some(message));
+            }
+            if let Some(message) = self.long.take() {
+                return Ok(Some(encoded(message)));
             }
             if let Some(status) = &self.end {
                 return if status.code() == Code::Ok { Ok(None) } else { Err(status.clone()) };
@@ -73,4 +106,9 @@ impl Messages {
             self.end = Some(status);
         }
     }
+}
+
+/// A long message without its prefix.
+pub(super) fn encoded(mut message: Box<dyn LongMessage>) -> Bytes {
+    message.next(usize::MAX).slice(PREFIX..)
 }

@@ -31,7 +31,9 @@ use super::connection::Context;
 use super::{Patience, Remote};
 use crate::grpc::Rpc;
 use crate::metrics::ServerMetrics;
+use crate::offload::{LONG, Offload};
 use codec::Codec;
+use frame::Messages;
 
 pub(super) async fn answer(mut request: Request<Body>, context: &Context) -> Response<Body> {
     if websocket::is_wanted(&request) {
@@ -47,6 +49,7 @@ struct Services {
     metrics: Arc<ServerMetrics>,
     max_json_bytes: usize,
     patience: Patience,
+    offload: Offload,
     /// What is held for the client.
     holdings: Holdings,
     remote: Remote,
@@ -60,13 +63,28 @@ impl Services {
             metrics: shared.metrics.clone(),
             max_json_bytes: shared.settings.max_json_bytes,
             patience: shared.settings.patience,
+            offload: shared.offload.clone(),
             holdings: context.holdings.clone(),
             remote: context.remote.clone(),
         }
     }
 
-    async fn call(&self, request: Request<Body>) -> Response<Body> {
-        self.metrics.grpc.observed(request, |request| self.grpc.answer(request)).await
+    /// Does `work` on a text or message of `len` bytes, elsewhere if that is long.
+    async fn translate<T, W>(&self, len: usize, work: W) -> Result<T, Status>
+    where
+        T: Send + 'static,
+        W: FnOnce() -> Result<T, Status> + Send + 'static,
+    {
+        if len < LONG {
+            return work();
+        }
+        let failed = || Err(Status::internal("the translation failed"));
+        self.offload.run(work).await.unwrap_or_else(failed)
+    }
+
+    async fn call(&self, mut request: Request<Body>) -> Messages {
+        request.extensions_mut().insert(self.holdings.clone());
+        Messages::of(self.metrics.grpc.observed(request, |request| self.grpc.reply(request)).await)
     }
 }
 

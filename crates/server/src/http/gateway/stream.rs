@@ -13,7 +13,7 @@ use tonic::Status;
 use tonic::body::Body;
 use vetch_api::gateway::Route;
 use vetch_api::json;
-use vetch_http2::{Charge, Holdings};
+use vetch_http2::Charge;
 
 use super::codec::Codec;
 use super::frame::{Messages, framed};
@@ -30,7 +30,10 @@ pub(super) async fn answer_one(
 ) -> Response<Body> {
     let mut charge = services.holdings.charge();
     match translated(request, route, codec, services, &mut charge).await {
-        Ok(request) => lines(Messages::of(services.call(request).await), codec, &services.holdings).await,
+        Ok(mut request) => {
+            request.extensions_mut().insert(services.remote.clone());
+            lines(services.call(request).await, codec, services).await
+        }
         Err(status) => refusal::whole(&status),
     }
 }
@@ -49,21 +52,21 @@ pub(super) async fn answer_many(
     let requests = Requests { body: Some(body), pending, codec, limit, charge };
     let mut request = grpc_request(&original, route, Body::new(requests));
     request.extensions_mut().insert(services.remote.clone());
-    lines(Messages::of(services.call(request).await), codec, &services.holdings).await
+    lines(services.call(request).await, codec, services).await
 }
 
 /// Waits for the first message, because what it is decides the status line; the rest follows as it comes.
-async fn lines(mut messages: Messages, codec: Codec, holdings: &Holdings) -> Response<Body> {
-    let first = match next_line(&mut messages, codec, holdings).await {
+async fn lines(mut messages: Messages, codec: Codec, services: &Services) -> Response<Body> {
+    let first = match next_line(&mut messages, codec, services).await {
         Ok(Some(line)) => line,
         Ok(None) => return Response::new(Body::new(StreamBody::new(stream::empty::<Lines>()))),
         Err(status) => return refusal::whole_stream(&status),
     };
-    let state = (messages, holdings.clone());
+    let state = (messages, services.clone());
     let rest = stream::unfold(Some(state), move |state| async move {
-        let (mut messages, holdings) = state?;
-        match next_line(&mut messages, codec, &holdings).await {
-            Ok(Some(line)) => Some((frame(line), Some((messages, holdings)))),
+        let (mut messages, services) = state?;
+        match next_line(&mut messages, codec, &services).await {
+            Ok(Some(line)) => Some((frame(line), Some((messages, services)))),
             Ok(None) => None,
             Err(status) => Some((frame(refusal::line(&status).into()), None)),
         }
@@ -84,12 +87,13 @@ fn frame(line: Bytes) -> Lines {
 async fn next_line(
     messages: &mut Messages,
     codec: Codec,
-    holdings: &Holdings,
+    services: &Services,
 ) -> Result<Option<Bytes>, Status> {
     let Some(message) = messages.next().await? else { return Ok(None) };
-    let mut charge = holdings.charge();
+    let mut charge = services.holdings.charge();
     charge.try_answer(in_translation(message.len())).map_err(too_much)?;
-    Ok(Some(codec.write_line(message)?.into()))
+    let line = services.translate(message.len(), move || codec.write_line(message)).await?;
+    Ok(Some(line.into()))
 }
 
 /// JSON values arriving in a body, as a body of gRPC messages. It ends where the JSON ends or stops making sense; a client

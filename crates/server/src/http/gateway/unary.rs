@@ -10,7 +10,7 @@ use vetch_api::gateway::Route;
 use vetch_http2::Charge;
 
 use super::codec::Codec;
-use super::frame::{Messages, framed};
+use super::frame::{encoded, framed};
 use super::{Services, grpc_request, refusal, too_much};
 use crate::http::answer;
 
@@ -41,13 +41,18 @@ async fn call(
 ) -> Result<Vec<u8>, Status> {
     let mut charge = services.holdings.charge();
     let request = translated(request, route, codec, services, &mut charge).await?;
-    let mut messages = Messages::of(services.call(request).await);
+    let mut messages = services.call(request).await;
+    // Before any of a long message is made.
+    charge.try_answer(in_translation(messages.expected())).map_err(too_much)?;
+    if let Some(long) = messages.take_long() {
+        return services.translate(long.remaining(), move || codec.write(encoded(long))).await;
+    }
     let message =
         messages.next().await?.ok_or_else(|| Status::internal("the call ended without an answer"))?;
     charge.try_answer(in_translation(message.len())).map_err(too_much)?;
     // The status comes after the message, and only it says whether the message is valid.
     match messages.next().await? {
-        None => codec.write(message),
+        None => services.translate(message.len(), move || codec.write(message)).await,
         Some(_) => Err(Status::internal("a unary call answered twice")),
     }
 }
@@ -68,7 +73,7 @@ pub(super) async fn translated(
     let (head, body) = request.into_parts();
     let collecting = timeout(services.patience.body, collected(body, services, charge));
     let json = collecting.await.map_err(|_| too_slow())??;
-    let message = codec.read(&json)?;
+    let message = services.translate(json.len(), move || codec.read(&json)).await?;
     charge.set(message.len());
     let original = Request::from_parts(head, ());
     Ok(grpc_request(&original, route, Body::new(Full::new(framed(&message)))))

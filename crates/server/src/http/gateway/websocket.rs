@@ -27,8 +27,7 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tonic::body::Body;
-use vetch_http2::border::Bordered;
-use vetch_http2::{Charge, Holdings, TooMuchHeld};
+use vetch_http2::{Charge, Holdings, TooMuchHeld, border};
 
 use super::{Services, serve};
 use crate::http::answer;
@@ -71,7 +70,7 @@ pub(super) fn upgrade<B>(request: &mut Request<B>, context: &Context) -> Respons
     let (services, lifeline) = (Services::of(context), context.lifeline.clone());
     let session = Session { messages, services, lifeline };
     let session = session.run(hyper::upgrade::on(request), inner);
-    tokio::spawn(Bordered::new(Box::pin(session)));
+    border::spawn(session);
     response
 }
 

@@ -19,7 +19,7 @@ async fn a_refused_call_is_counted_by_its_code() {
         .header("client-api-version", "3.7")
         .body(Body::default())
         .unwrap();
-    metrics.observed(request, async |_| Status::unimplemented("no").into_http()).await;
+    metrics.observed(request, async |_| Answer::Response(Status::unimplemented("no").into_http())).await;
     let page = written(&metrics);
     let labels = r#"grpc_method="Range",grpc_service="etcdserverpb.KV",grpc_type="unary""#;
     for expected in [

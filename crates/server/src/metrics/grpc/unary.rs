@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use tonic::Code;
+use vetch_http2::Reply;
 
 use super::{Call, Counters, GrpcMetrics, Traffic};
 
@@ -50,15 +51,9 @@ impl GrpcMetrics {
     }
 }
 
-/// What precedes a message on the wire, which is not counted.
-const PREFIX: usize = 5;
-
 impl Observed {
-    /// With a message that has `len` bytes, its prefix included.
-    pub(crate) fn answered(mut self, len: usize) {
-        self.0.counters.sent.fetch_add(1, Relaxed);
-        self.0.traffic.sent.fetch_add((len - PREFIX) as u64, Relaxed);
-        self.0.finish(Code::Ok);
+    pub(crate) fn answered(mut self, reply: &Reply) {
+        self.0.answered(reply);
     }
 
     pub(crate) fn refused(mut self, code: Code) {

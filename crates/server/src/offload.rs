@@ -1,0 +1,80 @@
+//! Work that computes for milliseconds for one client, away from the threads that serve all of
+//! them.
+//!
+//! There are as few of those threads as processors, and what becomes ready waits in one line for
+//! them: pages and long JSON that are asked for by the hundred would be made one behind the other
+//! while everything else waits. Here they wait for each other only.
+
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+use vetch_http2::border;
+
+/// Texts and messages from this length on are worth the change of threads.
+pub(crate) const LONG: usize = 16 << 10;
+
+/// Half of the processors, for such work. Clones are the same.
+#[derive(Debug, Clone)]
+pub(crate) struct Offload(Arc<Semaphore>);
+
+impl Default for Offload {
+    fn default() -> Offload {
+        Offload(Arc::new(Semaphore::new(half_of_processors())))
+    }
+}
+
+impl Offload {
+    /// Does `work` in its turn. None: it failed, or the server ends.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        let turn = Arc::clone(&self.0).acquire_owned().await.ok()?;
+        // It goes on if the client goes away, so it takes its turn along.
+        let working = border::spawn_blocking(move || {
+            let done = work();
+            drop(turn);
+            done
+        });
+        working.await.ok()
+    }
+}
+
+/// So that requests go on, whatever one client has computed.
+pub(crate) fn half_of_processors() -> usize {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    (processors / 2).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn work_waits_for_its_like_and_for_no_thread_that_serves_clients() {
+        let (offload, running, most) =
+            (Offload::default(), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let work: Vec<_> = (0..20)
+            .map(|_| {
+                let (offload, running, most) = (offload.clone(), Arc::clone(&running), Arc::clone(&most));
+                tokio::spawn(async move {
+                    let work = move || {
+                        most.fetch_max(running.fetch_add(1, SeqCst) + 1, SeqCst);
+                        std::thread::sleep(Duration::from_millis(5));
+                        running.fetch_sub(1, SeqCst);
+                    };
+                    offload.run(work).await
+                })
+            })
+            .collect();
+        for done in work {
+            assert_eq!(done.await.expect("no panic"), Some(()));
+        }
+        assert!(most.load(SeqCst) <= half_of_processors(), "{most:?} at a time");
+        assert_eq!(offload.run(|| panic!("a bug of the edge")).await, None::<()>);
+        assert_eq!(offload.run(|| 7).await, Some(7), "its turn is over");
+    }
+}
