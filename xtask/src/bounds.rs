@@ -19,5 +19,6 @@ pub(crate) fn check(tree: &Tree) -> Vec<String> {
 
 /// Tests are sentences: several words joined by underscores.
 fn is_test_name(name: &str) -> bool {
-    name.matches('_').count() >= 3 && name.chars().all(|c| c.is_ascii_lowercase() || "_.0123456789".contains(c))
+    name.matches('_').count() >= 3
+        && name.chars().all(|c| c.is_ascii_lowercase() || "_.0123456789".contains(c))
 }

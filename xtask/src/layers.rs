@@ -44,7 +44,8 @@ fn code_map(architecture: &str) -> BTreeMap<String, BTreeSet<String>> {
         let knows = cells.get(3).copied().unwrap_or_default();
         let mut crates: BTreeSet<String> = quoted(knows).into_iter().collect();
         if knows.contains("and below") {
-            let below: Vec<String> = crates.iter().filter_map(|name| map.get(name)).flatten().cloned().collect();
+            let below: Vec<String> =
+                crates.iter().filter_map(|name| map.get(name)).flatten().cloned().collect();
             crates.extend(below);
         }
         map.insert(name, crates);

@@ -1,9 +1,10 @@
 //! What all connections together may hold for their clients.
 //!
-//! Every connection has an [`Account`] of the bytes that it holds: requests that are not whole, streams, and answers
-//! that the client has not taken. A connection that holds much starts no further calls until it holds less; they wait,
-//! in order. One that holds little may always start a call, however much others hold, so a client that reads its
-//! answers is never locked out, and what is held stays below the limit by more than one answer for each connection.
+//! Every connection has an [`Account`] of the bytes that it holds: requests that are not whole,
+//! streams, and answers that the client has not taken. A connection whose answers take much starts
+//! no further calls until they take less; calls wait, in order. One whose answers take little may
+//! always start a call, however much others hold, so a client that reads its answers is never
+//! locked out. What is held may exceed the limit by an answer for each connection.
 //!
 //! What is not known to an HTTP/2 connection is counted by whoever holds it, as a [`Charge`] on the [`Holdings`] of the
 //! client: bodies that are collected, and everything on connections that do not speak HTTP/2.
@@ -32,7 +33,7 @@ pub struct Budget {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Pressure {
     None,
-    /// Half of what is allowed is held: calls whose answers may be long wait.
+    /// Answers take half of what is allowed: calls whose answers may be long wait.
     High,
     /// All calls wait, and nothing more is accepted.
     Full,
@@ -264,13 +265,17 @@ impl Account {
         (self.charged, self.charged_requests) = (held, requests);
     }
 
+    /// Calls are held back for answers, not for requests: those have a bound of their own
+    /// ([`Account::refuses_requests`]), and calls that waited for room which their own requests
+    /// take would wait for ever.
     pub(crate) fn pressure(&self) -> Pressure {
         let budget = self.holdings.budget();
-        let held = self.holds.memory() + self.holdings.charged();
-        let of_all = if held - self.holds.streams < SHARE_MIN { 0 } else { budget.held() };
+        let charged = self.holdings.charged();
+        let (held, answers) = (self.holds.memory() + charged, self.holds.answers + charged);
+        let of_all = if answers < SHARE_MIN { 0 } else { budget.held() };
         if held >= budget.connection_max || of_all >= budget.total_max {
             Pressure::Full
-        } else if held + self.holds.giant >= budget.connection_max / 2 || of_all >= budget.total_max / 2 {
+        } else if answers + self.holds.giant >= budget.connection_max / 2 || of_all >= budget.total_max / 2 {
             Pressure::High
         } else {
             Pressure::None
@@ -323,6 +328,16 @@ mod tests {
         account.set(answers(1 << 20));
         drop(account);
         assert_eq!(budget.held(), 0);
+    }
+
+    /// They are refused instead, beyond a bound of their own.
+    #[test]
+    fn requests_hold_back_no_calls() {
+        let budget = Budget::new(1 << 20, 1 << 20);
+        let mut account = Account::new(Arc::clone(&budget).into());
+        account.set(Holds { requests: 900 << 10, ..Holds::default() });
+        assert_eq!(account.pressure(), Pressure::None);
+        assert!(account.refuses_requests());
     }
 
     #[test]

@@ -67,9 +67,9 @@ impl lease_server::Lease for LeaseService {
     ) -> Answer<pb::LeaseTimeToLiveResponse> {
         let holdings = whole::holdings(&request);
         let (node, request) = self.0.admit(request, Demand::User)?;
-        // `Node::lease_keys_estimate` belongs here once there is one: a charge before the keys are
-        // collected.
         let turn = if request.keys { self.0.list_turn().await } else { None };
+        let expected = if request.keys { node.lease_keys_estimate(request.id) } else { 0 };
+        let reserved = whole::reserve(holdings.as_ref(), expected)?;
         let info = node.lease_time_to_live(request.id, request.keys).await.map_err(status::node)?;
         let mut response = pb::LeaseTimeToLiveResponse {
             header: self.0.header_now(),
@@ -83,6 +83,7 @@ impl lease_server::Lease for LeaseService {
             response.granted_ttl = info.granted_ttl;
             response.keys = info.keys.iter().map(|version| version.key().to_vec().into()).collect();
         }
+        drop(reserved);
         whole::long(holdings.as_ref(), turn, response)
     }
 

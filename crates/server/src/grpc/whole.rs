@@ -16,7 +16,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tonic::body::Body;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::{Code, Status};
-use vetch_http2::{Answer, Holdings, Reply};
+use vetch_http2::{Answer, Charge, Holdings, Reply};
 
 use super::status;
 use crate::auth::Credentials;
@@ -86,15 +86,20 @@ pub(super) fn long<T: prost::Message>(
     turn: Option<OwnedSemaphorePermit>,
     message: T,
 ) -> Result<tonic::Response<T>, Status> {
-    let mut charge = holdings.map(Holdings::charge);
-    if let Some(charge) = &mut charge {
-        // The message and what it becomes, in a buffer that grows by doubling.
-        let held = message.encoded_len().saturating_mul(3);
-        charge.try_answer(held).map_err(|_| status::of(vetch_api::EtcdError::RequestTooManyRequests))?;
-    }
+    let charge = reserve(holdings, message.encoded_len())?;
     let mut response = tonic::Response::new(message);
     response.extensions_mut().insert(Arc::new((charge, turn)));
     Ok(response)
+}
+
+/// Counts an answer of about `len` bytes for its client; refused if too much is held for all.
+pub(super) fn reserve(holdings: Option<&Holdings>, len: usize) -> Result<Option<Charge>, Status> {
+    let Some(mut charge) = holdings.map(Holdings::charge) else { return Ok(None) };
+    // The message and what it becomes, in a buffer that grows by doubling.
+    charge
+        .try_answer(len.saturating_mul(3))
+        .map_err(|_| status::of(vetch_api::EtcdError::RequestTooManyRequests))?;
+    Ok(Some(charge))
 }
 
 /// What is held for the client of a request.

@@ -23,7 +23,7 @@ pub(super) fn write(page: &mut Text, node: &Node) {
 fn storage(page: &mut Text, node: &Node) {
     let (status, files, queue, metrics) = (node.status(), node.files(), node.queue(), node.metrics());
     let age = files.since_checkpoint.unwrap_or(node.uptime());
-    let gauges: [(&str, &str, f64); 15] = [
+    let gauges: [(&str, &str, f64); 17] = [
         (
             "vetch_disk_fails",
             "1 while no journal segment can be prepared, and not for lack of space.",
@@ -57,6 +57,8 @@ fn storage(page: &mut Text, node: &Node) {
         ),
         ("vetch_queue_requests", "Requests that wait for the sequencer.", queue.requests as f64),
         ("vetch_queue_bytes", "Bytes of those requests.", queue.bytes as f64),
+        ("vetch_users", "Users.", status.users as f64),
+        ("vetch_roles", "Roles.", status.roles as f64),
         ("vetch_leases", "Leases.", status.leases as f64),
         (
             "vetch_leases_overdue",
