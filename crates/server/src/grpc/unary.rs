@@ -1,7 +1,8 @@
-//! The short way: calls on keys from one message to another, without the layers that know how to stream.
+//! The fast path: calls on keys from one message to another, without the layers that know how to
+//! stream.
 //!
-//! It ends in the same functions as the long way, and refuses in the same words. The caller has checked that there is exactly one
-//! message, and that it is not compressed.
+//! It ends in the same functions as the long way, and refuses in the same words. The caller has
+//! checked that there is exactly one message, and that it is not compressed.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use prost::Message;
@@ -15,7 +16,7 @@ use super::kv::KvService;
 use super::translate::Kv;
 use crate::auth::Credentials;
 
-/// A call that can be served the short way.
+/// A call that can take the fast path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unary {
     Range,
@@ -79,8 +80,8 @@ impl Asked {
     }
 }
 
-/// Keys that are fetched for a range at most. Sorting and filtering come before the limit, and the count at an old revision, which
-/// every answer has, is found out from all that changed since.
+/// Keys that are fetched for a range at most. Sorting and filtering come before the limit, and the
+/// count at an old revision, which every answer has, is found out from all that changed since.
 fn most_keys(range: &pb::RangeRequest) -> i64 {
     if range.range_end.is_empty() {
         return 1;
@@ -111,7 +112,8 @@ fn shows_many(delete: &pb::DeleteRangeRequest) -> bool {
     delete.prev_kv && !delete.range_end.is_empty()
 }
 
-/// What is short alone may be long with others of its kind. A compare of a range looks at all of its keys.
+/// What is short alone may be long with others of its kind. A compare of a range looks at all of
+/// its keys.
 fn is_long(txn: &pb::TxnRequest) -> bool {
     let keys = txn.success.iter().chain(&txn.failure).map(most_keys_of);
     keys.fold(0, i64::saturating_add) > FEW_KEYS
@@ -201,7 +203,8 @@ mod tests {
         Asked::Txn(pb::TxnRequest { success: ranges.into_iter().map(op).collect(), ..Default::default() })
     }
 
-    /// A limit bounds what is answered. What has to be sorted or filtered is fetched before it is cut.
+    /// A limit bounds what is answered. What has to be sorted or filtered is fetched before it is
+    /// cut.
     #[test]
     fn a_range_is_short_if_little_is_fetched_for_it() {
         assert!(!is_long(few()));

@@ -1,7 +1,7 @@
 //! What answers the requests of an HTTP/2 connection.
 //!
-//! The calls of which there are most, reads and writes of keys, come as whole messages and go straight to the service.
-//! Everything else goes by [`route`], as a request with a body.
+//! The calls of which there are most, reads and writes of keys, come as whole messages and go
+//! straight to the service. Everything else goes by [`route`], as a request with a body.
 
 use std::sync::Arc;
 
@@ -27,8 +27,9 @@ const TOKEN: HeaderName = HeaderName::from_static("token");
 
 pub(super) struct Front(Arc<Context>);
 
-/// What the headers of a call say, as far as its answer depends on them. It is kept as long as the connection is open, so nothing is
-/// here that may change meanwhile: whether this server leads, who the users are, how long a token is valid.
+/// What the headers of a call say, as far as its answer depends on them. It is kept as long as the
+/// connection is open, so nothing is here that may change meanwhile: whether this server leads, who
+/// the users are, how long a token is valid.
 pub(super) struct Plan {
     unary: Unary,
     counted: Counted,
@@ -48,8 +49,8 @@ impl Service for Front {
     type Place = Place;
     type Body = Body;
 
-    /// Only calls about which nothing is unusual. What is wrong with the others, and how to say so, is known where all
-    /// of them are served.
+    /// Only calls about which nothing is unusual. What is wrong with the others, and how to say so,
+    /// is known where all of them are served.
     fn plan(&self, head: &Head) -> Option<Plan> {
         let has_grpc = matches!(self.0.serves, Serves::GrpcAndHttp | Serves::Grpc);
         let content_type = head.get(&CONTENT_TYPE)?.as_bytes();
@@ -152,7 +153,8 @@ fn refused(status: Status) -> Reply {
 mod tests {
     use super::*;
 
-    /// Whatever is served as gRPC is answered the short way, or a client could choose to have a long answer encoded at once.
+    /// Whatever is served as gRPC is answered on the fast path, or a client could choose to have a
+    /// long answer encoded at once.
     #[test]
     fn parameters_of_the_content_type_do_not_matter() {
         for content_type in [
