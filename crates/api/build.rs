@@ -1,7 +1,8 @@
-//! Compiles `proto/` into Rust: messages, gRPC clients and servers, and the JSON mapping of every message.
+//! Compiles `proto/` into Rust: messages, gRPC clients and servers, and the JSON mapping of every
+//! message.
 //!
-//! The protobuf compiler is a Rust library, so a build needs no tools besides cargo. Nothing generated is
-//! kept in the repository.
+//! The protobuf compiler is a Rust library, so a build needs no tools besides cargo. Nothing
+//! generated is kept in the repository.
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -37,7 +38,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         .ignore_unknown_fields()
         .build(&PACKAGES)?;
 
-    // Our own services, apart from etcd's. Their JSON is for people and scripts, so numbers are numbers there.
+    // Our own services, apart from etcd's. Their JSON is for people and scripts, so numbers are
+    // numbers there.
     let own = protox::compile(["vetch.proto", "peer.proto"], ["proto"])?;
     tonic_prost_build::configure().message_attribute(".", "#[derive(serde::Serialize)]").compile_fds(own)?;
     Ok(())

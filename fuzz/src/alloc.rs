@@ -1,5 +1,5 @@
-//! The allocator of every target: the system's, with a limit on a single allocation. No input is larger than a few
-//! kilobytes, so whoever asks for much more believed a length in it.
+//! The allocator of every target: the system's, with a limit on a single allocation. No input is
+//! larger than a few kilobytes, so whoever asks for much more believed a length in it.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::Write;
@@ -15,7 +15,8 @@ static ALLOCATOR: Limited = Limited;
 fn check(size: usize) {
     if size > LIMIT {
         let _ = writeln!(std::io::stderr(), "an allocation of {size} bytes");
-        // Unwinding out of an allocator is not allowed; libFuzzer keeps the input of an abort as well.
+        // Unwinding out of an allocator is not allowed; libFuzzer keeps the input of an abort as
+        // well.
         std::process::abort();
     }
 }

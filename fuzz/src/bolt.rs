@@ -1,4 +1,5 @@
-//! Reading of bbolt files whose pages were mutated: refused, or walked to the end in no more steps than there are pages.
+//! Reading of bbolt files whose pages were mutated: refused, or walked to the end in no more steps
+//! than there are pages.
 
 use vetch_bolt::{Db, PAGE_SIZE};
 

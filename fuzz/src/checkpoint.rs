@@ -1,4 +1,5 @@
-//! Loading of checkpoints from mutated files: refused, or a store that answers, and that the next checkpoint keeps.
+//! Loading of checkpoints from mutated files: refused, or a store that answers, and that the next
+//! checkpoint keeps.
 
 use std::path::Path;
 use std::sync::Arc;

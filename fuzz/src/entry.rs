@@ -1,4 +1,5 @@
-//! The journal's entries: what is accepted encodes to itself, and follows the tip that it claims to follow.
+//! The journal's entries: what is accepted encodes to itself, and follows the tip that it claims to
+//! follow.
 
 use bytes::Bytes;
 use vetch_journal::{Entry, Kind, Tip, hash_entry};

@@ -1,5 +1,5 @@
-//! Reading of an etcd's log whose records were mutated, and replay of what it asks for: refused, or done the same every time,
-//! revision by revision.
+//! Reading of an etcd's log whose records were mutated, and replay of what it asks for: refused, or
+//! done the same every time, revision by revision.
 
 use vetch_snapshot::replay::{Replay, Replayed};
 use vetch_snapshot::wal::Tail;
@@ -12,8 +12,8 @@ const NEXT_FILE: u8 = 128;
 /// The record that states a checksum.
 const CRC: u8 = 4;
 
-/// An image of records: the number of each is its kind. With checksums they are framed as etcd does it; without, their
-/// contents are the bytes of a file as they are.
+/// An image of records: the number of each is its kind. With checksums they are framed as etcd does
+/// it; without, their contents are the bytes of a file as they are.
 pub fn run(data: &[u8]) {
     let (flags, records) = image::parse(data);
     let mut files = vec![Vec::new()];

@@ -1,4 +1,5 @@
-//! Key-value requests all the way: the server's own translation (linked into this directory), the store, and back.
+//! Key-value requests all the way: the server's own translation (linked into this directory), the
+//! store, and back.
 
 #[allow(unused_imports, reason = "the server's streams use all of it")]
 mod translate;

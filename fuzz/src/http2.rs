@@ -1,5 +1,6 @@
-//! HTTP/2 as strangers speak it: frames of any kind in any order, cut anywhere, header blocks without sense. The server
-//! answers what it takes for requests, never holds more than it may, and writes nothing but whole frames.
+//! HTTP/2 as strangers speak it: frames of any kind in any order, cut anywhere, header blocks
+//! without sense. The server answers what it takes for requests, never holds more than it may, and
+//! writes nothing but whole frames.
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, StatusCode};

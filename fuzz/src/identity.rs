@@ -1,4 +1,5 @@
-//! The identity file, through the opening of a whole node: refused, or taken as it is and never changed.
+//! The identity file, through the opening of a whole node: refused, or taken as it is and never
+//! changed.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

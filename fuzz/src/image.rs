@@ -1,12 +1,13 @@
-//! Images: several files in one input. A byte of flags, then for each file its name's number, its length, its bytes.
+//! Images: several files in one input. A byte of flags, then for each file its name's number, its
+//! length, its bytes.
 
 use std::path::{Path, PathBuf};
 
 use vetch_journal::seal::{Keys, Ring};
 use vetch_journal::{Disk, MemDisk};
 
-/// Keys that open what the sealed seeds hold, and seal what is written if they are to. Made for fuzzing and used for nothing
-/// else.
+/// Keys that open what the sealed seeds hold, and seal what is written if they are to. Made for
+/// fuzzing and used for nothing else.
 pub fn keys(seals: bool) -> Keys {
     let first = if seals { "" } else { "plain\n" };
     let ring = Ring::parse(&format!("{first}k AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="));

@@ -1,5 +1,5 @@
-//! Bodies of the JSON gateway: what is read is written as something that reads as the same, in one piece or streamed;
-//! and every message that can be written can be read.
+//! Bodies of the JSON gateway: what is read is written as something that reads as the same, in one
+//! piece or streamed; and every message that can be written can be read.
 
 use std::fmt::Debug;
 
@@ -11,7 +11,8 @@ use vetch_api::json::{Stream, from_slice, to_stream_line, to_vec};
 
 use crate::messages::with_message;
 
-/// The first byte says which message it is, and whether the rest is JSON or the protobuf form of what is written.
+/// The first byte says which message it is, and whether the rest is JSON or the protobuf form of
+/// what is written.
 pub fn run(data: &[u8]) {
     let Some((&number, bytes)) = data.split_first() else { return };
     if number < 128 {

@@ -1,11 +1,14 @@
-//! Fuzz targets: one module and one function for each decoder of bytes that come from outside or from a disk.
+//! Fuzz targets: one module and one function for each decoder of bytes that come from outside or
+//! from a disk.
 //!
-//! A target panics when something is wrong: a decoder panicked, accepted bytes that it would not write, or asked for far
-//! more memory than its input justifies. `targets/` ties each of them to libFuzzer; `seeds` writes the corpus from what
-//! the shipped encoders write; the tests here run the corpus without libFuzzer.
+//! A target panics when something is wrong: a decoder panicked, accepted bytes that it would not
+//! write, or asked for far more memory than its input justifies. `targets/` ties each of them to
+//! libFuzzer; `seeds` writes the corpus from what the shipped encoders write; the tests here run
+//! the corpus without libFuzzer.
 //!
-//! Checksums would end almost every mutated file at the first check. Where an input says so, they are made right again
-//! after the mutation (`repair`), so that what lies behind them is reached too.
+//! Checksums would end almost every mutated file at the first check. Where an input says so, they
+//! are made right again after the mutation (`repair`), so that what lies behind them is reached
+//! too.
 //!
 //! Not here: whatever a clock, a thread or a network is needed for.
 

@@ -1,6 +1,7 @@
 //! Every request message of the API, by number.
 
-/// Calls `$function::<Message>($argument)` for the message with this number, modulo how many there are.
+/// Calls `$function::<Message>($argument)` for the message with this number, modulo how many there
+/// are.
 macro_rules! with_message {
     ($number:expr, $function:ident($argument:expr)) => {
         $crate::messages::with_message!(@ $number, $function($argument);

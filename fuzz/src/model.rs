@@ -1,4 +1,5 @@
-//! The store against the specification: the same requests go to both, and every answer, event and refusal is compared.
+//! The store against the specification: the same requests go to both, and every answer, event and
+//! refusal is compared.
 
 use arbitrary::{Result, Unstructured};
 use vetch_model::{Model, Request};
@@ -96,7 +97,8 @@ impl Pair {
         assert_eq!(run.finish(), self.model.hash_kv(at, mark.compact_revision), "at {at}");
     }
 
-    /// What the journal replays to is the same store, and both agree with the specification on everything there is.
+    /// What the journal replays to is the same store, and both agree with the specification on
+    /// everything there is.
     fn settle(&mut self) {
         let mut replayed = Store::default();
         replayed.replay(&self.journal).expect("written by evaluation");

@@ -1,4 +1,5 @@
-//! Recovery of a journal from mutated segments: refused, or the same entries every time and a journal that goes on.
+//! Recovery of a journal from mutated segments: refused, or the same entries every time and a
+//! journal that goes on.
 
 use std::path::Path;
 use std::sync::Arc;

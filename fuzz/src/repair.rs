@@ -1,6 +1,8 @@
-//! Makes checksums and links right again in mutated files, as far as the bytes can be understood at all.
+//! Makes checksums and links right again in mutated files, as far as the bytes can be understood at
+//! all.
 //!
-//! Written from docs/format.md and on purpose not with the shipped encoders, which would never write such files.
+//! Written from docs/format.md and on purpose not with the shipped encoders, which would never
+//! write such files.
 
 use vetch_journal::{ENTRY_HEADER_LEN, RECORD_HEADER_LEN, SECTOR};
 
@@ -26,7 +28,8 @@ impl Default for Chain {
     }
 }
 
-/// A journal segment: every record that starts at a sector gets right checksums and, with a chain, right links.
+/// A journal segment: every record that starts at a sector gets right checksums and, with a chain,
+/// right links.
 pub fn segment(content: &mut [u8], mut chain: Option<&mut Chain>) {
     let sectors = u32::try_from(content.len() / SECTOR).expect("small");
     let mut at = 0;
@@ -83,7 +86,8 @@ fn units(entry: &[u8]) -> u32 {
     if entry.len() < ENTRY_HEADER_LEN + 8 { 0 } else { u32_at(entry, ENTRY_HEADER_LEN + 4) }
 }
 
-/// Above everything that a life reaches, and far from overflow: what a checksum vouches for is not doubted.
+/// Above everything that a life reaches, and far from overflow: what a checksum vouches for is not
+/// doubted.
 const PLAUSIBLE: u64 = 1 << 40;
 
 /// Takes away what is implausible about a number.
@@ -92,7 +96,8 @@ fn tame(bytes: &mut [u8], at: usize, below: u64) {
     bytes[at..at + 8].copy_from_slice(&(number % below).to_le_bytes());
 }
 
-/// A data file of a checkpoint under the id of its name; its checksum in the footer, if it is long enough for one.
+/// A data file of a checkpoint under the id of its name; its checksum in the footer, if it is long
+/// enough for one.
 pub fn data_file(content: &mut [u8], id: u64) -> Option<u32> {
     const HEADER: usize = 32;
     const TRAILER: usize = 64;
@@ -126,7 +131,8 @@ pub fn data_file(content: &mut [u8], id: u64) -> Option<u32> {
     Some(crc)
 }
 
-/// A manifest under the number of its name, which names the data files as they are now: id, size and checksum.
+/// A manifest under the number of its name, which names the data files as they are now: id, size
+/// and checksum.
 pub fn manifest(content: &mut [u8], number: u64, files: &[(u64, usize, u32)]) {
     const HEAD: usize = 104;
     if content.len() < HEAD + 4 {

@@ -1,4 +1,5 @@
-//! Replay of journal payloads, and the records in them: refused, or the same state every time, which goes on.
+//! Replay of journal payloads, and the records in them: refused, or the same state every time,
+//! which goes on.
 
 use vetch_store::request::{DeleteRangeRequest, KeyRange, PutRequest, Remaining, WriteRequest};
 use vetch_store::{BadCommand, Mark, Record, Replayed, Store};
@@ -20,7 +21,8 @@ fn from_wire(wire: &[u8]) {
         record.save(&mut saved);
         assert_eq!(saved.len(), record.saved_len());
         let again = Record::restore(&mut saved.as_slice());
-        // A tombstone that shows more than its key and revision was never written, and is refused there.
+        // A tombstone that shows more than its key and revision was never written, and is refused
+        // there.
         assert!(again == Ok(record.clone()) || record.is_tombstone(), "{record:?}");
     }
 }

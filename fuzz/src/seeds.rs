@@ -1,4 +1,5 @@
-//! Writes the seeds of the corpus: what the shipped encoders write, small, and in the form that each target reads.
+//! Writes the seeds of the corpus: what the shipped encoders write, small, and in the form that
+//! each target reads.
 //!
 //! `seeds DIR` puts them into `DIR/<target>/seed-*`. They are the same every time.
 
@@ -50,7 +51,8 @@ fn connections() -> Vec<Vec<u8>> {
         [&[0, (payload.len() >> 8) as u8, payload.len() as u8, kind, flags, 0, 0, 0, stream], payload]
             .concat()
     };
-    // Indexed fields, a path that is remembered, Huffman-coded text, and one that is not remembered.
+    // Indexed fields, a path that is remembered, Huffman-coded text, and one that is not
+    // remembered.
     let head =
         b"\x83\x86\x44\x03/kv\x41\x8c\xf1\xe3\xc2\xe5\xf2\x3a\x6b\xa0\xab\x90\xf4\xff\x00\x02te\x08trailers";
     let call = |stream| [frame(1, 4, stream, head), frame(0, 1, stream, b"\0\0\0\0\x02hi")].concat();
@@ -88,7 +90,8 @@ fn field(tag: u32, message: &impl Message) -> Vec<u8> {
     bytes
 }
 
-/// The log of an etcd that was asked for a little of everything, whole, in two files, and as raw bytes.
+/// The log of an etcd that was asked for a little of everything, whole, in two files, and as raw
+/// bytes.
 fn logs() -> Vec<Vec<u8>> {
     let put = |key: &str, lease| pb::PutRequest {
         key: key.to_owned().into(),

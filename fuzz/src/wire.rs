@@ -1,5 +1,6 @@
-//! Requests on the wire: what is decoded encodes to something that decodes to the same; and those of the key-value
-//! service go all the way through translation, validation, evaluation and back into wire form.
+//! Requests on the wire: what is decoded encodes to something that decodes to the same; and those
+//! of the key-value service go all the way through translation, validation, evaluation and back
+//! into wire form.
 
 use std::fmt::Debug;
 

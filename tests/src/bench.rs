@@ -1,4 +1,5 @@
-//! A trial of the load generator itself: are its counts the server's, are errors errors, and does a stall show?
+//! A trial of the load generator itself: are its counts the server's, are errors errors, and does a
+//! stall show?
 
 use std::process::{Command, Stdio};
 use std::thread::sleep;
@@ -78,11 +79,13 @@ async fn counts(kind: Kind, client: &str) -> Result<()> {
     Ok(())
 }
 
-/// A server that stands still for a while delays everything that was due meanwhile, and all of it counts.
+/// A server that stands still for a while delays everything that was due meanwhile, and all of it
+/// counts.
 async fn stall(kind: Kind) -> Result<()> {
     let server = Server::start(kind)?;
     let outside = Client::connect(&server.endpoint()).await?;
-    // So few under way that most of what is due during the stall cannot even be sent: it counts all the same.
+    // So few under way that most of what is due during the stall cannot even be sent: it counts all
+    // the same.
     let words = [
         "put",
         "--rate",
@@ -108,8 +111,9 @@ async fn stall(kind: Kind) -> Result<()> {
     let micros = |name: &str| latency[name].as_f64().unwrap_or(0.0);
     let wanted = STALL.as_secs_f64() * 1e6;
     ensure!(micros("p999") > 0.85 * wanted, "p99.9 hides the stall: {latency}");
-    // Three in ten were due during the stall, one of them in its first third: it waited for two thirds and more. A generator that
-    // counts from when it could send would have eight that waited.
+    // Three in ten were due during the stall, one of them in its first third: it waited for two
+    // thirds and more. A generator that counts from when it could send would have eight that
+    // waited.
     ensure!(
         micros("p90") > 0.5 * wanted,
         "most of those that were due during the stall are missing: {latency}"

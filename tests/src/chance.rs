@@ -1,5 +1,6 @@
-//! Chance from a seed: a small generator whose numbers are the same on every machine and in every release, so that a
-//! seed in a report replays years later. (SplitMix64; the quality is ample for picking requests.)
+//! Chance from a seed: a small generator whose numbers are the same on every machine and in every
+//! release, so that a seed in a report replays years later. (SplitMix64; the quality is ample for
+//! picking requests.)
 
 pub(crate) struct Chance {
     state: u64,
@@ -10,8 +11,8 @@ impl Chance {
         Chance { state: seed }
     }
 
-    /// Chance for one step of a sequence. It depends on nothing drawn before, so leaving other steps out of a replay
-    /// leaves this one as it was.
+    /// Chance for one step of a sequence. It depends on nothing drawn before, so leaving other
+    /// steps out of a replay leaves this one as it was.
     pub(crate) fn for_step(seed: u64, step: usize) -> Chance {
         let mut mixer = Chance::new(seed ^ (step as u64).wrapping_mul(0xD6E8_FEB8_6659_FD93));
         Chance::new(mixer.next())

@@ -1,4 +1,5 @@
-//! The churn trial: few keys, endless updates, compaction every few seconds. Memory and disk must level off.
+//! The churn trial: few keys, endless updates, compaction every few seconds. Memory and disk must
+//! level off.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -124,8 +125,9 @@ async fn update(
     Ok(())
 }
 
-/// Flat: the highest of the last third is not far above the highest of the third before it. Both saw compactions, so a
-/// leak of even a few per cent of what was written would show, while the sawtooth between compactions does not.
+/// Flat: the highest of the last third is not far above the highest of the third before it. Both
+/// saw compactions, so a leak of even a few per cent of what was written would show, while the
+/// sawtooth between compactions does not.
 fn flat(what: &str, samples: &[Sample], measure: impl Fn(&Sample) -> u64) -> Result<()> {
     ensure!(samples.len() >= 12, "only {} samples: too short a run to judge", samples.len());
     let third = samples.len() / 3;

@@ -32,7 +32,8 @@ impl Client {
         Client::connect_with(endpoint, None).await
     }
 
-    /// One that gives the connection up when a sign of life, asked for so often, takes as long as that.
+    /// One that gives the connection up when a sign of life, asked for so often, takes as long as
+    /// that.
     pub(crate) async fn connect_with(endpoint: &str, keep_alive: Option<Duration>) -> Result<Client> {
         let mut builder = Endpoint::from_shared(endpoint.to_owned())?
             .connect_timeout(Duration::from_secs(5))
@@ -50,7 +51,8 @@ impl Client {
 
     /// Over a connection that was made elsewhere.
     pub(crate) fn over(channel: Channel) -> Client {
-        // Servers of this API send messages of any size; the client's limit would hide what they do.
+        // Servers of this API send messages of any size; the client's limit would hide what they
+        // do.
         Client {
             kv: KvClient::new(channel.clone()).max_decoding_message_size(usize::MAX),
             watch: WatchClient::new(channel.clone()).max_decoding_message_size(usize::MAX),

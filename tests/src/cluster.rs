@@ -1,11 +1,12 @@
-//! The cluster trial: three servers on one journal of three NATS servers, each on a host of its own in a network that can be
-//! cut, under a mixed load by way of all of them; one thing after another going wrong, and the judgement of all that
-//! clients were told by whichever server.
+//! The cluster trial: three servers on one journal of three NATS servers, each on a host of its own
+//! in a network that can be cut, under a mixed load by way of all of them; one thing after another
+//! going wrong, and the judgement of all that clients were told by whichever server.
 //!
-//! Every client stays with one server until that is of no use, and goes on at the next; watches go on behind the last
-//! thing they were told, on another server. After each fault every server has to take a write again. In the end all have
-//! to have the same state, each has to tell the whole story once more, and `crates/check` judges as for one server.
-//! What a server may answer from its own state is judged as such: serializable reads, and where a watch from now on begins.
+//! Every client stays with one server until that is of no use, and goes on at the next; watches go
+//! on behind the last thing they were told, on another server. After each fault every server has to
+//! take a write again. In the end all have to have the same state, each has to tell the whole story
+//! once more, and `crates/check` judges as for one server. What a server may answer from its own
+//! state is judged as such: serializable reads, and where a watch from now on begins.
 
 mod as_one;
 mod breaking;
@@ -38,7 +39,8 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// How often a client asks whether its connection still leads anywhere.
 const KEEP_ALIVE: Duration = Duration::from_secs(1);
 
-/// Break servers of a cluster, its journal and the network between them under load, and judge everything its clients were told.
+/// Break servers of a cluster, its journal and the network between them under load, and judge
+/// everything its clients were told.
 #[derive(Args, Debug)]
 pub(crate) struct Cluster {
     /// Only these faults; all without it.
@@ -47,14 +49,15 @@ pub(crate) struct Cluster {
     /// How often each fault happens.
     #[arg(long, default_value_t = 1)]
     rounds: usize,
-    /// Many short runs instead of one, each of a new cluster and with faults of its own, which its seed chooses.
+    /// Many short runs instead of one, each of a new cluster and with faults of its own, which its
+    /// seed chooses.
     #[arg(long)]
     runs: Option<u64>,
     /// No further fault of a run after this many seconds.
     #[arg(long, default_value_t = 1200)]
     seconds: u64,
-    /// Decides the order of faults, when they happen, and what is asked; a run is never quite the same twice. The runs of
-    /// many have this and the following seeds.
+    /// Decides the order of faults, when they happen, and what is asked; a run is never quite the
+    /// same twice. The runs of many have this and the following seeds.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Further flags for the servers.
@@ -208,7 +211,8 @@ impl Field {
         }
     }
 
-    /// Lets the load work for a moment, and until `least` writes were acknowledged: an idle run proves nothing.
+    /// Lets the load work for a moment, and until `least` writes were acknowledged: an idle run
+    /// proves nothing.
     async fn work(&mut self, least: usize) -> Result<usize> {
         let before = self.recorder.acknowledged();
         self.rest(300, 900).await;
@@ -247,7 +251,8 @@ impl Field {
         self.members.all_run()
     }
 
-    /// Judges everything. `result` is how the run went so far; the record is kept if anything is wrong.
+    /// Judges everything. `result` is how the run went so far; the record is kept if anything is
+    /// wrong.
     async fn conclude(mut self, result: Result<()>) -> Verdict {
         let result = match result {
             Ok(()) => self.close().await,

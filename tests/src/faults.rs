@@ -1,9 +1,9 @@
-//! The faults trial: a real server under a mixed load, one thing after another going wrong, and the judgement of all
-//! that its clients were told.
+//! The faults trial: a real server under a mixed load, one thing after another going wrong, and the
+//! judgement of all that its clients were told.
 //!
-//! Each case breaks one thing, several times, on one history; then everything heals, and `ground` judges. The storage of
-//! the server is made small, so that files are finished, replaced and removed all the time. A case in which the fault
-//! was never hit fails.
+//! Each case breaks one thing, several times, on one history; then everything heals, and `ground`
+//! judges. The storage of the server is made small, so that files are finished, replaced and
+//! removed all the time. A case in which the fault was never hit fails.
 
 mod limits;
 mod process;
@@ -67,8 +67,9 @@ pub(crate) enum Case {
     KillAtDirectorySync,
     /// Killed exactly when a file is removed.
     KillAtRemove,
-    /// Syncs of a second, forty writers, compactions five times a second, then kill -9: a checkpoint captured before
-    /// a compaction is still waiting for the journal while the compaction wants to free what it holds.
+    /// Syncs of a second, forty writers, compactions five times a second, then kill -9: a
+    /// checkpoint captured before a compaction is still waiting for the journal while the
+    /// compaction wants to free what it holds.
     SlowDisk,
     /// More connections than descriptors, and then no descriptor to spare at all.
     Descriptors,

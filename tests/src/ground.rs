@@ -1,8 +1,9 @@
 //! The ground on which a fault is tried: one server, one recording, and the judgement at the end.
 //!
-//! A trial lets the load work, breaks something, heals it, and calls `conclude`. That makes sure that the server is well
-//! again (answers, takes a write, lets all watchers catch up), that one more clean restart changes nothing, and that
-//! everything every client was ever told fits together. Whatever fails, the history, the log and the data stay on disk.
+//! A trial lets the load work, breaks something, heals it, and calls `conclude`. That makes sure
+//! that the server is well again (answers, takes a write, lets all watchers catch up), that one
+//! more clean restart changes nothing, and that everything every client was ever told fits
+//! together. Whatever fails, the history, the log and the data stay on disk.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -64,7 +65,8 @@ impl Ground {
         })
     }
 
-    /// Lets the load work for a while, and until `least` writes were acknowledged meanwhile: an idle run proves nothing.
+    /// Lets the load work for a while, and until `least` writes were acknowledged meanwhile: an
+    /// idle run proves nothing.
     pub(crate) async fn work(&mut self, low_ms: i64, high_ms: i64, least: usize) -> Result<usize> {
         const LIMIT: Duration = Duration::from_secs(30);
         let before = self.recorder.acknowledged();
@@ -81,7 +83,8 @@ impl Ground {
         }
     }
 
-    /// Judges everything. `result` is how the trial went so far; the record is kept if anything is wrong.
+    /// Judges everything. `result` is how the trial went so far; the record is kept if anything is
+    /// wrong.
     pub(crate) async fn conclude(mut self, result: Result<()>) -> Conclusion {
         let result = match result {
             Ok(()) => self.close().await,

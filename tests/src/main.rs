@@ -1,7 +1,8 @@
 //! Trials of the whole server: the `vetch` binary beside etcd's own, through their public API only.
 //!
-//! Each subcommand is one trial; it prints what it does, fails with a non-zero exit code, and names what to run to see
-//! the failure again. `scripts/test` runs those that belong to every change; the long ones are run by hand.
+//! Each subcommand is one trial; it prints what it does, fails with a non-zero exit code, and names
+//! what to run to see the failure again. `scripts/test` runs those that belong to every change; the
+//! long ones are run by hand.
 //!
 //! Not here: tests of single crates, which live beside their code.
 

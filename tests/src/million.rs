@@ -1,4 +1,5 @@
-//! The million-keys trial: load, list by stream, restart, list again; times and memory side by side.
+//! The million-keys trial: load, list by stream, restart, list again; times and memory side by
+//! side.
 //!
 //! It takes minutes and gigabytes, so it is run by hand, on a release build.
 

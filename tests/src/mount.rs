@@ -1,4 +1,5 @@
-//! File systems of a trial's own: small ones that fill up, and ones whose power can be cut. They need root.
+//! File systems of a trial's own: small ones that fill up, and ones whose power can be cut. They
+//! need root.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -57,8 +58,9 @@ impl Mount {
         Ok(())
     }
 
-    /// Cuts the power: from now on nothing reaches the image, not even what the file system's journal holds in memory.
-    /// The call is an ioctl that no safe wrapper exists for, so a line of Python makes it.
+    /// Cuts the power: from now on nothing reaches the image, not even what the file system's
+    /// journal holds in memory. The call is an ioctl that no safe wrapper exists for, so a line of
+    /// Python makes it.
     pub(crate) fn cut(&self) -> Result<()> {
         // EXT4_IOC_SHUTDOWN with EXT4_GOING_FLAGS_NOLOGFLUSH.
         const CALL: &str = "import fcntl, os, struct, sys; \
@@ -66,7 +68,8 @@ impl Mount {
         run("python3", &["-c", CALL, path(&self.path())?])
     }
 
-    /// Makes everything durable that was written so far, as the kernel would have done sooner or later.
+    /// Makes everything durable that was written so far, as the kernel would have done sooner or
+    /// later.
     pub(crate) fn sync(&self) -> Result<()> {
         run("sync", &["-f", path(&self.path())?])
     }

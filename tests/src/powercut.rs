@@ -1,11 +1,13 @@
-//! The power-cut trial: the server runs on a real file system whose power is cut under load, again and again, and
-//! nothing it ever acknowledged is lost.
+//! The power-cut trial: the server runs on a real file system whose power is cut under load, again
+//! and again, and nothing it ever acknowledged is lost.
 //!
-//! The file system is ext4 in a file, and the cut is its own shutdown call: what was not synced never reaches the image.
-//! kill -9 proves nothing of the kind, because the kernel keeps what a dead process has written.
+//! The file system is ext4 in a file, and the cut is its own shutdown call: what was not synced
+//! never reaches the image. kill -9 proves nothing of the kind, because the kernel keeps what a
+//! dead process has written.
 //!
-//! A copy of a mount in another mount namespace keeps the file system alive behind its unmounting, shut down as it is. So the trial
-//! has a mount namespace of its own, while others are made and left outside of it all the time.
+//! A copy of a mount in another mount namespace keeps the file system alive behind its unmounting,
+//! shut down as it is. So the trial has a mount namespace of its own, while others are made and
+//! left outside of it all the time.
 //!
 //! `--expect-loss` tests the trial: a server that does not sync must be found out.
 
@@ -64,7 +66,8 @@ impl PowerCut {
         if self.expect_loss == Some(Deception::NoSync) {
             flags.push("--unsafe-no-fsync".to_owned());
         }
-        // A deceived server shall lose writes, not find its files damaged; so it makes no new files.
+        // A deceived server shall lose writes, not find its files damaged; so it makes no new
+        // files.
         if self.server == Kind::Vetch && self.expect_loss.is_none() && !self.seed.is_multiple_of(4) {
             flags.extend(SMALL_STORAGE.map(str::to_owned));
         }

@@ -1,8 +1,10 @@
-//! The recorder: a mixed load of many clients on a real server, and everything that the server told them.
+//! The recorder: a mixed load of many clients on a real server, and everything that the server told
+//! them.
 //!
-//! Clients of keys, clients of leases, a compactor, one who looks at lists, watchers and one watcher of everything run until `finish`, however
-//! often the server goes away meanwhile. What they were told is a `vetch_check::History`, which `verdict` judges. A
-//! request without an answer is recorded as unknown: it may have happened or not.
+//! Clients of keys, clients of leases, a compactor, one who looks at lists, watchers and one
+//! watcher of everything run until `finish`, however often the server goes away meanwhile. What
+//! they were told is a `vetch_check::History`, which `verdict` judges. A request without an answer
+//! is recorded as unknown: it may have happened or not.
 //!
 //! Not here: what goes wrong with the server meanwhile, which is the trial's business.
 
@@ -38,10 +40,12 @@ pub(crate) struct Plan {
     pub(crate) keys: usize,
     /// How long a client rests between two requests.
     pub(crate) pause: Duration,
-    /// And after one whose outcome is unknown: the fewer there are, the more certain is the judgement.
+    /// And after one whose outcome is unknown: the fewer there are, the more certain is the
+    /// judgement.
     pub(crate) pause_after_failure: Duration,
     pub(crate) request_timeout: Duration,
-    /// How often clients ask whether their connection still leads anywhere; it may be cut without a word.
+    /// How often clients ask whether their connection still leads anywhere; it may be cut without a
+    /// word.
     pub(crate) keep_alive: Option<Duration>,
     pub(crate) compact_every: Option<Duration>,
     /// How many revisions behind the watcher of everything is compacted.
@@ -132,8 +136,9 @@ impl Recorder {
         self.shared.acknowledged()
     }
 
-    /// Stops the clients and lets every watcher reach the present. The server must be well again: that it answers, that
-    /// leases run out, that a write succeeds and that all watchers catch up is checked here.
+    /// Stops the clients and lets every watcher reach the present. The server must be well again:
+    /// that it answers, that leases run out, that a write succeeds and that all watchers catch up
+    /// is checked here.
     pub(crate) async fn settle(&mut self) -> Result<()> {
         self.shared.stop();
         let end = async { while self.clients.join_next().await.is_some() {} };
@@ -213,7 +218,8 @@ impl Recorder {
         self.shared.first_write_by_another(member, since).map(Duration::from_nanos)
     }
 
-    /// Reads everything that is left, now and in the past, once more. Nothing may happen to the server any more.
+    /// Reads everything that is left, now and in the past, once more. Nothing may happen to the
+    /// server any more.
     pub(crate) async fn close(&self) -> Result<()> {
         closing::read_everything(&self.shared).await?;
         closing::check_lasting_lease(&self.shared).await

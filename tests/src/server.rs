@@ -1,9 +1,10 @@
-//! A server under trial: etcd or Vetch as a child process on loopback, or on a host of a simulated network, with a data
-//! directory of its own.
+//! A server under trial: etcd or Vetch as a child process on loopback, or on a host of a simulated
+//! network, with a data directory of its own.
 //!
-//! Both kinds take the same flags, so nothing here asks which one it is, apart from where the binary lies.
-//! Guarantees: `start` returns only when the server says it is ready and accepts connections; a dropped server is
-//! killed and, unless the directory was given from outside, its files are removed.
+//! Both kinds take the same flags, so nothing here asks which one it is, apart from where the
+//! binary lies. Guarantees: `start` returns only when the server says it is ready and accepts
+//! connections; a dropped server is killed and, unless the directory was given from outside, its
+//! files are removed.
 
 use std::fs::{self, File, OpenOptions};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -35,8 +36,8 @@ impl Kind {
         }
     }
 
-    /// etcd comes from the peers' cache, Vetch from beside this very program, so one `cargo build` makes both agree.
-    /// `ETCD_BIN` and `VETCH_BIN` override.
+    /// etcd comes from the peers' cache, Vetch from beside this very program, so one `cargo build`
+    /// makes both agree. `ETCD_BIN` and `VETCH_BIN` override.
     pub(crate) fn binary(self) -> Result<PathBuf> {
         let path = match self {
             Kind::Etcd => match std::env::var_os("ETCD_BIN") {
@@ -77,7 +78,8 @@ pub(crate) fn peers() -> Result<PathBuf> {
     Ok(bin)
 }
 
-/// How to start one server; the default is a fresh temporary directory and no flags beyond the addresses.
+/// How to start one server; the default is a fresh temporary directory and no flags beyond the
+/// addresses.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Options {
     /// Flags after the common ones.
@@ -176,12 +178,14 @@ impl Server {
         })
     }
 
-    /// Starts the process on the data directory as it is and waits until it serves; answers how long that took.
+    /// Starts the process on the data directory as it is and waits until it serves; answers how
+    /// long that took.
     pub(crate) fn run(&mut self) -> Result<Duration> {
         self.run_under(&[])
     }
 
-    /// The same through another program, such as `strace -D` or `taskset`, that becomes the server's process.
+    /// The same through another program, such as `strace -D` or `taskset`, that becomes the
+    /// server's process.
     pub(crate) fn run_under(&mut self, wrapper: &[String]) -> Result<Duration> {
         let begun = Instant::now();
         self.spawn_under(wrapper)?;
@@ -365,8 +369,9 @@ impl Drop for Server {
     }
 }
 
-/// A port that nobody listens on: below those that the kernel gives to outgoing connections, which could take it between
-/// this look and the server's start, and from a block that belongs to this process.
+/// A port that nobody listens on: below those that the kernel gives to outgoing connections, which
+/// could take it between this look and the server's start, and from a block that belongs to this
+/// process.
 pub(crate) fn free_port() -> Result<u16> {
     const FIRST: u16 = 13_000;
     // Up to 23,000: trials that begin at a fixed port begin above.

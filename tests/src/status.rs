@@ -1,5 +1,5 @@
-//! The status trial: `vetch status` and `vetch top` as operators and scripts call them, on servers that are kept busy:
-//! plain, with TLS and users, beside an etcd, and in a terminal.
+//! The status trial: `vetch status` and `vetch top` as operators and scripts call them, on servers
+//! that are kept busy: plain, with TLS and users, beside an etcd, and in a terminal.
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};

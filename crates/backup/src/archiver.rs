@@ -1,5 +1,5 @@
-//! The archiver: a thread beside a running node that ships the durable journal every few seconds, and now and then a full
-//! backup.
+//! The archiver: a thread beside a running node that ships the durable journal every few seconds,
+//! and now and then a full backup.
 //!
 //! ```text
 //!   node --durable--> marks (10 a second)
@@ -8,8 +8,9 @@
 //!     '--checkpoint, held--> full: files, then the document  --> store, on a thread of its own
 //! ```
 //!
-//! Whatever fails is tried again, for ever, later and later up to a quarter of a minute; the node keeps its journal meanwhile, up to
-//! its limit. Bounded: one chunk in memory, marks thinned out beyond a few thousand, requests as the node allows.
+//! Whatever fails is tried again, for ever, later and later up to a quarter of a minute; the node
+//! keeps its journal meanwhile, up to its limit. Bounded: one chunk in memory, marks thinned out
+//! beyond a few thousand, requests as the node allows.
 
 mod full;
 mod marks;
@@ -81,8 +82,8 @@ impl Archiver {
         Ok(Archiver { stop, thread })
     }
 
-    /// Call after the node has ended. Ships what is left, but does not take longer than `patience`; false if that was
-    /// too short. What was not shipped is by the next start.
+    /// Call after the node has ended. Ships what is left, but does not take longer than `patience`;
+    /// false if that was too short. What was not shipped is by the next start.
     pub fn finish(self, patience: Duration) -> bool {
         // A thread that has ended by itself is as good.
         let _ = self.stop.send(());

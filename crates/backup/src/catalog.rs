@@ -1,9 +1,9 @@
 //! Catalog: what a backup holds, which points it can restore, and what a restore of one needs.
 //!
-//! A journal's chunks make runs without gaps. A full backup that lies in a run leads, with the chunks behind it, to
-//! every later entry of the run; one that lies in none leads to itself alone. What lies in a gap, or before the first full
-//! backup of a run, cannot be restored. An object that is damaged counts as not there, and is named: what does without it can
-//! still be restored.
+//! A journal's chunks make runs without gaps. A full backup that lies in a run leads, with the
+//! chunks behind it, to every later entry of the run; one that lies in none leads to itself alone.
+//! What lies in a gap, or before the first full backup of a run, cannot be restored. An object that
+//! is damaged counts as not there, and is named: what does without it can still be restored.
 
 mod plan;
 
@@ -142,7 +142,8 @@ impl Timeline {
         Ok(timeline)
     }
 
-    /// Damage is written down; whatever was removed since it was listed is not there, which is no damage.
+    /// Damage is written down; whatever was removed since it was listed is not there, which is no
+    /// damage.
     fn note<T>(&mut self, read: Result<T, BackupError>) -> Result<Option<T>, BackupError> {
         match read {
             Ok(value) => Ok(Some(value)),

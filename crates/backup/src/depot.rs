@@ -1,7 +1,8 @@
 //! Depot: the few things that are asked of whatever keeps a backup, one after another.
 //!
-//! Underneath is an asynchronous store; a depot drives it on the calling thread and belongs to that thread alone. Objects
-//! appear whole or not at all. Memory is bounded: a large file travels in pieces.
+//! Underneath is an asynchronous store; a depot drives it on the calling thread and belongs to that
+//! thread alone. Objects appear whole or not at all. Memory is bounded: a large file travels in
+//! pieces.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -72,8 +73,8 @@ impl Depot {
         }
     }
 
-    /// Copies a file to an object. What had that name before is replaced; names of files tell their content. Returns the
-    /// hash of what was sent.
+    /// Copies a file to an object. What had that name before is replaced; names of files tell their
+    /// content. Returns the hash of what was sent.
     pub fn put_file(&self, name: &str, path: &Path) -> Result<blake3::Hash, BackupError> {
         let mut file = File::open(path).map_err(BackupError::io("opening", path))?;
         let mut hash = blake3::Hasher::new();
@@ -115,8 +116,8 @@ impl Depot {
         })
     }
 
-    /// The first bytes of each object, as many as there are up to `len`, in the same order. One that is empty, missing or
-    /// cannot be read does not keep the others back.
+    /// The first bytes of each object, as many as there are up to `len`, in the same order. One
+    /// that is empty, missing or cannot be read does not keep the others back.
     pub fn peek(&self, names: &[String], len: u64) -> Vec<Result<Bytes, BackupError>> {
         let peeks = stream::iter(names).map(|name| async move {
             let options = GetOptions { range: Some(GetRange::Bounded(0..len)), ..GetOptions::default() };

@@ -1,7 +1,7 @@
 //! Where a backup is: a directory, or a prefix in a bucket of an S3-compatible store.
 //!
-//! What opens a bucket (keys, region, address) comes from the usual AWS_* variables or from a file of such lines, never
-//! from the location itself, which is shown and logged.
+//! What opens a bucket (keys, region, address) comes from the usual AWS_* variables or from a file
+//! of such lines, never from the location itself, which is shown and logged.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,9 @@
 //! Prune: forgetting what no promise covers any more.
 //!
-//! What is promised is a time span: every point in it, of what was archived, can be restored. For that the newest full
-//! backup from before the span has to stay, with everything behind it. Full backups go first, then chunks, then
-//! files, so that an interruption at any point leaves nothing that looks restorable and is not.
+//! What is promised is a time span: every point in it, of what was archived, can be restored. For
+//! that the newest full backup from before the span has to stay, with everything behind it. Full
+//! backups go first, then chunks, then files, so that an interruption at any point leaves nothing
+//! that looks restorable and is not.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -12,7 +13,8 @@ use crate::depot::Depot;
 use crate::error::BackupError;
 use crate::format::{ChunkInfo, Name, chunk_name, file_name, full_name};
 
-/// A file that no full backup names may belong to one that is being made, so it is left alone when it is younger.
+/// A file that no full backup names may belong to one that is being made, so it is left alone when
+/// it is younger.
 const UNNAMED: Duration = Duration::from_secs(24 * 3600);
 
 /// What must stay restorable.
@@ -100,12 +102,14 @@ fn oldest_kept(timeline: &Timeline, keep: Keep, now: u64) -> Option<usize> {
 }
 
 impl Timeline {
-    /// Whether there are chunks from before the first full backup, which an interrupted removal leaves.
+    /// Whether there are chunks from before the first full backup, which an interrupted removal
+    /// leaves.
     fn has_unreachable(&self) -> bool {
         self.fulls.first().is_some_and(|full| self.unreachable(full.seq).next().is_some())
     }
 
-    /// Chunks that nothing from entry `base` on needs. The segment that goes on behind it is read from its beginning.
+    /// Chunks that nothing from entry `base` on needs. The segment that goes on behind it is read
+    /// from its beginning.
     fn unreachable(&self, base: u64) -> impl Iterator<Item = &ChunkInfo> {
         let goes_on = self.chunks.iter().find(|chunk| chunk.last_seq > base).or(self.chunks.last());
         let segment = goes_on.map_or(0, |chunk| chunk.segment);

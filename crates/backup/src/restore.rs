@@ -1,12 +1,13 @@
 //! Restore: a data directory with the state at one revision or time of a backup.
 //!
-//! What is needed is fetched beside the new directory and checked on the way, loaded and replayed as a start of the server
-//! would, but no further than asked, and written as the first checkpoint of a new data directory with a journal of its own:
-//! what comes after is another future than the one the backup knows.
+//! What is needed is fetched beside the new directory and checked on the way, loaded and replayed
+//! as a start of the server would, but no further than asked, and written as the first checkpoint
+//! of a new data directory with a journal of its own: what comes after is another future than the
+//! one the backup knows.
 //!
-//! Clients may have seen later revisions than the restored one, and would take those that are given out a second time for
-//! what they know. So the revision can be moved far ahead, with everything before it compacted: whoever watches or caches is
-//! then told to begin anew.
+//! Clients may have seen later revisions than the restored one, and would take those that are given
+//! out a second time for what they know. So the revision can be moved far ahead, with everything
+//! before it compacted: whoever watches or caches is then told to begin anew.
 
 use std::fs::{self, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};

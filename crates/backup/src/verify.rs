@@ -1,7 +1,8 @@
-//! Verify: is every byte of a backup what was written, and is what it promises there? Needs no server and no key.
+//! Verify: is every byte of a backup what was written, and is what it promises there? Needs no
+//! server and no key.
 //!
-//! Everything is read once and nothing is kept: hashes of all objects, then of the journal the checksums and the order of
-//! all records, and the chain of their entries as far as it can be read.
+//! Everything is read once and nothing is kept: hashes of all objects, then of the journal the
+//! checksums and the order of all records, and the chain of their entries as far as it can be read.
 
 use std::collections::BTreeSet;
 

@@ -52,8 +52,8 @@ impl Ground {
         }
     }
 
-    /// A node and its archiver at work: a backup reaches back to when its archiver first ran, which on a busy
-    /// machine may be many writes after it was started.
+    /// A node and its archiver at work: a backup reaches back to when its archiver first ran, which
+    /// on a busy machine may be many writes after it was started.
     fn start(&self, data: &str) -> (Node, Archiver) {
         let started = self.start_unchecked(data);
         run(started.0.back_up(false)).unwrap();
@@ -119,7 +119,8 @@ async fn all(node: &Node) -> Vec<(Vec<u8>, Vec<u8>, i64)> {
     answer.kvs.iter().map(|kv| (kv.key().to_vec(), kv.value().to_vec(), kv.mod_revision())).collect()
 }
 
-/// Writes `count` keys in turn, some of them again and again, and returns what was there after each.
+/// Writes `count` keys in turn, some of them again and again, and returns what was there after
+/// each.
 async fn load(node: &Node, count: usize) -> Vec<(i64, Vec<(Vec<u8>, Vec<u8>, i64)>)> {
     let mut states = Vec::new();
     for index in 0..count {
@@ -136,7 +137,8 @@ async fn stop(node: &Node, archiver: Archiver) {
     assert!(archiver.finish(Duration::from_secs(30)));
 }
 
-/// Waits until a full backup of a checkpoint is there, so that more than replay from nothing is tried.
+/// Waits until a full backup of a checkpoint is there, so that more than replay from nothing is
+/// tried.
 fn wait_for_full(ground: &Ground, least: i64) {
     let deadline = Instant::now() + Duration::from_secs(30);
     while Instant::now() < deadline {
@@ -297,7 +299,8 @@ fn pruning_keeps_what_it_promises() {
     }
 }
 
-/// Whether the newest full backup does without the first one and without the first piece of journal.
+/// Whether the newest full backup does without the first one and without the first piece of
+/// journal.
 fn stands_alone(ground: &Ground) -> bool {
     let Ok(catalog) = Catalog::read(&ground.location().open().unwrap()) else { return false };
     let Some(timeline) = catalog.timelines.first() else { return false };

@@ -66,7 +66,8 @@ pub(crate) struct Common {
     /// Where servers that are started here keep their data.
     #[arg(long, default_value_os_t = std::env::temp_dir())]
     pub(crate) data_root: PathBuf,
-    /// lean: HTTP/2 frames in batches over plain TCP; tonic: an ordinary gRPC client, with TLS if asked for.
+    /// lean: HTTP/2 frames in batches over plain TCP; tonic: an ordinary gRPC client, with TLS if
+    /// asked for.
     #[arg(long, value_enum, default_value_t = Client::Lean)]
     pub(crate) client: Client,
     /// Connections; not more than there are clients.
@@ -81,7 +82,8 @@ pub(crate) struct Common {
     /// Time before it, of which nothing counts.
     #[arg(long, default_value = "1s", value_parser = duration)]
     pub(crate) warmup: Duration,
-    /// Processes of the server, or of a cluster's, whose CPU time and memory are to be told, all together.
+    /// Processes of the server, or of a cluster's, whose CPU time and memory are to be told, all
+    /// together.
     #[arg(long, value_delimiter = ',')]
     pub(crate) pid: Vec<u32>,
     /// Processors for client and server, such as 0,1.
@@ -202,7 +204,8 @@ pub(crate) struct Objects {
     /// The keys are there already, from a run with the same prefix, number and size.
     #[arg(long)]
     pub(crate) loaded: bool,
-    /// Write the keys by transactions that create them, for servers without a plain put, such as kine.
+    /// Write the keys by transactions that create them, for servers without a plain put, such as
+    /// kine.
     #[arg(long)]
     pub(crate) create: bool,
 }

@@ -1,8 +1,10 @@
-//! Several servers, one workload, in turn: so that whatever the machine does meanwhile happens to all of them.
+//! Several servers, one workload, in turn: so that whatever the machine does meanwhile happens to
+//! all of them.
 //!
-//! A target is an endpoint, or a command line that is started with a fresh directory in every round. Each round begins with
-//! another target. Of every number the median and the extremes of all rounds are told, and of the ratios to the
-//! reference the median of the rounds: a ratio compares what was measured within the same minute or so.
+//! A target is an endpoint, or a command line that is started with a fresh directory in every
+//! round. Each round begins with another target. Of every number the median and the extremes of all
+//! rounds are told, and of the ratios to the reference the median of the rounds: a ratio compares
+//! what was measured within the same minute or so.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -19,7 +21,8 @@ use crate::target::Target;
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Compare {
-    /// NAME=URL, or NAME=COMMAND with {data}, {client} and {peer} in it; the first is the reference of all ratios.
+    /// NAME=URL, or NAME=COMMAND with {data}, {client} and {peer} in it; the first is the reference
+    /// of all ratios.
     #[arg(long = "target", required = true)]
     targets: Vec<String>,
     #[arg(long, default_value_t = 5)]
@@ -155,7 +158,8 @@ fn once(command: &Command, target: &str, stop: &Stop) -> Result<Report> {
     crate::execute(command, common, &mut target, stop)
 }
 
-/// One row for each number that any of the reports has: a slow server may not have come to all of them.
+/// One row for each number that any of the reports has: a slow server may not have come to all of
+/// them.
 fn rows(names: &[&str], rounds: &[Round]) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     for metric in rounds.iter().flat_map(|round| round.report.metrics()) {

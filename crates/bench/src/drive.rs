@@ -1,12 +1,14 @@
 //! Drives a wire with the requests of a workload, in one of two ways.
 //!
-//! * Closed loop: so many clients, each of which asks again as soon as it is answered. It finds the most a server can do, and
-//!   hides how long others would have waited.
-//! * Open loop: requests at fixed times, whether or not earlier ones are answered. Latency counts from the time at which a
-//!   request was to be sent, so a server that stalls is charged for everything that had to wait (no coordinated omission).
+//! * Closed loop: so many clients, each of which asks again as soon as it is answered. It finds the
+//!   most a server can do, and hides how long others would have waited.
+//! * Open loop: requests at fixed times, whether or not earlier ones are answered. Latency counts
+//!   from the time at which a request was to be sent, so a server that stalls is charged for
+//!   everything that had to wait (no coordinated omission).
 //!
-//! Bounds: at most one request per slot is under way; a request whose time has come and for which there is no slot waits, and its
-//! waiting is measured. After the end, answers are awaited for [`DRAIN`]; what is missing then is told.
+//! Bounds: at most one request per slot is under way; a request whose time has come and for which
+//! there is no slot waits, and its waiting is measured. After the end, answers are awaited for
+//! [`DRAIN`]; what is missing then is told.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -30,7 +32,8 @@ pub(crate) struct Asked {
     pub(crate) class: usize,
 }
 
-/// The requests of a workload and the check of their answers. A slot is a client that has one request at a time.
+/// The requests of a workload and the check of their answers. A slot is a client that has one
+/// request at a time.
 pub(crate) trait Work: Send {
     fn classes(&self) -> &'static [&'static str];
 
@@ -155,7 +158,8 @@ impl Driver<'_> {
         self.under_way == 0 && self.next_due(end).is_none()
     }
 
-    /// When the next request is to be sent, if one is to be sent before the end. In a closed loop that is at once.
+    /// When the next request is to be sent, if one is to be sent before the end. In a closed loop
+    /// that is at once.
     fn next_due(&self, end: Instant) -> Option<Instant> {
         if self.plan.requests.is_some_and(|limit| self.issued >= limit) {
             return None;
@@ -276,7 +280,8 @@ impl Driver<'_> {
         }
     }
 
-    /// Accounts for what was not answered and, unless the run was cut short, for what was not even sent.
+    /// Accounts for what was not answered and, unless the run was cut short, for what was not even
+    /// sent.
     fn close(&mut self, end: Instant, stopped: bool) {
         let now = Instant::now();
         self.tally.window.end = self.tally.window.end.min(end).max(self.tally.window.start);

@@ -1,7 +1,8 @@
-//! Mass expiry: very many leases with a key each, granted one after the other, that end in the same order.
+//! Mass expiry: very many leases with a key each, granted one after the other, that end in the same
+//! order.
 //!
-//! Measured are the time from the first end that was due until the last key is gone, and how much later than due each key was gone.
-//! That is seen by one watch of all keys.
+//! Measured are the time from the first end that was due until the last key is gone, and how much
+//! later than due each key was gone. That is seen by one watch of all keys.
 
 use std::time::{Duration, Instant};
 

@@ -1,8 +1,9 @@
-//! Does a write notice what else the server does? Updates at a fixed rate, first alone, then while everything is listed by
-//! stream again and again and the history is compacted every second.
+//! Does a write notice what else the server does? Updates at a fixed rate, first alone, then while
+//! everything is listed by stream again and again and the history is compacted every second.
 //!
-//! What a server does by itself, such as writing checkpoints, happens meanwhile as it would anyway. Whatever lists gives way to
-//! whatever measures, where both share a processor: it is the server that is asked whether it lets small requests through.
+//! What a server does by itself, such as writing checkpoints, happens meanwhile as it would anyway.
+//! Whatever lists gives way to whatever measures, where both share a processor: it is the server
+//! that is asked whether it lets small requests through.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

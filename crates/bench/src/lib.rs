@@ -1,10 +1,12 @@
 //! `vetch bench`: a load generator for any server with etcd's API, and its reports.
 //!
-//! It knows the API and nothing of what is behind it. Start reading at `drive`, which sends requests at their time and
-//! measures their answers, and at `wire`, which has two clients: a lean one and an ordinary one.
+//! It knows the API and nothing of what is behind it. Start reading at `drive`, which sends
+//! requests at their time and measures their answers, and at `wire`, which has two clients: a lean
+//! one and an ordinary one.
 //!
-//! Guarantees: an error is never counted as a success, and answers are checked, not only counted; latency at an offered
-//! rate counts from the time at which a request was to be sent; every run is bounded in time.
+//! Guarantees: an error is never counted as a success, and answers are checked, not only counted;
+//! latency at an offered rate counts from the time at which a request was to be sent; every run is
+//! bounded in time.
 
 mod cli;
 mod compare;
@@ -42,7 +44,8 @@ use target::Target;
 /// Arguments that make no sense.
 const BAD_ARGUMENTS: u8 = 128;
 
-/// Runs the command line after `vetch bench`. Exit code 1 if anything failed, errors among the answers included.
+/// Runs the command line after `vetch bench`. Exit code 1 if anything failed, errors among the
+/// answers included.
 pub fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let cli = match Cli::try_parse_from(std::iter::once("vetch bench".into()).chain(arguments)) {
         Ok(cli) => cli,

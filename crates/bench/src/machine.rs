@@ -1,5 +1,5 @@
-//! What the machine itself can do, so that a server's figures can be put beside it: no durable store answers faster than the
-//! disk syncs, and no client is answered faster than loopback echoes.
+//! What the machine itself can do, so that a server's figures can be put beside it: no durable
+//! store answers faster than the disk syncs, and no client is answered faster than loopback echoes.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};

@@ -1,7 +1,7 @@
 //! A look into encoded protobuf messages, without decoding what is of no interest.
 //!
-//! Answers come by the hundred thousand a second and only a field or two of each is checked. Whatever is not a
-//! well-formed message is an error, never skipped.
+//! Answers come by the hundred thousand a second and only a field or two of each is checked.
+//! Whatever is not a well-formed message is an error, never skipped.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Field<'a> {

@@ -1,4 +1,5 @@
-//! One server and everything a workload needs to measure it: wires, time, a monitor, and the way from tallies to points.
+//! One server and everything a workload needs to measure it: wires, time, a monitor, and the way
+//! from tallies to points.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,7 +1,9 @@
-//! The server that is measured: an endpoint that is there already, or a process that is started for it.
+//! The server that is measured: an endpoint that is there already, or a process that is started for
+//! it.
 //!
-//! A command line may name `{data}`, `{client}` and `{peer}`: a fresh directory, and the URLs to listen on. A server that was started
-//! here is killed, and its directory removed, when it is dropped.
+//! A command line may name `{data}`, `{client}` and `{peer}`: a fresh directory, and the URLs to
+//! listen on. A server that was started here is killed, and its directory removed, when it is
+//! dropped.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek};
@@ -68,8 +70,8 @@ impl Target {
         self.started.is_some()
     }
 
-    /// Ends the process politely and starts it again on the same data; answers the time from start to the first
-    /// linearizable read that is answered.
+    /// Ends the process politely and starts it again on the same data; answers the time from start
+    /// to the first linearizable read that is answered.
     pub(crate) fn restart(&mut self) -> Result<Duration> {
         let started =
             self.started.as_mut().context("only a server that was started here can be restarted")?;
@@ -121,7 +123,8 @@ impl Drop for Started {
     }
 }
 
-/// The child inherits the processor of the thread that starts it, so that all its threads are there from the first on.
+/// The child inherits the processor of the thread that starts it, so that all its threads are there
+/// from the first on.
 fn spawn(command: &str, scratch: &Path, pin: Option<Pin>) -> Result<Child> {
     let log = OpenOptions::new().create(true).append(true).open(scratch.join("log"))?;
     let mut shell = Command::new("sh");

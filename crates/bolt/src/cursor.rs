@@ -1,7 +1,8 @@
 //! Walking a tree in the order of its keys.
 //!
-//! What a damaged or hostile file could do here is loop, so every step is bounded: a tree is at most [`DEEPEST`]
-//! levels high, keys only ever grow, and a walk reads no more pages than the file has.
+//! What a damaged or hostile file could do here is loop, so every step is bounded: a tree is at
+//! most [`DEEPEST`] levels high, keys only ever grow, and a walk reads no more pages than the file
+//! has.
 
 use crate::error::BoltError;
 use crate::page::{IS_BUCKET, branch_element, leaf_element};

@@ -7,9 +7,10 @@
 //! | 10 | 2 | count of elements |
 //! | 12 | 4 | overflow: how many pages after this one belong to it |
 //!
-//! An element is 16 bytes; all of them stand behind the header, then come their keys and values. A leaf's has flags
-//! (1: the value is a bucket), position, key length and value length, 4 bytes each; a branch's has position and key length,
-//! 4 bytes each, and the child's page id. A position counts from the beginning of its own element. Little-endian.
+//! An element is 16 bytes; all of them stand behind the header, then come their keys and values. A
+//! leaf's has flags (1: the value is a bucket), position, key length and value length, 4 bytes
+//! each; a branch's has position and key length, 4 bytes each, and the child's page id. A position
+//! counts from the beginning of its own element. Little-endian.
 
 /// The size of the pages this crate writes. It reads others too.
 pub const PAGE_SIZE: usize = 4096;
@@ -25,7 +26,8 @@ pub(crate) const FREELIST: u16 = 16;
 /// Flag of a leaf element whose value is a bucket.
 pub(crate) const IS_BUCKET: u32 = 1;
 
-/// A bucket as a value: its root page, 0 if that follows right here, and a sequence number nobody uses.
+/// A bucket as a value: its root page, 0 if that follows right here, and a sequence number nobody
+/// uses.
 pub(crate) const BUCKET: usize = 16;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

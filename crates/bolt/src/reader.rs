@@ -11,9 +11,11 @@ use crate::page::{BRANCH, BUCKET, HEADER, Header, LEAF, u64_at};
 
 /// Pages of bbolt files are as large as the pages of the machine that made them.
 const PAGE_SIZES: std::ops::RangeInclusive<u32> = 10..=16;
-/// The largest page, overflow included, that is read into memory. etcd's requests are limited to a fraction of it.
+/// The largest page, overflow included, that is read into memory. etcd's requests are limited to a
+/// fraction of it.
 const LARGEST_LEAF: u64 = 512 << 20;
-/// The same for branches, which hold keys only. As many of them are in memory at once as the tree is deep.
+/// The same for branches, which hold keys only. As many of them are in memory at once as the tree
+/// is deep.
 const LARGEST_BRANCH: u64 = 4 << 20;
 
 /// Bytes that can be read by position, from several places at once.
@@ -178,8 +180,8 @@ impl Bucket {
     }
 }
 
-/// Of the two meta pages the intact one with the higher transaction number. Where the second one lies is known from the
-/// first, or has to be guessed if that is damaged.
+/// Of the two meta pages the intact one with the higher transaction number. Where the second one
+/// lies is known from the first, or has to be guessed if that is damaged.
 fn choose_meta(source: &impl ReadAt, len: u64) -> Result<Meta, BoltError> {
     let first = read_meta(source, 0, len);
     let second = match &first {

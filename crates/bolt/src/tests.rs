@@ -118,7 +118,8 @@ fn any_changed_byte_of_a_page_is_survived() {
         for value in [0, 0x7f, 0xff] {
             let mut bad = file.clone();
             bad[at] = value;
-            // Most changes are refused; one inside a key or a value cannot be told from another key or value.
+            // Most changes are refused; one inside a key or a value cannot be told from another key
+            // or value.
             let _ = read_bytes(&bad);
         }
     }

@@ -1,14 +1,16 @@
 //! A tree being built from keys that come in order.
 //!
-//! Leaves are filled one after the other. A full page leaves through the sink at once and its first key goes one
-//! level up, where the same happens. So only the page under construction of each level is in memory.
+//! Leaves are filled one after the other. A full page leaves through the sink at once and its first
+//! key goes one level up, where the same happens. So only the page under construction of each level
+//! is in memory.
 
 use std::io;
 
 use crate::page::{BRANCH, ELEMENT, HEADER, Header, LEAF, PAGE_SIZE};
 use crate::writer::Sink;
 
-/// A tree whose only page is not larger than this is kept inside the value that names it, as bbolt does.
+/// A tree whose only page is not larger than this is kept inside the value that names it, as bbolt
+/// does.
 const INLINE: usize = PAGE_SIZE / 4;
 
 /// Numbers pages and hands them on.
@@ -136,7 +138,8 @@ impl Tree {
             self.levels.push(Branch::default());
         }
         let branch = &self.levels[level];
-        // Two children at least, however long their keys are: a branch of one would not make the tree any smaller.
+        // Two children at least, however long their keys are: a branch of one would not make the
+        // tree any smaller.
         if branch.elements.len() > 1 && branch.size + ELEMENT + key.len() > PAGE_SIZE {
             self.close_branch(pages, level)?;
         }

@@ -12,7 +12,8 @@ const FREELIST_PAGE: u64 = 2;
 
 /// Where pages go, in the order of the file, beginning behind [`Layout::front`].
 pub trait Sink {
-    /// Whether the content of pages matters; if not, [`Sink::skip`] is called instead of [`Sink::write`].
+    /// Whether the content of pages matters; if not, [`Sink::skip`] is called instead of
+    /// [`Sink::write`].
     fn wants_bytes(&self) -> bool {
         true
     }

@@ -1,9 +1,11 @@
-//! Seeded bugs: mistakes that the code can be told to make, so that it can be shown that the tests would see them.
+//! Seeded bugs: mistakes that the code can be told to make, so that it can be shown that the tests
+//! would see them.
 //!
-//! Each is one that a store like this has really had, here or elsewhere. The place where it goes wrong asks [`on`]. In what
-//! ships the feature `seeded` is off, `on` is a constant and nothing of the bug is compiled; the server's binary
-//! refuses to be built otherwise. `vetch-sim bugs` plants one after the other and tells which check saw it; any test can
-//! be run with one, as in `VETCH_BUG=name cargo test -p vetch-node --features vetch-bugs/seeded`.
+//! Each is one that a store like this has really had, here or elsewhere. The place where it goes
+//! wrong asks [`on`]. In what ships the feature `seeded` is off, `on` is a constant and nothing of
+//! the bug is compiled; the server's binary refuses to be built otherwise. `vetch-sim bugs` plants
+//! one after the other and tells which check saw it; any test can be run with one, as in
+//! `VETCH_BUG=name cargo test -p vetch-node --features vetch-bugs/seeded`.
 
 /// Whether this build can be told to misbehave.
 pub const SEEDED: bool = cfg!(feature = "seeded");
@@ -82,7 +84,8 @@ impl Bug {
         (Bug::OldEpochRead..=Bug::LifeForgotten).contains(&self)
     }
 
-    /// Whether it is a mistake of a node that shares its journal, for the simulation of several servers.
+    /// Whether it is a mistake of a node that shares its journal, for the simulation of several
+    /// servers.
     pub fn is_of_the_cluster(self) -> bool {
         self >= Bug::AnsweredEarly
     }
@@ -116,7 +119,8 @@ mod planted {
         PLANTED.store(bug.map_or(NONE, |bug| bug as u8), Ordering::SeqCst);
     }
 
-    /// Whether to make this mistake. Until [`plant`] is called it is the one that `VETCH_BUG` names, if any.
+    /// Whether to make this mistake. Until [`plant`] is called it is the one that `VETCH_BUG`
+    /// names, if any.
     pub fn on(bug: Bug) -> bool {
         let planted = PLANTED.load(Ordering::Relaxed);
         if planted == UNDECIDED {

@@ -1,14 +1,16 @@
 //! Access: what users were let do while users, roles and permissions changed.
 //!
-//! What decides are facts, each of which is true or false: that users are asked at all, that there is this user, that the user
-//! has a role, that a role may read or write a span of keys. A request needs a moment between its call and its return at which
-//! the facts can have been as its outcome says: if it was answered, one in which it may have been permitted; if it was refused,
-//! one in which it may not have been.
+//! What decides are facts, each of which is true or false: that users are asked at all, that there
+//! is this user, that the user has a role, that a role may read or write a span of keys. A request
+//! needs a moment between its call and its return at which the facts can have been as its outcome
+//! says: if it was answered, one in which it may have been permitted; if it was refused, one in
+//! which it may not have been.
 //!
-//! A fact can have a value in a span of time if something that gave it that value was called before the end of the span, and
-//! nothing that took it away came certainly later and was acknowledged before the span began. Each fact is judged for itself: that
-//! two of them were never true together is not seen, but no right history is refused. A permission must cover all keys of a
-//! request by itself, so recorders give permissions for spans that do not touch.
+//! A fact can have a value in a span of time if something that gave it that value was called before
+//! the end of the span, and nothing that took it away came certainly later and was acknowledged
+//! before the span began. Each fact is judged for itself: that two of them were never true together
+//! is not seen, but no right history is refused. A permission must cover all keys of a request by
+//! itself, so recorders give permissions for spans that do not touch.
 
 use std::collections::{BTreeMap, BTreeSet};
 

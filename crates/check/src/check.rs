@@ -16,8 +16,9 @@ const EXPLANATIONS: usize = 30;
 
 /// Judges a history. What was judged if it is right, else everything that is wrong with it.
 ///
-/// What revisions and times say, and what each watcher's messages say by themselves, is always judged. The rest needs
-/// all revisions explained; if they cannot be, the first that cannot is reported and the rest is left.
+/// What revisions and times say, and what each watcher's messages say by themselves, is always
+/// judged. The rest needs all revisions explained; if they cannot be, the first that cannot is
+/// reported and the rest is left.
 pub fn check(history: &History) -> Result<Report, Vec<Violation>> {
     let malformed = order::malformed(history);
     if !malformed.is_empty() {

@@ -1,11 +1,13 @@
-//! Compactions: they take no revision, so their places are known only as far as headers and times tell.
+//! Compactions: they take no revision, so their places are known only as far as headers and times
+//! tell.
 //!
-//! Decided, exactly: whether a read that was answered, or a compaction, came certainly after a compaction that forbids
-//! it. One compaction comes certainly before another operation if it returned before that was called, or shows a lower
-//! revision. A compaction of unknown outcome forbids nothing and justifies everything from its call on.
+//! Decided, exactly: whether a read that was answered, or a compaction, came certainly after a
+//! compaction that forbids it. One compaction comes certainly before another operation if it
+//! returned before that was called, or shows a lower revision. A compaction of unknown outcome
+//! forbids nothing and justifies everything from its call on.
 //!
-//! Not decided: whether a watcher that begins below a compaction is refused in time. It may be told the past as long as
-//! what it is told is right.
+//! Not decided: whether a watcher that begins below a compaction is refused in time. It may be told
+//! the past as long as what it is told is right.
 
 use vetch_model::Request;
 
@@ -25,7 +27,8 @@ struct Compaction {
 #[derive(Debug, Default)]
 pub(crate) struct Compactions {
     all: Vec<Compaction>,
-    /// Of those that were answered, by the time of return and by the revision shown: the highest up to each.
+    /// Of those that were answered, by the time of return and by the revision shown: the highest up
+    /// to each.
     by_time: Vec<(u64, i64)>,
     by_revision: Vec<(i64, i64)>,
     /// Of all, by the time of the call: the highest up to each.
@@ -67,7 +70,8 @@ impl Compactions {
         self.all.iter().any(|compaction| compaction.at == at)
     }
 
-    /// The compaction that certainly came before and forbids to read at `revision` in an answer of this operation.
+    /// The compaction that certainly came before and forbids to read at `revision` in an answer of
+    /// this operation.
     fn forbids(&self, operation: &Operation, shown: i64, revision: i64) -> bool {
         let later = highest_below(&self.by_revision, shown);
         let timely = !is_serializable(&operation.request) && self.certain_by(operation.called) > revision;

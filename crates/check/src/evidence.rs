@@ -1,8 +1,9 @@
 //! Evidence: what clients saw of each revision, which an explanation must agree with.
 //!
-//! A watcher that was told everything from one revision to another says of each revision between exactly which of its
-//! keys changed, be it none. A key-value in any answer or event says what its `mod_revision` wrote; that counts for
-//! revisions of answered writes too, because what they wrote may depend on a revision that had to be explained.
+//! A watcher that was told everything from one revision to another says of each revision between
+//! exactly which of its keys changed, be it none. A key-value in any answer or event says what its
+//! `mod_revision` wrote; that counts for revisions of answered writes too, because what they wrote
+//! may depend on a revision that had to be explained.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +16,8 @@ use crate::world::World;
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Evidence {
-    /// For each watcher that covers the revision, by its index: all that it saw of it, without previous values.
+    /// For each watcher that covers the revision, by its index: all that it saw of it, without
+    /// previous values.
     watched: Vec<(usize, Vec<Event>)>,
     /// What the revision wrote, as far as anybody read it.
     written: BTreeSet<KeyValue>,
@@ -117,7 +119,8 @@ impl Evidence {
             || self.watched.iter().flat_map(|(_, events)| events).any(|event| !event.deleted)
     }
 
-    /// Whether a request could, in some state, have made everything that was seen. Cheap; [`Evidence::agrees`] decides.
+    /// Whether a request could, in some state, have made everything that was seen. Cheap;
+    /// [`Evidence::agrees`] decides.
     pub(crate) fn allows(&self, ops: &[Op]) -> bool {
         let written = self.written.iter().all(|kv| puts_it(ops, kv));
         let mut events = self.watched.iter().flat_map(|(_, events)| events);

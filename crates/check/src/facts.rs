@@ -45,7 +45,8 @@ pub(crate) fn fits(request: &Request, answer: &Answer) -> bool {
     )
 }
 
-/// Reads that may be answered from an old state. A transaction without any operation counts as one, as in etcd.
+/// Reads that may be answered from an old state. A transaction without any operation counts as one,
+/// as in etcd.
 pub(crate) fn is_serializable(request: &Request) -> bool {
     match request {
         Request::Range(range) => range.serializable,

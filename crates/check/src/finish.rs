@@ -1,7 +1,7 @@
 //! Finish: the final range and the final watch show the newest revision that anybody saw.
 //!
-//! That they show it rightly is judged like any other read and watch; together it means that nothing acknowledged was
-//! lost on the way, through whatever restarts.
+//! That they show it rightly is judged like any other read and watch; together it means that
+//! nothing acknowledged was lost on the way, through whatever restarts.
 
 use vetch_model::{Keys, Request};
 

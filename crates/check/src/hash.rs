@@ -1,7 +1,7 @@
 //! HashKV: one state has one hash, before and after every restart, and it is the specification's.
 //!
-//! At a revision that was compacted a server may remember, until it ends, what the compaction found: the hash of before, with
-//! the compaction of before.
+//! At a revision that was compacted a server may remember, until it ends, what the compaction
+//! found: the hash of before, with the compaction of before.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,8 @@ use crate::compaction::Compactions;
 use crate::history::{Hashed, History};
 use crate::violation::{Kind, Violation};
 
-/// Whether compactions can have been as the hashes say. That the hashes are right is judged while replaying.
+/// Whether compactions can have been as the hashes say. That the hashes are right is judged while
+/// replaying.
 pub(crate) fn check(history: &History, compactions: &Compactions) -> Vec<Violation> {
     let mut violations = Vec::new();
     for hash in &history.hashes {
@@ -51,8 +52,9 @@ fn is_compacted_at(history: &History, at: i64) -> bool {
         .any(|asked| matches!(asked.request, Request::Compact { revision } if revision == at))
 }
 
-/// What needs no specification: what was said of one state must be one thing. What a compaction found may be another than
-/// what was said before it, by an oddity that only the specification knows.
+/// What needs no specification: what was said of one state must be one thing. What a compaction
+/// found may be another than what was said before it, by an oddity that only the specification
+/// knows.
 pub(crate) fn contradictions(history: &History) -> Vec<Violation> {
     let mut known: BTreeMap<(i64, i64), &Hashed> = BTreeMap::new();
     let mut violations = Vec::new();

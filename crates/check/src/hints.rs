@@ -1,6 +1,7 @@
 //! Hints: which explanations to try, by what grants and renewals say about leases.
 //!
-//! Only what is impossible by itself is ruled out; leases are judged whole when all revisions are explained.
+//! Only what is impossible by itself is ruled out; leases are judged whole when all revisions are
+//! explained.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,8 @@
 //! History: what clients asked, what they were answered, and when, on one clock.
 //!
-//! Times are nanoseconds on the recorder's monotonic clock. Their order matters, and for leases their distance. A
-//! history may span restarts and crashes of the server, but begins with an empty store at revision 1.
+//! Times are nanoseconds on the recorder's monotonic clock. Their order matters, and for leases
+//! their distance. A history may span restarts and crashes of the server, but begins with an empty
+//! store at revision 1.
 
 use serde::{Deserialize, Serialize};
 use vetch_model::{Answer, Event, Keys, Refusal, Request, Watch};
@@ -25,7 +26,8 @@ pub enum Outcome {
     Refused(Refusal),
     /// The server said that it did not do it (overload, no space): nothing changed.
     NotDone,
-    /// Timeout, broken connection, shutdown: it may have happened, once, at any time from `called` on.
+    /// Timeout, broken connection, shutdown: it may have happened, once, at any time from `called`
+    /// on.
     Unknown,
 }
 
@@ -100,8 +102,8 @@ pub struct Listed {
     pub returned: u64,
     /// The revision in the response's header; None where headers name none.
     pub revision: Option<i64>,
-    /// Whether it must not be behind anything acknowledged before the call. Where a server of several answers for itself, it
-    /// may be.
+    /// Whether it must not be behind anything acknowledged before the call. Where a server of
+    /// several answers for itself, it may be.
     pub linearizable: bool,
     pub listing: Listing,
 }
@@ -161,7 +163,8 @@ pub enum Fact {
     },
 }
 
-/// A change of users, roles or permissions that was acknowledged, or whose outcome is unknown. At first no fact holds.
+/// A change of users, roles or permissions that was acknowledged, or whose outcome is unknown. At
+/// first no fact holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccessChange {
     pub called: u64,
@@ -187,8 +190,8 @@ pub struct Access {
 pub struct Finish {
     /// The index in `operations` of a range over all keys at the newest revision.
     pub range: usize,
-    /// The index in `watches` of a watch of all keys from the oldest revision that could still be read, which was kept
-    /// until it had shown the revision of that range.
+    /// The index in `watches` of a watch of all keys from the oldest revision that could still be
+    /// read, which was kept until it had shown the revision of that range.
     pub watch: usize,
 }
 

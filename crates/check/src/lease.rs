@@ -1,17 +1,19 @@
-//! Leases: is there an order of its grants, renewals and ends that explains everything said about a lease?
+//! Leases: is there an order of its grants, renewals and ends that explains everything said about a
+//! lease?
 //!
-//! Each lease is judged for itself. What is known of the place of each step are a span of time and a span of revisions;
-//! one step comes before another if either span says so (`search`). A lease may end by itself once its time is over:
-//! not before the last grant or renewal that was answered was called, plus its time to live. It ends without a trace
-//! only where it has no keys; where it has some, the end is a revision of its own.
+//! Each lease is judged for itself. What is known of the place of each step are a span of time and
+//! a span of revisions; one step comes before another if either span says so (`search`). A lease
+//! may end by itself once its time is over: not before the last grant or renewal that was answered
+//! was called, plus its time to live. It ends without a trace only where it has no keys; where it
+//! has some, the end is a revision of its own.
 //!
-//! Decided exactly: grants and revokes that were answered or refused, renewals that were answered, puts and
-//! transactions that attach keys, ends that made a revision, early ends, and for each lease by itself whether it was rightly
-//! in a list of all leases or not.
+//! Decided exactly: grants and revokes that were answered or refused, renewals that were answered,
+//! puts and transactions that attach keys, ends that made a revision, early ends, and for each
+//! lease by itself whether it was rightly in a list of all leases or not.
 //!
 //! In doubt for the server:
-//! * a revision that may have been the lease's end or a deletion of unknown outcome may be either, for each lease and
-//!   revision anew;
+//! * a revision that may have been the lease's end or a deletion of unknown outcome may be either,
+//!   for each lease and revision anew;
 //! * a transaction that names several leases and is refused because one is missing is not judged;
 //! * a renewal of unknown outcome is taken as not made.
 
@@ -59,7 +61,8 @@ fn judge(
     };
     // If it would be right without the clock, the clock is what is wrong.
     let kind = if search(lease, false).is_none() { Kind::EarlyExpiry } else { Kind::Lease };
-    // A revoke shows a revision whether it made that one or found the lease without keys: it is a guess as well.
+    // A revoke shows a revision whether it made that one or found the lease without keys: it is a
+    // guess as well.
     let revoked = lease.steps.iter().enumerate().filter(|(_, step)| step.what == What::Revoke);
     let doubtful = at.iter().copied().chain(revoked.map(|(index, _)| index));
     let made =

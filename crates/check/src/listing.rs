@@ -1,11 +1,12 @@
 //! Lists: alarms, members and status, which are about the server and not about keys.
 //!
-//! Decided, where a list must not be behind: that each alarm in it can have been there at one moment between call and return,
-//! and each that is missing can have been missing; that a member once listed stays; that terms never go back, and one term has
-//! one leader. Of every status: that there is some data.
+//! Decided, where a list must not be behind: that each alarm in it can have been there at one
+//! moment between call and return, and each that is missing can have been missing; that a member
+//! once listed stays; that terms never go back, and one term has one leader. Of every status: that
+//! there is some data.
 //!
-//! Not decided: what servers raise and lower by themselves, which the recorder leaves out; members that leave, which no
-//! recorded run has; lists of a server of several that answers for itself.
+//! Not decided: what servers raise and lower by themselves, which the recorder leaves out; members
+//! that leave, which no recorded run has; lists of a server of several that answers for itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -54,7 +55,8 @@ fn alarms(history: &History, lists: &[&Listed]) -> Vec<Violation> {
     violations
 }
 
-/// Whether an alarm can have been raised, or lowered, at a moment of the list. At first it is lowered.
+/// Whether an alarm can have been raised, or lowered, at a moment of the list. At first it is
+/// lowered.
 fn is_possible<'h>(
     changes: impl Iterator<Item = &'h Alarmed> + Clone,
     raised: bool,

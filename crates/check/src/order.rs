@@ -1,10 +1,11 @@
 //! Order: what revisions and times alone say, before any state is known.
 //!
 //! * A write that was answered has a revision of its own.
-//! * Whatever was called after a revision had been seen shows at least that revision, and a write makes a later one.
+//! * Whatever was called after a revision had been seen shows at least that revision, and a write
+//!   makes a later one.
 //!
-//! The second rule covers both directions: a revision that was seen before its write was called is reported at the
-//! write. Serializable reads are exempt from it; the beginning of a watch is not.
+//! The second rule covers both directions: a revision that was seen before its write was called is
+//! reported at the write. Serializable reads are exempt from it; the beginning of a watch is not.
 
 use std::collections::BTreeMap;
 

@@ -1,9 +1,10 @@
 //! Refusals: each must have been right at some moment between call and return.
 //!
-//! Decided: a future revision, exactly; a compacted one, by whether a compaction that explains it can have come first;
-//! a time to live that is too large; a key to keep something of, by whether it was missing at some revision that may
-//! have been the newest in that time. For a transaction it is enough that one of its operations, in either branch, is
-//! refused rightly. Refusals about leases are judged with the leases.
+//! Decided: a future revision, exactly; a compacted one, by whether a compaction that explains it
+//! can have come first; a time to live that is too large; a key to keep something of, by whether it
+//! was missing at some revision that may have been the newest in that time. For a transaction it is
+//! enough that one of its operations, in either branch, is refused rightly. Refusals about leases
+//! are judged with the leases.
 
 use vetch_model::{Keys, Op, Refusal, Request};
 

@@ -1,13 +1,15 @@
 //! Replay: all revisions in their order through the specification.
 //!
-//! A revision that an answered write claims is that write; its answer must be the specification's. Any other revision
-//! needs an explanation: an answered revoke of a lease with keys, a write whose outcome is unknown and that was called
-//! before anybody saw the revision, or the end of a lease that has keys. Explanations that contradict what watchers and
-//! readers saw are out. Where several are left they are tried in turn, each until the first contradiction with a later
-//! answer; no state is gone on from twice (`tried`). So the search is complete; it gives up after a number of steps,
-//! and then says so.
+//! A revision that an answered write claims is that write; its answer must be the specification's.
+//! Any other revision needs an explanation: an answered revoke of a lease with keys, a write whose
+//! outcome is unknown and that was called before anybody saw the revision, or the end of a lease
+//! that has keys. Explanations that contradict what watchers and readers saw are out. Where several
+//! are left they are tried in turn, each until the first contradiction with a later answer; no
+//! state is gone on from twice (`tried`). So the search is complete; it gives up after a number of
+//! steps, and then says so.
 //!
-//! After each revision every answer that shows it and changed nothing is compared with the specification.
+//! After each revision every answer that shows it and changed nothing is compared with the
+//! specification.
 //!
 //! Not decided here: leases and compactions, which take no revision, and refusals.
 
@@ -72,7 +74,8 @@ pub(crate) struct Replay<'h> {
     history: &'h History,
     seen: &'h Seen<'h>,
     writes: &'h BTreeMap<i64, usize>,
-    /// The operations with an answer that does not say that it changed anything, by the revision it shows.
+    /// The operations with an answer that does not say that it changed anything, by the revision it
+    /// shows.
     quiet: BTreeMap<i64, Vec<usize>>,
     /// Writes that may have happened, with their single operations.
     unknown: Vec<(usize, Vec<Op>)>,
@@ -90,7 +93,8 @@ pub(crate) struct Replay<'h> {
 /// One search.
 struct Search<'s> {
     forbidden: &'s [(i64, Maker)],
-    /// Whether leases may end before their time, and what was seen may contradict what answered writes did.
+    /// Whether leases may end before their time, and what was seen may contradict what answered
+    /// writes did.
     lenient: bool,
     choices: Vec<Choice>,
     tried: Tried,
@@ -176,8 +180,8 @@ impl<'h> Replay<'h> {
     pub(crate) fn explain(&self, forbidden: &[(i64, Maker)]) -> Result<Replayed, Violation> {
         let search = |lenient| Search { forbidden, lenient, choices: Vec::new(), tried: Tried::default() };
         self.run(&mut search(false)).or_else(|violation| {
-            // Leases that end too early, and what watchers were told wrongly, are named by other checks, if the
-            // revisions can be explained with them.
+            // Leases that end too early, and what watchers were told wrongly, are named by other
+            // checks, if the revisions can be explained with them.
             if violation.kind == Kind::GaveUp {
                 return Err(violation);
             }
@@ -319,7 +323,8 @@ impl<'h> Replay<'h> {
         used.collect()
     }
 
-    /// Whether the explanation goes with what was seen, as far as that can be told before it is tried.
+    /// Whether the explanation goes with what was seen, as far as that can be told before it is
+    /// tried.
     fn is_plausible(&self, world: &World, maker: Maker, revision: i64) -> bool {
         world
             .preview(&path::request(self.history, maker))
@@ -341,7 +346,8 @@ impl<'h> Replay<'h> {
         Ok(self.check_quiet(world, revision)?)
     }
 
-    /// What speaks against the explanations of a revision that has none: the first answer that contradicts one.
+    /// What speaks against the explanations of a revision that has none: the first answer that
+    /// contradicts one.
     fn contradiction(&self, path: &mut Path, revision: i64, search: &Search<'_>) -> Violation {
         let length = path.makers.len();
         for maker in self.explanations(path, revision, search) {

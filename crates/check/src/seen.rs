@@ -1,7 +1,8 @@
 //! Seen: which revision the world knew of at each moment.
 //!
-//! Whatever shows a revision at some time, an answer, an event, a progress report, a hash, the keys of a lease or a list, proves that the revision
-//! existed by then. Everything that is called later must not fall behind it.
+//! Whatever shows a revision at some time, an answer, an event, a progress report, a hash, the keys
+//! of a lease or a list, proves that the revision existed by then. Everything that is called later
+//! must not fall behind it.
 
 use crate::facts::describe;
 use crate::history::{History, WatchMessage};

@@ -1,8 +1,9 @@
 //! Sightings: every version of every key that anybody saw, as a test of explanations.
 //!
-//! A version tells of the past: how often the key was put since it was created, and that it was not deleted meanwhile.
-//! When it was seen tells of what came after it: until then the key did not change. So a wrong explanation of a revision
-//! is often found at once, and not only when some later answer contradicts it.
+//! A version tells of the past: how often the key was put since it was created, and that it was not
+//! deleted meanwhile. When it was seen tells of what came after it: until then the key did not
+//! change. So a wrong explanation of a revision is often found at once, and not only when some
+//! later answer contradicts it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -139,13 +140,15 @@ impl Known {
         let Some((&later, sighting)) = next.filter(|(_, sighting)| sighting.created <= *revision) else {
             return true;
         };
-        // The later version is of the same life: the key was not deleted, and each put since counts.
+        // The later version is of the same life: the key was not deleted, and each put since
+        // counts.
         let puts = self.puts.range(revision + 1..=later).count() as i64;
         let since = sighting.version - version;
         !event.deleted && sighting.created == *create_revision && puts <= since && since <= later - revision
     }
 
-    /// Whether the last version that anybody saw before the change can have been the newest for as long as it was.
+    /// Whether the last version that anybody saw before the change can have been the newest for as
+    /// long as it was.
     fn allows_before(&self, event: &Event) -> bool {
         let revision = event.kv.mod_revision;
         self.versions.range(..revision).next_back().is_none_or(|(_, last)| last.until < revision)

@@ -1,4 +1,5 @@
-//! Histories in files: one JSON object a line, so that a run that was judged wrong can be kept and judged again.
+//! Histories in files: one JSON object a line, so that a run that was judged wrong can be kept and
+//! judged again.
 
 use std::io::{self, BufRead, Write};
 

@@ -5,7 +5,8 @@ use std::fmt;
 /// The promise that was broken. Each is judged by a function of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
-    /// The record contradicts itself: an answer of another kind than the request, a return before the call.
+    /// The record contradicts itself: an answer of another kind than the request, a return before
+    /// the call.
     Malformed,
     /// Two writes were answered with the same revision.
     DuplicateRevision,

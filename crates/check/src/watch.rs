@@ -23,7 +23,8 @@ pub(crate) fn without_prev(event: &Event) -> Event {
     Event { prev_kv: None, ..event.clone() }
 }
 
-/// The first revision that the watcher must be told of. None if it is not known: it began at a "now" it did not learn.
+/// The first revision that the watcher must be told of. None if it is not known: it began at a
+/// "now" it did not learn.
 pub(crate) fn first_revision(watch: &Watched) -> Option<i64> {
     if watch.request.start_revision > 0 {
         return Some(watch.request.start_revision);

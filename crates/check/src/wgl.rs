@@ -1,15 +1,18 @@
-//! The classical search for a linearization, after Wing, Gong and Lowe: a second opinion that knows nothing of revisions.
+//! The classical search for a linearization, after Wing, Gong and Lowe: a second opinion that knows
+//! nothing of revisions.
 //!
-//! Generic over what is linearized. Calls and returns stand in a linked list in the order of time; an operation may be
-//! next if its call stands before the first return. Which operations have been placed, together with the state that
-//! leads to, is remembered, so that no situation is looked at twice. Operations of unknown outcome never return: they
-//! may be placed anywhere behind their call, or nowhere, and are tried only where nothing else goes on.
+//! Generic over what is linearized. Calls and returns stand in a linked list in the order of time;
+//! an operation may be next if its call stands before the first return. Which operations have been
+//! placed, together with the state that leads to, is remembered, so that no situation is looked at
+//! twice. Operations of unknown outcome never return: they may be placed anywhere behind their
+//! call, or nowhere, and are tried only where nothing else goes on.
 //!
-//! The search is exponential in the worst case. When its budget is used up it says so, and never that a history is
-//! wrong.
+//! The search is exponential in the worst case. When its budget is used up it says so, and never
+//! that a history is wrong.
 //!
 //! * `register`: one register with compare-and-set.
-//! * `store`: a store of keys with revisions and leases, written a second time, without the specification.
+//! * `store`: a store of keys with revisions and leases, written a second time, without the
+//!   specification.
 
 mod list;
 pub mod register;
@@ -28,7 +31,8 @@ pub trait Sequential {
 
     fn start(&self) -> Self::State;
 
-    /// The states that may follow if the operation comes next; none if its answer is impossible then.
+    /// The states that may follow if the operation comes next; none if its answer is impossible
+    /// then.
     fn step(&self, state: &Self::State, operation: &Self::Operation) -> Vec<Self::State>;
 }
 

@@ -1,7 +1,8 @@
 //! World: the keys as the specification has them, and which lease each hangs on.
 //!
-//! Leases themselves and compactions take no revision, so they are judged elsewhere, each with its own freedom of
-//! order. Here every lease that a request names is there when it is needed, and nothing is ever compacted.
+//! Leases themselves and compactions take no revision, so they are judged elsewhere, each with its
+//! own freedom of order. Here every lease that a request names is there when it is needed, and
+//! nothing is ever compacted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -37,7 +38,8 @@ impl World {
         Ok(answered)
     }
 
-    /// What the request would change, without previous values, if that is plain to see: of a transaction it is not.
+    /// What the request would change, without previous values, if that is plain to see: of a
+    /// transaction it is not.
     pub(crate) fn preview(&self, request: &Request) -> Option<Vec<Event>> {
         let (now, next) = (self.revision(), self.revision() + 1);
         let gone = |key: Vec<u8>| {

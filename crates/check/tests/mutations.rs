@@ -86,8 +86,8 @@ const LIES: &[(&str, Mutation, Kind, &[Kind])] = &[
     ("header behind its events", watches::header_behind, Kind::WatchHeader, &[]),
 ];
 
-/// What is said of a revision that nobody was answered for is the evidence by which it is explained: a lie about it
-/// may leave it without an explanation.
+/// What is said of a revision that nobody was answered for is the evidence by which it is
+/// explained: a lie about it may leave it without an explanation.
 const EVIDENCE: &[Kind] = &[Kind::UnexplainedRevision, Kind::WrongAnswer];
 
 #[test]

@@ -1,5 +1,6 @@
-//! Published histories with known verdicts: 102 that Jepsen recorded of an early etcd, and six of a key-value store,
-//! as the crate porcupine-rs 0.3.0 carries them. `scripts/linearizability.sh` fetches them and runs this.
+//! Published histories with known verdicts: 102 that Jepsen recorded of an early etcd, and six of a
+//! key-value store, as the crate porcupine-rs 0.3.0 carries them. `scripts/linearizability.sh`
+//! fetches them and runs this.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};

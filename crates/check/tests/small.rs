@@ -77,7 +77,8 @@ fn a_write_of_unknown_outcome_happened_once_or_never() {
 fn which_of_several_writes_happened_is_found_by_what_was_seen_later() {
     let (a, b, c) = (unknown(10, put("a", "x")), unknown(11, put("b", "y")), unknown(12, put("a", "z")));
     let later = wrote((20, 30), put("a", "last"), 4);
-    // Of the two revisions before it, version and creation tell that one was of the key and one was not.
+    // Of the two revisions before it, version and creation tell that one was of the key and one was
+    // not.
     right(&[
         a.clone(),
         b.clone(),
@@ -215,7 +216,8 @@ fn what_was_there_later_did_not_end_before() {
     let later = (9 * SECOND, 9 * SECOND + 1);
     let left: Vec<KeyValue> =
         (9..=16).map(|id| kv(&format!("k{id:02}"), "v", id + 1, id + 1, 1, id)).collect();
-    // Eight of sixteen ended, and nobody saw which until all had: half a billion orders, of which few are right.
+    // Eight of sixteen ended, and nobody saw which until all had: half a billion orders, of which
+    // few are right.
     let gone: Vec<KeyValue> =
         (1..=8).map(|id| kv(&format!("k{id:02}"), "v", id + 1, id + 1, 1, id)).collect();
     right(&[leases(16), vec![read(later, 25, &left)]].concat());

@@ -1,4 +1,5 @@
-//! The classical search: small histories whose verdict is plain to see, and agreement with the checker by revisions.
+//! The classical search: small histories whose verdict is plain to see, and agreement with the
+//! checker by revisions.
 
 mod support;
 

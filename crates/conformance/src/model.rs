@@ -1,7 +1,9 @@
-//! The model log: what every engine is measured by, and what the simulation runs on. It can be told to do what engines
-//! have really done: hold two histories at once, and lose a tail that it had acknowledged.
+//! The model log: what every engine is measured by, and what the simulation runs on. It can be told
+//! to do what engines have really done: hold two histories at once, and lose a tail that it had
+//! acknowledged.
 //!
-//! Delays, lost answers and doubled requests are not here: they happen between a server and its log (`sim`).
+//! Delays, lost answers and doubled requests are not here: they happen between a server and its log
+//! (`sim`).
 
 use bytes::Bytes;
 use vetch_fence::Page;
@@ -57,7 +59,8 @@ impl ModelLog {
         Outcome::Stored(self.last())
     }
 
-    /// At most `limit` records behind `after`, of a reader to whom the last `unseen` ones are not known yet.
+    /// At most `limit` records behind `after`, of a reader to whom the last `unseen` ones are not
+    /// known yet.
     pub fn read(&self, after: Position, limit: usize, unseen: u64) -> Page {
         let end = Position(self.last().0.saturating_sub(unseen).max(self.trimmed));
         let from = after.0.max(self.trimmed);

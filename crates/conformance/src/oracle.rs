@@ -1,5 +1,6 @@
-//! The oracle: what a log means, said as simply as possible and without the fence: a record counts if all of its
-//! entries chain onto what counted before it. It sees what is stored, as it is stored.
+//! The oracle: what a log means, said as simply as possible and without the fence: a record counts
+//! if all of its entries chain onto what counted before it. It sees what is stored, as it is
+//! stored.
 
 use std::collections::HashMap;
 
@@ -85,7 +86,8 @@ impl Oracle {
         self.start.next_rev.checked_add_unsigned(self.units) == Some(self.tip().next_rev)
     }
 
-    /// The last `count` records are gone. How many units they held is not counted back: `is_dense` ends here.
+    /// The last `count` records are gone. How many units they held is not counted back: `is_dense`
+    /// ends here.
     pub fn lose(&mut self, count: usize) {
         let keep = self.tips.len().saturating_sub(count);
         if let Some(entries) = self.counts.get(keep).copied() {

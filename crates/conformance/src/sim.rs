@@ -1,11 +1,13 @@
 //! The simulation: several servers on one model log, in virtual time, everything from one seed.
 //!
-//! While there is trouble, requests and answers between a server and the log are lost, late, doubled and out of order;
-//! servers pause, crash and begin again from their checkpoint; the log is trimmed, full, and in some seeds breaks its
-//! contract: it forks or loses its tail. Then peace comes, and everything has to be well within a bounded time.
+//! While there is trouble, requests and answers between a server and the log are lost, late,
+//! doubled and out of order; servers pause, crash and begin again from their checkpoint; the log is
+//! trimmed, full, and in some seeds breaks its contract: it forks or loses its tail. Then peace
+//! comes, and everything has to be well within a bounded time.
 //!
-//! Judged all the time (`judge`): who reads a position knows what the oracle knows there; acknowledged means valid, once and for ever; what was
-//! called void never counts; no index is older than what had been acknowledged when it was asked for.
+//! Judged all the time (`judge`): who reads a position knows what the oracle knows there;
+//! acknowledged means valid, once and for ever; what was called void never counts; no index is
+//! older than what had been acknowledged when it was asked for.
 
 mod clients;
 mod judge;

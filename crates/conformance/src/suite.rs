@@ -1,5 +1,5 @@
-//! The suite that every engine passes. `journal` holds an engine to the contract of `vetch_journal`; `log` holds those that are
-//! shared logs to what the fence asks of them as well.
+//! The suite that every engine passes. `journal` holds an engine to the contract of
+//! `vetch_journal`; `log` holds those that are shared logs to what the fence asks of them as well.
 //!
 //! Each case gets an engine of its own, with nothing in it, and panics with what was wrong.
 
@@ -11,7 +11,8 @@ use vetch_journal::{Journal, JournalError};
 
 /// An engine to be judged at `journal`.
 pub trait JournalEngine {
-    /// A server that begins behind `start` and has read everything. For engines of one server, the last one is gone.
+    /// A server that begins behind `start` and has read everything. For engines of one server, the
+    /// last one is gone.
     fn open(&mut self, start: Index) -> Result<Box<dyn Journal>, JournalError>;
 
     /// Whether several servers may be open at a time.

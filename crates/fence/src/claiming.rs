@@ -1,8 +1,10 @@
-//! Claiming: on the way to an epoch. Read to the end, append a claim behind it, read through the claim.
+//! Claiming: on the way to an epoch. Read to the end, append a claim behind it, read through the
+//! claim.
 //!
-//! Whether a claim succeeded is never concluded from its outcome: it is read, like everything else. So a claim whose
-//! outcome is unknown may be followed by another one, and whichever comes first counts. One that lands when its author
-//! has long gone back to following makes it the writer all the same.
+//! Whether a claim succeeded is never concluded from its outcome: it is read, like everything else.
+//! So a claim whose outcome is unknown may be followed by another one, and whichever comes first
+//! counts. One that lands when its author has long gone back to following makes it the writer all
+//! the same.
 
 use std::time::Duration;
 
@@ -25,7 +27,8 @@ pub(crate) enum Claim {
 }
 
 impl Member {
-    /// Claims without waiting until the writer falls silent: for whoever it named. A writer that was not asked may still have a lease.
+    /// Claims without waiting until the writer falls silent: for whoever it named. A writer that
+    /// was not asked may still have a lease.
     pub fn claim_now(&mut self, now: Duration) {
         if !self.is_stopped() && matches!(self.role, Role::Following) {
             self.begin_claim(now);
@@ -37,7 +40,8 @@ impl Member {
         self.ask(now);
     }
 
-    /// Something about an own append is not as it should be: only an epoch of its own tells what became of it.
+    /// Something about an own append is not as it should be: only an epoch of its own tells what
+    /// became of it.
     pub(crate) fn recover(&mut self, now: Duration) {
         if vetch_bugs::on(Bug::UnknownDropped) {
             for pending in self.flight.give_up() {
@@ -79,7 +83,8 @@ impl Member {
             Claim::Asked { since, .. } if now >= *since + self.config.append_timeout => {
                 self.claim_failed(now)
             }
-            // An answer that reached the end and could not be believed was none: nothing else would ask again.
+            // An answer that reached the end and could not be believed was none: nothing else would
+            // ask again.
             Claim::Reading if self.reading.is_none() && now >= self.poll_at => self.ask(now),
             Claim::Reading | Claim::Asked { .. } if reread => self.ask(now),
             _ => {}

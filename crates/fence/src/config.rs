@@ -10,8 +10,8 @@ pub struct Config {
     /// Without a sign of the writer for this long, plus at most `jitter`, a member claims.
     pub election: Duration,
     pub jitter: Duration,
-    /// For how long after the start of an append that counts a writer answers reads without asking the log again. Well below
-    /// `election`, of all servers; zero: it always asks.
+    /// For how long after the start of an append that counts a writer answers reads without asking
+    /// the log again. Well below `election`, of all servers; zero: it always asks.
     pub lease: Duration,
     /// After a claim that failed, at least this long until the next.
     pub retry: Duration,

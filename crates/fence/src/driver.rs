@@ -1,4 +1,5 @@
-//! Driver: a member on a log, in the time it is given. Whoever owns it calls `step` again and again.
+//! Driver: a member on a log, in the time it is given. Whoever owns it calls `step` again and
+//! again.
 
 use std::time::{Duration, Instant};
 
@@ -53,7 +54,8 @@ impl<L: Log> Driver<L> {
         &mut self.log
     }
 
-    /// Carries out what the member wants, waits at most this long for news, and returns what it has to tell.
+    /// Carries out what the member wants, waits at most this long for news, and returns what it has
+    /// to tell.
     pub fn step(&mut self, wait: Duration) -> Vec<Event> {
         self.carry_out();
         let mut wait = if self.member.has_events() { Duration::ZERO } else { wait };

@@ -1,7 +1,8 @@
-//! Flight: a writer's appends that are not decided yet, oldest first, and what is known of where they went.
+//! Flight: a writer's appends that are not decided yet, oldest first, and what is known of where
+//! they went.
 //!
-//! Outcomes may come in any order. A record that is known to lie at a position is kept until everything before that
-//! position is known as well; only then does it mean anything.
+//! Outcomes may come in any order. A record that is known to lie at a position is kept until
+//! everything before that position is known as well; only then does it mean anything.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -23,7 +24,8 @@ pub(crate) struct Pending {
     /// Whether the caller gave it; barriers are the writer's own.
     pub(crate) proposed: bool,
     pub(crate) is_barrier: bool,
-    /// Reads that asked for an index before this append was started, or later if a lease allowed it.
+    /// Reads that asked for an index before this append was started, or later if a lease allowed
+    /// it.
     pub(crate) reads: Vec<ReadId>,
     acknowledged: bool,
 }

@@ -1,5 +1,6 @@
-//! Glance: single looks at a log, in real time, by who is no member yet: a server that has to find a checkpoint first, and
-//! tools. What is seen is what lies there; what of it counts, only a member that has read everything knows.
+//! Glance: single looks at a log, in real time, by who is no member yet: a server that has to find
+//! a checkpoint first, and tools. What is seen is what lies there; what of it counts, only a member
+//! that has read everything knows.
 
 use std::time::{Duration, Instant};
 
@@ -66,7 +67,8 @@ pub fn witness(log: &mut dyn Log, index: &Index, patience: Duration) -> Result<W
     })
 }
 
-/// Shows records behind `after`, and new ones as they come, until `look` has seen enough or the time is over.
+/// Shows records behind `after`, and new ones as they come, until `look` has seen enough or the
+/// time is over.
 pub fn since(
     log: &mut dyn Log,
     after: Position,
@@ -84,8 +86,8 @@ pub fn since(
     }
 }
 
-/// Begins an empty log with a seed on `tip`, and returns what a checkpoint of that state must remember. A log that
-/// has this very seed, and nothing else, has been begun already.
+/// Begins an empty log with a seed on `tip`, and returns what a checkpoint of that state must
+/// remember. A log that has this very seed, and nothing else, has been begun already.
 pub fn seed_log(log: &mut dyn Log, tip: Tip, patience: Duration) -> Result<Index, GlanceError> {
     let seed = record::seed(tip);
     let index = Index { position: Position(1), tip: *seed.after() };
@@ -93,7 +95,8 @@ pub fn seed_log(log: &mut dyn Log, tip: Tip, patience: Duration) -> Result<Index
     if last.0 == 0 {
         append_first(log, record::join(std::slice::from_ref(&seed)), patience)?;
     }
-    // Read like everything else, whatever became of the append; the end may lag behind it for a moment.
+    // Read like everything else, whatever became of the append; the end may lag behind it for a
+    // moment.
     let until = Instant::now() + patience;
     loop {
         let (_, last) = end(log, patience)?;

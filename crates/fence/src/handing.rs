@@ -1,9 +1,11 @@
-//! Handing over: a writer that names its successor, so that nobody has to wait until it falls silent.
+//! Handing over: a writer that names its successor, so that nobody has to wait until it falls
+//! silent.
 //!
-//! The last entry of a writer may be a barrier that names another author. Once it counts, its writer writes no more in this
-//! epoch, and whoever is named claims as soon as it reads it. What counts is decided as ever: a successor that never claims,
-//! or claims too late, costs the time that a silent writer costs, and nothing else. An author is a life of a server, so an old
-//! name means nothing to the next life.
+//! The last entry of a writer may be a barrier that names another author. Once it counts, its
+//! writer writes no more in this epoch, and whoever is named claims as soon as it reads it. What
+//! counts is decided as ever: a successor that never claims, or claims too late, costs the time
+//! that a silent writer costs, and nothing else. An author is a life of a server, so an old name
+//! means nothing to the next life.
 
 use std::time::Duration;
 
@@ -18,8 +20,9 @@ const MARK: &[u8; 8] = b"HANDOVER";
 const LEN: usize = MARK.len() + 16;
 
 impl Member {
-    /// Begins to hand over. Nothing is started behind it: proposals are refused as `Busy` until it is decided. Once it counts,
-    /// `HandedOver` is told and this member follows; if it turns out void it goes on as the writer.
+    /// Begins to hand over. Nothing is started behind it: proposals are refused as `Busy` until it
+    /// is decided. Once it counts, `HandedOver` is told and this member follows; if it turns out
+    /// void it goes on as the writer.
     pub fn hand_over(&mut self, now: Duration, to: Author) -> Result<Ticket, Refusal> {
         if !self.is_leading() {
             return Err(Refusal::NotLeading);

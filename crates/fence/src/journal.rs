@@ -1,7 +1,9 @@
-//! Journal: a shared log behind the contract of `vetch_journal`, for a caller that waits for each append.
+//! Journal: a shared log behind the contract of `vetch_journal`, for a caller that waits for each
+//! append.
 //!
-//! Between calls nothing happens: no heartbeat is written and nobody is heard. A server that takes part all the time
-//! drives a `Member` instead; this is for tools, for tests, and for one server at a time.
+//! Between calls nothing happens: no heartbeat is written and nobody is heard. A server that takes
+//! part all the time drives a `Member` instead; this is for tools, for tests, and for one server at
+//! a time.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

@@ -1,9 +1,10 @@
-//! Leading: the writer of the current epoch. Appends several records ahead, each behind the position that the one
-//! before it will have, and gives reads the proof that nothing newer exists.
+//! Leading: the writer of the current epoch. Appends several records ahead, each behind the
+//! position that the one before it will have, and gives reads the proof that nothing newer exists.
 //!
-//! A read index is the place of an append that was started after the read asked: had another writer taken over before,
-//! that append could not be valid. One append serves all reads that wait when it is started; when nothing is written, a
-//! barrier does, one at a time. While a writer has a lease (`lease`) nothing needs to be started for a read.
+//! A read index is the place of an append that was started after the read asked: had another writer
+//! taken over before, that append could not be valid. One append serves all reads that wait when it
+//! is started; when nothing is written, a barrier does, one at a time. While a writer has a lease
+//! (`lease`) nothing needs to be started for a read.
 
 use std::time::Duration;
 

@@ -1,14 +1,17 @@
-//! Lease: for a short while after a commit, a writer knows without asking the log that nobody has taken its place.
+//! Lease: for a short while after a commit, a writer knows without asking the log that nobody has
+//! taken its place.
 //!
-//! A claim counts only right behind the last entry that counts, and whoever makes it has read that entry and then waited for
-//! `election`, or is named in it. So once an append of a writer's counts, no claim of another's can count before `election` has
-//! passed since the append was *started*, unless the append names a successor. A lease is a third of that by default: it holds
-//! as long as no clock runs three times as fast as another, whatever time they show. It is given up before a successor is
-//! named.
+//! A claim counts only right behind the last entry that counts, and whoever makes it has read that
+//! entry and then waited for `election`, or is named in it. So once an append of a writer's counts,
+//! no claim of another's can count before `election` has passed since the append was *started*,
+//! unless the append names a successor. A lease is a third of that by default: it holds as long as
+//! no clock runs three times as fast as another, whatever time they show. It is given up before a
+//! successor is named.
 //!
-//! A lease says that nobody else's entries count. It does not say which of one's own do: an append under way may have been read
-//! by other servers already, and reads there may have told of it. So a read that comes meanwhile gets its index behind everything that is
-//! under way, and at once only if nothing is.
+//! A lease says that nobody else's entries count. It does not say which of one's own do: an append
+//! under way may have been read by other servers already, and reads there may have told of it. So a
+//! read that comes meanwhile gets its index behind everything that is under way, and at once only
+//! if nothing is.
 
 use std::time::Duration;
 
@@ -25,8 +28,8 @@ pub struct Lease {
 }
 
 impl Member {
-    /// The lease of a writer that has nothing under way. Whoever looks at the time after he has looked here, and finds it below
-    /// `until`, has seen the newest state there is.
+    /// The lease of a writer that has nothing under way. Whoever looks at the time after he has
+    /// looked here, and finds it below `until`, has seen the newest state there is.
     pub fn lease(&self) -> Option<Lease> {
         let is_idle = self.flight.is_empty() || vetch_bugs::on(Bug::LeaseOverlooksFlight);
         (is_idle && self.may_lease()).then(|| Lease { index: self.view.index(), until: self.leased })

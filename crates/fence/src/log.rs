@@ -1,11 +1,16 @@
-//! Log: what is asked of an engine, and what it tells. Nothing here waits: an append is started, its outcome is news.
+//! Log: what is asked of an engine, and what it tells. Nothing here waits: an append is started,
+//! its outcome is news.
 //!
-//! 1. Positions are given out one after another, beginning with 1. What lies at a position never changes.
-//! 2. `Appended` says that the record is durable and where it is. A record may have been stored without it being
-//!    said, long after it was given, or twice: the rules of this crate take care of that.
-//! 3. An engine that can checks `after`, the position of the last record the caller knows of, and refuses the append if
-//!    another record is last. Nothing depends on the check; it spares the log records that would be void.
-//! 4. Reads are in order and without holes. They may lag behind what is stored: reads prove nothing about the end.
+//! 1. Positions are given out one after another, beginning with 1. What lies at a position never
+//!    changes.
+//! 2. `Appended` says that the record is durable and where it is. A record may have been stored
+//!    without it being said, long after it was given, or twice: the rules of this crate take care
+//!    of that.
+//! 3. An engine that can checks `after`, the position of the last record the caller knows of, and
+//!    refuses the append if another record is last. Nothing depends on the check; it spares the log
+//!    records that would be void.
+//! 4. Reads are in order and without holes. They may lag behind what is stored: reads prove nothing
+//!    about the end.
 //! 5. A full log refuses; it never drops what it holds. Only `trim` gives up records.
 
 use std::sync::Arc;
@@ -23,17 +28,20 @@ pub type Waker = Arc<dyn Fn() + Send + Sync>;
 
 /// An ordered durable log, as one server sees it.
 pub trait Log: Send {
-    /// Starts an append. Its outcome is told by `next`, once at most; an outcome that never comes counts as unknown.
+    /// Starts an append. Its outcome is told by `next`, once at most; an outcome that never comes
+    /// counts as unknown.
     fn append(&mut self, ticket: Ticket, after: Position, record: Bytes);
 
-    /// Asks for the records behind `after`. Pages follow, in order, until one comes to the end, or `ReadFailed` does. An
-    /// engine that can goes on telling of new records as they come, until it is asked to read from somewhere else.
+    /// Asks for the records behind `after`. Pages follow, in order, until one comes to the end, or
+    /// `ReadFailed` does. An engine that can goes on telling of new records as they come, until it
+    /// is asked to read from somewhere else.
     fn read(&mut self, after: Position);
 
     /// The next news, waiting for it as long as is given.
     fn next(&mut self, wait: Duration) -> Option<News>;
 
-    /// What ends `next` early, for those who have other work for whoever waits there. Nothing if it cannot be ended.
+    /// What ends `next` early, for those who have other work for whoever waits there. Nothing if it
+    /// cannot be ended.
     fn waker(&self) -> Option<Waker> {
         None
     }
@@ -41,7 +49,8 @@ pub trait Log: Send {
     /// Gives up the records below `floor`.
     fn trim(&mut self, floor: Position) -> Result<(), LogError>;
 
-    /// The same for who cannot wait. Whether it was done shows in where the log begins; asking again does no harm.
+    /// The same for who cannot wait. Whether it was done shows in where the log begins; asking
+    /// again does no harm.
     fn trim_soon(&mut self, floor: Position) {
         let _ = self.trim(floor);
     }
@@ -113,7 +122,8 @@ pub enum News {
         ticket: Ticket,
         at: Position,
     },
-    /// This attempt was not stored: another record was last. `last` is where, if the engine said it.
+    /// This attempt was not stored: another record was last. `last` is where, if the engine said
+    /// it.
     Refused {
         ticket: Ticket,
         last: Option<Position>,
@@ -128,8 +138,8 @@ pub enum News {
         why: String,
     },
     Records(Page),
-    /// Another part of the engine answers from here on, and it may not know what the one before it did. Nothing that is told
-    /// after this was asked before it.
+    /// Another part of the engine answers from here on, and it may not know what the one before it
+    /// did. Nothing that is told after this was asked before it.
     Reconnected,
     ReadFailed {
         why: String,

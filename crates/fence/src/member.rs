@@ -1,15 +1,17 @@
-//! Member: one server's part in the protocol. It follows the log, writes to it if the current epoch is its own, and
-//! claims one when nobody seems to write.
+//! Member: one server's part in the protocol. It follows the log, writes to it if the current epoch
+//! is its own, and claims one when nobody seems to write.
 //!
-//! The rule for writers is the rule for readers: an append is committed once its writer has read the log up to
-//! it and found it valid. If the engine tells that it lies right behind what was read, that is known without
-//! reading; if not, what lies between is read first. So there is one judge (`View`), and acknowledged means valid.
+//! The rule for writers is the rule for readers: an append is committed once its writer has read
+//! the log up to it and found it valid. If the engine tells that it lies right behind what was
+//! read, that is known without reading; if not, what lies between is read first. So there is one
+//! judge (`View`), and acknowledged means valid.
 //!
-//! Whatever is unexpected (an append refused, unknown, too late, or void) ends in the same way: read to the end, claim the
-//! next epoch, read through the claim. Then everything that was under way is decided, because what was not there
-//! before the claim can never count.
+//! Whatever is unexpected (an append refused, unknown, too late, or void) ends in the same way:
+//! read to the end, claim the next epoch, read through the claim. Then everything that was under
+//! way is decided, because what was not there before the claim can never count.
 //!
-//! Pure: what happened and the time are given, commands and events are taken. `claiming` and `leading` hold the two active roles.
+//! Pure: what happened and the time are given, commands and events are taken. `claiming` and
+//! `leading` hold the two active roles.
 
 use std::time::Duration;
 
@@ -59,7 +61,8 @@ pub enum Event {
     Applied { at: Position, entry: Entry, tip: Tip },
     /// An own append is durable and counts.
     Committed { ticket: Ticket, at: Position, tip: Tip },
-    /// An own append does not count and never will: it may be proposed again, or its clients told that it failed.
+    /// An own append does not count and never will: it may be proposed again, or its clients told
+    /// that it failed.
     Void { ticket: Ticket },
     /// These reads may be answered by whoever has come to the index.
     Index { reads: Vec<ReadId>, index: Index },
@@ -67,18 +70,20 @@ pub enum Event {
     IndexLost { reads: Vec<ReadId> },
     /// The current epoch is this member's. Everything before it has been told.
     Leading { epoch: u64, tip: Tip },
-    /// Another was named as the next writer, and that counts: this member writes no more in its epoch.
+    /// Another was named as the next writer, and that counts: this member writes no more in its
+    /// epoch.
     HandedOver,
     /// The current epoch is another's.
     Following { epoch: u64, writer: Author },
     /// A record that does not count.
     Skipped { at: Position, void: Void },
-    /// The log seems to have lost records that were read from it: its last position is below ours. Nothing is served or
-    /// claimed until it has them again.
+    /// The log seems to have lost records that were read from it: its last position is below ours.
+    /// Nothing is served or claimed until it has them again.
     Suspect { read: Position, end: Position },
     /// The log refuses records until it is trimmed or given room.
     Full,
-    /// The log no longer holds what this member would have to read next: begin again from a checkpoint at `first` or later.
+    /// The log no longer holds what this member would have to read next: begin again from a
+    /// checkpoint at `first` or later.
     Behind { first: Position },
     /// The log contradicts itself or what this member knows. It does nothing any more.
     Halted(Divergence),
@@ -110,7 +115,8 @@ pub struct Member {
     pub(crate) poll_at: Duration,
     /// Whether the log seems too short.
     short: Option<Short>,
-    /// Whether the last record read was compared with what this connection to the log says lies there.
+    /// Whether the last record read was compared with what this connection to the log says lies
+    /// there.
     anchored: bool,
     stopped: bool,
     /// Whether an answer has shown the end of the log, and all before it was read.
@@ -191,7 +197,8 @@ impl Member {
         *self.flight.head().unwrap_or(self.view.tip())
     }
 
-    /// Whether this member has come to `index`, so that a read may be answered. Halts if its history is not the writer's.
+    /// Whether this member has come to `index`, so that a read may be answered. Halts if its
+    /// history is not the writer's.
     pub fn reached(&mut self, index: &Index) -> bool {
         if self.stopped || !self.anchored {
             return false;
@@ -245,7 +252,8 @@ impl Member {
     }
 
     fn on_appended(&mut self, now: Duration, ticket: Ticket, at: Position) {
-        // Where it lies means nothing until what lies before it is known to be what was read; reading will tell.
+        // Where it lies means nothing until what lies before it is known to be what was read;
+        // reading will tell.
         if !self.anchored {
             return;
         }
@@ -255,7 +263,8 @@ impl Member {
             return;
         }
         if at <= self.view.position() {
-            // It was read before it was told of, unless the log put it where something else had been.
+            // It was read before it was told of, unless the log put it where something else had
+            // been.
             if let Err(divergence) = self.view.reread(at, &record) {
                 self.halt(divergence);
             }
@@ -293,7 +302,8 @@ impl Member {
         }
     }
 
-    /// Whether the page may be believed: it holds the last few records read, or all before its own were given up.
+    /// Whether the page may be believed: it holds the last few records read, or all before its own
+    /// were given up.
     fn anchor(&mut self, page: &Page) -> bool {
         let last = self.view.position();
         let from = page.first.0.max((last.0 + 1).saturating_sub(ANCHOR));
@@ -418,7 +428,8 @@ impl Member {
         self.check_handed_over(ticket);
     }
 
-    /// A claim was read. What its author's predecessor had under way is decided: what is not there now is void.
+    /// A claim was read. What its author's predecessor had under way is decided: what is not there
+    /// now is void.
     fn epoch_began(&mut self, now: Duration, author: Author) {
         let mut reads = Vec::new();
         self.handing = None;
@@ -457,8 +468,8 @@ impl Member {
         self.claim_at_end(now, end);
     }
 
-    /// One answer may have been long on its way, and time passes for who sleeps: only several in a row, over a while, are
-    /// worth a word.
+    /// One answer may have been long on its way, and time passes for who sleeps: only several in a
+    /// row, over a while, are worth a word.
     fn seems_short(&mut self, now: Duration, end: Position) {
         let short = self.short.get_or_insert(Short { since: now, answers: 0, told: false });
         short.answers += 1;
@@ -468,9 +479,9 @@ impl Member {
         }
     }
 
-    /// Asks for what lies behind the last record read, and for that record once more: if it is another one now, the log
-    /// has lost the first. After a reconnect a few before it as well: a log that lost them all may have got the last one back from
-    /// a copy that arrived late.
+    /// Asks for what lies behind the last record read, and for that record once more: if it is
+    /// another one now, the log has lost the first. After a reconnect a few before it as well: a
+    /// log that lost them all may have got the last one back from a copy that arrived late.
     pub(crate) fn ask(&mut self, now: Duration) {
         self.reading = Some(now);
         self.poll_at = now + self.config.poll;

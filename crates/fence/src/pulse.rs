@@ -1,5 +1,5 @@
-//! Pulse: when a server thinks that nobody writes, and how long it waits before it tries again. Time is given: how long
-//! ago some fixed moment was, by a clock that never goes back.
+//! Pulse: when a server thinks that nobody writes, and how long it waits before it tries again.
+//! Time is given: how long ago some fixed moment was, by a clock that never goes back.
 
 use std::time::Duration;
 
@@ -30,7 +30,8 @@ impl Pulse {
         now >= self.due
     }
 
-    /// When to try again after a claim that did not succeed: later and later, up to a third of the election timeout.
+    /// When to try again after a claim that did not succeed: later and later, up to a third of the
+    /// election timeout.
     pub(crate) fn retry_at(&mut self, now: Duration, config: &Config) -> Duration {
         self.failed = self.failed.saturating_add(1);
         let wait = (config.retry * (1 << self.failed.min(6))).min(config.election / 3);

@@ -1,10 +1,12 @@
-//! Record: what lies at one position of a log: entries sealed one after another by one writer, end to end.
+//! Record: what lies at one position of a log: entries sealed one after another by one writer, end
+//! to end.
 //!
-//! A claim (`NewEpoch`) is always alone in its record and says whose it is. An author is one life of one server:
-//! the same server after a restart is another author, because it no longer knows what it had under way.
+//! A claim (`NewEpoch`) is always alone in its record and says whose it is. An author is one life
+//! of one server: the same server after a restart is another author, because it no longer knows
+//! what it had under way.
 //!
-//! A seed is a claim of nobody's, alone at the first position of a log: history begins elsewhere, and goes on here behind a
-//! checkpoint whose tip it builds on.
+//! A seed is a claim of nobody's, alone at the first position of a log: history begins elsewhere,
+//! and goes on here behind a checkpoint whose tip it builds on.
 
 use bytes::{Bytes, BytesMut};
 use vetch_journal::{
@@ -13,7 +15,8 @@ use vetch_journal::{
 
 const CLAIM_LEN: usize = 16;
 
-/// One life of one server. No two lives may share both numbers: draw `life` at random at every start.
+/// One life of one server. No two lives may share both numbers: draw `life` at random at every
+/// start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Author {
     pub node: u64,
@@ -66,7 +69,8 @@ impl Record {
         &self.entries[0].0
     }
 
-    /// Tells this record from every other one: the hash of its last entry, which chains all before it.
+    /// Tells this record from every other one: the hash of its last entry, which chains all before
+    /// it.
     pub fn print(&self) -> Hash {
         self.entries[self.entries.len() - 1].1
     }
@@ -106,7 +110,8 @@ pub fn claim(author: Author, tip: Tip) -> Sealed {
     draft.seal(&mut tip)
 }
 
-/// Nobody: whoever reads its claim waits for somebody else's. Lives are drawn at random, so no server is it.
+/// Nobody: whoever reads its claim waits for somebody else's. Lives are drawn at random, so no
+/// server is it.
 const NOBODY: Author = Author { node: 0, life: 0 };
 
 /// The first record of a log that goes on behind `tip`.

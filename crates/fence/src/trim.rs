@@ -1,6 +1,6 @@
-//! Trim: how much of the log may be given up. A record may go when a majority of all servers hold a checkpoint
-//! that covers it and agree about what it led to. The record that made the agreed tip stays: whoever begins from a checkpoint there
-//! compares it with what the checkpoint remembers.
+//! Trim: how much of the log may be given up. A record may go when a majority of all servers hold a
+//! checkpoint that covers it and agree about what it led to. The record that made the agreed tip
+//! stays: whoever begins from a checkpoint there compares it with what the checkpoint remembers.
 
 use vetch_journal::Position;
 
@@ -17,8 +17,8 @@ pub struct Disagreement {
     pub seq: u64,
 }
 
-/// The lowest position that has to stay, given the newest verified checkpoint of each of `servers` servers, by number of
-/// server; nothing if less than a majority holds one.
+/// The lowest position that has to stay, given the newest verified checkpoint of each of `servers`
+/// servers, by number of server; nothing if less than a majority holds one.
 pub fn floor(servers: usize, held: &[(u64, Index)]) -> Result<Option<Position>, Disagreement> {
     for (at, (one, index)) in held.iter().enumerate() {
         let differs = |(_, other): &&(u64, Index)| other.tip.seq == index.tip.seq && *other != *index;

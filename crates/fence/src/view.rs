@@ -1,15 +1,18 @@
-//! View: the validity rule. What a server knows after reading a log up to a position is a function of what lies
-//! there, and of nothing else; so all servers that read the same log agree.
+//! View: the validity rule. What a server knows after reading a log up to a position is a function
+//! of what lies there, and of nothing else; so all servers that read the same log agree.
 //!
-//! A record counts if it chains: its first entry is of the current epoch and follows the tip in number, hash and revision, or
-//! it is a claim of a higher epoch that does. Everything else is void, and leaves no trace:
+//! A record counts if it chains: its first entry is of the current epoch and follows the tip in
+//! number, hash and revision, or it is a claim of a higher epoch that does. Everything else is
+//! void, and leaves no trace:
 //!
 //! * an old epoch: written by a writer that has been replaced, or a claim that came second;
 //! * a number already taken: a copy, or a claim built on a tip that has moved on;
-//! * a number too far ahead, of the current epoch: its predecessor was refused or lost on the way, while another record
-//!   happened to fill the position that was expected to be the predecessor's. Its writer cannot have acknowledged it.
+//! * a number too far ahead, of the current epoch: its predecessor was refused or lost on the way,
+//!   while another record happened to fill the position that was expected to be the predecessor's.
+//!   Its writer cannot have acknowledged it.
 //!
-//! Whoever has nothing and reads a seed first needs the checkpoint that it builds on: that, too, is told as a `Divergence`.
+//! Whoever has nothing and reads a seed first needs the checkpoint that it builds on: that, too, is
+//! told as a `Divergence`.
 //!
 //! What an honest log cannot show is a `Divergence`. A view is never moved by one.
 
@@ -59,7 +62,8 @@ pub enum Void {
     Orphan,
 }
 
-/// A proven place in the order: `tip` was made by the record at `position`, so whoever read that has come to it.
+/// A proven place in the order: `tip` was made by the record at `position`, so whoever read that
+/// has come to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Index {
     pub position: Position,
@@ -67,7 +71,8 @@ pub struct Index {
 }
 
 impl View {
-    /// A view that begins where a checkpoint was taken; `Position(0)` and a genesis tip without one.
+    /// A view that begins where a checkpoint was taken; `Position(0)` and a genesis tip without
+    /// one.
     pub fn new(start: Index) -> View {
         View {
             position: start.position,
@@ -87,7 +92,8 @@ impl View {
         &self.tip
     }
 
-    /// What a checkpoint taken here must remember. Void records behind the tip are left to be read again.
+    /// What a checkpoint taken here must remember. Void records behind the tip are left to be read
+    /// again.
     pub fn index(&self) -> Index {
         Index { position: self.tip_at, tip: self.tip }
     }
@@ -110,7 +116,8 @@ impl View {
         Ok((print, verdict))
     }
 
-    /// Compares a record with what was read at its position before. Long ago is out of memory, and passes.
+    /// Compares a record with what was read at its position before. Long ago is out of memory, and
+    /// passes.
     pub fn reread(&self, at: Position, bytes: &Bytes) -> Result<(), Divergence> {
         let record = Record::decode(bytes).map_err(|why| Divergence::Damaged { at: at.0, why })?;
         let differs = self.records.get(at.0).is_some_and(|known| known != record.print());
@@ -120,8 +127,8 @@ impl View {
         Ok(())
     }
 
-    /// Whether this view has come to `index`; an error if it has come past it and saw something else. Not if the index is so
-    /// old that it cannot be compared: ask for a new one.
+    /// Whether this view has come to `index`; an error if it has come past it and saw something
+    /// else. Not if the index is so old that it cannot be compared: ask for a new one.
     pub fn reached(&self, index: &Index) -> Result<bool, Divergence> {
         if self.tip.seq >= index.tip.seq {
             return match self.entries.get(index.tip.seq) {

@@ -21,7 +21,8 @@ use std::task::{Context, Poll};
 
 use tokio::task::JoinHandle;
 
-/// Parts of the paths of files in which a panic concerns one client only: our edge, and the libraries that only it uses.
+/// Parts of the paths of files in which a panic concerns one client only: our edge, and the
+/// libraries that only it uses.
 const EDGE: [&str; 13] = [
     "crates/http2/",
     "crates/server/",
@@ -49,8 +50,8 @@ pub fn contained() -> u64 {
     CONTAINED.load(Relaxed)
 }
 
-/// Installs the panic hook: the message goes where it always goes, and then the process aborts unless the panic concerns
-/// one client only.
+/// Installs the panic hook: the message goes where it always goes, and then the process aborts
+/// unless the panic concerns one client only.
 pub fn guard_process() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info: &PanicHookInfo<'_>| {

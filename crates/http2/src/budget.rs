@@ -6,8 +6,9 @@
 //! always start a call, however much others hold, so a client that reads its answers is never
 //! locked out. What is held may exceed the limit by an answer for each connection.
 //!
-//! What is not known to an HTTP/2 connection is counted by whoever holds it, as a [`Charge`] on the [`Holdings`] of the
-//! client: bodies that are collected, and everything on connections that do not speak HTTP/2.
+//! What is not known to an HTTP/2 connection is counted by whoever holds it, as a [`Charge`] on the
+//! [`Holdings`] of the client: bodies that are collected, and everything on connections that do not
+//! speak HTTP/2.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -179,15 +180,15 @@ impl Charge {
         self.len = len;
     }
 
-    /// Counts `len` bytes of what the client sent, unless that is more than its connection may hold, or all may and it holds
-    /// more than little.
+    /// Counts `len` bytes of what the client sent, unless that is more than its connection may
+    /// hold, or all may and it holds more than little.
     pub fn try_set(&mut self, len: usize) -> Result<(), TooMuchHeld> {
         let is_refused = len > self.len && !self.holdings.has_room(len - self.len);
         self.set_unless(is_refused, len)
     }
 
-    /// Counts `len` bytes of an answer, unless all connections hold too much. An answer may be larger than anything that is
-    /// allowed, or there would be no way to get it.
+    /// Counts `len` bytes of an answer, unless all connections hold too much. An answer may be
+    /// larger than anything that is allowed, or there would be no way to get it.
     pub fn try_answer(&mut self, len: usize) -> Result<(), TooMuchHeld> {
         let more = len.saturating_sub(self.len);
         let is_refused = more > 0 && len >= SHARE_MIN && !self.holdings.budget().has_room_for_answer(more);
@@ -223,7 +224,8 @@ pub(crate) struct Account {
 /// What a connection holds, in bytes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Holds {
-    /// A flat amount for each stream: a client with many open calls that wait is no reason to hold back others of its own.
+    /// A flat amount for each stream: a client with many open calls that wait is no reason to hold
+    /// back others of its own.
     pub(crate) streams: usize,
     pub(crate) requests: usize,
     pub(crate) answers: usize,
@@ -282,8 +284,9 @@ impl Account {
         }
     }
 
-    /// Whether the connection takes no more requests, for what it and all others hold of them alone: answers that some do not read
-    /// are no reason to refuse what others write. They cost next to nothing to ask for, and requests have to be sent.
+    /// Whether the connection takes no more requests, for what it and all others hold of them
+    /// alone: answers that some do not read are no reason to refuse what others write. They cost
+    /// next to nothing to ask for, and requests have to be sent.
     pub(crate) fn refuses_requests(&self) -> bool {
         let (budget, requests) = (self.holdings.budget(), self.holds.of_requests());
         let of_all = budget.requests.load(Relaxed);
@@ -375,7 +378,8 @@ mod tests {
         assert_eq!(budget.held(), 0);
     }
 
-    /// The calls of a connection wait for what is charged beside it, and charges see what the connection holds.
+    /// The calls of a connection wait for what is charged beside it, and charges see what the
+    /// connection holds.
     #[test]
     fn a_connection_and_its_charges_count_together() {
         let budget = Budget::new(1 << 20, 100 << 20);

@@ -3,7 +3,8 @@
 /// What every client opens with.
 pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 pub(crate) const HEADER_LEN: usize = 9;
-/// The longest payload both sides take: the smallest limit the protocol allows, and what everyone uses.
+/// The longest payload both sides take: the smallest limit the protocol allows, and what everyone
+/// uses.
 pub(crate) const MAX_PAYLOAD: usize = 16 << 10;
 
 pub(crate) mod kind {
@@ -81,7 +82,8 @@ impl Header {
     }
 }
 
-/// The part of a DATA or HEADERS payload that is not padding: where it begins and ends. None: more padding than payload.
+/// The part of a DATA or HEADERS payload that is not padding: where it begins and ends. None: more
+/// padding than payload.
 pub(crate) fn unpadded(header: &Header, payload: &[u8]) -> Option<(usize, usize)> {
     if !header.has(flag::PADDED) {
         return Some((0, payload.len()));

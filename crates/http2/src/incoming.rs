@@ -32,8 +32,8 @@ impl std::fmt::Display for BodyError {
 
 impl std::error::Error for BodyError {}
 
-/// Bytes of a message that is not whole, or of a body that nobody reads, from which on it is given up while the connection holds
-/// too much.
+/// Bytes of a message that is not whole, or of a body that nobody reads, from which on it is given
+/// up while the connection holds too much.
 pub(crate) const LONG_MESSAGE: usize = 16 << 10;
 
 /// Parts are kept together up to this: a client may send every byte in a frame of its own.
@@ -52,7 +52,8 @@ pub struct Incoming {
     state: Arc<Mutex<State>>,
     stream: u32,
     bells: Arc<Bells>,
-    /// Follows the messages of a gRPC call, whose reader keeps what it has read until a message is whole.
+    /// Follows the messages of a gRPC call, whose reader keeps what it has read until a message is
+    /// whole.
     messages: Option<Messages>,
 }
 
@@ -141,8 +142,8 @@ pub(crate) fn pipe(stream: u32, bells: &Arc<Bells>, is_grpc: bool) -> (Pipe, Inc
 }
 
 impl Pipe {
-    /// Passes on a copy of a part: a slice would keep the whole buffer that it was read into. Gives the bytes that wait for the
-    /// reader; None if there is no reader.
+    /// Passes on a copy of a part: a slice would keep the whole buffer that it was read into. Gives
+    /// the bytes that wait for the reader; None if there is no reader.
     pub(crate) fn push(&self, data: &[u8], is_released: bool, ends: bool) -> Option<usize> {
         let mut state = self.state.lock();
         if ends {

@@ -1,17 +1,19 @@
 //! The server's side of HTTP/2 (RFC 9113), made for many small gRPC calls.
 //!
-//! [`protocol`] is the whole of it as a state machine without I/O: bytes go in, events and bytes come out. It has no
-//! clock and waits for nothing, so every rule can be tested by handing it bytes.
+//! [`protocol`] is the whole of it as a state machine without I/O: bytes go in, events and bytes
+//! come out. It has no clock and waits for nothing, so every rule can be tested by handing it
+//! bytes.
 //!
-//! The rest is the shell: [`Connection`] is one future that reads what is there, starts everything that is asked for,
-//! takes all answers that are ready, and writes them at once. Calls are polled in place, by a waker each; no task is
-//! spawned for a small unary call, and the head and the end of its answer are a dozen bytes that never change.
+//! The rest is the shell: [`Connection`] is one future that reads what is there, starts everything
+//! that is asked for, takes all answers that are ready, and writes them at once. Calls are polled
+//! in place, by a waker each; no task is spawned for a small unary call, and the head and the end
+//! of its answer are a dozen bytes that never change.
 //!
-//! What answers is a [`Service`]. Unary calls that it knows by their headers are handed to it as one whole message;
-//! everything else as a `http::Request` with a body, like anywhere else.
+//! What answers is a [`Service`]. Unary calls that it knows by their headers are handed to it as
+//! one whole message; everything else as a `http::Request` with a body, like anywhere else.
 //!
-//! Everything is bounded by [`Limits`], and by what a client reads: while it does not take what we have written, it is
-//! not listened to either.
+//! Everything is bounded by [`Limits`], and by what a client reads: while it does not take what we
+//! have written, it is not listened to either.
 //!
 //! Not here: HTTP/1, TLS, and what a request means.
 

@@ -10,14 +10,16 @@ pub struct Limits {
     /// What a client may send ahead of us on one stream, and on the whole connection.
     pub stream_window: u32,
     pub connection_window: u32,
-    /// Bytes of the headers of one request, decoded and counted as RFC 9113 does. More is answered with status 431.
+    /// Bytes of the headers of one request, decoded and counted as RFC 9113 does. More is answered
+    /// with status 431.
     pub header_list: usize,
     /// What is buffered for a client on one stream before its answer is asked for more.
     pub send_buffer: usize,
-    /// Bytes of the bodies of answers that wait for windows, over all streams. Beyond it, only a stream that has nothing
-    /// queued is asked for more.
+    /// Bytes of the bodies of answers that wait for windows, over all streams. Beyond it, only a
+    /// stream that has nothing queued is asked for more.
     pub queued_answers: usize,
-    /// What a client may cost without asking for anything, at once and then each second: see `protocol/overhead.rs`.
+    /// What a client may cost without asking for anything, at once and then each second: see
+    /// `protocol/overhead.rs`.
     pub overhead: u32,
     /// A connection on which nothing arrives is pinged this often. None: never.
     pub keepalive_interval: Option<Duration>,

@@ -80,24 +80,26 @@ pub enum Call {
 
 /// Answers what is asked on a connection.
 pub trait Service: Send + Sync + 'static {
-    /// What is known of a unary call from its headers. Clients repeat their headers, so it is found out once for a connection and
-    /// kept as long as it is open.
+    /// What is known of a unary call from its headers. Clients repeat their headers, so it is found
+    /// out once for a connection and kept as long as it is open.
     type Plan: Send + Sync + 'static;
-    /// Held by a call from its headers on until its message is whole: what is begun has to be bounded, too.
+    /// Held by a call from its headers on until its message is whole: what is begun has to be
+    /// bounded, too.
     type Place: Send + 'static;
     type Body: http_body::Body<Data = Bytes, Error: std::fmt::Display> + Send + Unpin + 'static;
 
     /// How to serve requests with this head as whole messages. None: by [`Service::call`].
     ///
-    /// A function of the head alone. Whatever may change while the connection is open (time, leadership, users, members) is looked
-    /// up for each call, in [`Service::unary`]: the answer is kept, and so is None.
+    /// A function of the head alone. Whatever may change while the connection is open (time,
+    /// leadership, users, members) is looked up for each call, in [`Service::unary`]: the answer is
+    /// kept, and so is None.
     fn plan(&self, head: &Head) -> Option<Self::Plan>;
 
     /// Lets such a call begin, or refuses it.
     fn admit(&self, plan: &Arc<Self::Plan>) -> Result<Self::Place, Reply>;
 
-    /// The longest message of such a call. A longer one, and anything that is not exactly one uncompressed message,
-    /// is handed to [`Service::call`].
+    /// The longest message of such a call. A longer one, and anything that is not exactly one
+    /// uncompressed message, is handed to [`Service::call`].
     fn longest_message(&self) -> usize;
 
     /// Answers a unary call. The message comes without its prefix.

@@ -1,12 +1,14 @@
 //! Everything that is being worked on for one connection, polled in place.
 //!
-//! Every piece of work has a bell for a waker. Bells that ring are noted in one list, and the connection is woken by the
-//! first of them only: when it comes to look, it finds all that rang meanwhile. Places and their bells are used again,
-//! so a call costs no waker of its own. A bell that rings late, for work that has left its place, costs a look.
+//! Every piece of work has a bell for a waker. Bells that ring are noted in one list, and the
+//! connection is woken by the first of them only: when it comes to look, it finds all that rang
+//! meanwhile. Places and their bells are used again, so a call costs no waker of its own. A bell
+//! that rings late, for work that has left its place, costs a look.
 //!
-//! A stream outlives its work: an answer that waits for the client's window belongs to no work any more, while its place
-//! may already hold another call's. So streams refer to work by a [`TaskId`], which also names the generation of the
-//! place; one that is out of date refers to nothing, and cancelling it does nothing.
+//! A stream outlives its work: an answer that waits for the client's window belongs to no work any
+//! more, while its place may already hold another call's. So streams refer to work by a [`TaskId`],
+//! which also names the generation of the place; one that is out of date refers to nothing, and
+//! cancelling it does nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -24,10 +26,12 @@ const KEPT_PLACES: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct Bells {
     rung: Mutex<Rung>,
-    /// The connection is woken for this many used bytes. Together with what it keeps to itself, half a window, it must stay below
-    /// a window: a client that waits for the rest of its window would wait for ever.
+    /// The connection is woken for this many used bytes. Together with what it keeps to itself,
+    /// half a window, it must stay below a window: a client that waits for the rest of its window
+    /// would wait for ever.
     release_bytes: usize,
-    /// Bytes of bodies that wait for their readers, and of messages that are not whole and held by them.
+    /// Bytes of bodies that wait for their readers, and of messages that are not whole and held by
+    /// them.
     held: AtomicUsize,
     /// The connection holds too much for its client.
     is_full: AtomicBool,
@@ -235,7 +239,8 @@ impl<W> Tasks<W> {
     /// Forgets all places if none is used and there are many: a burst of calls needed them.
     pub(crate) fn shrink(&mut self) {
         if self.free.len() == self.places.len() && self.places.len() > KEPT_PLACES {
-            // Generations begin anew, so no stream may refer to one of these places any more: none is open.
+            // Generations begin anew, so no stream may refer to one of these places any more: none
+            // is open.
             self.places = Vec::new();
             self.free = Vec::new();
         }

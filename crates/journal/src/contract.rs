@@ -1,13 +1,14 @@
 //! Contract: what is asked of an engine that carries the journal.
 //!
 //! 1. One total order; `read` never reorders and never skips.
-//! 2. `append_batch` answering `Ok` means every entry given is durable; all of them or none were appended.
+//! 2. `append_batch` answering `Ok` means every entry given is durable; all of them or none were
+//!    appended.
 //! 3. After `claim`, a writer of an older epoch gets no acknowledged append any more.
-//! 4. `Unknown` says the outcome is undecided: claim again and read to learn it. `Poisoned` says this engine is
-//!    finished: stop the process and recover from the medium.
+//! 4. `Unknown` says the outcome is undecided: claim again and read to learn it. `Poisoned` says
+//!    this engine is finished: stop the process and recover from the medium.
 //!
-//! Not here: threads. An engine is a plain value driven by whoever owns it; several appends are kept in flight by
-//! giving `append_batch` everything that queued while the last one ran.
+//! Not here: threads. An engine is a plain value driven by whoever owns it; several appends are
+//! kept in flight by giving `append_batch` everything that queued while the last one ran.
 
 use std::io;
 use std::path::PathBuf;
@@ -19,16 +20,19 @@ use vetch_seal::KeyError;
 use crate::disk::LockError;
 use crate::entry::{Entry, Sealed, Tip};
 
-/// A place in the engine's order. In the local engine it equals the sequence number of the entry there.
+/// A place in the engine's order. In the local engine it equals the sequence number of the entry
+/// there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position(pub u64);
 
 /// An engine under the order journal.
 pub trait Journal: Send {
-    /// Appends a `NewEpoch` entry, which fences every earlier writer, and returns the tip to seal the next entry on.
+    /// Appends a `NewEpoch` entry, which fences every earlier writer, and returns the tip to seal
+    /// the next entry on.
     fn claim(&mut self) -> Result<Tip, JournalError>;
 
-    /// Appends entries sealed one after another, the first of them on the current tip, and waits until all are durable.
+    /// Appends entries sealed one after another, the first of them on the current tip, and waits
+    /// until all are durable.
     fn append_batch(&mut self, entries: &[Sealed]) -> Result<Appended, JournalError>;
 
     /// Durable entries behind `from`, in order, each checked against the one before it.
@@ -47,7 +51,8 @@ pub trait Read {
     fn next_entry(&mut self) -> Result<Option<ReadItem>, JournalError>;
 }
 
-/// One entry read back. Its payloads are slices of the read buffer, up to a megabyte of it: copy what is kept.
+/// One entry read back. Its payloads are slices of the read buffer, up to a megabyte of it: copy
+/// what is kept.
 #[derive(Clone, Debug)]
 pub struct ReadItem {
     pub position: Position,
@@ -93,10 +98,12 @@ pub enum JournalError {
     /// The engine cannot say whether the append happened.
     #[error("the outcome of the append is unknown: {0}")]
     Unknown(String),
-    /// An earlier write or sync failed; after that nothing read from the page cache proves anything.
+    /// An earlier write or sync failed; after that nothing read from the page cache proves
+    /// anything.
     #[error("the journal stopped after a failure and must be recovered from disk: {0}")]
     Poisoned(Arc<str>),
-    /// No room for the next segment. Nothing was written; the same call succeeds once space returns.
+    /// No room for the next segment. Nothing was written; the same call succeeds once space
+    /// returns.
     #[error("no space left for a journal segment of {needed} bytes in {dir}: {source}")]
     NoSpace { dir: PathBuf, needed: u64, source: Arc<io::Error> },
     /// More bytes in one batch than a record can hold. Nothing was written.

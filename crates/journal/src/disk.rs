@@ -1,14 +1,17 @@
 //! Disk: the few file operations that durable code needs, and nothing else.
 //!
-//! Everything in this project that must survive power loss goes through this trait, so that the same code runs on
-//! real files (`RealDisk`) and on a disk that loses power at a chosen operation (`MemDisk`).
+//! Everything in this project that must survive power loss goes through this trait, so that the
+//! same code runs on real files (`RealDisk`) and on a disk that loses power at a chosen operation
+//! (`MemDisk`).
 //!
 //! The rules an implementation keeps, and callers may rely on:
-//! * `write_at` is durable only after `sync_data` of that file returned `Ok`. Until then any subset of its 512-byte
-//!   sectors may survive a power loss; each sector entirely or not at all.
-//! * `create`, `rename` and `remove` are durable only after `sync_dir` of the directory returned `Ok`.
+//! * `write_at` is durable only after `sync_data` of that file returned `Ok`. Until then any subset
+//!   of its 512-byte sectors may survive a power loss; each sector entirely or not at all.
+//! * `create`, `rename` and `remove` are durable only after `sync_dir` of the directory returned
+//!   `Ok`.
 //! * `create_dir_all` is durable when it returns.
-//! * After a failed `sync_data` or `sync_dir` nothing is known about what it covered; syncing again proves nothing.
+//! * After a failed `sync_data` or `sync_dir` nothing is known about what it covered; syncing again
+//!   proves nothing.
 //! * Files are created with mode 0600 and directories with mode 0700.
 
 use std::any::Any;
@@ -46,12 +49,14 @@ pub trait DiskFile: Send + Sync + fmt::Debug {
     /// Fills `buf` from `offset`; returns fewer bytes only at the end of the file.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize>;
     fn len(&self) -> io::Result<u64>;
-    /// Grows the file to `len` with its blocks reserved, or fails with `StorageFull` before it used any.
+    /// Grows the file to `len` with its blocks reserved, or fails with `StorageFull` before it used
+    /// any.
     fn allocate(&self, len: u64) -> io::Result<()>;
     /// Makes the contents and the length durable.
     fn sync_data(&self) -> io::Result<()>;
 
-    /// Asks for what is durable not to be kept in memory, so that reading it again asks the medium. Only a hint.
+    /// Asks for what is durable not to be kept in memory, so that reading it again asks the medium.
+    /// Only a hint.
     fn forget(&self) {}
 
     fn is_empty(&self) -> io::Result<bool> {
@@ -108,11 +113,13 @@ pub fn read_file(disk: &dyn Disk, path: &Path) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-/// Replaces `dir/name` by `content` so that, whatever happens, the name holds the old or the new content, entirely.
+/// Replaces `dir/name` by `content` so that, whatever happens, the name holds the old or the new
+/// content, entirely.
 pub fn write_atomically(disk: &dyn Disk, dir: &Path, name: &str, content: &[u8]) -> io::Result<()> {
     let new = dir.join(format!("{name}.tmp"));
     match disk.remove(&new) {
-        // What an interrupted write left must be gone for good, or a power loss could bring it back and rename it instead.
+        // What an interrupted write left must be gone for good, or a power loss could bring it back
+        // and rename it instead.
         Ok(()) => disk.sync_dir(dir)?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),

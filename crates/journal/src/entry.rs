@@ -1,12 +1,13 @@
 //! Entry: one step of the order journal, as values and as bytes.
 //!
-//! An entry names its writer (epoch), its place (seq), the entry before it (prev_hash), the revision of its first
-//! write unit (base_rev), and carries parts: one per partition, each with an opaque payload or a reserved reference to one.
-//! `Tip` is what a reader or writer knows after an entry; sealing a `Draft` on a tip or accepting a decoded entry
-//! moves the tip by exactly one. All integers are little-endian and every length is explicit.
+//! An entry names its writer (epoch), its place (seq), the entry before it (prev_hash), the
+//! revision of its first write unit (base_rev), and carries parts: one per partition, each with an
+//! opaque payload or a reserved reference to one. `Tip` is what a reader or writer knows after an
+//! entry; sealing a `Draft` on a tip or accepting a decoded entry moves the tip by exactly one. All
+//! integers are little-endian and every length is explicit.
 //!
-//! Guarantees: `encode(decode(x)) == x` for every accepted `x`; decoding never panics and never allocates more than
-//! the input justifies. Pure: no files, no clock.
+//! Guarantees: `encode(decode(x)) == x` for every accepted `x`; decoding never panics and never
+//! allocates more than the input justifies. Pure: no files, no clock.
 //!
 //! Not here: how entries are laid on a disk (`local::record`), and what a payload means.
 
@@ -92,7 +93,8 @@ pub struct Entry {
     pub parts: Vec<Part>,
 }
 
-/// Who wrote a part: the partition, under which ownership, and its place in the partition's own order.
+/// Who wrote a part: the partition, under which ownership, and its place in the partition's own
+/// order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PartId {
     pub partition: u32,

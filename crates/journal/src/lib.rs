@@ -3,13 +3,15 @@
 //! * `entry`: the format of an entry, and the chain (`Tip`) that ties entries together. Pure.
 //! * `contract`: what is asked of any engine: claim, append, read, trim.
 //! * `local`: the embedded engine, segment files in a directory.
-//! * `disk`, `real_disk`, `mem_disk`: the files underneath, real ones and ones that lose power on request.
+//! * `disk`, `real_disk`, `mem_disk`: the files underneath, real ones and ones that lose power on
+//!   request.
 //!
-//! Guarantees: an append that answered `Ok` survives power loss; entries are read back in order, without gaps,
-//! each one proven to follow the one before it; damage is refused with file and offset, never guessed around.
+//! Guarantees: an append that answered `Ok` survives power loss; entries are read back in order,
+//! without gaps, each one proven to follow the one before it; damage is refused with file and
+//! offset, never guessed around.
 //!
-//! Not here: keys, transactions, threads, logging, metrics. Payloads are opaque bytes; the caller owns the
-//! thread; what was repaired and how long a sync took is returned as plain data.
+//! Not here: keys, transactions, threads, logging, metrics. Payloads are opaque bytes; the caller
+//! owns the thread; what was repaired and how long a sync took is returned as plain data.
 //!
 //! docs/format.md draws every byte that is written.
 //!

@@ -1,4 +1,5 @@
-//! LocalJournal: the embedded engine. Segment files in one directory, one record per append, one sync per record.
+//! LocalJournal: the embedded engine. Segment files in one directory, one record per append, one
+//! sync per record.
 //!
 //! ```text
 //! <dir>/LOCK                        held while a writer is open
@@ -8,18 +9,21 @@
 //! ```
 //!
 //! Invariants, on which recovery rests:
-//! * A segment is written full of zeros and synced before it gets its name, so an append changes no metadata.
+//! * A segment is written full of zeros and synced before it gets its name, so an append changes no
+//!   metadata.
 //! * A record starts on a sector boundary and owns its sectors; a synced byte is never changed.
 //! * At most one record is unsynced at any time.
 //!
-//! So after a power loss every sector is as acknowledged, or zero, or part of the one record behind the end; what
-//! else is found is damage and is refused (`recovery`). A failed write or sync poisons the writer for good, because
-//! nothing can be learnt from the page cache after that.
+//! So after a power loss every sector is as acknowledged, or zero, or part of the one record behind
+//! the end; what else is found is damage and is refused (`recovery`). A failed write or sync
+//! poisons the writer for good, because nothing can be learnt from the page cache after that.
 //!
-//! Records may be sealed (`sealing`). What is checksummed are the bytes as written, so all of this is judged without
-//! a key. A change of keys begins a new segment: all records of one are sealed with the same key, or none is.
+//! Records may be sealed (`sealing`). What is checksummed are the bytes as written, so all of this
+//! is judged without a key. A change of keys begins a new segment: all records of one are sealed
+//! with the same key, or none is.
 //!
-//! Life: `LocalJournal::recover` -> `Recovery` (stream of entries) -> `finish` -> `LocalJournal` -> `claim` -> appends.
+//! Life: `LocalJournal::recover` -> `Recovery` (stream of entries) -> `finish` -> `LocalJournal` ->
+//! `claim` -> appends.
 
 mod maintenance;
 mod open_segment;
@@ -49,13 +53,16 @@ use vetch_seal::Keys;
 /// Settings of the local engine.
 #[derive(Clone, Debug)]
 pub struct LocalConfig {
-    /// Length of a segment file; rounded up to whole sectors. A larger record gets a segment of its own size.
+    /// Length of a segment file; rounded up to whole sectors. A larger record gets a segment of its
+    /// own size.
     pub segment_len: u64,
     /// Segments kept ready ahead of need.
     pub spares: usize,
-    /// Answers appends before they are durable. Power loss then loses acknowledged writes; for tests only.
+    /// Answers appends before they are durable. Power loss then loses acknowledged writes; for
+    /// tests only.
     pub unsafe_no_fsync: bool,
-    /// Identity of a journal made anew; random when not given. Records of another journal are never taken for ours.
+    /// Identity of a journal made anew; random when not given. Records of another journal are never
+    /// taken for ours.
     pub new_journal_id: Option<u64>,
     /// Seal new records and open old ones.
     pub keys: Keys,

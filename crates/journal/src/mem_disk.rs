@@ -1,12 +1,15 @@
-//! MemDisk: a disk in memory that forgets what was not synced, and fails where it is told to. For tests and simulation.
+//! MemDisk: a disk in memory that forgets what was not synced, and fails where it is told to. For
+//! tests and simulation.
 //!
-//! It models what `Disk` promises and no more. Every file keeps what readers see and what is on the medium; a write
-//! dirties 512-byte sectors, `sync_data` moves them to the medium. Names are kept twice as well: `create`, `rename`
-//! and `remove` wait for `sync_dir`. `power_loss` makes the disk that the next boot finds, asking the caller about each
-//! thing that was still pending; every answer is a legal outcome.
+//! It models what `Disk` promises and no more. Every file keeps what readers see and what is on the
+//! medium; a write dirties 512-byte sectors, `sync_data` moves them to the medium. Names are kept
+//! twice as well: `create`, `rename` and `remove` wait for `sync_dir`. `power_loss` makes the disk
+//! that the next boot finds, asking the caller about each thing that was still pending; every
+//! answer is a legal outcome.
 //!
-//! After a failed `sync_data` the dirty sectors are clean in memory and absent from the medium, for ever: that is
-//! how real kernels behave, and it punishes whoever syncs again and believes the answer.
+//! After a failed `sync_data` the dirty sectors are clean in memory and absent from the medium, for
+//! ever: that is how real kernels behave, and it punishes whoever syncs again and believes the
+//! answer.
 //!
 //! Deterministic: no clock, no randomness of its own. Clones share the same disk.
 
@@ -72,13 +75,15 @@ pub enum Pending {
 /// A failure to inject.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Power goes at the n-th counted operation from now (0 is the next one); it and all later ones fail.
+    /// Power goes at the n-th counted operation from now (0 is the next one); it and all later ones
+    /// fail.
     CrashAt(u64),
     /// The next operation of this kind fails once with this error.
     FailNext(Op, io::ErrorKind),
     /// Reads that touch this range of this file fail.
     UnreadableRange(PathBuf, Range<u64>),
-    /// The volume holds this many bytes; allocations and growing writes beyond fail with `StorageFull`.
+    /// The volume holds this many bytes; allocations and growing writes beyond fail with
+    /// `StorageFull`.
     Capacity(u64),
 }
 
@@ -112,19 +117,21 @@ impl MemDisk {
         self.lock().pending()
     }
 
-    /// The disk as the next boot finds it: what was durable, plus each pending change for which `survives` says
-    /// so. Faults and locks are gone; this disk is left as it is.
+    /// The disk as the next boot finds it: what was durable, plus each pending change for which
+    /// `survives` says so. Faults and locks are gone; this disk is left as it is.
     pub fn power_loss(&self, survives: &mut dyn FnMut(&Pending) -> bool) -> MemDisk {
         MemDisk { state: Arc::new(Mutex::new(self.lock().after_power_loss(survives))) }
     }
 
-    /// The disk as the next process finds it: the last one was killed, the machine went on. Readers see what it wrote,
-    /// and what it had not synced is still not durable. Faults and locks are gone; this disk is left as it is.
+    /// The disk as the next process finds it: the last one was killed, the machine went on. Readers
+    /// see what it wrote, and what it had not synced is still not durable. Faults and locks are
+    /// gone; this disk is left as it is.
     pub fn process_killed(&self) -> MemDisk {
         MemDisk { state: Arc::new(Mutex::new(self.lock().after_kill())) }
     }
 
-    /// A copy of the disk as seen by readers now, with everything durable: the process ended, the machine went on.
+    /// A copy of the disk as seen by readers now, with everything durable: the process ended, the
+    /// machine went on.
     pub fn process_exit(&self) -> MemDisk {
         self.power_loss(&mut |_| true)
     }

@@ -20,8 +20,8 @@ pub struct RealDisk;
 #[derive(Debug)]
 struct RealFile(File);
 
-/// How often, and how long in between, a directory is opened anew while the process has no descriptor to spare. That
-/// is not a failed sync: nothing has been asked of the disk yet.
+/// How often, and how long in between, a directory is opened anew while the process has no
+/// descriptor to spare. That is not a failed sync: nothing has been asked of the disk yet.
 const OPEN_ATTEMPTS: u32 = 500;
 const OPEN_PAUSE: Duration = Duration::from_millis(10);
 

@@ -11,15 +11,16 @@ impl Model {
         txn.compare.iter().all(|compare| self.holds(compare, at))
     }
 
-    /// `at` is the revision before the transaction: what it writes decides no branch, however deep it is nested.
+    /// `at` is the revision before the transaction: what it writes decides no branch, however deep
+    /// it is nested.
     pub(crate) fn branch<'a>(&self, txn: &'a Txn, at: i64) -> &'a [Op] {
         if self.succeeds(txn, at) { &txn.success } else { &txn.failure }
     }
 
     /// A compare has to hold for every key of its range.
     ///
-    /// Where there is no key it is made once, with zeroes, except for values: nothing compares with a value that
-    /// does not exist, not even a difference.
+    /// Where there is no key it is made once, with zeroes, except for values: nothing compares with
+    /// a value that does not exist, not even a difference.
     fn holds(&self, compare: &Compare, at: i64) -> bool {
         let mut kvs = self.live(&compare.keys, at).peekable();
         if kvs.peek().is_none() {

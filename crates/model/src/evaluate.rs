@@ -46,7 +46,8 @@ impl Model {
         self.now.revision + 1
     }
 
-    /// The newest revision, that of the request being evaluated included once it has changed something.
+    /// The newest revision, that of the request being evaluated included once it has changed
+    /// something.
     fn newest(&self) -> i64 {
         self.log().last().map_or(self.now.revision, |last| last.kv.mod_revision.max(self.now.revision))
     }

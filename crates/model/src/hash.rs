@@ -1,7 +1,8 @@
 //! HashKV: a CRC-32C over history, the same number on every member that has the same history.
 //!
-//! Hashed are the word `key` and then, in order, for each version the revision and position under which etcd stores it
-//! and its message. Versions that the compaction makes unreachable are left out whether or not they are still there.
+//! Hashed are the word `key` and then, in order, for each version the revision and position under
+//! which etcd stores it and its message. Versions that the compaction makes unreachable are left
+//! out whether or not they are still there.
 
 use crate::response::{Event, KeyValue};
 use crate::state::Model;
@@ -15,16 +16,17 @@ impl Model {
         self.hash_history(at, compacted, living)
     }
 
-    /// The hash that a compaction at `at` takes of history up to there, when the last one before was at `compacted`. For
-    /// etcd's oddity below, what `at` deleted counts as alive.
+    /// The hash that a compaction at `at` takes of history up to there, when the last one before
+    /// was at `compacted`. For etcd's oddity below, what `at` deleted counts as alive.
     pub fn hash_in_compaction(&self, at: i64, compacted: i64) -> u32 {
         let deletes = self.changes(at, at).iter().any(|event| event.deleted);
         let living = deletes || self.live(&crate::Keys::all(), at).next().is_some();
         self.hash_history(at, compacted, living)
     }
 
-    /// A version from before the compaction that was replaced up to `at` is left out, except when no key at all is
-    /// alive at `at`: an oddity of etcd's, to which a key that `at` itself deleted is gone even if it came back there.
+    /// A version from before the compaction that was replaced up to `at` is left out, except when
+    /// no key at all is alive at `at`: an oddity of etcd's, to which a key that `at` itself deleted
+    /// is gone even if it came back there.
     fn hash_history(&self, at: i64, compacted: i64, living: bool) -> u32 {
         let newest = |event: &Event, at| {
             self.change_at(&event.kv.key, at).is_some_and(|newest| std::ptr::eq(newest, event))

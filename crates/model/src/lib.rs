@@ -1,7 +1,9 @@
-//! The specification: what a key-value store with etcd's API must answer, written as plainly as it can be said.
+//! The specification: what a key-value store with etcd's API must answer, written as plainly as it
+//! can be said.
 //!
-//! Everything that judges a server (property tests, history checker, simulation, trials against a real etcd) judges it
-//! by this. It keeps every version of every key for ever, reads by searching, and shares no code with what it judges.
+//! Everything that judges a server (property tests, history checker, simulation, trials against a
+//! real etcd) judges it by this. It keeps every version of every key for ever, reads by searching,
+//! and shares no code with what it judges.
 //!
 //! * `request`, `response`: the vocabulary. Plain owned data, no wire format.
 //! * `shape`: which requests are refused by their looks alone.
@@ -14,7 +16,8 @@
 //! * `watch`: what a watcher must be shown.
 //! * `hash`: the number that HashKV answers.
 //!
-//! Deliberately absent: time (leases end only when revoked), quotas and alarms, users and roles, members.
+//! Deliberately absent: time (leases end only when revoked), quotas and alarms, users and roles,
+//! members.
 
 mod compare;
 mod evaluate;

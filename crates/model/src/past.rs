@@ -1,7 +1,7 @@
 //! The past: judging, at any later time, an answer whose header names a revision.
 //!
-//! A server decides at some moment what a request that changes nothing is answered; the header says at which revision
-//! it did. Compaction is left out of account here: it may have come later.
+//! A server decides at some moment what a request that changes nothing is answered; the header says
+//! at which revision it did. Compaction is left out of account here: it may have come later.
 
 use crate::request::{Op, Request, Txn};
 use crate::response::{Answer, Deleted, OpAnswer, TxnAnswer};
@@ -35,8 +35,8 @@ impl Model {
 
     /// What a request about keys that changes none is answered with `revision` in the header.
     ///
-    /// None if no such answer exists: the request changes something at that revision, or asks for a later one, or is
-    /// not about keys.
+    /// None if no such answer exists: the request changes something at that revision, or asks for a
+    /// later one, or is not about keys.
     pub fn answer_at(&self, request: &Request, revision: i64) -> Option<Answer> {
         let uncompacted = Moment { revision, compacted: -1 };
         if self.changes_at(request, revision) || self.check_at(request, uncompacted).is_err() {

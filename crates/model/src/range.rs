@@ -14,8 +14,8 @@ impl Model {
         }
         let limit = usize::try_from(request.limit).ok().filter(|&limit| limit > 0);
         if let Some(limit) = limit.filter(|_| in_key_order(request) && !is_filtered(request)) {
-            // The limit cuts in key order, one too many is kept to tell that there is more, and only then
-            // are the few that are left sorted.
+            // The limit cuts in key order, one too many is kept to tell that there is more, and
+            // only then are the few that are left sorted.
             kvs.truncate(limit.saturating_add(1));
         }
         kvs.retain(|kv| {
@@ -67,7 +67,8 @@ fn sort(request: &Range, kvs: &mut [&KeyValue]) {
     }
 }
 
-/// Only a sort by value reads whole records; any other answer with keys alone does not know their leases.
+/// Only a sort by value reads whole records; any other answer with keys alone does not know their
+/// leases.
 fn shown(request: &Range, kv: &KeyValue) -> KeyValue {
     let mut kv = kv.clone();
     if request.keys_only {

@@ -1,4 +1,5 @@
-//! Refusals: which well-formed requests the state does not allow. Nothing changes when a request is refused.
+//! Refusals: which well-formed requests the state does not allow. Nothing changes when a request is
+//! refused.
 
 use crate::request::{Keys, Op, Put, Request, Txn};
 use crate::response::Refusal;
@@ -8,7 +9,8 @@ use crate::state::{Model, Moment};
 const MAX_LEASE_TTL: i64 = 9_000_000_000;
 
 impl Model {
-    /// Why the request is refused at `moment`, if it is. Leases are those that there are now: they have no revisions.
+    /// Why the request is refused at `moment`, if it is. Leases are those that there are now: they
+    /// have no revisions.
     pub fn check_at(&self, request: &Request, moment: Moment) -> Result<(), Refusal> {
         match request {
             Request::Range(range) if range.revision <= 0 => Ok(()),
@@ -38,7 +40,8 @@ impl Model {
     ) -> Result<(), Refusal> {
         for op in self.branch(txn, moment.revision) {
             match op {
-                // Only 0 means the newest in a transaction; a negative revision counts as any other number.
+                // Only 0 means the newest in a transaction; a negative revision counts as any other
+                // number.
                 Op::Range(range) if range.revision == 0 => {}
                 Op::Range(range) => readable(range.revision, moment)?,
                 Op::Put(put) => self.put_refusal(put, deleted, moment.revision)?,
@@ -50,7 +53,8 @@ impl Model {
         Ok(())
     }
 
-    /// A put that keeps the value or the lease needs a key to keep it of, which its own transaction has not deleted.
+    /// A put that keeps the value or the lease needs a key to keep it of, which its own transaction
+    /// has not deleted.
     fn put_refusal(&self, put: &Put, deleted: &[&Keys], at: i64) -> Result<(), Refusal> {
         if put.lease != 0 && !self.leases.contains_key(&put.lease) {
             return Err(Refusal::LeaseNotFound);

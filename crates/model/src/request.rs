@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Keys {
     pub key: Vec<u8>,
-    /// Empty: the single key. One zero byte: every key from `key` on. Else: up to this key, exclusive.
+    /// Empty: the single key. One zero byte: every key from `key` on. Else: up to this key,
+    /// exclusive.
     pub range_end: Vec<u8>,
 }
 

@@ -78,9 +78,9 @@ fn txn_shape(txn: &Txn, max_ops: usize) -> Result<(), Malformed> {
 
 /// The keys that a branch puts, and the ranges that it deletes.
 ///
-/// A branch may not put a key twice, nor put one that it deletes. Deletes of a level come first, then what is nested in
-/// it, then its puts; so a delete in a later nested transaction passes. So does an open-ended delete, because the rule
-/// reads its end of one zero byte literally.
+/// A branch may not put a key twice, nor put one that it deletes. Deletes of a level come first,
+/// then what is nested in it, then its puts; so a delete in a later nested transaction passes. So
+/// does an open-ended delete, because the rule reads its end of one zero byte literally.
 #[derive(Default)]
 struct Writes<'a> {
     puts: Vec<&'a [u8]>,

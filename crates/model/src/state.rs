@@ -1,14 +1,17 @@
-//! State: one log of every change there ever was, and for each key where in the log its changes are.
+//! State: one log of every change there ever was, and for each key where in the log its changes
+//! are.
 //!
-//! A change belongs to a revision; the changes of one transaction share it. Nothing is ever removed: compaction only
-//! moves a mark, so that any past state can be looked up at any later time.
+//! A change belongs to a revision; the changes of one transaction share it. Nothing is ever
+//! removed: compaction only moves a mark, so that any past state can be looked up at any later
+//! time.
 
 use std::collections::BTreeMap;
 
 use crate::request::Keys;
 use crate::response::{Event, KeyValue};
 
-/// How far a store has come: what it can read is everything from `compacted` to `revision`, both included.
+/// How far a store has come: what it can read is everything from `compacted` to `revision`, both
+/// included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moment {
     pub revision: i64,
@@ -18,7 +21,8 @@ pub struct Moment {
 
 #[derive(Debug, Clone)]
 pub struct Model {
-    /// Ordered by revision, then by the order of changes in it. `prev_kv` is filled in for everyone.
+    /// Ordered by revision, then by the order of changes in it. `prev_kv` is filled in for
+    /// everyone.
     log: Vec<Event>,
     /// Each key's changes, in the same order.
     keys: BTreeMap<Vec<u8>, Vec<Place>>,
@@ -27,7 +31,8 @@ pub struct Model {
     pub(crate) now: Moment,
 }
 
-/// Where in the log a change is. It repeats of the change what looking for one needs, since histories are long.
+/// Where in the log a change is. It repeats of the change what looking for one needs, since
+/// histories are long.
 #[derive(Debug, Clone, Copy)]
 struct Place {
     position: usize,
@@ -110,7 +115,8 @@ impl Model {
         attached.map(|(key, _)| key.as_slice()).collect()
     }
 
-    /// Takes back every change after `revision`, as if it had not been. Leases and compactions stay as they are.
+    /// Takes back every change after `revision`, as if it had not been. Leases and compactions stay
+    /// as they are.
     ///
     /// A server cannot do this; it is for whoever looks for the order in which things happened.
     pub fn rewind(&mut self, revision: i64) {
@@ -124,7 +130,8 @@ impl Model {
         self.now.revision = self.now.revision.min(revision);
     }
 
-    /// Writes a change into the log. Watchers are shown what was there before the revision, and nothing for a create.
+    /// Writes a change into the log. Watchers are shown what was there before the revision, and
+    /// nothing for a create.
     pub(crate) fn change(&mut self, deleted: bool, kv: KeyValue) {
         let before = self.get(&kv.key, kv.mod_revision - 1);
         let prev_kv = before.filter(|_| kv.version != 1).cloned();

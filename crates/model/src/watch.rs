@@ -5,13 +5,14 @@ use crate::response::Event;
 use crate::state::Model;
 
 impl Model {
-    /// Every change of `keys` in the revisions from `from` to `to`, both included, in order and with `prev_kv`.
+    /// Every change of `keys` in the revisions from `from` to `to`, both included, in order and
+    /// with `prev_kv`.
     pub fn events(&self, keys: &Keys, from: i64, to: i64) -> Vec<Event> {
         self.changes(from, to).iter().filter(|event| keys.contains(&event.kv.key)).cloned().collect()
     }
 
-    /// What a watcher that follows the changes as they happen is shown of the revisions from `from` to `to`, both
-    /// included.
+    /// What a watcher that follows the changes as they happen is shown of the revisions from `from`
+    /// to `to`, both included.
     pub fn watched(&self, watch: &Watch, from: i64, to: i64) -> Vec<Event> {
         let mut events = self.events(&watch.keys, from, to);
         events.retain(|event| if event.deleted { !watch.no_delete } else { !watch.no_put });
@@ -21,8 +22,8 @@ impl Model {
         events
     }
 
-    /// What a watcher that begins now is shown of the past. The changes of the compacted revision are the oldest that it
-    /// may ask for, and what they replaced is not known any more.
+    /// What a watcher that begins now is shown of the past. The changes of the compacted revision
+    /// are the oldest that it may ask for, and what they replaced is not known any more.
     pub fn recalled(&self, watch: &Watch, from: i64, to: i64) -> Vec<Event> {
         let mut events = self.watched(watch, from, to);
         let compacted = self.compact_revision();

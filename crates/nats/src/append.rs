@@ -1,7 +1,8 @@
 //! Append: one record as one message, and what its acknowledgement, or the lack of one, means.
 //!
-//! Only the server's word makes an outcome definite: a timeout, a lost connection and "nobody listens" are all unknown,
-//! because the message may have been taken by a server that could not say so.
+//! Only the server's word makes an outcome definite: a timeout, a lost connection and "nobody
+//! listens" are all unknown, because the message may have been taken by a server that could not say
+//! so.
 
 use async_nats::jetstream;
 use async_nats::jetstream::context::{PublishError, PublishErrorKind};
@@ -22,7 +23,8 @@ pub(crate) fn message(after: Position, record: Bytes) -> PublishMessage {
 /// What an answer means for the append.
 pub(crate) fn outcome(ticket: Ticket, answer: Result<PublishAck, PublishError>) -> News {
     match answer {
-        // Messages carry no id, so this cannot be; if it were, nothing would be known of this record.
+        // Messages carry no id, so this cannot be; if it were, nothing would be known of this
+        // record.
         Ok(ack) if ack.duplicate => {
             News::Unknown { ticket, why: "taken for a copy of another message".into() }
         }

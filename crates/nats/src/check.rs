@@ -1,8 +1,8 @@
 //! Check: settings under which JetStream loses what it acknowledged, or cannot be told not to.
 //!
-//! A stream's own settings are seen by whoever may use it. Whether a server syncs before it acknowledges is seen only by the
-//! system account, which asks all servers at once (`$SYS.REQ.SERVER.PING.JSZ`); who cannot ask does not know, and
-//! not to know is unsafe.
+//! A stream's own settings are seen by whoever may use it. Whether a server syncs before it
+//! acknowledges is seen only by the system account, which asks all servers at once
+//! (`$SYS.REQ.SERVER.PING.JSZ`); who cannot ask does not know, and not to know is unsafe.
 
 use std::time::Duration;
 
@@ -13,7 +13,8 @@ use serde_json::Value;
 
 use crate::options::Options;
 
-/// The first server that syncs its Raft log once for all entries of a message, and has the fixes this relies on.
+/// The first server that syncs its Raft log once for all entries of a message, and has the fixes
+/// this relies on.
 pub const MIN_SERVER: (u64, u64, u64) = (2, 15, 1);
 
 /// A server answers within this, or is taken for absent.
@@ -153,7 +154,8 @@ pub(crate) fn settings(found: &Config, options: &Options) -> Vec<Unsafe> {
     problems
 }
 
-/// How many servers have to be seen: each one that holds a replica has to sync, and a stream may have more than a new one gets.
+/// How many servers have to be seen: each one that holds a replica has to sync, and a stream may
+/// have more than a new one gets.
 pub(crate) fn servers_wanted(found: &Config, options: &Options) -> usize {
     options.replicas.max(found.num_replicas)
 }
@@ -196,8 +198,8 @@ pub(crate) async fn servers(system: &Client, wanted: usize) -> Vec<Unsafe> {
     problems
 }
 
-/// Asks servers that were away when they are back. What one of them acknowledges without a sync, no second one may have: that is
-/// told until it is mended.
+/// Asks servers that were away when they are back. What one of them acknowledges without a sync, no
+/// second one may have: that is told until it is mended.
 pub(crate) async fn look_again(system: Client, wanted: usize) {
     loop {
         tokio::time::sleep(LOOK_AGAIN).await;

@@ -1,8 +1,9 @@
 //! Feed: records as the stream sends them by itself, by way of an ordered consumer.
 //!
-//! Fast, and not to be relied on: a consumer lives on one server of NATS and is made by all of them together, so after a
-//! loss it may be silent, or not be made, for seconds after the stream takes records again. Whoever uses a feed looks for
-//! himself when it is silent, and says what it missed; then another one is made.
+//! Fast, and not to be relied on: a consumer lives on one server of NATS and is made by all of them
+//! together, so after a loss it may be silent, or not be made, for seconds after the stream takes
+//! records again. Whoever uses a feed looks for himself when it is silent, and says what it missed;
+//! then another one is made.
 
 use std::time::Duration;
 
@@ -62,8 +63,8 @@ impl Feed {
         (self.messages.is_some() || self.making.is_some()).then_some(self.at)
     }
 
-    /// The next record, of whatever position. Without a consumer one is made that begins at `from`. Nothing is lost if
-    /// this is not waited for.
+    /// The next record, of whatever position. Without a consumer one is made that begins at `from`.
+    /// Nothing is lost if this is not waited for.
     pub(crate) async fn next(&mut self, from: u64) -> (u64, Bytes) {
         loop {
             if let Some(messages) = &mut self.messages {

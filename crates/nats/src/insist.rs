@@ -1,7 +1,7 @@
 //! Insist: a question that is asked again and again until somebody answers.
 //!
-//! A question to a stream that has no leader at the moment is not refused, it is lost. So it is asked anew before long;
-//! the earlier ones still count, for whoever is only slow.
+//! A question to a stream that has no leader at the moment is not refused, it is lost. So it is
+//! asked anew before long; the earlier ones still count, for whoever is only slow.
 
 use std::time::Duration;
 

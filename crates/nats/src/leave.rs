@@ -1,13 +1,16 @@
 //! Leave: a server of NATS that has lost the others is left for another one.
 //!
-//! Such a server keeps its clients and answers their pings. If it led the stream, it even goes on answering questions about it, for half a
-//! minute and more, while the others have long chosen another leader. What it cannot do is to take a record. So when no new
-//! record was heard of for a while, which is longer than a cluster is ever without one in good times, the other servers are asked who
-//! leads the stream. If one of them knows of a leader that this one does not know of, it is left. Otherwise nobody would
-//! serve better, and a change of connections would only be in the way.
+//! Such a server keeps its clients and answers their pings. If it led the stream, it even goes on
+//! answering questions about it, for half a minute and more, while the others have long chosen
+//! another leader. What it cannot do is to take a record. So when no new record was heard of for a
+//! while, which is longer than a cluster is ever without one in good times, the other servers are
+//! asked who leads the stream. If one of them knows of a leader that this one does not know of, it
+//! is left. Otherwise nobody would serve better, and a change of connections would only be in the
+//! way.
 //!
-//! A leader that is cut off itself says that it leads until it notices, and while the others choose another one, they know of
-//! none. So a leader is believed only if it has heard of most replicas just now.
+//! A leader that is cut off itself says that it leads until it notices, and while the others choose
+//! another one, they know of none. So a leader is believed only if it has heard of most replicas
+//! just now.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,14 +24,15 @@ use vetch_journal::Position;
 use crate::insist::insist;
 use crate::options::Options;
 
-/// An idle writer appends five records a second; without one, somebody claims to be it after two seconds.
+/// An idle writer appends five records a second; without one, somebody claims to be it after two
+/// seconds.
 const SILENCE: Duration = Duration::from_secs(3);
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(250);
 /// How long a leader may take to answer.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// A leader hears of its replicas every second when nothing is written, and within two after a write. One that was cut off when
-/// the silence began has not heard of them for longer.
+/// A leader hears of its replicas every second when nothing is written, and within two after a
+/// write. One that was cut off when the silence began has not heard of them for longer.
 const RECENTLY: Duration = Duration::from_secs(2);
 /// How long another connection may take.
 const CONNECT: Duration = Duration::from_secs(2);
@@ -122,8 +126,9 @@ impl Told {
         self.cluster.leader.as_deref()
     }
 
-    /// The leader, if it has heard of most replicas just now. It tells of the others and not of itself: an answer that lists it is
-    /// somebody else's, who does not know when the others were heard of.
+    /// The leader, if it has heard of most replicas just now. It tells of the others and not of
+    /// itself: an answer that lists it is somebody else's, who does not know when the others were
+    /// heard of.
     fn sure_leader(&self) -> Option<&str> {
         let leader = self.leader()?;
         let others = &self.cluster.replicas;

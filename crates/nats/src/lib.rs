@@ -1,14 +1,17 @@
-//! The journal on NATS JetStream: a replicated stream as the ordered durable log under `vetch_fence`.
+//! The journal on NATS JetStream: a replicated stream as the ordered durable log under
+//! `vetch_fence`.
 //!
 //! * `options`: where the servers are and how to log in.
 //! * `check`: a stream that could lose acknowledged records is refused, with the reason.
-//! * `log`: one message is one record; positions are sequence numbers of the stream. `append` and `tail` are its two halves; `feed` is
-//!   how records come by themselves, `source` where they are asked for, `insist` how and `pace` how many, `leave` when another
-//!   server is tried, `space` says how full it is.
+//! * `log`: one message is one record; positions are sequence numbers of the stream. `append` and
+//!   `tail` are its two halves; `feed` is how records come by themselves, `source` where they are
+//!   asked for, `insist` how and `pace` how many, `leave` when another server is tried, `space`
+//!   says how full it is.
 //!
-//! What JetStream gives: one order, an acknowledgement after a quorum has the message on disk (if every server syncs
-//! always, which is checked), a refusal if another message came first. What it does not: reads that are never stale, and
-//! replicas that never differ. The fence is made for that.
+//! What JetStream gives: one order, an acknowledgement after a quorum has the message on disk (if
+//! every server syncs always, which is checked), a refusal if another message came first. What it
+//! does not: reads that are never stale, and replicas that never differ. The fence is made for
+//! that.
 //!
 //! A runtime of its own carries the connection; the caller's side is synchronous.
 

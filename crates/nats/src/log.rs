@@ -1,7 +1,8 @@
 //! Log: a stream of JetStream as the fence sees it.
 //!
-//! A thread of the runtime sends appends in the order they are given; outcomes and records come back through one bounded
-//! channel. What was asked over a connection that broke is not told any more: `Reconnected` comes first.
+//! A thread of the runtime sends appends in the order they are given; outcomes and records come
+//! back through one bounded channel. What was asked over a connection that broke is not told any
+//! more: `Reconnected` comes first.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -93,7 +94,8 @@ impl Mouth {
 }
 
 impl NatsLog {
-    /// Connects, makes the stream if there is none, and refuses one that could lose what it acknowledged.
+    /// Connects, makes the stream if there is none, and refuses one that could lose what it
+    /// acknowledged.
     pub fn open(options: &Options) -> Result<NatsLog, NatsError> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.map_err(|error| NatsError::Connect(error.to_string()))?;
@@ -222,7 +224,8 @@ impl Log for NatsLog {
                     }
                 }
                 Told::Wake => {
-                    // From here on it has to be asked for again: what was asked for before is looked at now.
+                    // From here on it has to be asked for again: what was asked for before is
+                    // looked at now.
                     self.woken.store(false, Ordering::SeqCst);
                     return None;
                 }

@@ -7,8 +7,8 @@ use async_nats::ConnectOptions;
 
 use crate::NatsError;
 
-/// How often a server is asked whether it is still there; the third question without an answer is one too many. A
-/// server that is cut off or stopped is left for another one after that.
+/// How often a server is asked whether it is still there; the third question without an answer is
+/// one too many. A server that is cut off or stopped is left for another one after that.
 const PING: Duration = Duration::from_millis(500);
 /// How long a server may take to accept a connection before the next one is tried.
 const CONNECT: Duration = Duration::from_millis(1500);
@@ -50,8 +50,8 @@ pub struct Options {
     pub max_bytes: Option<i64>,
     /// Use the stream although it may lose acknowledged records.
     pub allow_unsafe: bool,
-    /// Go on when most of the servers are fit and the others do not answer: one that is away must not keep a server of
-    /// ours from starting. They are looked at when they are back.
+    /// Go on when most of the servers are fit and the others do not answer: one that is away must
+    /// not keep a server of ours from starting. They are looked at when they are back.
     pub most_are_enough: bool,
     /// How long a request may take.
     pub timeout: Duration,

@@ -1,5 +1,6 @@
-//! Pace: how much to ask for at once. Whoever reads waits a second for the next records and then asks anew, so a page has to
-//! be there sooner than that, also over a slow link. How large records are is known only from those that came before.
+//! Pace: how much to ask for at once. Whoever reads waits a second for the next records and then
+//! asks anew, so a page has to be there sooner than that, also over a slow link. How large records
+//! are is known only from those that came before.
 
 use bytes::Bytes;
 use vetch_fence::ANCHOR;

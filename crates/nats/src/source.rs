@@ -1,4 +1,5 @@
-//! Source: the stream's leader, asked for what it holds. That needs no consumer, only a stream that has a leader.
+//! Source: the stream's leader, asked for what it holds. That needs no consumer, only a stream that
+//! has a leader.
 
 use std::time::Duration;
 
@@ -14,8 +15,9 @@ use crate::pace::bytes_of;
 const AT_ONCE: usize = 16;
 /// How long the leader may take to tell of one.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Between two questions for the same large one. Every question is answered, and answers that nobody waits for any more are in the way
-/// of the others: so such records are asked for less often, and few of them at once.
+/// Between two questions for the same large one. Every question is answered, and answers that
+/// nobody waits for any more are in the way of the others: so such records are asked for less
+/// often, and few of them at once.
 const AGAIN_LARGE: Duration = Duration::from_millis(500);
 const AT_ONCE_LARGE: usize = 2;
 
@@ -42,8 +44,8 @@ impl Source {
         Ok((Position(state.first_sequence.max(1)), Position(state.last_sequence)))
     }
 
-    /// Adds the records that there are, up to the first that is not. It fails if the leader is silent; what was added before is
-    /// good.
+    /// Adds the records that there are, up to the first that is not. It fails if the leader is
+    /// silent; what was added before is good.
     pub(crate) async fn records(
         &self,
         wanted: Wanted,

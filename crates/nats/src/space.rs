@@ -1,7 +1,7 @@
 //! Space: how much the stream still takes, asked every now and then.
 //!
-//! Two limits can be seen: the stream's own, and the account's, which counts every replica. A server whose disk or
-//! whose own limit is full says nothing of it until it refuses a message.
+//! Two limits can be seen: the stream's own, and the account's, which counts every replica. A
+//! server whose disk or whose own limit is full says nothing of it until it refuses a message.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

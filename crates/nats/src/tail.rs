@@ -1,8 +1,9 @@
 //! Tail: records in order, from a position to the end, and then as they come.
 //!
-//! The end is what the stream's leader says when the read begins. Up to there records are asked for one by one, many at a
-//! time if they are small; what comes later a feed sends. Whenever the feed is silent for longer than a writer is, or left something out,
-//! the stream's leader is asked again: so it needs no consumer to hear of a record, only a stream that has a leader.
+//! The end is what the stream's leader says when the read begins. Up to there records are asked for
+//! one by one, many at a time if they are small; what comes later a feed sends. Whenever the feed
+//! is silent for longer than a writer is, or left something out, the stream's leader is asked
+//! again: so it needs no consumer to hear of a record, only a stream that has a leader.
 
 use std::time::Duration;
 
@@ -25,11 +26,13 @@ const PAGE_BYTES: usize = 4 << 20;
 
 /// More than this are left to a feed, if it comes.
 const MANY: u64 = 512;
-/// How long a feed may take to come when many records are wanted. Well below the second after which a reader asks anew.
+/// How long a feed may take to come when many records are wanted. Well below the second after which
+/// a reader asks anew.
 const FEED_WAIT: Duration = Duration::from_millis(300);
 /// For how long a feed is not waited for any more when it did not come in time.
 const LATELY: Duration = Duration::from_secs(5);
-/// A feed is not silent for longer than this while somebody writes: an idle writer says so every 200 ms.
+/// A feed is not silent for longer than this while somebody writes: an idle writer says so every
+/// 200 ms.
 const SILENCE: Duration = Duration::from_millis(250);
 /// How often to look while there is no feed.
 const LOOK: Duration = Duration::from_millis(50);
@@ -52,8 +55,8 @@ pub(crate) struct Tail {
     kept: Kept,
 }
 
-/// Records that came and were not told yet, because those behind them did not come in time. Whoever asks for them anew does not
-/// begin from nothing.
+/// Records that came and were not told yet, because those behind them did not come in time. Whoever
+/// asks for them anew does not begin from nothing.
 #[derive(Default)]
 struct Kept {
     from: u64,
@@ -123,7 +126,8 @@ impl Tail {
             if self.catch_up(&mut reading).await {
                 self.keep_up(&mut reading).await;
             }
-            // What should follow is not there: the stream was trimmed beyond it, or another leader has less.
+            // What should follow is not there: the stream was trimmed beyond it, or another leader
+            // has less.
             after = Position(reading.next - 1);
             tokio::time::sleep(SILENCE).await;
         }
@@ -155,8 +159,9 @@ impl Tail {
         true
     }
 
-    /// Reads what is told first, all of it or nothing: it is believed only if it holds what was read last. Large records may
-    /// take longer than the reader waits, so what has come of them is kept for when he asks again.
+    /// Reads what is told first, all of it or nothing: it is believed only if it holds what was
+    /// read last. Large records may take longer than the reader waits, so what has come of them is
+    /// kept for when he asks again.
     async fn first_page(&mut self, reading: &mut Reading<'_>) -> bool {
         let (from, count) = (reading.next, reading.left().min(ANCHOR));
         let kept = self.kept.begin(from, count);
@@ -280,7 +285,8 @@ impl Tail {
         records
     }
 
-    /// How long a feed is waited for. One that is late is only looked at, so that pages that are asked for do not wait for it.
+    /// How long a feed is waited for. One that is late is only looked at, so that pages that are
+    /// asked for do not wait for it.
     fn feed_wait(&self) -> Duration {
         if self.late.is_some_and(|since| since.elapsed() < LATELY) { Duration::ZERO } else { FEED_WAIT }
     }
@@ -332,7 +338,8 @@ impl Reading<'_> {
         let at_end = records.iter().any(|(at, _)| *at == self.end).then_some(self.end);
         let (mut page, mut bytes) = (Vec::new(), 0);
         for (at, record) in records {
-            // Whoever asks believes the first page only if it holds what he has read last: that is not told in pieces.
+            // Whoever asks believes the first page only if it holds what he has read last: that is
+            // not told in pieces.
             if bytes >= PAGE_BYTES && page.len() as u64 >= ANCHOR {
                 self.page(std::mem::take(&mut page), None).await;
                 bytes = 0;

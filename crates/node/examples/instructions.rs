@@ -1,6 +1,6 @@
-//! The hot paths, each a given number of times and nothing else, so that their instructions can be counted:
-//! `instructions PATH TIMES`. `bench/instructions/run.sh` runs it under valgrind, twice for each path; the difference is what the
-//! repetitions cost.
+//! The hot paths, each a given number of times and nothing else, so that their instructions can be
+//! counted: `instructions PATH TIMES`. `bench/instructions/run.sh` runs it under valgrind, twice
+//! for each path; the difference is what the repetitions cost.
 //!
 //! No clock, no threads, no I/O: the same work every time.
 
@@ -62,7 +62,8 @@ impl World {
         world
     }
 
-    /// Evaluates requests in batches, seals each as an entry, and makes it visible, as if the disk had it.
+    /// Evaluates requests in batches, seals each as an entry, and makes it visible, as if the disk
+    /// had it.
     fn writes(&mut self, times: usize, request: impl Fn(&Store, Bytes, Bytes) -> WriteRequest) {
         let mut done = 0;
         while done < times {

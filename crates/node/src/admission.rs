@@ -1,20 +1,24 @@
 //! Admission: whether there is room for a request, decided before it is evaluated.
 //!
-//! Two things can be full. The **quota** limits live bytes; a request that would pass it raises the NOSPACE alarm
-//! and is refused. The **disk** is full when the journal has no space to prepare its next segment; from then on what is left
-//! of the prepared ones is kept for requests that free space. In both cases deletes, revokes and compactions go
-//! on, and the alarm is lowered again without anybody's help once there is room. A disk that **fails** to prepare the next
-//! segment for another reason is treated alike, but for the alarm: space is not what is missing, and nobody is told so.
+//! Two things can be full. The **quota** limits live bytes; a request that would pass it raises the
+//! NOSPACE alarm and is refused. The **disk** is full when the journal has no space to prepare its
+//! next segment; from then on what is left of the prepared ones is kept for requests that free
+//! space. In both cases deletes, revokes and compactions go on, and the alarm is lowered again
+//! without anybody's help once there is room. A disk that **fails** to prepare the next segment for
+//! another reason is treated alike, but for the alarm: space is not what is missing, and nobody is
+//! told so.
 //!
 //! Users, roles and their permissions count as keys do, and what adds to them is refused as a put
 //! is. What takes from them, changes a password or turns authentication off is never refused for
 //! want of space by the quota.
 //!
-//! What is kept only for watchers that begin at the compacted revision does not count. Otherwise a small quota could be
-//! filled by what a last delete left behind, with no way to write the revision whose compaction would free it.
+//! What is kept only for watchers that begin at the compacted revision does not count. Otherwise a
+//! small quota could be filled by what a last delete left behind, with no way to write the revision
+//! whose compaction would free it.
 //!
-//! Because segments are prepared ahead, a request that is admitted finds room in the journal. The exception is a burst
-//! that outruns the preparation just as the disk fills up: its append writes nothing and waits for space.
+//! Because segments are prepared ahead, a request that is admitted finds room in the journal. The
+//! exception is a burst that outruns the preparation just as the disk fills up: its append writes
+//! nothing and waits for space.
 
 use vetch_store::lease::LEASE_BYTES;
 use vetch_store::request::{
@@ -33,12 +37,13 @@ const ENTRY_COST: u64 = 1024;
 /// The most a range delete writes down key by key, with every key's frame.
 const KEY_BY_KEY_COST: u64 = 20 << 10;
 
-/// Share of the quota, in percent, below which a raised alarm is lowered again; and the least such share, if what was
-/// refused is large for the quota.
+/// Share of the quota, in percent, below which a raised alarm is lowered again; and the least such
+/// share, if what was refused is large for the quota.
 const LOW_WATER_PERCENT: u64 = 90;
 const LOW_WATER_MIN_PERCENT: u64 = 50;
 
-/// Shares of the quota, in percent, at which people are warned, and below which they will be warned again.
+/// Shares of the quota, in percent, at which people are warned, and below which they will be warned
+/// again.
 const WARNING_PERCENT: u64 = 80;
 const CALM_PERCENT: u64 = 75;
 
@@ -51,9 +56,11 @@ pub(crate) struct Admission {
     room: u64,
     /// Bytes below which a raised alarm is lowered again.
     low_water: u64,
-    /// Whether this node raised the alarm itself; one set by an operator is the operator's to lower.
+    /// Whether this node raised the alarm itself; one set by an operator is the operator's to
+    /// lower.
     raised: bool,
-    /// Whether it may have been raised by a server that wrote before this one, which is then as good as its own.
+    /// Whether it may have been raised by a server that wrote before this one, which is then as
+    /// good as its own.
     in_cluster: bool,
     /// The most bytes that one request may need in the journal.
     largest: u64,
@@ -97,7 +104,8 @@ impl Admission {
         }
     }
 
-    /// The same for one of several servers that write in turn, to a journal that takes `largest` bytes for one request.
+    /// The same for one of several servers that write in turn, to a journal that takes `largest`
+    /// bytes for one request.
     pub(crate) fn in_cluster(self, largest: u64) -> Admission {
         Admission { in_cluster: true, largest, ..self }
     }
@@ -116,7 +124,8 @@ impl Admission {
         if self.disk != DiskState::Full {
             let quota = self.quota?;
             let low_water = low_water(quota, cost(request));
-            // Where it would be lowered at once, only this request is refused: it is large for so small a quota.
+            // Where it would be lowered at once, only this request is refused: it is large for so
+            // small a quota.
             if !self.is_over_quota(store, request) || self.counted(store, low_water) < low_water {
                 return None;
             }
@@ -126,7 +135,8 @@ impl Admission {
         Some(alarm)
     }
 
-    /// Whether a request would pass the quota. One that is larger than the quota does so even in an empty store.
+    /// Whether a request would pass the quota. One that is larger than the quota does so even in an
+    /// empty store.
     fn is_over_quota(&mut self, store: &Store, request: &WriteRequest) -> bool {
         let Some(quota) = self.quota else { return false };
         let room = quota.checked_sub(cost(request));
@@ -187,8 +197,8 @@ impl Admission {
         self.warned
     }
 
-    /// The bytes that count. What is kept for watchers is only looked up where it matters, from `mark` on, and once per
-    /// compaction: in between it does not change.
+    /// The bytes that count. What is kept for watchers is only looked up where it matters, from
+    /// `mark` on, and once per compaction: in between it does not change.
     fn counted(&mut self, store: &Store, mark: u64) -> u64 {
         let bytes = store.bytes();
         if bytes < mark || store.has_garbage() {
@@ -208,8 +218,8 @@ impl Admission {
     }
 }
 
-/// Where an alarm that a request of this cost raised is lowered: where there is room for that request, so that the next one
-/// like it does not raise the alarm again.
+/// Where an alarm that a request of this cost raised is lowered: where there is room for that
+/// request, so that the next one like it does not raise the alarm again.
 fn low_water(quota: u64, cost: u64) -> u64 {
     let with_room = quota.saturating_sub(cost).max(share(quota, LOW_WATER_MIN_PERCENT));
     with_room.min(share(quota, LOW_WATER_PERCENT))
@@ -370,7 +380,8 @@ mod tests {
         WriteRequest::Auth(Change::RoleGrantPermission { role: role.into(), permission: Some(permission) })
     }
 
-    /// What a change of users leaves in the journal is the whole user or role, however little the request says.
+    /// What a change of users leaves in the journal is the whole user or role, however little the
+    /// request says.
     #[test]
     fn a_change_of_users_costs_what_it_writes() {
         let mut store = Store::default();
@@ -423,7 +434,8 @@ mod tests {
         }
     }
 
-    /// Puts as the sequencer does; returns whether it was admitted and whether an alarm was raised for it.
+    /// Puts as the sequencer does; returns whether it was admitted and whether an alarm was raised
+    /// for it.
     fn try_put(admission: &mut Admission, store: &mut Store, request: &WriteRequest) -> (bool, bool) {
         let alarm = admission.alarm_to_raise(store, request);
         if let Some(alarm) = alarm {

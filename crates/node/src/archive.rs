@@ -1,9 +1,10 @@
 //! Archive: what a node keeps, and tells, for whoever copies it elsewhere while it runs.
 //!
-//! A node that is archived lets go of journal segments only when their entries are said to be safe elsewhere
-//! ([`Archive::keep_behind`]), and of checkpoint files only when nobody holds them. Neither may ever stop the node: when the
-//! journal grows beyond the limit it was given for this, or the disk is full, everything is let go, which is logged,
-//! counted, and seen by the archiver ([`Archive::was_let_go`]), who then begins anew.
+//! A node that is archived lets go of journal segments only when their entries are said to be safe
+//! elsewhere ([`Archive::keep_behind`]), and of checkpoint files only when nobody holds them.
+//! Neither may ever stop the node: when the journal grows beyond the limit it was given for this,
+//! or the disk is full, everything is let go, which is logged, counted, and seen by the archiver
+//! ([`Archive::was_let_go`]), who then begins anew.
 //!
 //! Not here: where copies go, and when (`vetch-backup`).
 
@@ -112,7 +113,8 @@ impl Keep {
         Trim::Upto(kept + 1)
     }
 
-    /// The newest checkpoint, whose files stay until the answer is dropped. None: there is none yet.
+    /// The newest checkpoint, whose files stay until the answer is dropped. None: there is none
+    /// yet.
     pub(crate) fn hold_checkpoint(&self) -> Option<Held> {
         self.holds.hold()
     }
@@ -171,12 +173,14 @@ impl Archive {
         self.shared.chores.ring();
     }
 
-    /// Whether the node had to let go of what it was to keep, since [`Archive::keep_behind`] was called last.
+    /// Whether the node had to let go of what it was to keep, since [`Archive::keep_behind`] was
+    /// called last.
     pub fn was_let_go(&self) -> bool {
         self.shared.keep.behind.lock().is_none()
     }
 
-    /// The newest checkpoint, whose files stay until the answer is dropped. None: there is none yet.
+    /// The newest checkpoint, whose files stay until the answer is dropped. None: there is none
+    /// yet.
     pub fn hold_checkpoint(&self) -> Option<Held> {
         self.shared.keep.hold_checkpoint()
     }

@@ -1,7 +1,9 @@
-//! Who a request is made for: users and roles as far as they are durable, and handles that act for a caller.
+//! Who a request is made for: users and roles as far as they are durable, and handles that act for
+//! a caller.
 //!
-//! Writes are judged by the sequencer, at head, in the instant they are evaluated. Everything else is judged here by
-//! what is durable: a permission that a power loss could still undo shows nothing to anybody.
+//! Writes are judged by the sequencer, at head, in the instant they are evaluated. Everything else
+//! is judged here by what is durable: a permission that a power loss could still undo shows nothing
+//! to anybody.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

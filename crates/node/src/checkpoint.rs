@@ -1,20 +1,25 @@
-//! Checkpoints: the state on disk, so that recovery reads it once and replays only a short tail of the journal.
+//! Checkpoints: the state on disk, so that recovery reads it once and replays only a short tail of
+//! the journal.
 //!
-//! A checkpoint is a manifest and the immutable data files it names. Every data file covers an interval of
-//! revisions, and the files of a checkpoint partition the revision space: what was written since the last
-//! checkpoint becomes one new file, so a run costs what changed and not what exists. Files that compaction has
-//! hollowed out are rewritten, and small neighbours are merged, a bounded amount per run.
+//! A checkpoint is a manifest and the immutable data files it names. Every data file covers an
+//! interval of revisions, and the files of a checkpoint partition the revision space: what was
+//! written since the last checkpoint becomes one new file, so a run costs what changed and not what
+//! exists. Files that compaction has hollowed out are rewritten, and small neighbours are merged, a
+//! bounded amount per run.
 //!
 //! Guarantees:
-//! * After any crash or failed run, the directory holds the old checkpoint or the new one, entirely.
-//! * The checkpoint before the newest stays readable, and the journal is needed from that one's tip on.
+//! * After any crash or failed run, the directory holds the old checkpoint or the new one,
+//!   entirely.
+//! * The checkpoint before the newest stays readable, and the journal is needed from that one's tip
+//!   on.
 //! * Damage is found and named with file and offset; it is never read as state.
 //!
-//! Synchronous, and free of logging: what happened is returned as plain reports. All I/O goes through `Disk`. The only
-//! clock is that of the pauses in which the journal has the disk to itself; the only threads are the ones that decode blocks
-//! while loading.
+//! Synchronous, and free of logging: what happened is returned as plain reports. All I/O goes
+//! through `Disk`. The only clock is that of the pauses in which the journal has the disk to
+//! itself; the only threads are the ones that decode blocks while loading.
 //!
-//! Not here: when to take a checkpoint, trimming the journal, and replaying it. docs/format.md draws the bytes.
+//! Not here: when to take a checkpoint, trimming the journal, and replaying it. docs/format.md
+//! draws the bytes.
 
 use std::sync::Arc;
 
@@ -49,18 +54,21 @@ pub use recovery::{audit, load};
 /// Says for each of the given records whether the store still has it; see `Store::retains`.
 pub type Retained<'a> = dyn Fn(&[Record]) -> Vec<bool> + 'a;
 
-/// Says whether so much was written meanwhile that the next run is due before this one has ended, or somebody waits for its end.
-/// Then it makes no pauses: otherwise the journal would grow for as long as writers are faster.
+/// Says whether so much was written meanwhile that the next run is due before this one has ended,
+/// or somebody waits for its end. Then it makes no pauses: otherwise the journal would grow for as
+/// long as writers are faster.
 pub type Late = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// Limits of a run. The defaults suit a server; tests make them tiny.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CheckpointConfig {
-    /// Old files read for rewriting in one run, in bytes. A single larger file is still taken, alone.
+    /// Old files read for rewriting in one run, in bytes. A single larger file is still taken,
+    /// alone.
     pub rewrite_bytes: u64,
     /// Up to this much is rewritten however small the store is.
     pub rewrite_floor: u64,
-    /// Files below this size count as this size when merges are planned, so that tiny ones are merged freely.
+    /// Files below this size count as this size when merges are planned, so that tiny ones are
+    /// merged freely.
     pub small_file: u64,
     /// More files than this are merged even where it does not pay.
     pub max_files: usize,
@@ -90,7 +98,8 @@ pub struct Capture {
     /// Where the record lies that made the tip, in a shared journal; 0 for a local one.
     pub position: u64,
     pub unversioned: Unversioned,
-    /// Every version and tombstone made since the last capture, or since the loaded checkpoint, in any order.
+    /// Every version and tombstone made since the last capture, or since the loaded checkpoint, in
+    /// any order.
     pub dirty: Vec<Record>,
 }
 
@@ -119,7 +128,8 @@ pub struct Report {
     pub file_bytes: u64,
     /// Bytes of records in them that are still retained.
     pub live_bytes: u64,
-    /// Old files found damaged while they were to be rewritten. They are left alone; a restart would refuse them.
+    /// Old files found damaged while they were to be rewritten. They are left alone; a restart
+    /// would refuse them.
     pub damaged: Vec<Damage>,
     /// Why files that nobody needs any more could not be removed; tried again by the next run.
     pub leftovers: Option<String>,

@@ -1,15 +1,16 @@
 //! Clock: when each lease runs out.
 //!
-//! Pure: time is a number the caller passes in, milliseconds since the node started. A renewal only moves a
-//! number here; what survives a restart is the lease itself and, if that was written down, how much time it had
-//! left. So that after a restart no lease ends early, a renewal of a lease with such a record must first take
-//! the record back: [`Renewal::MustRecord`].
+//! Pure: time is a number the caller passes in, milliseconds since the node started. A renewal only
+//! moves a number here; what survives a restart is the lease itself and, if that was written down,
+//! how much time it had left. So that after a restart no lease ends early, a renewal of a lease
+//! with such a record must first take the record back: [`Renewal::MustRecord`].
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use vetch_store::blocks::Blocks;
 
-/// How long after its end was asked for a lease that is still there comes up again, in milliseconds.
+/// How long after its end was asked for a lease that is still there comes up again, in
+/// milliseconds.
 const END_AGAIN: u64 = 5_000;
 
 /// Leases that are looked at in one turn, of recording or of listing them.
@@ -64,8 +65,8 @@ pub(crate) enum Renewal {
 pub(crate) struct Clock {
     /// By id, so that all of them can be looked at in turns.
     timers: BTreeMap<i64, Timer>,
-    /// The `queued` deadline of every timer, earliest first, and nothing else: what is gone leaves nothing behind,
-    /// however far its deadline lay ahead.
+    /// The `queued` deadline of every timer, earliest first, and nothing else: what is gone leaves
+    /// nothing behind, however far its deadline lay ahead.
     queue: BTreeSet<(u64, i64)>,
     /// How many of the timers are `ending`.
     ending: usize,
@@ -122,12 +123,14 @@ impl Clock {
             return Renewal::MustRecord { grant: timer.grant, recording: timer.recordings };
         }
         timer.deadline = after(now, timer.ttl);
-        // The queue learns the new deadline when the old one comes up, so a renewal costs no reordering.
+        // The queue learns the new deadline when the old one comes up, so a renewal costs no
+        // reordering.
         Renewal::Renewed { ttl: timer.ttl }
     }
 
-    /// The journal now says that a restart gives this lease its full time, as [`Renewal::MustRecord`] asked for. That holds
-    /// only if no recording was begun since: it is queued behind, and says less again.
+    /// The journal now says that a restart gives this lease its full time, as
+    /// [`Renewal::MustRecord`] asked for. That holds only if no recording was begun since: it is
+    /// queued behind, and says less again.
     pub(crate) fn taken_back(&mut self, id: i64, grant: u64, recording: u64) {
         if let Some(timer) = self.timers.get_mut(&id)
             && (timer.grant, timer.recordings) == (grant, recording)
@@ -143,7 +146,8 @@ impl Clock {
         Some((left as i64, timer.ttl))
     }
 
-    /// Up to `max` leases whose time is over, each with its grant. One that is still there a while later is named again.
+    /// Up to `max` leases whose time is over, each with its grant. One that is still there a while
+    /// later is named again.
     pub(crate) fn expire(&mut self, now: u64, max: usize) -> Vec<(i64, u64)> {
         let mut expired = Vec::new();
         while expired.len() < max {
@@ -159,7 +163,8 @@ impl Clock {
                 self.ending += usize::from(!timer.ending);
                 timer.ending = true;
                 expired.push((id, timer.grant));
-                // It comes up again until it is gone, because its end may be refused, as by an alarm or a full disk.
+                // It comes up again until it is gone, because its end may be refused, as by an
+                // alarm or a full disk.
                 timer.queued = now.saturating_add(END_AGAIN);
             }
             self.queue.insert((timer.queued, id));
@@ -178,11 +183,13 @@ impl Clock {
         }
     }
 
-    /// Up to `max` leases, with ids from `from` on, granted at least `min_ttl` seconds that have clearly less left
-    /// than is on record; and where to go on. No more than [`LOOKED_AT`] are looked at.
+    /// Up to `max` leases, with ids from `from` on, granted at least `min_ttl` seconds that have
+    /// clearly less left than is on record; and where to go on. No more than [`LOOKED_AT`] are
+    /// looked at.
     ///
-    /// They count as recorded at once: a renewal that comes now must queue up behind the record that is about to be
-    /// journalled, or the record would take back what the renewal promised. [`Clock::not_recorded`] undoes it.
+    /// They count as recorded at once: a renewal that comes now must queue up behind the record
+    /// that is about to be journalled, or the record would take back what the renewal promised.
+    /// [`Clock::not_recorded`] undoes it.
     pub(crate) fn begin_recording(
         &mut self,
         from: i64,

@@ -1,10 +1,12 @@
-//! Cluster: a node that shares its journal with other servers, as the rest of the node and its callers see it.
+//! Cluster: a node that shares its journal with other servers, as the rest of the node and its
+//! callers see it.
 //!
-//! One server writes, the others apply what it wrote and stand by. What is asked before a read is answered or a renewal
-//! is promised is in `read_index`.
+//! One server writes, the others apply what it wrote and stand by. What is asked before a read is
+//! answered or a renewal is promised is in `read_index`.
 //!
-//! Servers talk to each other over the ports of clients. They know each other by a `Proof`: the hash of an announcement in the
-//! journal, which only who can read the journal knows. Whoever can has everything already.
+//! Servers talk to each other over the ports of clients. They know each other by a `Proof`: the
+//! hash of an announcement in the journal, which only who can read the journal knows. Whoever can
+//! has everything already.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -82,8 +84,8 @@ pub(crate) struct Cluster {
     pub(crate) board: Mutex<Board>,
     /// Where other servers reach this one.
     pub(crate) url: String,
-    /// Bytes of effects that one request may have, so that they fit a record together with a batch; values that are written
-    /// again without having been sent may be as many more.
+    /// Bytes of effects that one request may have, so that they fit a record together with a batch;
+    /// values that are written again without having been sent may be as many more.
     pub(crate) largest_request: usize,
     /// Number of the last record of the journal that was read.
     pub(crate) position: AtomicU64,
@@ -120,8 +122,8 @@ pub struct Proof {
 }
 
 impl Node {
-    /// What this server has to tell the writer, and the proof that it may. None until an announcement was read, and on a
-    /// journal of one's own.
+    /// What this server has to tell the writer, and the proof that it may. None until an
+    /// announcement was read, and on a journal of one's own.
     pub fn report(&self) -> Option<(Proof, Report)> {
         let cluster = self.shared().cluster.as_ref()?;
         let board = cluster.board.lock();
@@ -129,7 +131,8 @@ impl Node {
         Some((proof, self.shared().report_of(cluster, board.vote)))
     }
 
-    /// What shows to other servers that this one reads the journal: the newest announcement it knows.
+    /// What shows to other servers that this one reads the journal: the newest announcement it
+    /// knows.
     pub fn proof(&self) -> Option<Proof> {
         self.shared().cluster.as_ref()?.board.lock().proofs.front().copied()
     }
@@ -190,7 +193,8 @@ impl Node {
         self.shared().cluster.as_ref().map(|cluster| cluster.me.clone())
     }
 
-    /// The servers of the cluster, as far as this one knows; with `newest`, as everybody knew when this was asked.
+    /// The servers of the cluster, as far as this one knows; with `newest`, as everybody knew when
+    /// this was asked.
     pub async fn members(&self, newest: bool) -> Result<Arc<Vec<Member>>, NodeError> {
         let Some(cluster) = &self.shared().cluster else { return Ok(Arc::default()) };
         if newest {
@@ -207,7 +211,8 @@ impl Node {
         cluster.order(patience, |reply| Order::Introduce { member, asking, reply }).await
     }
 
-    /// Removes a server for good; it stops if it is alive. False if there is none of this number. Only the writer does.
+    /// Removes a server for good; it stops if it is alive. False if there is none of this number.
+    /// Only the writer does.
     pub async fn remove_member(&self, id: u64) -> Result<bool, NodeError> {
         let shared = self.shared();
         let Some(cluster) = &shared.cluster else { return Err(NodeError::NotWriter) };
@@ -239,7 +244,8 @@ pub(crate) fn announced_peers(entry: &Entry) -> Option<Vec<Peer>> {
     roster::decode(payload)
 }
 
-/// What a record of the journal tells who cannot read all of it: the servers there are, and the proof of having seen it.
+/// What a record of the journal tells who cannot read all of it: the servers there are, and the
+/// proof of having seen it.
 pub fn glimpse(record: &bytes::Bytes) -> Option<(Proof, Vec<Peer>)> {
     let record = Record::decode(record).ok()?;
     let mut entries = record.entries().iter().rev();

@@ -9,7 +9,8 @@ use crate::tuning::Tuning;
 
 const DEFAULT_QUOTA: u64 = 2 << 30;
 
-/// Who this server is in its cluster. Chosen at the first start and kept in the data directory from then on.
+/// Who this server is in its cluster. Chosen at the first start and kept in the data directory from
+/// then on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
     pub cluster_id: u64,
@@ -27,12 +28,13 @@ pub struct NodeConfig {
     /// Limit on the bytes of all versions in memory. 0: 2 GiB. Negative: none.
     pub quota_bytes: i64,
     pub journal_segment_bytes: u64,
-    /// A checkpoint is taken when about this many bytes of new versions were made since the last one, or more in a
-    /// large store.
+    /// A checkpoint is taken when about this many bytes of new versions were made since the last
+    /// one, or more in a large store.
     pub checkpoint_bytes: u64,
     /// A checkpoint is taken at least this often while there are new versions.
     pub checkpoint_interval: Duration,
-    /// Everything on disk is read once in this time, in order to find out what is damaged. Zero: never.
+    /// Everything on disk is read once in this time, in order to find out what is damaged. Zero:
+    /// never.
     pub scrub_interval: Duration,
     /// Acknowledge before the disk has it. For tests and throw-away data only.
     pub unsafe_no_fsync: bool,
@@ -52,9 +54,11 @@ pub struct NodeConfig {
     pub keys: Keys,
     /// A write that takes longer to evaluate, or a range that takes longer to read, counts as slow.
     pub slow_apply: Duration,
-    /// Follow another server: nothing is decided here until [`Follower::lead`](crate::Follower::lead).
+    /// Follow another server: nothing is decided here until
+    /// [`Follower::lead`](crate::Follower::lead).
     pub follow: bool,
-    /// The node is archived while it runs, and may keep this many bytes of journal files for that; see [`crate::archive`].
+    /// The node is archived while it runs, and may keep this many bytes of journal files for that;
+    /// see [`crate::archive`].
     pub archive_limit: Option<u64>,
     pub tuning: Tuning,
 }

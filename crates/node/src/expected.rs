@@ -1,8 +1,8 @@
 //! Expected: those who were answered together are likely to ask again together.
 //!
-//! A message to a shared journal costs its servers the same, however many wait for it. The first who comes back after an answer
-//! would have one all to itself, and everybody else would wait for the next: so it waits a moment for the others. Whoever is alone
-//! waits for nobody.
+//! A message to a shared journal costs its servers the same, however many wait for it. The first
+//! who comes back after an answer would have one all to itself, and everybody else would wait for
+//! the next: so it waits a moment for the others. Whoever is alone waits for nobody.
 
 use std::time::Duration;
 
@@ -14,7 +14,8 @@ pub(crate) const WRITES_MOMENT: Duration = Duration::from_millis(2);
 /// With at least this many, most of them are waited for, and half of them with fewer.
 const MANY: usize = 8;
 
-/// How many were there when the last were answered, those who were and those who had come by then, and when it was.
+/// How many were there when the last were answered, those who were and those who had come by then,
+/// and when it was.
 #[derive(Debug, Default)]
 pub(crate) struct Expected {
     there: usize,

@@ -1,8 +1,9 @@
 //! Following: a node that takes over what another server decides, until it is told to lead.
 //!
-//! While it follows, revisions come from outside with their numbers ([`Follower::take_over`]), leases are granted and
-//! forgotten as the other server has them, and none ends by our clock. Clients are refused. [`Follower::lead`] ends all that:
-//! leases get the time they have left, and from then on it is a node like any other, on the same data directory.
+//! While it follows, revisions come from outside with their numbers ([`Follower::take_over`]),
+//! leases are granted and forgotten as the other server has them, and none ends by our clock.
+//! Clients are refused. [`Follower::lead`] ends all that: leases get the time they have left, and
+//! from then on it is a node like any other, on the same data directory.
 
 use std::collections::HashMap;
 
@@ -39,8 +40,9 @@ impl Follower {
         &self.node
     }
 
-    /// Takes over whole revisions, in order. When it returns they are durable, or the first that does not fit is refused and
-    /// none behind it was taken. At most half of the request queue at once.
+    /// Takes over whole revisions, in order. When it returns they are durable, or the first that
+    /// does not fit is refused and none behind it was taken. At most half of the request queue at
+    /// once.
     pub async fn take_over(&self, revisions: Vec<Vec<Record>>) -> Result<(), NodeError> {
         let mut outcomes = Vec::with_capacity(revisions.len());
         for changes in revisions {
@@ -80,8 +82,8 @@ impl Follower {
         }
     }
 
-    /// Forgets a lease that the other server no longer has. False if keys hang on it: their deletes have not come yet, and to
-    /// make them here would be a revision of our own.
+    /// Forgets a lease that the other server no longer has. False if keys hang on it: their deletes
+    /// have not come yet, and to make them here would be a revision of our own.
     pub async fn forget(&self, id: i64) -> Result<bool, NodeError> {
         let has_keys = self.node.shared().store.read().leases().get(id).is_some_and(|lease| lease.has_keys());
         if has_keys {
@@ -96,7 +98,8 @@ impl Follower {
         }
     }
 
-    /// Ends the following. `remaining` are the seconds that leases have left; one that is not named has its full time.
+    /// Ends the following. `remaining` are the seconds that leases have left; one that is not named
+    /// has its full time.
     pub fn lead(self, remaining: &HashMap<i64, i64>) -> Node {
         let shared = self.node.shared();
         shared.clock.lock().restart(remaining, shared.now());

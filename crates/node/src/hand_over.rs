@@ -1,8 +1,9 @@
-//! Handing over: the writer of a cluster lets another server write, without anybody having to find out that it is gone.
+//! Handing over: the writer of a cluster lets another server write, without anybody having to find
+//! out that it is gone.
 //!
-//! Requests that come meanwhile wait at the edge. What is queued is evaluated and becomes durable; then the journal is told who is
-//! to write next, and from that entry on this server follows. Nothing was evaluated that could be void, so it goes on with the
-//! state it has.
+//! Requests that come meanwhile wait at the edge. What is queued is evaluated and becomes durable;
+//! then the journal is told who is to write next, and from that entry on this server follows.
+//! Nothing was evaluated that could be void, so it goes on with the state it has.
 
 use std::time::Duration;
 
@@ -34,7 +35,8 @@ pub enum HandOverError {
 }
 
 impl Node {
-    /// Makes another server the writer, this one or whoever was heard of last, and waits until it is.
+    /// Makes another server the writer, this one or whoever was heard of last, and waits until it
+    /// is.
     pub async fn hand_over(&self, to: Option<u64>, patience: Duration) -> Result<(), HandOverError> {
         let shared = self.shared();
         let cluster = shared.cluster.as_ref().ok_or(HandOverError::NotWriter)?;

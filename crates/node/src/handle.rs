@@ -24,13 +24,15 @@ use crate::sync::Mutex;
 use crate::types::*;
 use crate::watch::WatchSession;
 
-/// How often, and how long in between, a full queue is tried at shutdown for the time that leases have left.
+/// How often, and how long in between, a full queue is tried at shutdown for the time that leases
+/// have left.
 const RECORD_ATTEMPTS: usize = 100;
 const RECORD_PAUSE: Duration = Duration::from_millis(10);
 /// Bytes of requests waiting for the sequencer; one more is answered "too many requests".
 const QUEUE_BYTES: u64 = 256 << 20;
 
-/// A running node. Cloning copies a pointer; dropping the last one does not stop it, [`Node::shutdown`] does.
+/// A running node. Cloning copies a pointer; dropping the last one does not stop it,
+/// [`Node::shutdown`] does.
 #[derive(Clone)]
 pub struct Node {
     shared: Arc<Shared>,
@@ -73,8 +75,9 @@ impl Node {
         self.shared.revision.load(Ordering::Acquire)
     }
 
-    /// A revision that is not behind any that somebody has seen before the call. On a shared journal another server may show
-    /// what counts before this one, which wrote it, has heard that it does.
+    /// A revision that is not behind any that somebody has seen before the call. On a shared
+    /// journal another server may show what counts before this one, which wrote it, has heard that
+    /// it does.
     pub async fn confirmed_revision(&self) -> Result<i64, NodeError> {
         self.shared.confirm().await?;
         Ok(self.revision())
@@ -93,8 +96,8 @@ impl Node {
         self.shared.cluster.as_ref().map(|cluster| cluster.status.subscribe())
     }
 
-    /// Whether another server has taken over from this one, or the journal was trimmed beyond it, so that it has to be opened
-    /// again.
+    /// Whether another server has taken over from this one, or the journal was trimmed beyond it,
+    /// so that it has to be opened again.
     pub fn is_replaced(&self) -> bool {
         matches!(*self.shared.state.borrow(), RunState::Replaced | RunState::Behind(_))
     }
@@ -108,8 +111,8 @@ impl Node {
         self.shared.sealing.status()
     }
 
-    /// Seals what is written from now on with the first key of `ring`, and seals old files anew in the background. Refused
-    /// if a key that is still needed is not in it; then nothing changes.
+    /// Seals what is written from now on with the first key of `ring`, and seals old files anew in
+    /// the background. Refused if a key that is still needed is not in it; then nothing changes.
     pub fn replace_keys(&self, ring: Ring) -> Result<(), KeysNeeded> {
         self.shared.sealing.replace(ring)?;
         self.shared.chores.ring();
@@ -156,8 +159,8 @@ impl Node {
         }
     }
 
-    /// Forgets history below `revision`. `physical` waits until its memory has been given back. Returns the
-    /// current revision.
+    /// Forgets history below `revision`. `physical` waits until its memory has been given back.
+    /// Returns the current revision.
     pub async fn compact(&self, revision: i64, physical: bool) -> Result<i64, NodeError> {
         let current = match self.write(WriteRequest::Compact { revision }).await? {
             WriteResponse::Compact { revision } => revision,
@@ -271,7 +274,8 @@ impl Node {
     }
 
     pub(crate) fn hand_in(&self, request: WriteRequest) -> Result<oneshot::Receiver<Outcome>, NodeError> {
-        // Whoever stands in front of a follower lets no client through; should one come all the same, it is refused.
+        // Whoever stands in front of a follower lets no client through; should one come all the
+        // same, it is refused.
         if self.shared.is_following() {
             // In a cluster not even the server itself decides anything, unless it is the writer.
             match &self.shared.cluster {

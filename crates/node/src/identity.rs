@@ -1,4 +1,5 @@
-//! Identity: who this member is, kept in a small file so that a restart with other flags changes nothing.
+//! Identity: who this member is, kept in a small file so that a restart with other flags changes
+//! nothing.
 
 use std::path::Path;
 
@@ -37,7 +38,8 @@ pub(crate) fn forget(disk: &dyn Disk, dir: &Path) -> Result<(), OpenError> {
     }
 }
 
-/// The identity on disk, or why it cannot be read. There is none before the first start, as after a restore.
+/// The identity on disk, or why it cannot be read. There is none before the first start, as after a
+/// restore.
 pub fn check(disk: &dyn Disk, dir: &Path) -> Result<Option<Identity>, String> {
     match read_file(disk, &dir.join(NAME)) {
         Ok(bytes) => decode(&bytes).map(Some).map_err(str::to_owned),

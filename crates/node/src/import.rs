@@ -1,8 +1,9 @@
 //! Import: a data directory made from a state that comes from elsewhere.
 //!
-//! It is built under another name and renamed when it is complete and on disk, so that there is never half a directory
-//! that a server would take for an empty one. The journal is begun as well: should the checkpoint be damaged one day, an
-//! empty journal would look like a store without a past.
+//! It is built under another name and renamed when it is complete and on disk, so that there is
+//! never half a directory that a server would take for an empty one. The journal is begun as well:
+//! should the checkpoint be damaged one day, an empty journal would look like a store without a
+//! past.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,11 +21,12 @@ use crate::identity;
 /// Where a data directory is built, inside of the one that it will be.
 pub const UNFINISHED: &str = "member.restoring";
 
-/// How far the revision of a backup is moved ahead: more than any cluster writes between two of them.
+/// How far the revision of a backup is moved ahead: more than any cluster writes between two of
+/// them.
 pub const BUMP: u64 = 1_000_000_000;
 
-/// `source` with its revision moved ahead by `bump` and everything before compacted, or as it is for 0. None: that would
-/// leave no revisions to be written.
+/// `source` with its revision moved ahead by `bump` and everything before compacted, or as it is
+/// for 0. None: that would leave no revisions to be written.
 pub fn bumped(source: Mark, bump: u64) -> Option<Mark> {
     if bump == 0 {
         return Some(source);
@@ -61,7 +63,8 @@ pub struct Import {
 }
 
 impl Import {
-    /// Begins in `data_dir`, which must be empty if it exists. For `swept` see [`checkpoint::Import::begin`].
+    /// Begins in `data_dir`, which must be empty if it exists. For `swept` see
+    /// [`checkpoint::Import::begin`].
     pub fn begin(data_dir: &Path, swept: i64) -> Result<Import, ImportError> {
         Import::begin_sealed(data_dir, swept, Keys::none())
     }
@@ -82,7 +85,8 @@ impl Import {
         Ok(self.checkpoint.add(records)?)
     }
 
-    /// The state at `mark` with what was added so far, in memory. What happens to it can be added then.
+    /// The state at `mark` with what was added so far, in memory. What happens to it can be added
+    /// then.
     pub fn load(&mut self, mark: Mark, unversioned: &Unversioned) -> Result<Store, ImportError> {
         self.checkpoint.publish(mark, unversioned.clone())?;
         let dir = self.data_dir.join(UNFINISHED).join("checkpoint");

@@ -1,4 +1,5 @@
-//! Inspect: what an operator asks a node beside its status. Nothing here changes anything or is on the way of a request.
+//! Inspect: what an operator asks a node beside its status. Nothing here changes anything or is on
+//! the way of a request.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,7 +25,8 @@ pub struct Files {
     /// None: not since the start.
     pub since_checkpoint: Option<Duration>,
     pub since_compaction: Option<Duration>,
-    /// No further segment can be prepared, for lack of space or for another reason; writes that grow the state are refused.
+    /// No further segment can be prepared, for lack of space or for another reason; writes that
+    /// grow the state are refused.
     pub disk_full: bool,
     pub disk_fails: bool,
     /// Files that are needed and known to be damaged: which, where, and what is wrong.
@@ -47,7 +49,8 @@ pub struct Laggard {
     pub stream: StreamId,
     /// Where its client calls from, if the edge has said so.
     pub client: Option<Arc<str>>,
-    /// The lowest revision that it may have to deliver, how far back that is, and for how long it has waited at least.
+    /// The lowest revision that it may have to deliver, how far back that is, and for how long it
+    /// has waited at least.
     pub revision: i64,
     pub revisions: i64,
     pub lag: Duration,
@@ -111,7 +114,8 @@ impl Node {
         }
     }
 
-    /// Leases whose time is over and that are still there: their end is on the way, or refused for lack of space.
+    /// Leases whose time is over and that are still there: their end is on the way, or refused for
+    /// lack of space.
     pub fn overdue_leases(&self) -> usize {
         self.shared().clock.lock().ending()
     }
@@ -121,7 +125,8 @@ impl Node {
         WrittenPrefixes { prefixes: prefixes.counted(), other: prefixes.other() }
     }
 
-    /// Streams that have had something to deliver for `slow` or longer, at most `most` of them by name.
+    /// Streams that have had something to deliver for `slow` or longer, at most `most` of them by
+    /// name.
     pub fn watch_lag(&self, slow: Duration, most: usize) -> WatchLag {
         let shared = self.shared();
         let now = shared.time.now();

@@ -69,19 +69,22 @@ impl Node {
         loop {
             match renew(shared, id) {
                 Renewal::Renewed { ttl } => {
-                    // A writer that was replaced must not promise what its successor never heard of.
+                    // A writer that was replaced must not promise what its successor never heard
+                    // of.
                     shared.confirm_writing().await?;
                     shared.metrics.leases_renewed.add(1);
                     return Ok(ttl);
                 }
-                // A restart must not hand back the shorter time on record once a renewal has been promised.
+                // A restart must not hand back the shorter time on record once a renewal has been
+                // promised.
                 Renewal::MustRecord { grant, recording } => {
                     let full = Remaining { id, grant, seconds: 0 };
                     self.write(WriteRequest::LeaseRemaining { leases: vec![full] }).await?;
                     shared.clock.lock().taken_back(id, grant, recording);
                     shared.metrics.lease_records_taken_back.add(1);
                 }
-                // Its revoke is on the way or due; the client learns that it is gone once that is certain.
+                // Its revoke is on the way or due; the client learns that it is gone once that is
+                // certain.
                 Renewal::Ended { grant } => match self.write(WriteRequest::LeaseExpire { id, grant }).await {
                     Ok(_) | Err(NodeError::Store(StoreError::LeaseNotFound)) => return Ok(0),
                     Err(error) => return Err(error),
@@ -232,7 +235,8 @@ fn renew(shared: &Arc<Shared>, id: i64) -> Renewal {
     shared.clock.lock().renew(id, shared.now())
 }
 
-/// A positive number that nobody can guess, from the randomness that seeds the standard library's hash maps.
+/// A positive number that nobody can guess, from the randomness that seeds the standard library's
+/// hash maps.
 fn random_id(attempt: u64) -> i64 {
     let id = (RandomState::new().hash_one(attempt) >> 1) as i64;
     id.max(1)

@@ -1,13 +1,15 @@
 //! The node: where store, journal and watch hub meet.
 //!
 //! * [`Node`] is the handle: requests in, answers out, all of them durable.
-//! * `sequencer`, `admission` and `clock` decide; they are pure and are given the store and the time.
+//! * `sequencer`, `admission` and `clock` decide; they are pure and are given the store and the
+//!   time.
 //! * `runtime` holds the threads that drive them, `shared` what the threads have in common.
 //! * [`checkpoint`] and `open` are the way to disk and back.
 //!
 //! Nothing is acknowledged, readable or watchable before the journal has it.
 //!
-//! Not here: gRPC, JSON, passwords and tokens. The types of requests and answers are the store's ([`store::request`]).
+//! Not here: gRPC, JSON, passwords and tokens. The types of requests and answers are the store's
+//! ([`store::request`]).
 
 mod admission;
 pub mod archive;

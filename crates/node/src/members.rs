@@ -1,12 +1,14 @@
 //! Members: which servers make up a cluster, as its journal says.
 //!
-//! The writer keeps the roll. Every other server introduces itself to it, again and again, which is also how the writer knows
-//! who lives. Whenever the roll changes the writer puts all of it into the journal, in an entry without effect on the keys, and
-//! everybody who reads that has it. Each server keeps the newest roll it has read in a file beside its data.
+//! The writer keeps the roll. Every other server introduces itself to it, again and again, which is
+//! also how the writer knows who lives. Whenever the roll changes the writer puts all of it into
+//! the journal, in an entry without effect on the keys, and everybody who reads that has it. Each
+//! server keeps the newest roll it has read in a file beside its data.
 //!
-//! A name belongs to one data directory, whose number was drawn when it was made. A newcomer with a name that is taken is
-//! refused while the other one lives, and takes its place once that has been silent for a while: a machine that is gone is replaced by
-//! one of the same name. Whoever was replaced or removed is not let in again.
+//! A name belongs to one data directory, whose number was drawn when it was made. A newcomer with a
+//! name that is taken is refused while the other one lives, and takes its place once that has been
+//! silent for a while: a machine that is gone is replaced by one of the same name. Whoever was
+//! replaced or removed is not let in again.
 //!
 //! Pure: who was heard of when is given.
 
@@ -54,7 +56,8 @@ pub enum Introduced {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Roll {
-    /// Drawn by the first writer; 0 before. Whoever knows it can read the journal, and so is a server of this cluster.
+    /// Drawn by the first writer; 0 before. Whoever knows it can read the journal, and so is a
+    /// server of this cluster.
     pub(crate) key: u64,
     members: BTreeMap<u64, Member>,
     removed: VecDeque<u64>,

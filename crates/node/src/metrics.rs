@@ -98,11 +98,13 @@ pub struct NodeMetrics {
     pub hash: Histogram,
     pub hash_at_revision: Histogram,
     pub checkpoint: Histogram,
-    /// When the newest was taken, in milliseconds since the start, which count from 1; 0 for not yet.
+    /// When the newest was taken, in milliseconds since the start, which count from 1; 0 for not
+    /// yet.
     pub checkpoint_at: Gauge,
     pub checkpoint_bytes: Counter,
     pub checkpoint_failures: Counter,
-    /// Damaged files found, each time one is; checkpoints written from memory to replace a damaged one.
+    /// Damaged files found, each time one is; checkpoints written from memory to replace a damaged
+    /// one.
     pub damage_found: Counter,
     pub checkpoints_healed: Counter,
     /// Bytes read to look for damage, and times that everything was read.

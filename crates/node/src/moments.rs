@@ -1,7 +1,8 @@
-//! When revisions became visible, remembered roughly and for a while: enough to say how many seconds a watcher is behind.
+//! When revisions became visible, remembered roughly and for a while: enough to say how many
+//! seconds a watcher is behind.
 //!
-//! Pure: it is told the time. Nothing on the way of a write is involved; the clock's thread looks at the revision every
-//! tick.
+//! Pure: it is told the time. Nothing on the way of a write is involved; the clock's thread looks
+//! at the revision every tick.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,7 +12,8 @@ const MOST: usize = 2048;
 
 #[derive(Debug, Default)]
 pub(crate) struct Moments {
-    /// Times at which a revision was the newest one, both ascending. A revision that did not change is not noted again.
+    /// Times at which a revision was the newest one, both ascending. A revision that did not change
+    /// is not noted again.
     seen: VecDeque<(Duration, i64)>,
 }
 
@@ -27,8 +29,8 @@ impl Moments {
         self.seen.push_back((now, revision));
     }
 
-    /// How long `revision` has been visible at least. Zero for one that came after the last note; for one that is older than
-    /// what is remembered, the time since the oldest note.
+    /// How long `revision` has been visible at least. Zero for one that came after the last note;
+    /// for one that is older than what is remembered, the time since the oldest note.
     pub(crate) fn age(&self, revision: i64, now: Duration) -> Duration {
         let at = self.seen.partition_point(|(_, seen)| *seen < revision);
         match self.seen.get(at) {

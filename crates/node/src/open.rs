@@ -1,7 +1,8 @@
 //! Open: from a data directory to a running node.
 //!
-//! Take the directory, load the newest checkpoint, replay the journal behind it, claim a new epoch, start the threads.
-//! `shared` does the same for a journal that several servers share; `refill` begins such a journal with what a directory holds.
+//! Take the directory, load the newest checkpoint, replay the journal behind it, claim a new epoch,
+//! start the threads. `shared` does the same for a journal that several servers share; `refill`
+//! begins such a journal with what a directory holds.
 
 pub mod refill;
 pub(crate) mod shared;

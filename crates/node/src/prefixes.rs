@@ -1,13 +1,15 @@
 //! Which parts of the key space are written to, counted in bounded memory.
 //!
-//! A key belongs to the prefix that tells an operator most: the first two parts of its path, so that Kubernetes'
-//! `/registry/pods/default/web-0` counts for `/registry/pods`. Where the second part is no resource but only a group of them
-//! (it has a dot, as in `/registry/cilium.io/ciliumnodes/...`, or is `services`), the third belongs to it. The last part
+//! A key belongs to the prefix that tells an operator most: the first two parts of its path, so
+//! that Kubernetes' `/registry/pods/default/web-0` counts for `/registry/pods`. Where the second
+//! part is no resource but only a group of them (it has a dot, as in
+//! `/registry/cilium.io/ciliumnodes/...`, or is `services`), the third belongs to it. The last part
 //! of a key, its name, never does.
 //!
-//! At most [`PLACES`] prefixes have counters of their own; the rest is counted together. A prefix that is written to more than
-//! one that has a place takes that place at the next [`Prefixes::turn`], and then counts from zero. So every count is exact
-//! from where it begins, sums up with the others to what was written, and busy prefixes are found however many there are.
+//! At most [`PLACES`] prefixes have counters of their own; the rest is counted together. A prefix
+//! that is written to more than one that has a place takes that place at the next
+//! [`Prefixes::turn`], and then counts from zero. So every count is exact from where it begins,
+//! sums up with the others to what was written, and busy prefixes are found however many there are.
 //!
 //! Pure: no clock, no threads.
 
@@ -15,8 +17,9 @@ use std::collections::HashMap;
 
 /// Prefixes with counters of their own.
 pub const PLACES: usize = 128;
-/// Prefixes without a place that are looked at between two turns. Newcomers and those that are there cancel each other out one by
-/// one (Misra and Gries), so whoever has more than its 129th part of these writes is among them in the end.
+/// Prefixes without a place that are looked at between two turns. Newcomers and those that are
+/// there cancel each other out one by one (Misra and Gries), so whoever has more than its 129th
+/// part of these writes is among them in the end.
 const CANDIDATES: usize = 128;
 /// Bytes of a prefix that are kept.
 const LONGEST: usize = 128;
@@ -102,8 +105,8 @@ impl Prefixes {
         }
     }
 
-    /// Gives places to those who have been busier than their holders, and forgets half of how busy everybody was. To be
-    /// called every few seconds.
+    /// Gives places to those who have been busier than their holders, and forgets half of how busy
+    /// everybody was. To be called every few seconds.
     pub(crate) fn turn(&mut self) {
         let mut candidates: Vec<(u64, Box<[u8]>)> =
             self.candidates.drain().map(|(prefix, count)| (count, prefix)).collect();

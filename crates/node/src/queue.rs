@@ -1,12 +1,14 @@
 //! Queue: how the parts of a node hand work to each other.
 //!
-//! A bounded queue whose receiver goes to sleep at once when there is nothing. The channels of crossbeam spin and yield
-//! before they sleep, which is right for a receiver on a processor of its own. Here four threads hand every single write on:
-//! with one writer at a time a dozen yields for each of its requests took as much processor time as everything else
-//! together, and on few processors they delayed the very thread that was waited for.
+//! A bounded queue whose receiver goes to sleep at once when there is nothing. The channels of
+//! crossbeam spin and yield before they sleep, which is right for a receiver on a processor of its
+//! own. Here four threads hand every single write on: with one writer at a time a dozen yields for
+//! each of its requests took as much processor time as everything else together, and on few
+//! processors they delayed the very thread that was waited for.
 //!
-//! What is still in it when the last receiver goes is dropped with it, so whoever waits for an answer learns that there will be
-//! none. Errors are crossbeam's, which is used wherever nobody is in a hurry.
+//! What is still in it when the last receiver goes is dropped with it, so whoever waits for an
+//! answer learns that there will be none. Errors are crossbeam's, which is used wherever nobody is
+//! in a hurry.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -167,8 +169,9 @@ impl<T> Receiver<T> {
         true
     }
 
-    /// Waits until there are `wanted` items, a nudge, or nobody left to send, and until `end` at most. It is not woken for each
-    /// item, which is what makes this cheaper than to take them one by one.
+    /// Waits until there are `wanted` items, a nudge, or nobody left to send, and until `end` at
+    /// most. It is not woken for each item, which is what makes this cheaper than to take them one
+    /// by one.
     pub(crate) fn linger(&self, wanted: usize, end: Instant) {
         let wanted = wanted.min(self.0.capacity);
         let mut state = self.0.state.lock();

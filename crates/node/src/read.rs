@@ -34,13 +34,15 @@ pub(crate) async fn range(
     drop(open);
     metrics.ranges.add(1);
     if response.is_ok() { &metrics.range } else { &metrics.failed_range }.observe(took);
-    // Counted and not logged: the edge tells of slow requests, with what the client waited for in all.
+    // Counted and not logged: the edge tells of slow requests, with what the client waited for in
+    // all.
     shared.is_slow(took);
     shared.permit_answer(caller)?;
     response
 }
 
-/// Who may read what is newest, too: users and roles are known as of the read, not as of what this server knew before it.
+/// Who may read what is newest, too: users and roles are known as of the read, not as of what this
+/// server knew before it.
 async fn confirm_and_run(
     shared: &Arc<Shared>,
     caller: &Caller,
@@ -57,8 +59,8 @@ fn permit(shared: &Shared, caller: &Caller, request: &RangeRequest) -> Result<()
     shared.permit(caller, |auth| auth.check_read(caller, &request.range.key, &request.range.range_end))
 }
 
-/// A range that compaction overtakes between two chunks is begun anew: only its beginning decides whether what it asks
-/// for has been compacted.
+/// A range that compaction overtakes between two chunks is begun anew: only its beginning decides
+/// whether what it asks for has been compacted.
 async fn run_range(shared: &Arc<Shared>, request: RangeRequest) -> Result<RangeResponse, NodeError> {
     for attempt in 0..READ_ATTEMPTS {
         let (run, count, _pin) = {
@@ -135,7 +137,8 @@ pub(crate) async fn read_txn(
     response
 }
 
-/// A transaction of nobody is judged by what it reads, as when it came: one that reads nothing is always permitted.
+/// A transaction of nobody is judged by what it reads, as when it came: one that reads nothing is
+/// always permitted.
 fn permit_txn_answer(shared: &Shared, caller: &Caller, request: &TxnRequest) -> Result<(), NodeError> {
     match caller {
         Caller::Anonymous => shared.permit(caller, |auth| auth.check_read_txn(caller, request)),
@@ -175,7 +178,8 @@ pub struct RangeStream {
     caller: Caller,
     state: State,
     chunk_bytes: usize,
-    /// Keys to examine in the next chunk. The first is small, so that the first bytes leave at once.
+    /// Keys to examine in the next chunk. The first is small, so that the first bytes leave at
+    /// once.
     chunk_keys: usize,
     has_begun: bool,
 }
@@ -322,12 +326,14 @@ async fn run_hash(shared: &Arc<Shared>, revision: i64) -> Result<HashKv, NodeErr
     Err(NodeError::Timeout)
 }
 
-/// The compaction at exactly `revision`, if it is remembered. 0 is the newest, whatever was compacted.
+/// The compaction at exactly `revision`, if it is remembered. 0 is the newest, whatever was
+/// compacted.
 fn past_hash(shared: &Shared, revision: i64) -> Option<PastHash> {
     if revision > 0 { shared.past_hashes.lock().find(revision) } else { None }
 }
 
-/// Collects all that is to be hashed. False if something of it may have been freed meanwhile: start again.
+/// Collects all that is to be hashed. False if something of it may have been freed meanwhile: start
+/// again.
 async fn collect(shared: &Arc<Shared>, run: &mut HashRun, past: Option<PastHash>) -> bool {
     loop {
         let step = {

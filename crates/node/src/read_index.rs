@@ -1,14 +1,18 @@
-//! Read index: the proof that nothing newer exists than what a server is about to answer a read from.
+//! Read index: the proof that nothing newer exists than what a server is about to answer a read
+//! from.
 //!
-//! The writer gets one from the log, for all reads that wait at once. Any other server asks the writer for it: one question is
-//! under way at a time, and all reads that come meanwhile share the next. Such a read is answered from this server's own state
-//! once that has come to the index, and no earlier. Who carries the question to the writer is not known here: it takes a
-//! [`Question`] and comes back with an index.
+//! The writer gets one from the log, for all reads that wait at once. Any other server asks the
+//! writer for it: one question is under way at a time, and all reads that come meanwhile share the
+//! next. Such a read is answered from this server's own state once that has come to the index, and
+//! no earlier. Who carries the question to the writer is not known here: it takes a [`Question`]
+//! and comes back with an index.
 //!
-//! The index must have been asked for after the read came. That is so because a question takes only reads that wait already.
+//! The index must have been asked for after the read came. That is so because a question takes only
+//! reads that wait already.
 //!
-//! Mostly nobody has to wait for the journal's thread, which shows where it is (`Standing`): a writer with a lease and nothing under
-//! way is certain that its state is the newest, and a server whose state is exactly that of an index has come to it.
+//! Mostly nobody has to wait for the journal's thread, which shows where it is (`Standing`): a
+//! writer with a lease and nothing under way is certain that its state is the newest, and a server
+//! whose state is exactly that of an index has come to it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +32,8 @@ use crate::time::Time;
 /// Between two tries of a read, while it is not decided who writes.
 const CHANGE: Duration = Duration::from_millis(5);
 
-/// A read gets no index this way, and nothing is wrong with it: the writer has changed, or the index is too old to be compared.
+/// A read gets no index this way, and nothing is wrong with it: the writer has changed, or the
+/// index is too old to be compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Again;
 
@@ -95,7 +100,8 @@ impl Reads {
         *self.standing.lock() = standing;
     }
 
-    /// An index for a read that asks now, from the lease if there is one, or from the log. Only the writer gets one.
+    /// An index for a read that asks now, from the lease if there is one, or from the log. Only the
+    /// writer gets one.
     async fn at_writer(&self) -> Result<Result<Index, Again>, NodeError> {
         // In this order: what the time is behind was true when it was looked at.
         let lease = self.standing.lock().lease;
@@ -125,8 +131,8 @@ impl Reads {
 }
 
 impl Shared {
-    /// Returns once it is certain that whatever was acknowledged anywhere before the call is visible here. At once on a
-    /// journal of one's own.
+    /// Returns once it is certain that whatever was acknowledged anywhere before the call is
+    /// visible here. At once on a journal of one's own.
     pub(crate) async fn confirm(&self) -> Result<(), NodeError> {
         let Some(cluster) = &self.cluster else { return Ok(()) };
         if vetch_bugs::on(Bug::ReadUnconfirmed) && !self.is_following() {
@@ -154,7 +160,8 @@ impl Shared {
 }
 
 impl Shared {
-    /// The same for what only the writer knows, the time that leases have left. Refused if another server has become it.
+    /// The same for what only the writer knows, the time that leases have left. Refused if another
+    /// server has become it.
     pub(crate) async fn confirm_writing(&self) -> Result<(), NodeError> {
         let Some(cluster) = &self.cluster else { return Ok(()) };
         if self.is_following() {
@@ -168,12 +175,14 @@ impl Shared {
 }
 
 impl Node {
-    /// The reads here that wait for an index from another server. Whoever carries questions there takes this, once.
+    /// The reads here that wait for an index from another server. Whoever carries questions there
+    /// takes this, once.
     pub fn questions(&self) -> Option<Questions> {
         self.shared().cluster.as_ref().and_then(|cluster| cluster.reads.questions.lock().take())
     }
 
-    /// An index for reads that wait at another server. Refused by whoever is not, or no longer, the writer.
+    /// An index for reads that wait at another server. Refused by whoever is not, or no longer, the
+    /// writer.
     pub async fn read_index(&self) -> Result<Index, NodeError> {
         let shared = self.shared();
         let Some(cluster) = &shared.cluster else { return Err(NodeError::NotWriter) };
@@ -211,7 +220,8 @@ impl Questions {
         Some(question)
     }
 
-    /// Lets those share a question that have come since it was taken. It must not have been asked yet.
+    /// Lets those share a question that have come since it was taken. It must not have been asked
+    /// yet.
     pub fn join(&mut self, question: &mut Question) {
         while let Ok(read) = self.waiting.try_recv() {
             question.reads.push(read);
@@ -237,7 +247,8 @@ impl Question {
         if held.is_some_and(|held| held.tip == index.tip) {
             return tell(self.reads, Ok(index));
         }
-        // There is room for one index for every read that may wait; if there is not, the node has ended, and tells them so.
+        // There is room for one index for every read that may wait; if there is not, the node has
+        // ended, and tells them so.
         let _ = self.indexed.try_send(Indexed { index, reads: self.reads });
     }
 

@@ -1,7 +1,7 @@
 //! Replay: what an entry of the journal does to the store.
 //!
-//! Whatever this version does not understand is refused. An entry that is passed over, or taken for something else, would
-//! be a state that its writer never had.
+//! Whatever this version does not understand is refused. An entry that is passed over, or taken for
+//! something else, would be a state that its writer never had.
 
 use bytes::Bytes;
 use vetch_journal::{Entry, Kind, Payload};

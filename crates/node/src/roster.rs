@@ -1,8 +1,9 @@
-//! Roster: which servers share the journal, where they are, and how far each has a checkpoint on disk. From that follows how
-//! much of the journal may be given up.
+//! Roster: which servers share the journal, where they are, and how far each has a checkpoint on
+//! disk. From that follows how much of the journal may be given up.
 //!
-//! Servers tell the writer of themselves, and the writer tells everybody: the roster travels in its announcements. So every
-//! server knows where a checkpoint can be had, and a new writer begins with what its predecessor knew.
+//! Servers tell the writer of themselves, and the writer tells everybody: the roster travels in its
+//! announcements. So every server knows where a checkpoint can be had, and a new writer begins with
+//! what its predecessor knew.
 //!
 //! Pure: the time is given.
 
@@ -15,8 +16,8 @@ use vetch_journal::{Position, Tip};
 
 /// Servers that are remembered; one more is not.
 const MOST: usize = 64;
-/// A server that was not heard of for this long is not waited for: its checkpoint is behind, and it takes another's when it
-/// returns.
+/// A server that was not heard of for this long is not waited for: its checkpoint is behind, and it
+/// takes another's when it returns.
 const LAGGARD: Duration = Duration::from_secs(120);
 /// How long a writer that inherited no roster waits for servers to tell of themselves.
 const UNKNOWN: Duration = Duration::from_secs(600);
@@ -30,7 +31,8 @@ const LONGEST_URL: usize = 1024;
 pub struct Report {
     pub member: u64,
     pub url: String,
-    /// The checkpoint before its newest, both of which it has read back: what it needs the journal from.
+    /// The checkpoint before its newest, both of which it has read back: what it needs the journal
+    /// from.
     pub vote: Option<Index>,
     /// Records from here on are needed by somebody who is taking a checkpoint from it.
     pub keep: Option<Position>,
@@ -82,7 +84,8 @@ impl Roster {
         self.unknown = None;
     }
 
-    /// From now on this server is the one that is told: everybody has been heard a moment ago, as far as it knows.
+    /// From now on this server is the one that is told: everybody has been heard a moment ago, as
+    /// far as it knows.
     pub(crate) fn begin(&mut self, now: Duration) {
         self.servers.values_mut().for_each(|known| known.heard = now);
         self.unknown = self.unknown.map(|_| now + UNKNOWN);
@@ -101,8 +104,9 @@ impl Roster {
         self.servers.iter().map(peer).collect()
     }
 
-    /// Records below this position may go: a majority has checkpoints there or later, and nobody who was heard of lately needs
-    /// them. `pressed`: there is little room, so that who is behind is not waited for.
+    /// Records below this position may go: a majority has checkpoints there or later, and nobody
+    /// who was heard of lately needs them. `pressed`: there is little room, so that who is behind
+    /// is not waited for.
     pub(crate) fn floor(&self, now: Duration, pressed: bool) -> Result<Option<Position>, Disagreement> {
         if self.unknown.is_some_and(|until| now < until) {
             return Ok(None);

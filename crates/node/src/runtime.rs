@@ -7,10 +7,12 @@
 //!                      clock (expired leases)
 //! ```
 //!
-//! While few write, the sequencer's thread does the journal's work for short batches as well, which saves a change of threads.
+//! While few write, the sequencer's thread does the journal's work for short batches as well, which
+//! saves a change of threads.
 //!
-//! Each thread's work is cut into steps that never wait, except for the disk: `step` does what can be done now, `run` is the
-//! thread that steps and waits in between. A simulation steps them itself, in any order it likes.
+//! Each thread's work is cut into steps that never wait, except for the disk: `step` does what can
+//! be done now, `run` is the thread that steps and waits in between. A simulation steps them
+//! itself, in any order it likes.
 //!
 //! | queue | bound | when full |
 //! |---|---|---|

@@ -1,7 +1,9 @@
-//! Scrub: reads everything on disk again and again, so that rot is found while there is something to mend it with.
+//! Scrub: reads everything on disk again and again, so that rot is found while there is something
+//! to mend it with.
 //!
-//! A pass is spread over the configured interval: at any time as much of it has been read as of the interval has passed. It
-//! covers the files of both checkpoints and every journal segment but the one being written.
+//! A pass is spread over the configured interval: at any time as much of it has been read as of the
+//! interval has passed. It covers the files of both checkpoints and every journal segment but the
+//! one being written.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,9 @@
 //! Sealing: which keys the files of this node need, and so which ones may go.
 //!
-//! The journal's thread and housekeeping report what they have on disk; whoever replaces the ring of keys is held against
-//! that. A key that was in use a moment ago may still be used by a write that began before the change: it counts as needed
-//! until both threads have reported what they began after it.
+//! The journal's thread and housekeeping report what they have on disk; whoever replaces the ring
+//! of keys is held against that. A key that was in use a moment ago may still be used by a write
+//! that began before the change: it counts as needed until both threads have reported what they
+//! began after it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,7 +44,8 @@ struct Report {
 pub struct SealingStatus {
     /// The key that seals what is new; none: it is not sealed.
     pub current: Option<KeyId>,
-    /// Every key of the ring, in its order, with the journal segments and checkpoint files that need it.
+    /// Every key of the ring, in its order, with the journal segments and checkpoint files that
+    /// need it.
     pub keys: Vec<(KeyId, usize)>,
     /// Files that are not sealed.
     pub plain: usize,
@@ -103,7 +105,8 @@ impl Sealing {
         state.settle();
     }
 
-    /// Whether the journal has segments that are sealed otherwise than new ones, or has not looked at the ring yet.
+    /// Whether the journal has segments that are sealed otherwise than new ones, or has not looked
+    /// at the ring yet.
     pub(crate) fn is_journal_behind(&self) -> bool {
         let key = self.keys.current();
         let state = self.state.lock();
@@ -140,7 +143,8 @@ impl Sealing {
         }
     }
 
-    /// Says once, of every key that nothing needs any more, that it may go, and once that everything is sealed.
+    /// Says once, of every key that nothing needs any more, that it may go, and once that
+    /// everything is sealed.
     pub(crate) fn tell(&self) {
         let ring = self.keys.ring();
         let current = ring.current().map(|key| key.id());

@@ -1,8 +1,9 @@
 //! Sequencer: turns a queue of requests into journal entries.
 //!
-//! Pure: it is given the store, it is given requests, it returns a batch. Everything a batch needs once it is
-//! durable travels with it: what becomes visible, what watchers see, who is answered what. An answer is held back
-//! until every entry before it is durable too, because even a refusal may tell of a write still in flight.
+//! Pure: it is given the store, it is given requests, it returns a batch. Everything a batch needs
+//! once it is durable travels with it: what becomes visible, what watchers see, who is answered
+//! what. An answer is held back until every entry before it is durable too, because even a refusal
+//! may tell of a write still in flight.
 
 use std::sync::Arc;
 
@@ -79,13 +80,15 @@ impl Unversioned {
     }
 }
 
-/// A capture that somebody waits for, and what the sequencer could tell of it: nothing while another server decides.
+/// A capture that somebody waits for, and what the sequencer could tell of it: nothing while
+/// another server decides.
 pub(crate) struct Wanted {
     pub(crate) reply: std::sync::mpsc::SyncSender<Capture>,
     pub(crate) capture: Option<Capture>,
 }
 
-/// That another server is to decide, who is told once it may, and what the sequencer has left for a checkpoint.
+/// That another server is to decide, who is told once it may, and what the sequencer has left for a
+/// checkpoint.
 pub(crate) struct HandOver {
     pub(crate) to: Author,
     /// Of when it was asked for. Later requests may have been evaluated under a later one.
@@ -96,13 +99,15 @@ pub(crate) struct HandOver {
 }
 
 pub(crate) struct Sequencer {
-    /// On a shared journal only its number means something: it counts what was handed to the journal.
+    /// On a shared journal only its number means something: it counts what was handed to the
+    /// journal.
     tip: Tip,
     /// Whether entries get their place later, by whoever proposes them to a shared journal.
     is_shared: bool,
     /// Records made since the last checkpoint was captured.
     dirty: Vec<Record>,
-    /// Bytes journalled since then, padding included near enough: leases and compactions count as well.
+    /// Bytes journalled since then, padding included near enough: leases and compactions count as
+    /// well.
     fresh_bytes: u64,
 }
 
@@ -133,7 +138,8 @@ impl Sequencer {
         }
     }
 
-    /// Evaluates one request into the round. False if it was refused; a compaction that was done before is not.
+    /// Evaluates one request into the round. False if it was refused; a compaction that was done
+    /// before is not.
     pub(crate) fn evaluate<R>(
         &mut self,
         round: &mut Round<R>,

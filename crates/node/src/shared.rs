@@ -139,7 +139,8 @@ pub(crate) struct Shared {
     pub(crate) chores: Chores,
     /// The fan-out thread has revisions to match.
     pub(crate) fan_out: queue::Sender<()>,
-    /// Snapshots that are collecting versions: while there are any, none is freed. Raised with the store locked.
+    /// Snapshots that are collecting versions: while there are any, none is freed. Raised with the
+    /// store locked.
     pub(crate) holds: AtomicUsize,
     /// Revisions that reads in progress need. Taken and looked at with the store locked.
     pub(crate) pins: ReadPins,
@@ -147,13 +148,13 @@ pub(crate) struct Shared {
     pub(crate) lease_lists: Semaphore,
     /// Compaction revision up to which memory has been given back.
     pub(crate) freed: watch::Sender<i64>,
-    /// What the last compactions found. A compaction is entered with the store locked, and nothing is freed for it before it
-    /// has been hashed.
+    /// What the last compactions found. A compaction is entered with the store locked, and nothing
+    /// is freed for it before it has been hashed.
     pub(crate) past_hashes: Mutex<PastHashes>,
     /// Another server decides; see `follow`.
     pub(crate) following: AtomicBool,
-    /// How often this server has begun to write, or to write on, on a shared journal. It and `following` are changed together
-    /// with the store locked.
+    /// How often this server has begun to write, or to write on, on a shared journal. It and
+    /// `following` are changed together with the store locked.
     pub(crate) reign: AtomicU64,
     /// The node's part in a cluster on a shared journal; see `cluster`.
     pub(crate) cluster: Option<Cluster>,
@@ -177,7 +178,8 @@ pub(crate) enum RunState {
     Failed(String),
     /// Another server writes to the shared journal now: open the node again.
     Replaced,
-    /// The shared journal begins behind what this server has, at this position: it needs another server's checkpoint.
+    /// The shared journal begins behind what this server has, at this position: it needs another
+    /// server's checkpoint.
     Behind(u64),
 }
 
@@ -234,7 +236,8 @@ impl Shared {
         self.checkpoint_bytes.load(Ordering::Relaxed) + self.journal_bytes.load(Ordering::Relaxed)
     }
 
-    /// A request has left the queue. The node's own were never counted, so the sum may not be reached.
+    /// A request has left the queue. The node's own were never counted, so the sum may not be
+    /// reached.
     pub(crate) fn release_queued(&self, bytes: u64) {
         let left = |queued: u64| Some(queued.saturating_sub(bytes));
         // Always succeeds, because `left` always has an answer.

@@ -1,11 +1,12 @@
 //! Snapshots: the whole state at one point, without stopping anybody.
 //!
-//! The sequencer says where the point is, between two batches, together with what has no versions: leases, alarms,
-//! users. Then pointers to the versions of that point are collected in short turns. Until they are, housekeeping frees
-//! nothing; from then on the pointers keep what they point to, and writers and compactions go on as they like.
+//! The sequencer says where the point is, between two batches, together with what has no versions:
+//! leases, alarms, users. Then pointers to the versions of that point are collected in short turns.
+//! Until they are, housekeeping frees nothing; from then on the pointers keep what they point to,
+//! and writers and compactions go on as they like.
 //!
-//! A pointer is 8 bytes a version. What a version that the store has meanwhile given back costs is paid until the
-//! snapshot is done with it.
+//! A pointer is 8 bytes a version. What a version that the store has meanwhile given back costs is
+//! paid until the snapshot is done with it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

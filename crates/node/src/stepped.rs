@@ -1,7 +1,9 @@
-//! Stepped: a node without threads, for simulations. The caller steps its parts, in any order it likes.
+//! Stepped: a node without threads, for simulations. The caller steps its parts, in any order it
+//! likes.
 //!
-//! These are the very parts that [`Node::open`] runs on threads. A step never waits for another part; it may take as long
-//! as the disk takes. A part whose step answers [`Step::Ended`] must be dropped: others learn from that.
+//! These are the very parts that [`Node::open`] runs on threads. A step never waits for another
+//! part; it may take as long as the disk takes. A part whose step answers [`Step::Ended`] must be
+//! dropped: others learn from that.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -37,12 +39,12 @@ pub struct Parts<J = JournalPart> {
     pub clock: ClockLoop,
 }
 
-/// The same on a journal that several servers share. Who waits for its journal is not told by it: its step never ends before
-/// the node does, and is to be called again and again.
+/// The same on a journal that several servers share. Who waits for its journal is not told by it:
+/// its step never ends before the node does, and is to be called again and again.
 pub type SharedParts = Parts<SharedLoop>;
 
-/// Recovers the data directory and returns a node at rest that follows `log` once its parts are stepped. It may be served
-/// when it has caught up.
+/// Recovers the data directory and returns a node at rest that follows `log` once its parts are
+/// stepped. It may be served when it has caught up.
 pub fn open_shared(
     ground: Ground,
     config: NodeConfig,
@@ -65,15 +67,16 @@ pub fn open(
     Ok((Node::new(shared, Threads::default()), parts))
 }
 
-/// Begins an orderly end: nothing new is accepted. False if the queue had no room: step the parts and call again, until
-/// it is true; then step them until each has ended.
+/// Begins an orderly end: nothing new is accepted. False if the queue had no room: step the parts
+/// and call again, until it is true; then step them until each has ended.
 pub fn begin_stop(node: &Node) -> bool {
     let shared = node.shared();
     shared.stopping.store(true, Ordering::Release);
     clock_loop::record(shared, 0) && shared.asks.try_send(Ask::Stop).is_ok()
 }
 
-/// Has the writer of a cluster name another server, without waiting for it to be. False if the queue had no room.
+/// Has the writer of a cluster name another server, without waiting for it to be. False if the
+/// queue had no room.
 pub fn hand_over(node: &Node, to: Author) -> bool {
     let (reply, _) = tokio::sync::oneshot::channel();
     node.shared().asks.try_send(Ask::HandOver { to, reply }).is_ok()

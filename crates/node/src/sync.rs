@@ -1,7 +1,8 @@
 //! Sync: the locks of a node.
 //!
-//! They are parking_lot's. With the feature `interleave` they belong to a scheduler instead that may switch to another
-//! thread at every one of them, chosen by a seed: `tests/interleavings.rs` runs the shipped parts under it.
+//! They are parking_lot's. With the feature `interleave` they belong to a scheduler instead that
+//! may switch to another thread at every one of them, chosen by a seed: `tests/interleavings.rs`
+//! runs the shipped parts under it.
 
 #[cfg(not(feature = "interleave"))]
 pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockWriteGuard};
@@ -9,7 +10,8 @@ pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockWriteGuar
 #[cfg(feature = "interleave")]
 pub(crate) use interleaved::{Condvar, Mutex, MutexGuard, RwLock, RwLockWriteGuard};
 
-/// parking_lot's interface on shuttle's locks, as far as it is used here. Only for threads that shuttle runs.
+/// parking_lot's interface on shuttle's locks, as far as it is used here. Only for threads that
+/// shuttle runs.
 #[cfg(feature = "interleave")]
 mod interleaved {
     use std::ops::{Deref, DerefMut};

@@ -26,7 +26,8 @@ impl Time for Monotonic {
     }
 }
 
-/// The same, but time passes while the machine sleeps, as it does for the other servers of a cluster.
+/// The same, but time passes while the machine sleeps, as it does for the other servers of a
+/// cluster.
 pub(crate) struct Sleepless {
     began: Duration,
 }

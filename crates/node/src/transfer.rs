@@ -1,8 +1,9 @@
 //! Transfer: the newest checkpoint of one server becomes another's, file by file as it lies there.
 //!
-//! Whoever sends holds the checkpoint, so that its files stay ([`Offer`]). Whoever receives builds a directory under another
-//! name, reads all of it back, and renames it ([`Receiving`]): an interrupted transfer leaves a directory that is removed and never
-//! taken for a checkpoint. What was there before is put aside first and removed last; a server that loses power in between
+//! Whoever sends holds the checkpoint, so that its files stay ([`Offer`]). Whoever receives builds
+//! a directory under another name, reads all of it back, and renames it ([`Receiving`]): an
+//! interrupted transfer leaves a directory that is removed and never taken for a checkpoint. What
+//! was there before is put aside first and removed last; a server that loses power in between
 //! begins with nothing, and takes a checkpoint again.
 //!
 //! Not here: who sends to whom, and over what.

@@ -1,7 +1,8 @@
 //! Tuning: the internal limits of a node, in one place.
 //!
-//! Nobody has to know them to run a server; the defaults are right. They are data so that simulations and tests can make
-//! each of them absurdly small, which is how the code behind a limit gets exercised.
+//! Nobody has to know them to run a server; the defaults are right. They are data so that
+//! simulations and tests can make each of them absurdly small, which is how the code behind a limit
+//! gets exercised.
 
 use std::time::Duration;
 
@@ -11,22 +12,28 @@ use crate::checkpoint::CheckpointConfig;
 
 #[derive(Debug, Clone)]
 pub struct Tuning {
-    /// Journal segments kept ready. Two, so that when the disk fills up there is still one for deletes.
+    /// Journal segments kept ready. Two, so that when the disk fills up there is still one for
+    /// deletes.
     pub spare_segments: usize,
     /// Payload bytes after which a batch is closed.
     pub batch_bytes: usize,
     /// Requests up to which a batch is short: the sequencer's thread may sync it itself.
     pub short_batch: usize,
-    /// Evaluations after which readers waiting for the store get a turn, and keys examined or changed by evaluations.
+    /// Evaluations after which readers waiting for the store get a turn, and keys examined or
+    /// changed by evaluations.
     pub turn: usize,
     pub turn_work: u64,
-    /// Keys examined or changed after which a batch is closed: those whom it answers wait for all of it.
+    /// Keys examined or changed after which a batch is closed: those whom it answers wait for all
+    /// of it.
     pub batch_work: u64,
-    /// Bytes of entries after which a journal record is closed, so that one sync never covers too much.
+    /// Bytes of entries after which a journal record is closed, so that one sync never covers too
+    /// much.
     pub record_bytes: usize,
-    /// Requests that are worth a record of a shared journal of their own while others are under way.
+    /// Requests that are worth a record of a shared journal of their own while others are under
+    /// way.
     pub record_requests: usize,
-    /// Recent matches kept for each distinct watched range; a watcher further behind reads the event log.
+    /// Recent matches kept for each distinct watched range; a watcher further behind reads the
+    /// event log.
     pub ring: RingLimit,
     /// What one drain of a watch stream may produce and look at.
     pub drain: Budget,
@@ -35,7 +42,8 @@ pub struct Tuning {
     /// Keys examined, and bytes collected, with the store locked by a reader.
     pub scan_keys: usize,
     pub scan_bytes: usize,
-    /// Bytes of a streamed range that are made, and sent, at once: more would take longer than others should wait.
+    /// Bytes of a streamed range that are made, and sent, at once: more would take longer than
+    /// others should wait.
     pub chunk_bytes: usize,
     /// Event-log revisions dropped, and watcher groups swept, per turn.
     pub trim_revisions: usize,
@@ -51,19 +59,22 @@ pub struct Tuning {
     pub checkpoint: CheckpointConfig,
     /// Leases revoked per tick of the clock; the rest follows in the next ones.
     pub expired_per_tick: usize,
-    /// How often the time left of leases is written down, of which leases (in seconds of their full time), and how many at once.
+    /// How often the time left of leases is written down, of which leases (in seconds of their full
+    /// time), and how many at once.
     pub record_every: Duration,
     pub recorded_ttl: i64,
     pub records_per_request: usize,
     /// Differences below this many seconds are not worth writing down.
     pub record_slack: i64,
-    /// What a new journal is called, which nothing but its own records must know. None: chosen at random.
+    /// What a new journal is called, which nothing but its own records must know. None: chosen at
+    /// random.
     pub new_journal_id: Option<u64>,
     /// Threads that decode a checkpoint at start; 0: the calling one.
     pub recovery_threads: usize,
 }
 
-/// One for each processor; none if there is only one, which would only pass the work from thread to thread.
+/// One for each processor; none if there is only one, which would only pass the work from thread to
+/// thread.
 fn recovery_threads() -> usize {
     std::thread::available_parallelism().map_or(0, |processors| match processors.get() {
         1 => 0,

@@ -66,8 +66,8 @@ pub struct NodeStatus {
     pub index: u64,
     /// Bytes of the data directory's files.
     pub disk_bytes: u64,
-    /// Bytes of keys, values and metadata that are still reachable, those on their way to the disk included: what memory holds,
-    /// and what the quota counts.
+    /// Bytes of keys, values and metadata that are still reachable, those on their way to the disk
+    /// included: what memory holds, and what the quota counts.
     pub live_bytes: u64,
     /// 0: no quota.
     pub quota_bytes: u64,

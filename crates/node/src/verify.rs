@@ -1,7 +1,8 @@
-//! Verify: every checksum of a data directory, the journal's chain, and checkpoints against the journal between them.
+//! Verify: every checksum of a data directory, the journal's chain, and checkpoints against the
+//! journal between them.
 //!
-//! Nothing is locked and nothing is changed, so a server may be running meanwhile: what it moves away under this look is
-//! looked at again. Takes the memory of the whole store, once.
+//! Nothing is locked and nothing is changed, so a server may be running meanwhile: what it moves
+//! away under this look is looked at again. Takes the memory of the whole store, once.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -63,13 +64,14 @@ pub fn verify(disk: &Arc<dyn Disk>, data_dir: &Path, keys: &Keys, threads: usize
             }
             return look.found;
         }
-        // A server may have taken away a file, or be in the middle of a write. What is still so after a while is damage.
+        // A server may have taken away a file, or be in the middle of a write. What is still so
+        // after a while is damage.
         std::thread::sleep(PAUSE);
     }
 }
 
-/// Whether a server holds the directory, as far as can be told without asking for the lock oneself, which would be in the way
-/// of one that starts. Where nothing can be told, one might.
+/// Whether a server holds the directory, as far as can be told without asking for the lock oneself,
+/// which would be in the way of one that starts. Where nothing can be told, one might.
 fn is_used(data_dir: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     let Ok(lock) = std::fs::metadata(data_dir.join("member").join("LOCK")) else { return false };
@@ -166,8 +168,8 @@ impl Look<'_> {
         }
     }
 
-    /// The state of each checkpoint must be the one before it and the journal in between; and what follows the newest must
-    /// replay. Checkpoints come newest first.
+    /// The state of each checkpoint must be the one before it and the journal in between; and what
+    /// follows the newest must replay. Checkpoints come newest first.
     fn replay(&mut self, dir: &Path, checkpoints: &[Checkpoint]) {
         let mut expected: Option<Outcome> = None;
         for (n, checkpoint) in checkpoints.iter().enumerate().rev() {

@@ -122,7 +122,8 @@ impl WatchSession {
         self.kept = Some(kept);
     }
 
-    /// Answers not yet taken. A client that keeps asking without reading is not listened to meanwhile.
+    /// Answers not yet taken. A client that keeps asking without reading is not listened to
+    /// meanwhile.
     pub fn backlog(&self) -> usize {
         self.stream.control_backlog()
     }
@@ -161,7 +162,8 @@ impl Drop for WatchSession {
         if self.stream.close_step(&mut self.shared.hub.write(), CLOSED_AT_ONCE) {
             return;
         }
-        // The fan-out thread does the rest, in turns: nobody waits here for a client that had very many watchers.
+        // The fan-out thread does the rest, in turns: nobody waits here for a client that had very
+        // many watchers.
         let rest = std::mem::replace(&mut self.stream, Stream::closed());
         self.shared.closing.lock().push_back((rest, self.kept.take()));
         // A full bell has been rung already; a closed one belongs to a node that has stopped.

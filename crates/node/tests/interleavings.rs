@@ -1,8 +1,10 @@
-//! Interleavings: the shipped parts of a node on threads of a scheduler that may switch at every lock, chosen by a seed.
+//! Interleavings: the shipped parts of a node on threads of a scheduler that may switch at every
+//! lock, chosen by a seed.
 //!
-//! The simulation switches between parts at disk operations and between steps. Here a reader can meet the sequencer in
-//! the middle of a round, between two evaluations, and the journal's thread between two of the locks it takes. A failure
-//! prints the schedule; shuttle's `replay` runs it again.
+//! The simulation switches between parts at disk operations and between steps. Here a reader can
+//! meet the sequencer in the middle of a round, between two evaluations, and the journal's thread
+//! between two of the locks it takes. A failure prints the schedule; shuttle's `replay` runs it
+//! again.
 #![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::future::Future;
@@ -27,7 +29,8 @@ use vetch_node::store::request::*;
 use vetch_node::types::{AlarmAction, AlarmSelector, LeaseInfo};
 use vetch_node::watch::Create;
 
-/// Schedules of each scenario, unless `VETCH_SCHEDULES` says otherwise, and the seed of all of them.
+/// Schedules of each scenario, unless `VETCH_SCHEDULES` says otherwise, and the seed of all of
+/// them.
 const SCHEDULES: usize = 1000;
 const SEED: u64 = 15;
 /// Changes of thread that are forced, in schedules that have few of them.
@@ -60,7 +63,8 @@ struct Signals {
 }
 
 fn explore(scenario: impl Fn() + Send + Sync + 'static) {
-    // Requests have timeouts, which need a runtime to be made; nothing drives it, so none ever comes.
+    // Requests have timeouts, which need a runtime to be made; nothing drives it, so none ever
+    // comes.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let _in_runtime = runtime.enter();
     let schedules = std::env::var("VETCH_SCHEDULES").ok().and_then(|text| text.parse().ok());
@@ -107,7 +111,8 @@ impl World {
         }
     }
 
-    /// Gives every part a thread and runs `clients`; the journal does nothing before it is released.
+    /// Gives every part a thread and runs `clients`; the journal does nothing before it is
+    /// released.
     fn run(self, clients: impl FnOnce(&Node, &Arc<Signals>)) -> (MemDisk, NodeConfig) {
         let World { node, parts, disk, config } = self;
         let signals = Arc::new(Signals::default());
@@ -215,7 +220,8 @@ async fn look(node: &Node) -> Shown {
     }
 }
 
-/// The journal does not move, so whatever is queued, evaluated or half evaluated must not be seen in any answer.
+/// The journal does not move, so whatever is queued, evaluated or half evaluated must not be seen
+/// in any answer.
 #[test]
 fn nothing_is_shown_before_it_is_durable() {
     explore(|| {
@@ -385,7 +391,8 @@ fn what_was_acknowledged_survives() {
     });
 }
 
-/// A user whose permission is gone reads nothing from the moment that is acknowledged on, also not by way of a lease.
+/// A user whose permission is gone reads nothing from the moment that is acknowledged on, also not
+/// by way of a lease.
 #[test]
 fn a_revoked_permission_shows_nothing() {
     explore(|| {
@@ -419,7 +426,8 @@ fn a_revoked_permission_shows_nothing() {
                         assert!(!(was_revoked && range.is_ok()), "a range is shown");
                         let lease = block_on(reader.lease_time_to_live(7, true));
                         assert!(!(was_revoked && lease.is_ok()), "the keys of a lease are shown");
-                        // A key that this user never may read, attached meanwhile, refuses the answer.
+                        // A key that this user never may read, attached meanwhile, refuses the
+                        // answer.
                         if let Ok(Some(lease)) = lease {
                             assert_eq!(names(&lease), ["a"]);
                         }

@@ -73,7 +73,8 @@ async fn writes_survive_a_restart_with_their_revisions() {
     node.shutdown().await;
 }
 
-/// The numbers are those of an etcd 3.7.1 that was asked the same, whether or not a compaction was waited for.
+/// The numbers are those of an etcd 3.7.1 that was asked the same, whether or not a compaction was
+/// waited for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hashes_of_compacted_revisions_are_those_of_etcd() {
     for physical in [true, false] {

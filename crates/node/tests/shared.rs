@@ -1,4 +1,5 @@
-//! Data directories on their way into a shared journal: a journal begun with one, and checkpoints sent to other servers.
+//! Data directories on their way into a shared journal: a journal begun with one, and checkpoints
+//! sent to other servers.
 #![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::fs;

@@ -5,8 +5,8 @@
 //! piece  sealed bytes, as many as there were | [16] tag                         any number of them
 //! ```
 //!
-//! Every piece under a head has a number that no other piece under it has; it becomes the nonce. The head is part of
-//! every piece's associated data.
+//! Every piece under a head has a number that no other piece under it has; it becomes the nonce.
+//! The head is part of every piece's associated data.
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 
@@ -18,7 +18,8 @@ pub const HEAD_LEN: usize = KeyId::LEN + CHECK_LEN + SALT_LEN;
 pub const TAG_LEN: usize = 16;
 pub(crate) const SALT_LEN: usize = 32;
 
-/// What is sealed. Keys for different purposes are different, so that no piece of one is ever taken for one of another.
+/// What is sealed. Keys for different purposes are different, so that no piece of one is ever taken
+/// for one of another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     JournalRecord,
@@ -89,8 +90,8 @@ impl Sealer {
         &self.head
     }
 
-    /// Seals `bytes` in place and returns the tag that belongs behind them. `number` must not have been used with this
-    /// sealer before.
+    /// Seals `bytes` in place and returns the tag that belongs behind them. `number` must not have
+    /// been used with this sealer before.
     pub fn seal(&self, number: u64, bound: &[u64], bytes: &mut [u8]) -> [u8; TAG_LEN] {
         let aad = Aad::from(associated(&self.head, bound));
         let tag = self.key.seal_in_place_separate_tag(nonce(number), aad, bytes);

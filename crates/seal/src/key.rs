@@ -1,4 +1,5 @@
-//! A key of the ring: its name, its secret, and a check value that tells it from others without telling it.
+//! A key of the ring: its name, its secret, and a check value that tells it from others without
+//! telling it.
 
 use std::fmt;
 
@@ -10,8 +11,8 @@ pub const CHECK_LEN: usize = 16;
 const SECRET_LEN: usize = 32;
 const CHECK_CONTEXT: &str = "vetch 2026-11 encryption at rest: check value of a key";
 
-/// The name of a key: 1 to 16 letters, digits, dots, hyphens and underscores. In files it takes 16 bytes, filled up with
-/// zeros.
+/// The name of a key: 1 to 16 letters, digits, dots, hyphens and underscores. In files it takes 16
+/// bytes, filled up with zeros.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyId([u8; KeyId::LEN]);
 

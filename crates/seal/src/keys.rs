@@ -1,7 +1,7 @@
 //! Keys: the ring that a running process uses, shared by everything that seals and opens.
 //!
-//! Replacing the ring takes effect with the next thing that is sealed. Whether it may be replaced, because everything on
-//! disk can still be opened, is for whoever knows the disk to decide.
+//! Replacing the ring takes effect with the next thing that is sealed. Whether it may be replaced,
+//! because everything on disk can still be opened, is for whoever knows the disk to decide.
 
 use std::fmt;
 use std::sync::{Arc, RwLock};
@@ -56,8 +56,8 @@ impl Keys {
         Keys { shared: Arc::new(Shared { ring: RwLock::new(Arc::new(ring)), salts: Salts::Random }) }
     }
 
-    /// Seals the same bytes in the same place the same way, which gives away what must stay secret: for tests of formats
-    /// and for simulations, never for data.
+    /// Seals the same bytes in the same place the same way, which gives away what must stay secret:
+    /// for tests of formats and for simulations, never for data.
     pub fn repeatable_for_tests(ring: Ring) -> Keys {
         Keys { shared: Arc::new(Shared { ring: RwLock::new(Arc::new(ring)), salts: Salts::Repeatable }) }
     }
@@ -77,7 +77,8 @@ impl Keys {
         *self.shared.ring.write().expect("nothing panics under this lock") = Arc::new(ring);
     }
 
-    /// A sealer for something new, or none if it is not to be sealed. `place` says where it will be, for tests.
+    /// A sealer for something new, or none if it is not to be sealed. `place` says where it will
+    /// be, for tests.
     pub fn sealer(&self, purpose: Purpose, place: &[u64]) -> Option<Sealer> {
         self.ring().current().map(|key| Sealer::new(key, purpose, self.salt(place)))
     }

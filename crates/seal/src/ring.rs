@@ -6,9 +6,9 @@
 //! k1 6Hj0eWkXk9TzE5t9S2Zq0oM8m1rjvF4cXr3uYd7nGxA=
 //! ```
 //!
-//! A line `plain` in place of the first key says that new data is not sealed, while the keys behind it still open what is.
-//! Everything doubtful is refused: a file others can read, a key of the wrong length, one that is text rather than
-//! random bytes, a name or a key that comes twice.
+//! A line `plain` in place of the first key says that new data is not sealed, while the keys behind
+//! it still open what is. Everything doubtful is refused: a file others can read, a key of the
+//! wrong length, one that is text rather than random bytes, a name or a key that comes twice.
 
 use std::fs::File;
 use std::io::Read;

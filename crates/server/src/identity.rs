@@ -1,7 +1,9 @@
-//! Who a new server is: ids derived from its peer URLs and the cluster's token, as etcd derives them.
+//! Who a new server is: ids derived from its peer URLs and the cluster's token, as etcd derives
+//! them.
 //!
-//! The same flags give the same ids as an etcd started with them, so dashboards, backups and scripts that
-//! name a member keep working. The ids are chosen once; afterwards the data directory remembers them.
+//! The same flags give the same ids as an etcd started with them, so dashboards, backups and
+//! scripts that name a member keep working. The ids are chosen once; afterwards the data directory
+//! remembers them.
 
 use sha1::{Digest, Sha1};
 use vetch_node::config::Identity;

@@ -1,6 +1,7 @@
 //! The versions clients are told.
 //!
-//! They are etcd's, because clients choose features by them; Vetch's own version is in `vetch --version`.
+//! They are etcd's, because clients choose features by them; Vetch's own version is in `vetch
+//! --version`.
 
 pub const SERVER: &str = "3.7.1";
 /// The API version the cluster agreed on.

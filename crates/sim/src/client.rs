@@ -1,7 +1,8 @@
 //! Simulated clients of the key-value and lease services.
 //!
-//! A client sends one request at a time, waits for as long as it has patience, and writes down what it was told. The
-//! server may end under it at any moment; what it does not know then stays unknown.
+//! A client sends one request at a time, waits for as long as it has patience, and writes down what
+//! it was told. The server may end under it at any moment; what it does not know then stays
+//! unknown.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -183,8 +184,8 @@ async fn streamed(
             }
         };
         watch_scan(env, before, chunk.as_ref().err());
-        // A stream cannot begin anew once it has begun, so compaction may end one of the newest, as in etcd. What it
-        // would have told is not known then.
+        // A stream cannot begin anew once it has begun, so compaction may end one of the newest, as
+        // in etcd. What it would have told is not known then.
         if newest && matches!(chunk, Err(NodeError::Store(StoreError::Compacted))) {
             return Err(NodeError::Stopped);
         }

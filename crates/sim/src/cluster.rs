@@ -1,4 +1,5 @@
-//! The simulation of several whole servers on one log: the shipped nodes, stepped, in virtual time, all from one seed.
+//! The simulation of several whole servers on one log: the shipped nodes, stepped, in virtual time,
+//! all from one seed.
 //!
 //! * `wire`: the log, and everything that can go wrong between it and a server.
 //! * `server`, `life`: a server, from start to start.
@@ -6,11 +7,13 @@
 //! * `world`, `plan`: who runs when, and what troubles whom.
 //! * `peace`: what has to be true in the end.
 //!
-//! On a log that keeps its contract everything that clients of all servers saw is judged as for one server, and all
-//! servers have to have one state in the end. On one that forks or loses its tail, whoever goes on in the end has to agree.
+//! On a log that keeps its contract everything that clients of all servers saw is judged as for one
+//! server, and all servers have to have one state in the end. On one that forks or loses its tail,
+//! whoever goes on in the end has to agree.
 //!
-//! Not here: time that disks take, which `run` has; trims, checkpoints taken from other servers, and the roll of members:
-//! servers tell each other nothing but requests passed on and the indexes of reads.
+//! Not here: time that disks take, which `run` has; trims, checkpoints taken from other servers,
+//! and the roll of members: servers tell each other nothing but requests passed on and the indexes
+//! of reads.
 
 mod carrier;
 mod clients;

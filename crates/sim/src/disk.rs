@@ -1,11 +1,12 @@
 //! SimDisk: a `MemDisk` that takes time, and fails when the seed says so.
 //!
-//! On a fiber every operation may give control back before and after it took effect, and a large write also in its
-//! middle. So everything else of the node runs against half-done appends and half-done checkpoints, and a crash finds
-//! the disk at any such point. Outside of fibers, which is where recovery runs, operations take no time.
+//! On a fiber every operation may give control back before and after it took effect, and a large
+//! write also in its middle. So everything else of the node runs against half-done appends and
+//! half-done checkpoints, and a crash finds the disk at any such point. Outside of fibers, which is
+//! where recovery runs, operations take no time.
 //!
-//! A disk is used by one process. When that is killed or the power goes, `after_kill` and `after_power_loss` make the
-//! disk of the next one; the old one then refuses everything.
+//! A disk is used by one process. When that is killed or the power goes, `after_kill` and
+//! `after_power_loss` make the disk of the next one; the old one then refuses everything.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,8 @@
-//! The executor of simulated clients: it polls the task it is told to, and knows which ones want to be polled.
+//! The executor of simulated clients: it polls the task it is told to, and knows which ones want to
+//! be polled.
 //!
-//! Who was woken first never matters: woken tasks are a sorted set, and the seed decides among them.
+//! Who was woken first never matters: woken tasks are a sorted set, and the seed decides among
+//! them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
@@ -82,8 +84,9 @@ impl Executor {
     }
 }
 
-/// Polls a future that is finished by another thread, and waits for that thread in real time, so that how long
-/// it took changes nothing. For work that the node gives to tokio's pool of blocking threads.
+/// Polls a future that is finished by another thread, and waits for that thread in real time, so
+/// that how long it took changes nothing. For work that the node gives to tokio's pool of blocking
+/// threads.
 pub async fn without_delay<F: Future>(future: F) -> F::Output {
     let mut future = std::pin::pin!(future);
     std::future::poll_fn(|context| {

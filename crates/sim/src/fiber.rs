@@ -1,8 +1,9 @@
-//! Fibers: code that waits for the disk, on a thread of its own, while exactly one thread of the simulation runs.
+//! Fibers: code that waits for the disk, on a thread of its own, while exactly one thread of the
+//! simulation runs.
 //!
-//! The root resumes a fiber and waits until it hands control back: because it wants to wait (`wait`), or because its
-//! turn is over. So everything happens in one order, which the root chooses, although shipped code calls the disk
-//! as if it could block.
+//! The root resumes a fiber and waits until it hands control back: because it wants to wait
+//! (`wait`), or because its turn is over. So everything happens in one order, which the root
+//! chooses, although shipped code calls the disk as if it could block.
 
 use std::cell::RefCell;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -80,7 +81,8 @@ impl<T: Send + 'static> Fiber<T> {
 impl<T> Drop for Fiber<T> {
     fn drop(&mut self) {
         drop(self.resume.take());
-        // A fiber in the middle of a turn could not be joined; ending its turn first is the root's duty.
+        // A fiber in the middle of a turn could not be joined; ending its turn first is the root's
+        // duty.
         if let Some(thread) = self.thread.take() {
             thread.join().ok();
         }

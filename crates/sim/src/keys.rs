@@ -1,4 +1,5 @@
-//! Keys of encryption at rest, for the runs that have any: they change while the server runs, and old ones go in the end.
+//! Keys of encryption at rest, for the runs that have any: they change while the server runs, and
+//! old ones go in the end.
 
 use vetch_node::seal::{Keys, Ring};
 use vetch_node::{Node, SealingStatus};

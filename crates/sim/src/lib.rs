@@ -1,15 +1,19 @@
-//! The simulation: the shipped node on a simulated disk, in virtual time, with simulated clients, all from one seed.
+//! The simulation: the shipped node on a simulated disk, in virtual time, with simulated clients,
+//! all from one seed.
 //!
-//! * `time`, `fiber`, `executor`: who runs when. One thread at a time, in an order that the seed chooses.
-//! * `disk`: a disk that takes its time, tears writes, forgets what was not synced, fills up and fails.
+//! * `time`, `fiber`, `executor`: who runs when. One thread at a time, in an order that the seed
+//!   chooses.
+//! * `disk`: a disk that takes its time, tears writes, forgets what was not synced, fills up and
+//!   fails.
 //! * `workload`, `client`, `watcher`, `recorder`: what clients ask, and what they saw.
 //! * `look`, `users`: what operators ask, and users whose permissions change while they use them.
-//! * `nemesis`, `world`, `run`: lives of the server, with faults in them and between them; then peace and judgement.
+//! * `nemesis`, `world`, `run`: lives of the server, with faults in them and between them; then
+//!   peace and judgement.
 //! * `cluster`: several servers on one log that they share, with troubles between them and in it.
 //! * `coverage`: rare things that must really have happened.
 //!
-//! The same seed gives the same run, to the byte of its trace. Nothing here knows the inside of the node: it is stepped,
-//! asked and killed, and its disk is all that it leaves behind.
+//! The same seed gives the same run, to the byte of its trace. Nothing here knows the inside of the
+//! node: it is stepped, asked and killed, and its disk is all that it leaves behind.
 //!
 //! Not here: gRPC and real files. Trials of the real process are in `tests`.
 

@@ -1,6 +1,8 @@
-//! What operators ask: lists of leases and alarms, status, the keys of a lease. All of it is recorded.
+//! What operators ask: lists of leases and alarms, status, the keys of a lease. All of it is
+//! recorded.
 //!
-//! Clients also raise alarms, each of a member of its own that is no server: those no server raises or lowers by itself.
+//! Clients also raise alarms, each of a member of its own that is no server: those no server raises
+//! or lowers by itself.
 
 use std::rc::Rc;
 
@@ -98,8 +100,8 @@ pub(crate) async fn lower_alarm(env: &Rc<Env>, node: &Node, client: u64) {
     }
 }
 
-/// Lowers whatever alarms of clients are raised. A raise of unknown outcome may have come behind its lowering, so the
-/// server is asked.
+/// Lowers whatever alarms of clients are raised. A raise of unknown outcome may have come behind
+/// its lowering, so the server is asked.
 pub(crate) async fn lower_all_alarms(env: &Rc<Env>, node: &Node) {
     let raised: Vec<u64> =
         node.alarms().iter().filter_map(|alarm| alarm.member.checked_sub(MEMBERS)).collect();

@@ -22,7 +22,8 @@ enum Command {
     Seed(cli::seed::Options),
     /// Runs each seed twice, in two processes, and compares their traces.
     Same(cli::same::Options),
-    /// Plants each known bug and tells how many seeds it takes to find it. Needs a build with `--features seeded`.
+    /// Plants each known bug and tells how many seeds it takes to find it. Needs a build with
+    /// `--features seeded`.
     Bugs(cli::bugs::Options),
     /// Runs the seeds that it reads, for `run` and `bugs`.
     #[command(hide = true)]

@@ -15,7 +15,8 @@ pub(crate) enum Action {
     Full(u64),
     Space,
     Arm(Armed),
-    /// A file of a checkpoint rots while the server runs. The rot is healed when this life has ended.
+    /// A file of a checkpoint rots while the server runs. The rot is healed when this life has
+    /// ended.
     Rot,
     /// Another ring of keys is used from now on.
     Rekey(u64),

@@ -1,4 +1,5 @@
-//! A part of a node, as the world schedules it: on the root if it never touches the disk, else on a fiber.
+//! A part of a node, as the world schedules it: on the root if it never touches the disk, else on a
+//! fiber.
 
 use vetch_node::stepped::Step;
 
@@ -94,7 +95,8 @@ impl Part {
         Did::Step(step)
     }
 
-    /// Lets it come to the end of its turn, on a disk that refuses everything. False if it never does.
+    /// Lets it come to the end of its turn, on a disk that refuses everything. False if it never
+    /// does.
     pub(crate) fn finish(&mut self) -> bool {
         for _ in 0..10_000 {
             if self.waits_until.is_none() {

@@ -30,7 +30,8 @@ pub(crate) struct Plan {
     pub(crate) mix: Mix,
     pub(crate) leased_puts: u64,
     pub(crate) ttls: Vec<i64>,
-    /// Leases share this many ids, so that one is granted again soon after it ended; 0: every lease has its own.
+    /// Leases share this many ids, so that one is granted again soon after it ended; 0: every lease
+    /// has its own.
     pub(crate) lease_ids: u64,
     pub(crate) clients: u32,
     pub(crate) streams: u32,
@@ -61,8 +62,9 @@ impl Plan {
             keys: keys_used,
             value_bytes,
             mix: *rng.pick(MIXES),
-            // Revisions that nobody saw can be explained by any request of unknown outcome; one that needed a lease would
-            // have to be explained together with the life of that lease, which the checker does not attempt.
+            // Revisions that nobody saw can be explained by any request of unknown outcome; one
+            // that needed a lease would have to be explained together with the life of that lease,
+            // which the checker does not attempt.
             leased_puts: if spare_observer { *rng.pick(&[0, 5, 25]) } else { 0 },
             ttls: if long { vec![7, 15] } else { ttls(rng) },
             lease_ids: if rng.percent(25) { rng.between(1, 3) } else { 0 },
@@ -132,7 +134,8 @@ fn node(rng: &mut Rng, largest: u64) -> NodeConfig {
     config
 }
 
-/// Limits so small that everything behind them is used all the time, and now and then the ones that ship.
+/// Limits so small that everything behind them is used all the time, and now and then the ones that
+/// ship.
 fn tuning(rng: &mut Rng) -> Tuning {
     let mut tuning = Tuning { recovery_threads: 0, new_journal_id: Some(7), ..Tuning::default() };
     if rng.percent(10) {

@@ -14,8 +14,8 @@ pub(crate) type Place = usize;
 pub(crate) struct Recorder {
     history: History,
     last: u64,
-    /// Changes that do not stand in the history yet. Until one is answered, nobody knows what became of it; None: it was not
-    /// done.
+    /// Changes that do not stand in the history yet. Until one is answered, nobody knows what
+    /// became of it; None: it was not done.
     alarmed: Vec<Option<Alarmed>>,
     changes: Vec<Option<AccessChange>>,
 }
@@ -61,7 +61,8 @@ impl Recorder {
         self.history.leased.push(Leased { called, returned, id, revision: info.revision, keys });
     }
 
-    /// A list of what the server holds. Of several servers, one that answers for itself may be behind.
+    /// A list of what the server holds. Of several servers, one that answers for itself may be
+    /// behind.
     pub(crate) fn listed(
         &mut self,
         called: u64,
@@ -119,7 +120,8 @@ impl Recorder {
         self.history.accesses.push(Access { called, returned, ..access });
     }
 
-    /// The record is complete: the last operation read everything, and this watch showed everything.
+    /// The record is complete: the last operation read everything, and this watch showed
+    /// everything.
     pub(crate) fn finish(&mut self, watch: Place) {
         self.history.finish = Some(Finish { range: self.history.operations.len() - 1, watch });
     }

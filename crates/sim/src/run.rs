@@ -1,4 +1,5 @@
-//! One run: several lives of the server with faults in them and between them, then peace, then judgement.
+//! One run: several lives of the server with faults in them and between them, then peace, then
+//! judgement.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -146,7 +147,8 @@ impl Run {
                 // The node got through before it could notice.
                 Ok(_) => {}
                 Err(error) if !fell => {
-                    // The claim of a start needs room as well. When the last prepared segment is used up there is none.
+                    // The claim of a start needs room as well. When the last prepared segment is
+                    // used up there is none.
                     let full =
                         self.env.disk_full.replace(false) && error.to_string().contains("no space left");
                     if !full {

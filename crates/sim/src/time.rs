@@ -1,7 +1,7 @@
 //! Virtual time: it passes when the simulation says so.
 //!
-//! Three clocks move together: the one given to the node, tokio's paused one, under which the node's timeouts and
-//! intervals run, and the timers of simulated clients.
+//! Three clocks move together: the one given to the node, tokio's paused one, under which the
+//! node's timeouts and intervals run, and the timers of simulated clients.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -1,4 +1,5 @@
-//! The trace: what happened in a run, line by line, for people and for comparing two runs of one seed.
+//! The trace: what happened in a run, line by line, for people and for comparing two runs of one
+//! seed.
 
 use std::fmt;
 use std::io::Write;

@@ -154,7 +154,8 @@ pub(crate) fn event(NodeEvent(event): &NodeEvent, prev_kv: bool) -> model::Event
     }
 }
 
-/// What a refusal means to a client. The error is something that well-formed requests must never meet.
+/// What a refusal means to a client. The error is something that well-formed requests must never
+/// meet.
 pub(crate) fn refusal(error: StoreError) -> Result<model::Refusal, StoreError> {
     match error {
         StoreError::Compacted => Ok(model::Refusal::Compacted),

@@ -1,7 +1,8 @@
 //! Users, and who decides what they may do: permissions change while they are used.
 //!
-//! One client changes users, roles and permissions, one change at a time; others read and write in the name of users. What was
-//! let through and what was not goes into the history, beside what each request did.
+//! One client changes users, roles and permissions, one change at a time; others read and write in
+//! the name of users. What was let through and what was not goes into the history, beside what each
+//! request did.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -59,7 +60,8 @@ pub(crate) async fn decide(env: Rc<Env>, node: Node, memory: Memory) {
     }
 }
 
-/// What has to be there before authentication can be switched on. That it is there already is no matter.
+/// What has to be there before authentication can be switched on. That it is there already is no
+/// matter.
 fn beginning() -> Vec<Change> {
     let role = |name: &str| Change::RoleAdd { name: name.to_owned() };
     vec![

@@ -1,7 +1,7 @@
 //! The watchdog: ends a process whose simulation has stopped moving in real time.
 //!
-//! That happens when a part gives control back while it holds a lock, which shipped code promises never to do across a
-//! disk operation, or when it loops for ever. Either is a finding.
+//! That happens when a part gives control back while it holds a lock, which shipped code promises
+//! never to do across a disk operation, or when it loops for ever. Either is a finding.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,7 +25,8 @@ pub(crate) fn seed(seed: u64) {
     *ABOUT.lock().expect("nothing panics under this lock") = ("a new run", seed);
 }
 
-/// Starts watching this process. `hung` is told who runs and of which seed, and should end the process.
+/// Starts watching this process. `hung` is told who runs and of which seed, and should end the
+/// process.
 pub fn start(hung: impl Fn(&str, u64) + Send + 'static) {
     let watch = move || {
         let (mut last, mut still) = (u64::MAX, 0);

@@ -1,4 +1,5 @@
-//! Simulated clients of the watch service: streams of several watchers, read quickly, slowly or not at all.
+//! Simulated clients of the watch service: streams of several watchers, read quickly, slowly or not
+//! at all.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

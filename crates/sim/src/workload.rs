@@ -1,6 +1,7 @@
 //! The workload: requests that a client might send, chosen so that they meet.
 //!
-//! Few keys, many clients, values that nobody else writes, reads of every age, compactions exactly where it hurts.
+//! Few keys, many clients, values that nobody else writes, reads of every age, compactions exactly
+//! where it hurts.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! The world: one life of the server, its parts, its disk and its clients, in the order that the seed chooses.
+//! The world: one life of the server, its parts, its disk and its clients, in the order that the
+//! seed chooses.
 
 use std::rc::Rc;
 
@@ -241,7 +242,8 @@ impl World {
         self.visible
     }
 
-    /// Ends this life at once: whatever is half done stays so. The node's parts see a disk that is gone.
+    /// Ends this life at once: whatever is half done stays so. The node's parts see a disk that is
+    /// gone.
     pub(crate) fn kill(mut self) -> SimDisk {
         self.note_crash();
         // Nobody is told anything any more.
@@ -295,7 +297,8 @@ impl World {
         writers.iter().all(|which| self.parts[*which as usize].has_ended())
     }
 
-    /// Runs `future` to its end, with everything else going on. None if it does not come within `nanos`.
+    /// Runs `future` to its end, with everything else going on. None if it does not come within
+    /// `nanos`.
     pub(crate) fn complete<T: 'static>(
         &mut self,
         nanos: u64,

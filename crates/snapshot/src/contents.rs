@@ -1,7 +1,7 @@
 //! Contents: the state of a node as the buckets of an etcd.
 //!
-//! Everything but the versions of keys is small and is encoded at once; the versions are encoded one by one when
-//! they are written.
+//! Everything but the versions of keys is small and is encoded at once; the versions are encoded
+//! one by one when they are written.
 
 use std::borrow::Cow;
 

@@ -39,7 +39,8 @@ impl EtcdDir {
         let mut meta = Meta::read(&file)?;
         let mut tail = wal::read_tail(&wal, meta.consistent_index)?;
         if tail.base > meta.consistent_index {
-            // Killed between being sent a database and putting it into its place. etcd does that at its next start.
+            // Killed between being sent a database and putting it into its place. etcd does that at
+            // its next start.
             let sent = snap.join(format!("{:016x}.snap.db", tail.base));
             let end = meta.consistent_index;
             file = SnapshotFile::open(&sent).map_err(|error| behind(&wal, tail.base, end, error))?;
@@ -63,9 +64,10 @@ impl EtcdDir {
 
     /// Chooses, of several members of one cluster, the one that knows most.
     ///
-    /// What a cluster has decided is in the log of every majority. The member of a majority whose log ends last would be
-    /// elected and has all of it, and what it has besides may be decided as well: nobody was told that it was not. Fewer
-    /// members prove only what they have written down as decided.
+    /// What a cluster has decided is in the log of every majority. The member of a majority whose
+    /// log ends last would be elected and has all of it, and what it has besides may be decided as
+    /// well: nobody was told that it was not. Fewer members prove only what they have written down
+    /// as decided.
     pub(crate) fn choose(mut members: Vec<EtcdDir>) -> Result<Chosen, SnapshotError> {
         let ids: BTreeSet<Option<u64>> = members.iter().map(|dir| Some(dir.identity()?.member_id)).collect();
         let clusters: BTreeSet<Option<u64>> =
@@ -89,7 +91,8 @@ impl EtcdDir {
         Ok(Chosen { dir, decided, undecided })
     }
 
-    /// Up to where this member knew that entries were decided. What is in the database was, even if the log does not say so.
+    /// Up to where this member knew that entries were decided. What is in the database was, even if
+    /// the log does not say so.
     fn known_decided(&self) -> u64 {
         self.tail.commit.max(self.meta.consistent_index)
     }

@@ -1,8 +1,8 @@
 //! Export: a snapshot made while it is sent.
 //!
-//! The size of the file and the place of its root stand at its beginning, so it is laid out once without being
-//! written; that reads lengths only. After that it is produced as it is asked for, and each version is let go of
-//! as soon as it has been written.
+//! The size of the file and the place of its root stand at its beginning, so it is laid out once
+//! without being written; that reads lengths only. After that it is produced as it is asked for,
+//! and each version is let go of as soon as it has been written.
 
 use bytes::{Bytes, BytesMut};
 use sha2::{Digest, Sha256};
@@ -52,7 +52,8 @@ impl Sink for Buffer {
 const NO_IO: &str = "memory takes what is written to it";
 
 impl Export {
-    /// Lays the file out, which takes a while for millions of versions: not for a thread that serves requests.
+    /// Lays the file out, which takes a while for millions of versions: not for a thread that
+    /// serves requests.
     pub fn new(state: Snapshot, member: &Member) -> Export {
         let steps = contents::steps(&state, member);
         let mut measure = Writer::new(Measure);

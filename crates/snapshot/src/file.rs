@@ -80,7 +80,8 @@ impl SnapshotFile {
         self.hash_at.is_some()
     }
 
-    /// Compares the hash with the content; without one there is nothing to compare. `progress` is told bytes.
+    /// Compares the hash with the content; without one there is nothing to compare. `progress` is
+    /// told bytes.
     pub(crate) fn check_hash(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<(), SnapshotError> {
         let Some(end) = self.hash_at else { return Ok(()) };
         let failed = || SnapshotError::io("reading", &self.path);

@@ -1,7 +1,8 @@
 //! Import: the buckets of an etcd as the state of a node.
 //!
-//! Versions come in order of revision, as a node's first checkpoint wants them, and are passed on a piece at a time.
-//! Everything is checked that etcd takes for granted; what etcd would not have written is refused by name.
+//! Versions come in order of revision, as a node's first checkpoint wants them, and are passed on a
+//! piece at a time. Everything is checked that etcd takes for granted; what etcd would not have
+//! written is refused by name.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -17,7 +18,8 @@ use crate::schema::{self, RevisionKey};
 
 /// The newest storage format that is understood.
 const NEWEST: (u64, u64) = (3, 7);
-/// Revisions above the compaction that may be missing. etcd leaves none out; each costs a little memory.
+/// Revisions above the compaction that may be missing. etcd leaves none out; each costs a little
+/// memory.
 const MISSING: i64 = 1_000_000;
 
 /// What remembering where a life began costs besides the key, roughly.
@@ -283,7 +285,8 @@ impl<'f> Versions<'f> {
             if key.is_empty() {
                 return Err("a tombstone without a key".into());
             }
-            // Where the life began is known if it is in the same piece; 0 says that it may have been any time ago.
+            // Where the life began is known if it is in the same piece; 0 says that it may have
+            // been any time ago.
             let created = self.lives.remove(&key[..]).unwrap_or(0);
             return Ok(Record::tombstone(&key, at.main, sub, created));
         }
@@ -298,8 +301,8 @@ impl<'f> Versions<'f> {
         Ok(record)
     }
 
-    /// Whoever watches the past walks over every revision above the compaction, so there must not be millions of them
-    /// that never were.
+    /// Whoever watches the past walks over every revision above the compaction, so there must not
+    /// be millions of them that never were.
     fn check_gaps(&self) -> Result<(), SnapshotError> {
         let missing = self.last - self.compact_revision.max(0) - self.distinct;
         if missing > MISSING {

@@ -1,9 +1,11 @@
-//! Replay: what the log of an etcd holds and its database does not, done to the state as etcd 3.7 would do it.
+//! Replay: what the log of an etcd holds and its database does not, done to the state as etcd 3.7
+//! would do it.
 //!
-//! The store decides, as it does for clients. What differs is around it: etcd judged a request by its caller before and
-//! again when it was applied, and stops some requests while an alarm is raised. A request that was refused then is
-//! refused here as well, for the same reasons, and changes nothing; only one that etcd would have done and that cannot be
-//! done here ends the replay.
+//! The store decides, as it does for clients. What differs is around it: etcd judged a request by
+//! its caller before and again when it was applied, and stops some requests while an alarm is
+//! raised. A request that was refused then is refused here as well, for the same reasons, and
+//! changes nothing; only one that etcd would have done and that cannot be done here ends the
+//! replay.
 
 use vetch_node::store::load::Unversioned;
 use vetch_node::store::request::{AlarmKind, RequestOp, TxnRequest, WriteRequest};
@@ -18,7 +20,8 @@ mod translate;
 
 use request::Request;
 
-/// Whether an entry may ask for a change of the state. A new leader begins with one that asks for nothing.
+/// Whether an entry may ask for a change of the state. A new leader begins with one that asks for
+/// nothing.
 pub(crate) fn may_change(entry: &Entry) -> bool {
     !entry.is_membership() && request::may_change(&entry.data)
 }

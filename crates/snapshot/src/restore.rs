@@ -1,10 +1,12 @@
 //! Restore: a data directory of Vetch from a snapshot, or from the data directory of an etcd.
 //!
-//! A snapshot is older than what clients have seen since. They would take revisions that are given out a second
-//! time for ones they know, so unless told otherwise the revision is moved far ahead and everything below is marked as
-//! compacted: whoever watches or caches is told to begin anew. A data directory that was stopped is not older than
-//! anything, so there the revision stays, and clients go on as after a restart. What only its log holds, because the etcd was
-//! killed, is applied to what its database holds; for that the state has to be in memory, as it will be in the server.
+//! A snapshot is older than what clients have seen since. They would take revisions that are given
+//! out a second time for ones they know, so unless told otherwise the revision is moved far ahead
+//! and everything below is marked as compacted: whoever watches or caches is told to begin anew. A
+//! data directory that was stopped is not older than anything, so there the revision stays, and
+//! clients go on as after a restart. What only its log holds, because the etcd was killed, is
+//! applied to what its database holds; for that the state has to be in memory, as it will be in the
+//! server.
 
 use std::path::PathBuf;
 
@@ -33,13 +35,16 @@ pub struct Options {
     pub source_wal: Option<PathBuf>,
     /// Data directories of other members of the same cluster.
     pub other_members: Vec<PathBuf>,
-    /// Whether to leave out entries of the log that may not have been decided, instead of refusing them.
+    /// Whether to leave out entries of the log that may not have been decided, instead of refusing
+    /// them.
     pub leave_undecided: bool,
     pub data_dir: PathBuf,
     pub skip_hash_check: bool,
-    /// How far to move the revision ahead, and mark it compacted. None: [`BUMP`] for a snapshot, 0 for a directory.
+    /// How far to move the revision ahead, and mark it compacted. None: [`BUMP`] for a snapshot, 0
+    /// for a directory.
     pub bump: Option<u64>,
-    /// Who the restored member is. None: who it was in a data directory; else the first start decides.
+    /// Who the restored member is. None: who it was in a data directory; else the first start
+    /// decides.
     pub identity: Option<Identity>,
 }
 

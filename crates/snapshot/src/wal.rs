@@ -1,8 +1,9 @@
 //! etcd's write-ahead log, read only: what was journalled and may not be in the database yet.
 //!
-//! A log is a row of files named by sequence number and first index; `record` reads one of them. Entries are numbered
-//! without gaps. A later entry of the same number replaces it and all behind it: a new leader disagreed. A member that
-//! was sent a database by its leader goes on behind that, and says so by a snapshot record.
+//! A log is a row of files named by sequence number and first index; `record` reads one of them.
+//! Entries are numbered without gaps. A later entry of the same number replaces it and all behind
+//! it: a new leader disagreed. A member that was sent a database by its leader goes on behind that,
+//! and says so by a snapshot record.
 //!
 //! Not here: what the entries ask for.
 
@@ -19,7 +20,8 @@ pub(crate) mod tests;
 
 use record::{ENTRY, METADATA, Records, SNAPSHOT, STATE};
 
-/// The entries kept in memory may not be larger than this; etcd has its database catch up far sooner.
+/// The entries kept in memory may not be larger than this; etcd has its database catch up far
+/// sooner.
 const TAIL_BYTES: usize = 512 << 20;
 /// etcd begins a new file at 64 MiB; one that is larger than this was not made by it.
 const LONGEST_FILE: u64 = 1 << 30;
@@ -69,7 +71,8 @@ pub(crate) struct Metadata {
     pub(crate) cluster_id: u64,
 }
 
-/// Where a log ends. Of two logs, the one that ends later by this order has everything that was ever decided by both.
+/// Where a log ends. Of two logs, the one that ends later by this order has everything that was
+/// ever decided by both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct Position {
     pub(crate) term: u64,
@@ -79,12 +82,13 @@ pub(crate) struct Position {
 /// The end of a log.
 #[derive(Debug, Default)]
 pub struct Tail {
-    /// The index before the first entry. Larger than what was asked for if the log continues a database that was sent
-    /// by another member.
+    /// The index before the first entry. Larger than what was asked for if the log continues a
+    /// database that was sent by another member.
     pub base: u64,
     /// Without gaps.
     pub entries: Vec<Entry>,
-    /// Up to here entries were known to be decided when this was last written down, which is not always.
+    /// Up to here entries were known to be decided when this was last written down, which is not
+    /// always.
     pub commit: u64,
     pub(crate) last: Position,
     pub(crate) metadata: Option<Metadata>,
@@ -230,7 +234,8 @@ impl Tail {
 
     /// To be called behind the last file.
     pub fn finish(&mut self) -> Result<(), String> {
-        // A snapshot counts if it is known to be decided; else its record was the last thing before a crash.
+        // A snapshot counts if it is known to be decided; else its record was the last thing before
+        // a crash.
         let end = self.base.saturating_add(self.entries.len() as u64);
         if self.snapshot.index > end && self.snapshot.index <= self.commit {
             self.begin_behind_snapshot();

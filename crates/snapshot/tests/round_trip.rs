@@ -1,8 +1,8 @@
 //! A snapshot that an etcd 3.7.1 wrote, taken over by a node, and taken out of it again.
 //!
-//! `testdata/etcd-3.7.1.snapshot` has keys with several versions, a key that was deleted and made again, one that was
-//! deleted last, a lease, two users, a role, authentication turned on, and a compaction at 7. HashKV was 96771910 at
-//! revision 10.
+//! `testdata/etcd-3.7.1.snapshot` has keys with several versions, a key that was deleted and made
+//! again, one that was deleted last, a lease, two users, a role, authentication turned on, and a
+//! compaction at 7. HashKV was 96771910 at revision 10.
 #![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::fs::File;

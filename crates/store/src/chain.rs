@@ -2,8 +2,8 @@
 
 use crate::record::Record;
 
-/// The retained versions of one key, oldest first. Most keys have exactly one, held without a vector; the vector of the
-/// others is behind a pointer, so that every key does not pay for it.
+/// The retained versions of one key, oldest first. Most keys have exactly one, held without a
+/// vector; the vector of the others is behind a pointer, so that every key does not pay for it.
 #[derive(Debug)]
 pub(crate) enum Chain {
     Free,
@@ -72,8 +72,8 @@ impl Chain {
         self.last().filter(|record| !record.is_tombstone())
     }
 
-    /// Drops what a compaction at `at` makes unreachable: every version before `at` that is not current there. All
-    /// changes of `at` itself stay. The dropped versions are handed to `freed`.
+    /// Drops what a compaction at `at` makes unreachable: every version before `at` that is not
+    /// current there. All changes of `at` itself stay. The dropped versions are handed to `freed`.
     pub(crate) fn compact(&mut self, at: i64, freed: impl FnMut(Record)) {
         let versions = self.versions();
         let before = versions.partition_point(|version| version.mod_revision() < at);
@@ -83,7 +83,8 @@ impl Chain {
         self.drop_first(if is_gone { before } else { newest }, freed);
     }
 
-    /// Whether a compaction beyond `at` would drop a change of `at`, and a compaction there did not.
+    /// Whether a compaction beyond `at` would drop a change of `at`, and a compaction there did
+    /// not.
     pub(crate) fn lingers_at(&self, at: i64) -> bool {
         let changes = self.versions().iter().take_while(|version| version.mod_revision() == at);
         changes.clone().count() > 1 || changes.last().is_some_and(Record::is_tombstone)

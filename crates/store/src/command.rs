@@ -1,8 +1,9 @@
 //! Commands: what the journal carries. Effects, never requests.
 //!
-//! Evaluation happens once, before the append; what is written down is its outcome: the versions that
-//! came to be, the keys that went. Replaying them needs no evaluation and can be refused only if the bytes are
-//! damaged. A payload is a sequence of commands, each a tag, a length and a body; docs/format.md draws them.
+//! Evaluation happens once, before the append; what is written down is its outcome: the versions
+//! that came to be, the keys that went. Replaying them needs no evaluation and can be refused only
+//! if the bytes are damaged. A payload is a sequence of commands, each a tag, a length and a body;
+//! docs/format.md draws them.
 
 use bytes::BufMut;
 
@@ -23,8 +24,8 @@ const CHANGE_PUT: u8 = 0;
 const CHANGE_DELETE: u8 = 1;
 const CHANGE_DELETE_RANGE: u8 = 2;
 
-/// A delete of at least this many keys, or bytes of keys, is written down as its range instead of key by key, so
-/// that no delete makes an entry larger than itself by more than a constant.
+/// A delete of at least this many keys, or bytes of keys, is written down as its range instead of
+/// key by key, so that no delete makes an entry larger than itself by more than a constant.
 pub(crate) const RANGE_DELETE_KEYS: usize = 256;
 pub(crate) const RANGE_DELETE_BYTES: usize = 16 << 10;
 

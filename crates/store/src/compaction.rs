@@ -6,11 +6,12 @@
 //! at a revision below C, for the sake of readers that began there before the compaction: that is
 //! as if C had been lower so far.
 //!
-//! What is dropped is what nobody at C or later may ask for: every version that was superseded at or before C, as
-//! in etcd. The changes of C itself stay, all of them, because a watch may begin there and is shown whole
-//! revisions; those that are superseded already, above all tombstones, go with the next compaction. What such a
-//! change at C had replaced is gone, so its event has no previous version any more. Whatever changes later
-//! finds its previous version: the one that was current at C.
+//! What is dropped is what nobody at C or later may ask for: every version that was superseded at
+//! or before C, as in etcd. The changes of C itself stay, all of them, because a watch may begin
+//! there and is shown whole revisions; those that are superseded already, above all tombstones, go
+//! with the next compaction. What such a change at C had replaced is gone, so its event has no
+//! previous version any more. Whatever changes later finds its previous version: the one that was
+//! current at C.
 
 use vetch_bugs::Bug;
 
@@ -33,8 +34,9 @@ impl From<&Record> for Freed {
 }
 
 impl Store {
-    /// Takes out the garbage of up to `max` overwrites and deletes. True when nothing is left to free.
-    /// The versions are moved to `freed`, so that their memory can be given back where nobody waits.
+    /// Takes out the garbage of up to `max` overwrites and deletes. True when nothing is left to
+    /// free. The versions are moved to `freed`, so that their memory can be given back where nobody
+    /// waits.
     pub fn compact_step(&mut self, max: usize, freed: &mut Vec<Record>) -> bool {
         self.compact_step_upto(max, i64::MAX, freed)
     }
@@ -61,8 +63,9 @@ impl Store {
         self.lingering.is_due(compacted - 1) || self.superseded.is_due(compacted)
     }
 
-    /// Bytes that only watchers which begin right at the compacted revision could ask for: what that revision changed and
-    /// changed again, and its tombstones. They cannot be freed before there is a later revision to compact at.
+    /// Bytes that only watchers which begin right at the compacted revision could ask for: what
+    /// that revision changed and changed again, and its tombstones. They cannot be freed before
+    /// there is a later revision to compact at.
     pub fn kept_for_watchers(&self) -> u64 {
         let compacted = self.visible.compact_revision;
         let here = self.lingering.iter().filter(|(revision, _)| *revision == compacted);

@@ -11,8 +11,8 @@ use crate::work::{Work, scan};
 
 /// Which branch a transaction takes, and each nested transaction of that branch, in order.
 ///
-/// All of it is decided against the state before the transaction; what a branch writes never influences
-/// the compares of a transaction nested in it.
+/// All of it is decided against the state before the transaction; what a branch writes never
+/// influences the compares of a transaction nested in it.
 #[derive(Debug)]
 pub(crate) struct Path {
     pub(crate) succeeded: bool,
@@ -51,8 +51,8 @@ impl Path {
         Ok(path)
     }
 
-    /// The same for a transaction without writes. Its ranges are read in steps, and what they answer is counted then; but
-    /// how many keys a range had in the past is found in one go.
+    /// The same for a transaction without writes. Its ranges are read in steps, and what they
+    /// answer is counted then; but how many keys a range had in the past is found in one go.
     pub(crate) fn check_read_only<'r>(
         &self,
         store: &Store,
@@ -172,8 +172,8 @@ pub(crate) fn branch(request: &TxnRequest, succeeded: bool) -> &[RequestOp] {
     if succeeded { &request.success } else { &request.failure }
 }
 
-/// The revision that is read. Inside a transaction only 0 means the newest; a negative one counts as any other number
-/// here, though it is read as the newest in the end.
+/// The revision that is read. Inside a transaction only 0 means the newest; a negative one counts
+/// as any other number here, though it is read as the newest in the end.
 fn check_revision(asked: i64, mark: Mark) -> Result<i64, StoreError> {
     match asked {
         0 => Ok(mark.revision),
@@ -197,8 +197,9 @@ pub(crate) fn check_put(store: &Store, put: &PutRequest, at: i64) -> Result<(), 
     Ok(())
 }
 
-/// Whether a compare holds for every key of its range. An empty range is compared once, as a key that was
-/// never written, except by value: a value that does not exist equals nothing and differs from nothing.
+/// Whether a compare holds for every key of its range. An empty range is compared once, as a key
+/// that was never written, except by value: a value that does not exist equals nothing and differs
+/// from nothing.
 fn holds(store: &Store, compare: &Compare, at: i64, work: &mut Work<'_>) -> Result<bool, StoreError> {
     let range = &compare.range;
     if range.is_single() {

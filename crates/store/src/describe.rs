@@ -1,8 +1,10 @@
-//! Describing: what a journal payload says, for people and tools. Nothing is applied and no state is needed.
+//! Describing: what a journal payload says, for people and tools. Nothing is applied and no state
+//! is needed.
 //!
-//! A payload does not say which revision each of its commands made; that is worked out from the revision of the first one.
-//! One thing cannot be known without state: whether a revoked lease had keys, and so made a revision. Where that matters,
-//! puts, which carry their revision, set the count right again.
+//! A payload does not say which revision each of its commands made; that is worked out from the
+//! revision of the first one. One thing cannot be known without state: whether a revoked lease had
+//! keys, and so made a revision. Where that matters, puts, which carry their revision, set the
+//! count right again.
 
 use bytes::Bytes;
 
@@ -51,7 +53,8 @@ pub enum What {
     Auth,
 }
 
-/// What a payload says. `base_rev` is the revision of its first write unit, `units` how many it has.
+/// What a payload says. `base_rev` is the revision of its first write unit, `units` how many it
+/// has.
 pub fn describe(mut payload: &[u8], base_rev: i64, units: u32) -> Result<Vec<Described>, BadCommand> {
     let mut commands = Vec::new();
     while !payload.is_empty() {

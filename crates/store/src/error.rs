@@ -1,7 +1,7 @@
 //! What the state machine refuses, and nothing else.
 //!
-//! Every variant is a function of the request and the state alone. The text a client sees belongs to the
-//! edge (`api`'s error table); the names here are etcd's.
+//! Every variant is a function of the request and the state alone. The text a client sees belongs
+//! to the edge (`api`'s error table); the names here are etcd's.
 
 use crate::auth::AuthError;
 

@@ -1,8 +1,8 @@
 //! Evaluate: one write request against head, all or nothing.
 //!
-//! Everything that can be refused is refused before the first change. What happens is applied to head at once,
-//! written down as commands for the journal, and returned as events; the caller shows none of it to anybody
-//! until the journal entry that carries the commands is durable.
+//! Everything that can be refused is refused before the first change. What happens is applied to
+//! head at once, written down as commands for the journal, and returned as events; the caller shows
+//! none of it to anybody until the journal entry that carries the commands is durable.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -36,8 +36,8 @@ pub struct ReadTxn {
 }
 
 impl Store {
-    /// Evaluates `request` and applies it to head. Commands are appended to `journal`; a request that
-    /// changed nothing appends nothing.
+    /// Evaluates `request` and applies it to head. Commands are appended to `journal`; a request
+    /// that changed nothing appends nothing.
     pub fn evaluate(
         &mut self,
         request: &WriteRequest,
@@ -64,8 +64,8 @@ impl Store {
         }
     }
 
-    /// Begins a transaction without writes at what is visible: its compares are decided now, its ranges are
-    /// left to be run in steps, all of them at the same revision.
+    /// Begins a transaction without writes at what is visible: its compares are decided now, its
+    /// ranges are left to be run in steps, all of them at the same revision.
     pub fn begin_read_txn(&self, request: &TxnRequest) -> Result<ReadTxn, StoreError> {
         assert!(request.is_read_only(), "only reads are answered beside the sequencer");
         let mark = self.visible;
@@ -150,7 +150,8 @@ impl Store {
         Ok(quiet(WriteResponse::Compact { revision: self.head.revision }))
     }
 
-    /// `ttl` has been raised to the minimum by the caller, who also chooses the id if the client did not.
+    /// `ttl` has been raised to the minimum by the caller, who also chooses the id if the client
+    /// did not.
     fn evaluate_lease_grant(
         &mut self,
         id: i64,

@@ -1,8 +1,9 @@
 //! Foreign revisions: what another server decided, taken over under the numbers it was given there.
 //!
-//! A node that follows an etcd evaluates nothing; it writes down the effects it is told, as it would its own. So that no
-//! revision is ever lost, doubled or mixed up on the way, each one has to fit the state before it: it is the next one, every
-//! put goes on with the life of its key, every delete finds its key alive. Otherwise all of it is refused.
+//! A node that follows an etcd evaluates nothing; it writes down the effects it is told, as it
+//! would its own. So that no revision is ever lost, doubled or mixed up on the way, each one has to
+//! fit the state before it: it is the next one, every put goes on with the life of its key, every
+//! delete finds its key alive. Otherwise all of it is refused.
 
 use std::collections::BTreeMap;
 

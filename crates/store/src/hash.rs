@@ -1,14 +1,16 @@
 //! Hash: the checksum over history that etcd's HashKV answers, byte for byte.
 //!
-//! CRC-32C over the word `key`, then for each version up to the hashed revision, in revision order, the key
-//! under which etcd would store it (revision, underscore, position, and a `t` for a tombstone) and its
-//! encoded record. Versions that the compaction at C makes unreachable are left out whether or not they have
-//! been freed yet, and so is a tombstone at C itself. A version at or below C that was replaced by the hashed
-//! revision is left out too, except when no key at all is alive there: an oddity of etcd's, kept for its sake. A key that
-//! the hashed revision itself deleted counts as gone for that, even if the same revision put it again.
+//! CRC-32C over the word `key`, then for each version up to the hashed revision, in revision order,
+//! the key under which etcd would store it (revision, underscore, position, and a `t` for a
+//! tombstone) and its encoded record. Versions that the compaction at C makes unreachable are left
+//! out whether or not they have been freed yet, and so is a tombstone at C itself. A version at or
+//! below C that was replaced by the hashed revision is left out too, except when no key at all is
+//! alive there: an oddity of etcd's, kept for its sake. A key that the hashed revision itself
+//! deleted counts as gone for that, even if the same revision put it again.
 //!
-//! The hash that is taken in a compaction, of history up to it as it was before ([`HashRun::in_compaction`]), differs in one
-//! thing: there a key that the revision deleted counts as alive.
+//! The hash that is taken in a compaction, of history up to it as it was before
+//! ([`HashRun::in_compaction`]), differs in one thing: there a key that the revision deleted counts
+//! as alive.
 
 mod past;
 
@@ -24,7 +26,8 @@ pub struct HashRun {
     mark: Mark,
     resume: Option<Vec<u8>>,
     versions: Vec<Record>,
-    /// Versions that were the newest at the compaction and were replaced before the hashed revision.
+    /// Versions that were the newest at the compaction and were replaced before the hashed
+    /// revision.
     replaced: Vec<Record>,
     /// Whether any key is alive at the hashed revision.
     living: bool,
@@ -33,7 +36,8 @@ pub struct HashRun {
 }
 
 impl HashRun {
-    /// Hashes history up to `at`, which must lie between the compaction and the newest revision of `mark`.
+    /// Hashes history up to `at`, which must lie between the compaction and the newest revision of
+    /// `mark`.
     pub fn new(at: i64, mark: Mark) -> HashRun {
         assert!(at <= mark.revision, "only the past is hashed");
         HashRun {
@@ -47,7 +51,8 @@ impl HashRun {
         }
     }
 
-    /// Hashes history up to a compaction as it was before. What that compaction makes unreachable must still be there.
+    /// Hashes history up to a compaction as it was before. What that compaction makes unreachable
+    /// must still be there.
     pub fn in_compaction(past: &PastHash) -> HashRun {
         let mark = Mark { revision: past.revision, compact_revision: past.compact_revision };
         HashRun { is_past: true, ..HashRun::new(past.revision, mark) }

@@ -1,11 +1,13 @@
 //! History: every version that is still part of the state at one point, for a snapshot.
 //!
-//! A [`HistoryRun`] collects pointers to versions in steps, by key, and hands them out by revision. Versions never
-//! change, so whoever holds them has the state of that point, whatever writers do meanwhile. What the compaction
-//! of that point made unreachable is left out whether or not it has been freed, by etcd's rule: the newest version
-//! at or below it stays, a tombstone only if it is the compacted revision's own.
+//! A [`HistoryRun`] collects pointers to versions in steps, by key, and hands them out by revision.
+//! Versions never change, so whoever holds them has the state of that point, whatever writers do
+//! meanwhile. What the compaction of that point made unreachable is left out whether or not it has
+//! been freed, by etcd's rule: the newest version at or below it stays, a tombstone only if it is
+//! the compacted revision's own.
 //!
-//! Between two steps nothing that belongs to the point may be freed: see `Node::snapshot` for how that is kept.
+//! Between two steps nothing that belongs to the point may be freed: see `Node::snapshot` for how
+//! that is kept.
 
 use crate::keys::Slot;
 use crate::record::Record;
@@ -24,8 +26,9 @@ impl HistoryRun {
         HistoryRun { mark, is_swept: false, resume: Some(Vec::new()), versions: Vec::new() }
     }
 
-    /// Everything that a store at `mark` holds once its compaction has been carried out in full: also what was changed
-    /// and changed again by the compacted revision itself, which a watcher may still ask for.
+    /// Everything that a store at `mark` holds once its compaction has been carried out in full:
+    /// also what was changed and changed again by the compacted revision itself, which a watcher
+    /// may still ask for.
     pub fn of_swept(mark: Mark) -> HistoryRun {
         HistoryRun { is_swept: true, ..HistoryRun::new(mark) }
     }

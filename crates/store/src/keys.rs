@@ -1,10 +1,13 @@
-//! Keys: every key that has a retained version, found by its bytes, each with its chain of versions.
+//! Keys: every key that has a retained version, found by its bytes, each with its chain of
+//! versions.
 //!
-//! A key lives in a numbered slot. The hash table maps key bytes to slots and the ordered tree orders slots,
-//! so an update of an existing key touches neither: it is one lookup and one push onto the chain.
+//! A key lives in a numbered slot. The hash table maps key bytes to slots and the ordered tree
+//! orders slots, so an update of an existing key touches neither: it is one lookup and one push
+//! onto the chain.
 //!
-//! Nothing that has a part for each key grows by copying all of itself, because a writer would wait for that with the store locked.
-//! Chains lie in segments, and the hash table is many small ones, each of which is rebuilt on its own when it is full.
+//! Nothing that has a part for each key grows by copying all of itself, because a writer would wait
+//! for that with the store locked. Chains lie in segments, and the hash table is many small ones,
+//! each of which is rebuilt on its own when it is full.
 
 use std::hash::BuildHasher;
 
@@ -18,9 +21,10 @@ pub(crate) type Slot = u32;
 
 /// Chains per segment.
 const SEGMENT: usize = 4096;
-/// Hash tables. A million keys make each of them some three thousand, which are rebuilt in well under a millisecond. A table
-/// doubles when seven eighths of it are used, so whatever the number of tables is, some numbers of keys leave them half empty;
-/// with this one, a million, half of it and its doubles do not.
+/// Hash tables. A million keys make each of them some three thousand, which are rebuilt in well
+/// under a millisecond. A table doubles when seven eighths of it are used, so whatever the number
+/// of tables is, some numbers of keys leave them half empty; with this one, a million, half of it
+/// and its doubles do not.
 const SHARDS: usize = 320;
 
 pub(crate) struct Keys {
@@ -121,8 +125,8 @@ impl Keys {
 
 /// Keys that come all at once, in any order, each of them new.
 ///
-/// A hash sends neighbours to far places. So the tables are filled in the end, one after the other: each of them is small enough
-/// to stay in the processor's cache while it is filled.
+/// A hash sends neighbours to far places. So the tables are filled in the end, one after the other:
+/// each of them is small enough to stay in the processor's cache while it is filled.
 pub(crate) struct Filling {
     keys: Keys,
     /// For each table, the hashes and slots that belong there.
@@ -134,7 +138,8 @@ impl Filling {
     pub(crate) fn new(expected: usize) -> Filling {
         let mut keys = Keys::default();
         keys.segments.reserve(expected / SEGMENT + 1);
-        // Some tables get more than their share, and a list that is too short is copied to one of twice its length.
+        // Some tables get more than their share, and a list that is too short is copied to one of
+        // twice its length.
         let share = expected / SHARDS;
         Filling { keys, coming: (0..SHARDS).map(|_| Vec::with_capacity(share + share / 8)).collect() }
     }

@@ -1,12 +1,13 @@
 //! Leases: what they were granted and which keys hang on them.
 //!
-//! Time does not exist here. The node keeps the clocks and asks for a revoke when one has run out; all the
-//! state machine knows is the granted time to live and, after a checkpoint of the clocks, how much of it
-//! was left.
+//! Time does not exist here. The node keeps the clocks and asks for a revoke when one has run out;
+//! all the state machine knows is the granted time to live and, after a checkpoint of the clocks,
+//! how much of it was left.
 //!
-//! Leases and the keys on them take memory like versions do, so they count in the size of the store. What a
-//! checkpoint saves of them is kept ready in blocks that it shares: a million leases are captured by copying some
-//! thousand pointers, and a block is copied when it changes for the first time after that.
+//! Leases and the keys on them take memory like versions do, so they count in the size of the
+//! store. What a checkpoint saves of them is kept ready in blocks that it shares: a million leases
+//! are captured by copying some thousand pointers, and a block is copied when it changes for the
+//! first time after that.
 //!
 //! Which keys are on a lease is read in steps ([`crate::leased::LeasedRun`]), so they lie in an
 //! order that a cursor can come back to, and in a tree, which never grows by copying all of itself.
@@ -19,7 +20,8 @@ use crate::keys::Slot;
 /// The largest time to live a lease may ask for, in seconds.
 pub const MAX_TTL: i64 = 9_000_000_000;
 
-/// What a lease counts for in the size of the store: itself, what is saved of it, and its timer in the node.
+/// What a lease counts for in the size of the store: itself, what is saved of it, and its timer in
+/// the node.
 pub const LEASE_BYTES: u64 = 256;
 /// What a key on a lease counts for, beside its versions.
 pub const ATTACHED_BYTES: u64 = 16;
@@ -151,7 +153,8 @@ impl Leases {
         }
     }
 
-    /// Lease 0 is no lease, and a put that names one which does not exist was refused before it came here.
+    /// Lease 0 is no lease, and a put that names one which does not exist was refused before it
+    /// came here.
     pub(crate) fn attach(&mut self, id: i64, slot: Slot, key: &[u8]) {
         if let Some(lease) = self.by_id.get_mut(&id)
             && lease.slots.insert(slot)

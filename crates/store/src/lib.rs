@@ -1,18 +1,20 @@
 //! Vetch's state machine: keys with all their versions, leases, alarms, users and roles.
 //!
-//! Deterministic and synchronous. It does no I/O, reads no clock, starts no thread, and refuses only by the
-//! rules of the API. The same requests in the same order give the same answers, events and journal bytes.
+//! Deterministic and synchronous. It does no I/O, reads no clock, starts no thread, and refuses
+//! only by the rules of the API. The same requests in the same order give the same answers, events
+//! and journal bytes.
 //!
 //! * [`validate`] checks what can be checked without state.
 //! * [`Store::evaluate`] runs one write request against **head** and says what to journal.
 //!   [`turns::evaluate`] does so with others let in between.
 //! * [`Store::publish`] moves **visible** once the journal has it; [`range::RangeRun`] reads there.
 //! * [`Store::replay`] repeats journalled effects; [`load::Loader`] starts from a checkpoint.
-//! * [`auth`] decides who may do what; [`Store::permit`] is asked before a client's request is evaluated.
+//! * [`auth`] decides who may do what; [`Store::permit`] is asked before a client's request is
+//!   evaluated.
 //! * [`Store::compact_step`] gives memory back in small steps.
 //!
-//! Not here: files, clocks, the network, watchers, passwords. See `state` for head and visible, `keys` and `tree`
-//! for the index, `membership` for counting in the past.
+//! Not here: files, clocks, the network, watchers, passwords. See `state` for head and visible,
+//! `keys` and `tree` for the index, `membership` for counting in the past.
 
 pub mod auth;
 pub mod blocks;

@@ -1,8 +1,9 @@
 //! Load: building a store from a checkpoint.
 //!
-//! Records arrive sorted by key and then by revision, so every structure is built in one pass with neighbours
-//! next to each other in memory: no lookups, no splits. Versions that the checkpoint's compaction had already
-//! made unreachable are dropped on the way, for data files are rewritten only now and then.
+//! Records arrive sorted by key and then by revision, so every structure is built in one pass with
+//! neighbours next to each other in memory: no lookups, no splits. Versions that the checkpoint's
+//! compaction had already made unreachable are dropped on the way, for data files are rewritten
+//! only now and then.
 
 mod history;
 
@@ -59,7 +60,8 @@ impl Loader {
         }
     }
 
-    /// Takes the next version. They come in order of key, then revision, then position in the revision.
+    /// Takes the next version. They come in order of key, then revision, then position in the
+    /// revision.
     pub fn push(&mut self, record: Record) -> Result<(), BadCheckpoint> {
         if record.mod_revision() > self.mark.revision {
             return Err(BadCheckpoint("a record is newer than the checkpoint"));
@@ -92,7 +94,8 @@ impl Loader {
         self.keys.push(chain);
     }
 
-    /// What is derived from the versions of a key: garbage to come, whether it came or went, events.
+    /// What is derived from the versions of a key: garbage to come, whether it came or went,
+    /// events.
     fn note(&mut self, chain: &Chain) {
         let slot = Slot::try_from(self.living.len()).expect("fewer than four billion keys");
         let mut replaces = false;

@@ -1,14 +1,15 @@
 //! Membership: which keys came and went, so that a range can be counted as of an older revision.
 //!
-//! The tree counts the keys alive at head. The number alive at revision R is that count minus the creates
-//! and plus the deletes of the range after R, and this log holds exactly those changes. It is cut into
-//! blocks of changes; a full block is also kept sorted by key with running sums, so that counting over it is
-//! two binary searches, however many of its keys lie in the range. A page of a list pinned to an old
-//! revision therefore costs the same at the beginning and at the end of a large collection.
+//! The tree counts the keys alive at head. The number alive at revision R is that count minus the
+//! creates and plus the deletes of the range after R, and this log holds exactly those changes. It
+//! is cut into blocks of changes; a full block is also kept sorted by key with running sums, so
+//! that counting over it is two binary searches, however many of its keys lie in the range. A page
+//! of a list pinned to an old revision therefore costs the same at the beginning and at the end of
+//! a large collection.
 //!
-//! Keys are named by their slots. A slot is used again for another key only when compaction has passed everything that
-//! happened to the first one; and what compaction has passed is never asked for, so its key is never looked at.
-//! Compaction drops whole blocks.
+//! Keys are named by their slots. A slot is used again for another key only when compaction has
+//! passed everything that happened to the first one; and what compaction has passed is never asked
+//! for, so its key is never looked at. Compaction drops whole blocks.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -141,7 +142,8 @@ impl Membership {
     pub(crate) fn count_cost(&self, at: i64) -> u64 {
         let bisections = 2 * BLOCK_CHANGES.ilog2() as usize;
         let before = self.full.partition_point(|block| block.first <= at);
-        // Of the last one before it changes may still be to come, and those are looked at one by one.
+        // Of the last one before it changes may still be to come, and those are looked at one by
+        // one.
         let cut = if before > 0 { BLOCK_CHANGES } else { 0 };
         ((self.full.len() - before) * bisections + cut + self.open.len()) as u64
     }

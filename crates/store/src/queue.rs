@@ -1,6 +1,7 @@
 //! Queue: slots that were changed, in the order of the revisions that changed them.
 //!
-//! It lies in chunks, so that adding to a long one never copies it and taking from it gives memory back on the way.
+//! It lies in chunks, so that adding to a long one never copies it and taking from it gives memory
+//! back on the way.
 
 use std::collections::VecDeque;
 

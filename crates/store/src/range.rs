@@ -64,7 +64,8 @@ impl RangeRun {
         self.at
     }
 
-    /// Examines up to `budget` keys or about `max_bytes` of records. True when there is nothing left to fetch.
+    /// Examines up to `budget` keys or about `max_bytes` of records. True when there is nothing
+    /// left to fetch.
     pub fn step(&mut self, store: &Store, budget: usize, max_bytes: usize) -> Result<bool, StoreError> {
         if self.at < store.freed_to {
             return Err(StoreError::Compacted);
@@ -120,7 +121,8 @@ impl RangeRun {
         Ok(self.finish(count))
     }
 
-    /// The records fetched since the last call, for a streamed answer. Never more than the limit allows.
+    /// The records fetched since the last call, for a streamed answer. Never more than the limit
+    /// allows.
     pub fn take(&mut self) -> Vec<Record> {
         let mut kvs = std::mem::take(&mut self.kvs);
         if let Some(allowance) = &mut self.allowance {
@@ -152,7 +154,8 @@ impl RangeRun {
         Ok(store.count_at(&self.request.range, self.at))
     }
 
-    /// Filters, sorts and cuts what was fetched: the answer, once [`RangeRun::step`] has said that all is there.
+    /// Filters, sorts and cuts what was fetched: the answer, once [`RangeRun::step`] has said that
+    /// all is there.
     pub fn finish(mut self, count: i64) -> RangeResponse {
         filter(&self.request, &mut self.kvs);
         sort(&self.request, &mut self.kvs);

@@ -1,16 +1,17 @@
 //! Record: one immutable version of a key, in the wire form every response and event carries.
 //!
-//! A record is a reference-counted allocation: a mark, then the bytes of the encoded `mvccpb.KeyValue`. The
-//! store, the event log, responses in flight and the checkpoint writer share it by pointer; sending it anywhere is
-//! one copy of [`Record::wire`], never an encoding field by field.
+//! A record is a reference-counted allocation: a mark, then the bytes of the encoded
+//! `mvccpb.KeyValue`. The store, the event log, responses in flight and the checkpoint writer share
+//! it by pointer; sending it anywhere is one copy of [`Record::wire`], never an encoding field by
+//! field.
 //!
-//! The mark says what the wire form does not. Everything else is read from there when it is wanted, which costs a
-//! few instructions; a copy of it would cost every key its bytes. The end of a long value is an allocation of its own where
-//! that wastes less memory: see [`head_len`].
+//! The mark says what the wire form does not. Everything else is read from there when it is wanted,
+//! which costs a few instructions; a copy of it would cost every key its bytes. The end of a long
+//! value is an allocation of its own where that wastes less memory: see [`head_len`].
 //!
-//! A tombstone is a record too. Its wire form is what a DELETE event shows: the key and the revision of the
-//! delete. Its `create_revision` remembers the life it ended, which the checkpoint needs to know when the
-//! tombstone itself may be forgotten; it lies behind the wire form.
+//! A tombstone is a record too. Its wire form is what a DELETE event shows: the key and the
+//! revision of the delete. Its `create_revision` remembers the life it ended, which the checkpoint
+//! needs to know when the tombstone itself may be forgotten; it lies behind the wire form.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -21,8 +22,9 @@ use triomphe::{HeaderSlice, ThinArc};
 
 /// One version of a key. Cloning copies a pointer.
 ///
-/// The slice is a number, the mark, which is twice the position among the changes of its revision, and one more for a tombstone;
-/// then the wire form; then what only a tombstone has. The header is the end of the wire form, if that is kept apart.
+/// The slice is a number, the mark, which is twice the position among the changes of its revision,
+/// and one more for a tombstone; then the wire form; then what only a tombstone has. The header is
+/// the end of the wire form, if that is kept apart.
 #[derive(Clone)]
 pub struct Record(ThinArc<Box<[u8]>, u8>);
 
@@ -63,14 +65,15 @@ impl Record {
         Record::build(fields, fields.create_revision)
     }
 
-    /// The mark that `key` was deleted at `mod_revision`, ending the life created at `create_revision`.
+    /// The mark that `key` was deleted at `mod_revision`, ending the life created at
+    /// `create_revision`.
     pub fn tombstone(key: &[u8], mod_revision: i64, sub: u32, create_revision: i64) -> Record {
         let shown = Fields { key, value: b"", create_revision: 0, mod_revision, version: 0, lease: 0, sub };
         Record::build(shown, create_revision)
     }
 
-    /// The same version without its value, as a keys-only range returns it. `lease` is given because etcd
-    /// answers most keys-only ranges from its index, which does not know the lease.
+    /// The same version without its value, as a keys-only range returns it. `lease` is given
+    /// because etcd answers most keys-only ranges from its index, which does not know the lease.
     pub fn keys_only(&self, lease: i64) -> Record {
         Record::new(Fields {
             key: self.key(),
@@ -104,7 +107,8 @@ impl Record {
         })
     }
 
-    /// As [`Record::build`], of a wire form that is there. `value_at` is where the field of the value starts or would.
+    /// As [`Record::build`], of a wire form that is there. `value_at` is where the field of the
+    /// value starts or would.
     fn copy(wire: &[u8], value_at: usize, fields: &Fields<'_>, create_revision: i64) -> Record {
         with_scratch(|slice| {
             put_varint(slice, mark_of(fields));
@@ -133,7 +137,8 @@ impl Record {
         Ok(Record::copy(wire, value_at, &Fields { sub, ..fields }, fields.create_revision))
     }
 
-    /// The form in which checkpoints keep a record: what the wire form does not say, then the wire form.
+    /// The form in which checkpoints keep a record: what the wire form does not say, then the wire
+    /// form.
     pub fn save(&self, out: &mut Vec<u8>) {
         out.put_u32_le(self.sub());
         out.put_i64_le(self.create_revision());
@@ -218,7 +223,8 @@ impl Record {
         rest.split_at(len)
     }
 
-    /// The value. It is copied if it lies in two parts, so [`Record::value_len`] is for those who only want its length.
+    /// The value. It is copied if it lies in two parts, so [`Record::value_len`] is for those who
+    /// only want its length.
     pub fn value(&self) -> Cow<'_, [u8]> {
         let (len, head) = self.value_head();
         match head.get(..len) {
@@ -251,7 +257,8 @@ impl Record {
         self.value_head().0
     }
 
-    /// Length of the value, and what lies in the head from its first byte on, or from where it would be.
+    /// Length of the value, and what lies in the head from its first byte on, or from where it
+    /// would be.
     fn value_head(&self) -> (usize, &[u8]) {
         if self.is_tombstone() {
             return (0, &[]);
@@ -358,7 +365,8 @@ fn mark_of(fields: &Fields<'_>) -> u64 {
 /// Memory that a thread keeps for the next record.
 const SCRATCH: usize = 64 << 10;
 
-/// Lends memory in which a record is put together: its size is not known before, and its own memory is allocated once it is.
+/// Lends memory in which a record is put together: its size is not known before, and its own memory
+/// is allocated once it is.
 fn with_scratch(build: impl FnOnce(&mut Vec<u8>) -> Record) -> Record {
     thread_local!(static SPARE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) });
     SPARE.with_borrow_mut(|spare| {
@@ -373,16 +381,19 @@ fn len_u32(len: usize) -> u32 {
     u32::try_from(len).expect("requests are limited far below 4 GiB")
 }
 
-/// Wire forms shorter than this lie in one piece: a second allocation would cost a busy small key more than it saves.
+/// Wire forms shorter than this lie in one piece: a second allocation would cost a busy small key
+/// more than it saves.
 const SPLIT_FROM: usize = 1024;
 /// Nor is one made that saves less than this.
 const SPLIT_GAIN: usize = 64;
 
-/// How many bytes of a wire form lie behind the mark, which has a length too; the others are the tail.
+/// How many bytes of a wire form lie behind the mark, which has a length too; the others are the
+/// tail.
 ///
-/// Allocators hand out sizes in steps of up to a quarter of the size below, so that a record just beyond a step wastes
-/// a fifth of its memory. With a tail of exactly such a size and a small head, only the head wastes something. A tail
-/// holds nothing but the end of the value and all that follows it, so key, revisions and version are always in the head.
+/// Allocators hand out sizes in steps of up to a quarter of the size below, so that a record just
+/// beyond a step wastes a fifth of its memory. With a tail of exactly such a size and a small head,
+/// only the head wastes something. A tail holds nothing but the end of the value and all that
+/// follows it, so key, revisions and version are always in the head.
 fn head_len(mark: usize, wire: usize, value_at: usize) -> usize {
     if wire < SPLIT_FROM {
         return wire;
@@ -501,8 +512,8 @@ fn take_field(rest: &mut &[u8]) -> i64 {
     read_varint(rest) as i64
 }
 
-/// Reads the canonical wire form: fields in order, each at most once, nothing unknown. Tells as well where the field of the
-/// value starts or would.
+/// Reads the canonical wire form: fields in order, each at most once, nothing unknown. Tells as
+/// well where the field of the value starts or would.
 fn parse(wire: &[u8]) -> Result<(Fields<'_>, usize), BadRecord> {
     let mut rest = wire;
     let mut last_tag = 0;
@@ -707,7 +718,8 @@ mod tests {
         let record = Record::new(sample());
         let wire = record.wire().concat();
         for cut in 0..wire.len() {
-            // A cut between two fields can leave a shorter canonical record; anything else must be refused.
+            // A cut between two fields can leave a shorter canonical record; anything else must be
+            // refused.
             if let Ok(short) = Record::from_wire(&wire[..cut], 0) {
                 assert_ne!(short, record);
             }

@@ -19,14 +19,14 @@ pub struct Replayed {
 }
 
 impl Store {
-    /// Applies a payload written by [`Store::evaluate`]. An error means that the bytes are damaged or belong
-    /// elsewhere; the state is then not to be used.
+    /// Applies a payload written by [`Store::evaluate`]. An error means that the bytes are damaged
+    /// or belong elsewhere; the state is then not to be used.
     pub fn replay(&mut self, payload: &[u8]) -> Result<Vec<Replayed>, BadCommand> {
         self.replay_upto(payload, i64::MAX)
     }
 
-    /// The same, but ends with the command that makes `revision`, wherever in the payload that is: nothing behind it
-    /// is applied, not even what has no revision of its own.
+    /// The same, but ends with the command that makes `revision`, wherever in the payload that is:
+    /// nothing behind it is applied, not even what has no revision of its own.
     pub fn replay_upto(&mut self, mut payload: &[u8], revision: i64) -> Result<Vec<Replayed>, BadCommand> {
         let mut replayed = Vec::new();
         while !payload.is_empty() && self.head.revision < revision {

@@ -1,7 +1,7 @@
 //! Requests and responses of the state machine, free of any wire format.
 //!
-//! They mirror the API's messages one to one, so that the server's translation is mechanical and the rules
-//! (limits, overlaps, path selection) are written once, here.
+//! They mirror the API's messages one to one, so that the server's translation is mechanical and
+//! the rules (limits, overlaps, path selection) are written once, here.
 
 use bytes::Bytes;
 
@@ -12,7 +12,8 @@ use crate::record::Record;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct KeyRange {
     pub key: Bytes,
-    /// Empty: the single key. A single zero byte: every key from `key` on. Else: up to this key, exclusive.
+    /// Empty: the single key. A single zero byte: every key from `key` on. Else: up to this key,
+    /// exclusive.
     pub range_end: Bytes,
 }
 
@@ -99,15 +100,15 @@ impl RangeRequest {
         }
     }
 
-    /// Results come in key order without sorting. Order NONE counts as such for every target, which is
-    /// why a limit then cuts before the sort.
+    /// Results come in key order without sorting. Order NONE counts as such for every target, which
+    /// is why a limit then cuts before the sort.
     pub fn has_default_order(&self) -> bool {
         self.sort_order == SortOrder::None
             || (self.sort_target == SortTarget::Key && self.sort_order == SortOrder::Ascend)
     }
 
-    /// How many records to fetch. Sorting and filtering need everything; otherwise one more than asked tells whether
-    /// there is more.
+    /// How many records to fetch. Sorting and filtering need everything; otherwise one more than
+    /// asked tells whether there is more.
     pub fn fetch_limit(&self) -> usize {
         let cuts_early = self.has_default_order() && !self.has_revision_filters();
         let limit = usize::try_from(self.limit).ok().filter(|&limit| limit > 0 && cuts_early);
@@ -148,7 +149,8 @@ pub enum CompareResult {
     Unknown,
 }
 
-/// What is compared, with the operand of that target (zero or empty when the request carried another's).
+/// What is compared, with the operand of that target (zero or empty when the request carried
+/// another's).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CompareTarget {
     Version(i64),
@@ -192,8 +194,8 @@ pub struct TxnRequest {
 }
 
 impl TxnRequest {
-    /// Only ranges in both branches; such a transaction never needs the sequencer. A nested transaction
-    /// is never counted as read-only, even if it only reads.
+    /// Only ranges in both branches; such a transaction never needs the sequencer. A nested
+    /// transaction is never counted as read-only, even if it only reads.
     pub fn is_read_only(&self) -> bool {
         self.success.iter().chain(&self.failure).all(|op| matches!(op, RequestOp::Range(_)))
     }
@@ -228,14 +230,15 @@ pub enum WriteRequest {
     AlarmDeactivate(Alarm),
     /// Changes users, roles, or whether anybody is asked who they are.
     Auth(auth::Change),
-    /// Takes over a revision that another server made: its changes in order, each with the numbers it was given there.
+    /// Takes over a revision that another server made: its changes in order, each with the numbers
+    /// it was given there.
     Foreign {
         changes: Vec<Record>,
     },
 }
 
-/// The time a lease has left. An id may be revoked and granted again while this is on its way, so the grant says which
-/// lease is meant.
+/// The time a lease has left. An id may be revoked and granted again while this is on its way, so
+/// the grant says which lease is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Remaining {
     pub id: i64,
@@ -306,7 +309,8 @@ pub enum WriteResponse {
         revision: i64,
         id: i64,
         ttl: i64,
-        /// Tells this lease from an earlier or later one of the same id, as long as the process lives.
+        /// Tells this lease from an earlier or later one of the same id, as long as the process
+        /// lives.
         grant: u64,
     },
     LeaseRevoke {

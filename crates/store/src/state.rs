@@ -1,9 +1,10 @@
 //! Store: the whole state, and how far of it readers may look.
 //!
-//! The store is ahead of what the world may see. **Head** is the state after everything evaluated so far, and
-//! what the next request is evaluated against. **Visible** trails it: it advances when the journal says that
-//! an entry is durable, and readers never look past it. Because every version carries its revision, both live
-//! in the same structures, and nothing has to be merged or undone when an append completes.
+//! The store is ahead of what the world may see. **Head** is the state after everything evaluated
+//! so far, and what the next request is evaluated against. **Visible** trails it: it advances when
+//! the journal says that an entry is durable, and readers never look past it. Because every version
+//! carries its revision, both live in the same structures, and nothing has to be merged or undone
+//! when an append completes.
 //!
 //! Keys are versioned, so readers at `visible` simply ignore younger versions. Leases, alarms,
 //! users and roles are not: they exist at head only. Which keys hang on a lease readers find out
@@ -58,7 +59,8 @@ pub struct Store {
     pub(crate) auth: Arc<Auth>,
     pub(crate) head: Mark,
     pub(crate) visible: Mark,
-    /// The revision of the youngest version: one above that of head while a transaction is being evaluated.
+    /// The revision of the youngest version: one above that of head while a transaction is being
+    /// evaluated.
     pub(crate) youngest: i64,
     /// Which slots have something to free once compaction passes a revision, in revision order.
     pub(crate) superseded: Queue,
@@ -75,7 +77,8 @@ pub struct Store {
     pub(crate) worked: u64,
 }
 
-/// What bounds a journal entry, together with the size of requests; more than a single such put may need.
+/// What bounds a journal entry, together with the size of requests; more than a single such put may
+/// need.
 const KEPT_VALUE_BYTES: usize = 64 << 20;
 
 impl Default for Store {
@@ -101,8 +104,8 @@ impl Default for Store {
     }
 }
 
-/// What watchers are shown as the previous version of `kv`: nothing for a create, else what was there before the whole
-/// revision, also when that revision changed the key more than once.
+/// What watchers are shown as the previous version of `kv`: nothing for a create, else what was
+/// there before the whole revision, also when that revision changed the key more than once.
 pub(crate) fn shown_before<'c>(chain: &'c Chain, kv: &Record) -> Option<&'c Record> {
     if kv.version() == 1 { None } else { chain.live_at(kv.mod_revision() - 1) }
 }
@@ -116,7 +119,8 @@ impl Store {
         self.visible
     }
 
-    /// From now on a transaction that writes again more bytes of values than this, without having sent them, is too large.
+    /// From now on a transaction that writes again more bytes of values than this, without having
+    /// sent them, is too large.
     pub fn limit_kept_values(&mut self, bytes: usize) {
         self.kept_limit = bytes;
     }
@@ -160,7 +164,8 @@ impl Store {
         &self.auth
     }
 
-    /// Bytes that a change of users and roles takes in the journal, as things stand at head. One that is refused takes none.
+    /// Bytes that a change of users and roles takes in the journal, as things stand at head. One
+    /// that is refused takes none.
     pub fn auth_cost(&self, change: &Change) -> usize {
         let mut effects = Vec::new();
         if let Ok(decided) = self.auth.decide(change) {
@@ -194,12 +199,14 @@ impl Store {
         if self.has_none_younger(at) { chain.live() } else { chain.live_at(at) }
     }
 
-    /// Whether a reader at `at` sees the last version of every key, so that none has to be asked for its age.
+    /// Whether a reader at `at` sees the last version of every key, so that none has to be asked
+    /// for its age.
     pub(crate) fn has_none_younger(&self, at: i64) -> bool {
         self.youngest <= at
     }
 
-    /// Whether exactly this version is still retained: what the checkpoint asks before it copies a record.
+    /// Whether exactly this version is still retained: what the checkpoint asks before it copies a
+    /// record.
     pub fn retains(&self, record: &Record) -> bool {
         let chain = self.keys.chain_of(record.key());
         chain.is_some_and(|chain| chain.find(record.mod_revision(), record.sub()).is_some())
@@ -280,7 +287,8 @@ impl Store {
         (self.event(slot, tombstone, Some(prev.clone())), prev)
     }
 
-    /// Slots of the keys of `range` that are alive at head, in order, and how many were examined to find them.
+    /// Slots of the keys of `range` that are alive at head, in order, and how many were examined to
+    /// find them.
     pub(crate) fn live_slots(&self, range: &KeyRange) -> (Vec<Slot>, u64) {
         let alive = |&slot: &Slot| self.keys.chain(slot).last().is_some_and(|last| !last.is_tombstone());
         if range.is_single() {

@@ -1,15 +1,16 @@
 //! Tree: the keys in order, with the number of living keys below every node.
 //!
-//! A B+ tree over slots. Leaves hold slots in key order, linked to their neighbours for scans, and one bit per
-//! slot saying whether the key is alive at head; inner nodes hold the count of living keys of each child. So
-//! a range is counted in O(log n), whatever lies in it, and an update of an existing key does not come here
-//! at all: only creating, deleting, reviving and forgetting a key does.
+//! A B+ tree over slots. Leaves hold slots in key order, linked to their neighbours for scans, and
+//! one bit per slot saying whether the key is alive at head; inner nodes hold the count of living
+//! keys of each child. So a range is counted in O(log n), whatever lies in it, and an update of an
+//! existing key does not come here at all: only creating, deleting, reviving and forgetting a key
+//! does.
 //!
-//! Keys themselves are looked up through `KeyOf`, except the separators of inner nodes, which own a copy
-//! because the key they were taken from may be forgotten.
+//! Keys themselves are looked up through `KeyOf`, except the separators of inner nodes, which own a
+//! copy because the key they were taken from may be forgotten.
 //!
-//! A leaf is merged with its right neighbour when both are nearly empty, and given back when it is empty;
-//! inner nodes are given back when empty. Counting assumes nothing about how full nodes are.
+//! A leaf is merged with its right neighbour when both are nearly empty, and given back when it is
+//! empty; inner nodes are given back when empty. Counting assumes nothing about how full nodes are.
 
 use crate::keys::Slot;
 
@@ -446,8 +447,8 @@ impl Inner {
         self.bounds.partition_point(|bound| bound.as_ref() <= key)
     }
 
-    /// Unhooks a child. Of its two bounds the lower goes, so that the keys of its range now fall to the left
-    /// neighbour; the first child has only an upper one.
+    /// Unhooks a child. Of its two bounds the lower goes, so that the keys of its range now fall to
+    /// the left neighbour; the first child has only an upper one.
     fn detach(&mut self, child: usize) {
         self.children.remove(child);
         self.live.remove(child);

@@ -1,7 +1,8 @@
 //! Checks that need only the request: they run before anything is queued, on the caller's thread.
 //!
-//! A request that passes here can still be refused by the state (a missing lease, a compacted revision),
-//! but never half-way: evaluation checks the chosen path of a transaction before it changes anything.
+//! A request that passes here can still be refused by the state (a missing lease, a compacted
+//! revision), but never half-way: evaluation checks the chosen path of a transaction before it
+//! changes anything.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -59,10 +60,11 @@ fn shape(request: &TxnRequest, max_ops: usize) -> Result<(), StoreError> {
 
 /// The keys one branch may write: what it puts, and what it deletes.
 ///
-/// A branch must not put a key twice, nor put a key that it deletes. The rule is checked level by level in
-/// etcd's order, which lets through what etcd lets through: a delete that comes with a *later* nested
-/// transaction, and an open-ended delete (`range_end` of one zero byte, which this check reads literally
-/// and so as an empty interval). Evaluation copes with several changes of a key in one revision.
+/// A branch must not put a key twice, nor put a key that it deletes. The rule is checked level by
+/// level in etcd's order, which lets through what etcd lets through: a delete that comes with a
+/// *later* nested transaction, and an open-ended delete (`range_end` of one zero byte, which this
+/// check reads literally and so as an empty interval). Evaluation copes with several changes of a
+/// key in one revision.
 #[derive(Default)]
 struct Footprint<'a> {
     puts: HashSet<&'a [u8]>,
@@ -114,8 +116,8 @@ impl<'a> Footprint<'a> {
     }
 }
 
-/// A set of keys given as points and half-open intervals; intervals are kept disjoint, so that a lookup is
-/// a binary search even for a request made of hundreds of thousands of tiny deletes.
+/// A set of keys given as points and half-open intervals; intervals are kept disjoint, so that a
+/// lookup is a binary search even for a request made of hundreds of thousands of tiny deletes.
 #[derive(Default)]
 pub(crate) struct Intervals<'a> {
     points: HashSet<&'a [u8]>,

@@ -1,17 +1,20 @@
 //! Work: what the operations of one transaction may cost together.
 //!
-//! etcd bounds the operations on each path through a transaction, but not their sum, and not what each of them
-//! reads: a request of 80 kB can nest thousands of ranges over everything, which would be read with the store
-//! locked and held in memory at once. So the chosen path of a transaction has two allowances: keys that its compares,
-//! ranges and deletes examine, which is time with the store locked, and bytes that its ranges answer, which is
-//! memory. Both lie far above what a client needs and are checked before anything changes; a
-//! transaction beyond them is too large. Values that are compared count as keys by their length.
+//! etcd bounds the operations on each path through a transaction, but not their sum, and not what
+//! each of them reads: a request of 80 kB can nest thousands of ranges over everything, which would
+//! be read with the store locked and held in memory at once. So the chosen path of a transaction
+//! has two allowances: keys that its compares, ranges and deletes examine, which is time with the
+//! store locked, and bytes that its ranges answer, which is memory. Both lie far above what a
+//! client needs and are checked before anything changes; a transaction beyond them is too large.
+//! Values that are compared count as keys by their length.
 //!
-//! The keys allowed grow with the store, so that a few operations on everything there is always pass. A path that writes
-//! and has a single range or delete may walk over everything, sort and count it once more than that: short of comparing
-//! values, it never is too large. But it runs with the store locked, so it is counted like any other.
+//! The keys allowed grow with the store, so that a few operations on everything there is always
+//! pass. A path that writes and has a single range or delete may walk over everything, sort and
+//! count it once more than that: short of comparing values, it never is too large. But it runs with
+//! the store locked, so it is counted like any other.
 //!
-//! Everything counted adds up to [`Store::worked`]: who holds the lock decides by it when others get their turn.
+//! Everything counted adds up to [`Store::worked`]: who holds the lock decides by it when others
+//! get their turn.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -26,10 +29,11 @@ use crate::state::Store;
 /// What the operations of one transaction may cost together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TxnLimits {
-    /// Keys examined, beside four times all keys of the store. One that is to be sorted counts eight times, and a kilobyte of
-    /// a value that is compared counts as a key.
+    /// Keys examined, beside four times all keys of the store. One that is to be sorted counts
+    /// eight times, and a kilobyte of a value that is compared counts as a key.
     pub keys: u64,
-    /// Bytes of all ranges' answers, if there is more than one range. A record counts as 64 bytes at least.
+    /// Bytes of all ranges' answers, if there is more than one range. A record counts as 64 bytes
+    /// at least.
     pub bytes: u64,
 }
 
@@ -45,7 +49,8 @@ const PASSES: u64 = 4;
 const SORT_WEIGHT: u64 = 8;
 /// Bytes of values that are compared in the time that it takes to examine a key.
 const COMPARED_BYTES: u64 = 1024;
-/// How often a value is compared in a sort. The values of a long prefix in common are compared to their ends.
+/// How often a value is compared in a sort. The values of a long prefix in common are compared to
+/// their ends.
 const SORT_COMPARES: u64 = 16;
 /// What a record in an answer takes, however short it is.
 const RECORD_MIN: u64 = 64;
@@ -64,7 +69,8 @@ pub(crate) struct Work<'r> {
     puts: BTreeMap<&'r [u8], u64>,
 }
 
-/// The bytes that a transaction's ranges may still answer, if that is to be counted while they are read.
+/// The bytes that a transaction's ranges may still answer, if that is to be counted while they are
+/// read.
 #[derive(Debug, Clone, Copy)]
 pub struct AnswerBytes(Option<u64>);
 
@@ -98,7 +104,8 @@ impl Store {
         self.txn_limits = limits;
     }
 
-    /// What all evaluations so far took, in keys examined or changed; also those of refused requests.
+    /// What all evaluations so far took, in keys examined or changed; also those of refused
+    /// requests.
     pub fn worked(&self) -> u64 {
         self.worked
     }

@@ -1,7 +1,8 @@
 //! The store and the specification are given the same random history and must not be told apart.
 //!
-//! Reads run in tiny steps between writes, publication trails evaluation, and compaction frees one key at a
-//! time. In the end the journal is replayed and a checkpoint is loaded, and both must go on like the original.
+//! Reads run in tiny steps between writes, publication trails evaluation, and compaction frees one
+//! key at a time. In the end the journal is replayed and a checkpoint is loaded, and both must go
+//! on like the original.
 
 mod spec;
 
@@ -289,7 +290,8 @@ fn loaded(pair: &Pair) -> Store {
     store
 }
 
-/// The same histories every time. PROPTEST_CASES scales this for a longer search, PROPTEST_RNG_SEED takes it elsewhere.
+/// The same histories every time. PROPTEST_CASES scales this for a longer search, PROPTEST_RNG_SEED
+/// takes it elsewhere.
 fn config() -> ProptestConfig {
     let usual = ProptestConfig::default();
     let rng_seed = match usual.rng_seed {

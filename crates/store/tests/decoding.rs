@@ -1,6 +1,7 @@
 //! Damaged bytes are refused, never believed blindly and never a reason to panic.
 //!
-//! Checksums catch most damage before it gets here; what slips through must still leave the process alive.
+//! Checksums catch most damage before it gets here; what slips through must still leave the process
+//! alive.
 
 mod spec;
 

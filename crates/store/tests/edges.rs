@@ -45,7 +45,8 @@ fn both(requests: &[WriteRequest]) -> Result<vetch_store::Evaluated, StoreError>
     last
 }
 
-/// The store holds the transaction's own changes while it is evaluated, at a revision that head does not have yet.
+/// The store holds the transaction's own changes while it is evaluated, at a revision that head
+/// does not have yet.
 #[test]
 fn a_read_of_the_newest_revision_does_not_see_what_its_own_transaction_changed() {
     let read = |revision, end: &'static str| {
@@ -59,8 +60,9 @@ fn a_read_of_the_newest_revision_does_not_see_what_its_own_transaction_changed()
     }
 }
 
-/// The duplicate check lets an open-ended delete and a put of one of its keys through. What the put was told
-/// to keep is gone by then, and the request must be refused before anything happens (etcd 3.7.1 crashes).
+/// The duplicate check lets an open-ended delete and a put of one of its keys through. What the put
+/// was told to keep is gone by then, and the request must be refused before anything happens (etcd
+/// 3.7.1 crashes).
 #[test]
 fn nothing_can_be_kept_of_a_key_that_the_transaction_deleted() {
     let keep_value = PutRequest { value: "".into(), ignore_value: true, ..put("b") };
@@ -128,8 +130,8 @@ fn a_lease_follows_its_key_through_delete_and_create() {
     assert_eq!(do_it(WriteRequest::LeaseRevoke { id: 2 }).events.len(), 1);
 }
 
-/// A compaction right at a change gives back what the change replaced and keeps the change itself, which a watch may
-/// begin with. The next compaction leaves nothing of it.
+/// A compaction right at a change gives back what the change replaced and keeps the change itself,
+/// which a watch may begin with. The next compaction leaves nothing of it.
 #[test]
 fn a_delete_compacted_at_gives_back_what_it_deleted() {
     for keys in [1_usize, 17] {
@@ -200,7 +202,8 @@ fn a_delete_of_a_few_very_long_keys_is_journalled_as_its_range() {
     assert_eq!(again.stats(), store.stats());
 }
 
-/// What etcd 3.7.1 answered: up to twelve equals stay in key order whichever way they are sorted, and a limit cuts there.
+/// What etcd 3.7.1 answered: up to twelve equals stay in key order whichever way they are sorted,
+/// and a limit cuts there.
 #[test]
 fn equals_stay_in_key_order_when_they_are_sorted_backwards() {
     let mut store = Store::default();
@@ -229,7 +232,8 @@ fn equals_stay_in_key_order_when_they_are_sorted_backwards() {
     assert_eq!(read("k04", SortTarget::Mod, 2), ["03", "02"]);
 }
 
-/// What hangs on a lease for those who read: exactly the visible versions decide, whatever was evaluated since.
+/// What hangs on a lease for those who read: exactly the visible versions decide, whatever was
+/// evaluated since.
 #[test]
 fn the_keys_of_a_lease_are_those_that_are_visible() {
     let mut store = Store::default();

@@ -1,7 +1,7 @@
 //! Answers that must never change: journal bytes, what compaction keeps, etcd's HashKV numbers.
 //!
-//! The expectations are text files in `testdata`. A test that fails prints the whole text it would have
-//! expected, so that an intended change is a copy away.
+//! The expectations are text files in `testdata`. A test that fails prints the whole text it would
+//! have expected, so that an intended change is a copy away.
 
 mod spec;
 
@@ -44,8 +44,9 @@ fn number(word: &str) -> i64 {
     word.parse().expect("a number")
 }
 
-/// One line of a script: `put K V [LEASE]`, `del K [END]`, `txn OP; OP`, `grant ID TTL`, `revoke ID`,
-/// `remaining ID SECONDS`, `compact REV`, `alarm MEMBER on|off`, `auth CHANGE` (see [`change`]).
+/// One line of a script: `put K V [LEASE]`, `del K [END]`, `txn OP; OP`, `grant ID TTL`, `revoke
+/// ID`, `remaining ID SECONDS`, `compact REV`, `alarm MEMBER on|off`, `auth CHANGE` (see
+/// [`change`]).
 fn request(line: &str) -> WriteRequest {
     let words: Vec<&str> = line.split_whitespace().collect();
     match words[0] {
@@ -75,8 +76,9 @@ fn request(line: &str) -> WriteRequest {
     }
 }
 
-/// `enable`, `disable`, `user+ NAME [HASH]`, `user- NAME`, `password NAME HASH`, `grant USER ROLE`, `revoke USER ROLE`,
-/// `role+ NAME`, `role- NAME`, `allow ROLE KIND KEY [END]`, `deny ROLE KEY [END]`.
+/// `enable`, `disable`, `user+ NAME [HASH]`, `user- NAME`, `password NAME HASH`, `grant USER ROLE`,
+/// `revoke USER ROLE`, `role+ NAME`, `role- NAME`, `allow ROLE KIND KEY [END]`, `deny ROLE KEY
+/// [END]`.
 fn change(words: &[&str]) -> Change {
     let word = |at: usize| words.get(at).copied().unwrap_or("").to_owned();
     let hash = |at: usize| words.get(at).map(|hash| hash.to_string().into());
@@ -141,7 +143,8 @@ fn check_hashes(script: &str) {
     }
 }
 
-/// At a revision that was compacted, etcd answers with what the compaction found. The numbers are its own.
+/// At a revision that was compacted, etcd answers with what the compaction found. The numbers are
+/// its own.
 #[test]
 fn hashkv_of_compacted_revisions_gives_the_numbers_of_etcd() {
     let (mut store, mut spec, mut past) = (Store::default(), Spec::new(), PastHashes::default());

@@ -1,4 +1,5 @@
-//! Enough keys to split and merge every kind of node, and enough changes to fill many blocks of history.
+//! Enough keys to split and merge every kind of node, and enough changes to fill many blocks of
+//! history.
 //!
 //! The reference is a map from revisions to the set of living keys, kept for a sample of revisions.
 
@@ -190,7 +191,8 @@ fn twelve_thousand_keys_come_and_go() {
     run.check(&store);
 }
 
-/// Blocks of history begin and end at every kind of revision: single creates, deletes, and one large delete.
+/// Blocks of history begin and end at every kind of revision: single creates, deletes, and one
+/// large delete.
 #[test]
 fn every_revision_is_counted() {
     let mut store = Store::default();

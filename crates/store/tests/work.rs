@@ -1,4 +1,5 @@
-//! What one transaction may cost: time with the store locked, and memory for its answer, in sum over its whole tree.
+//! What one transaction may cost: time with the store locked, and memory for its answer, in sum
+//! over its whole tree.
 
 mod spec;
 
@@ -60,7 +61,8 @@ fn txn(success: Vec<RequestOp>) -> TxnRequest {
     TxnRequest { success, ..TxnRequest::default() }
 }
 
-/// As many operations as `--max-txn-ops` lets through: 43 transactions in each of 42, and `op` in each of those.
+/// As many operations as `--max-txn-ops` lets through: 43 transactions in each of 42, and `op` in
+/// each of those.
 fn nested(op: impl Fn() -> TxnRequest) -> WriteRequest {
     let inner = || RequestOp::Txn(txn((0..43).map(|_| RequestOp::Txn(op())).collect()));
     WriteRequest::Txn(txn((0..42).map(|_| inner()).collect()))
@@ -141,7 +143,8 @@ fn what_clients_do_stays_within_the_limits() {
     assert!(evaluate(&mut store, WriteRequest::Txn(txn(vec![delete_everything(); 4]))).is_ok());
 }
 
-/// The same keys, with values that differ in their last bytes only, so that comparing two of them looks at all of both.
+/// The same keys, with values that differ in their last bytes only, so that comparing two of them
+/// looks at all of both.
 fn store_of_values(keys: usize, bytes: usize) -> Store {
     let mut store = Store::default();
     for n in 0..keys {
@@ -270,7 +273,8 @@ fn a_guard_on_a_long_value_costs_no_more_than_what_it_compares_with() {
 }
 
 proptest! {
-    /// Whatever the limits are, a transaction is answered as without them, or refused and leaves no trace.
+    /// Whatever the limits are, a transaction is answered as without them, or refused and leaves no
+    /// trace.
     #[test]
     fn limits_change_no_answer(
         writes in vec(requests::write(), 1..60),

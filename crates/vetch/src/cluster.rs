@@ -25,17 +25,19 @@ pub(crate) use report::report;
 const PING: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long a start waits for a journal that does not answer: machines that boot together come up in any order.
+/// How long a start waits for a journal that does not answer: machines that boot together come up
+/// in any order.
 const START_PATIENCE: Duration = Duration::from_secs(120);
 const START_PAUSE: Duration = Duration::from_secs(1);
 /// How long the last servers of a journal are waited for when most of them are there.
 const MOST_PATIENCE: Duration = Duration::from_secs(4);
 
-/// How often a checkpoint is taken over from another server before a start is given up: the journal may be trimmed beyond
-/// the first ones, too.
+/// How often a checkpoint is taken over from another server before a start is given up: the journal
+/// may be trimmed beyond the first ones, too.
 const CHECKPOINTS: usize = 5;
 
-/// Blocks until the journal has been read, from a checkpoint of another server if there is no other way.
+/// Blocks until the journal has been read, from a checkpoint of another server if there is no other
+/// way.
 pub(crate) fn open(
     config: NodeConfig,
     journal: &Options,
@@ -70,8 +72,8 @@ pub(crate) fn open(
     }
 }
 
-/// Waits for a journal that cannot be reached yet, or some of whose servers are away, so that nobody knows how they are set
-/// up. One that answers and is not fit for use is refused at once.
+/// Waits for a journal that cannot be reached yet, or some of whose servers are away, so that
+/// nobody knows how they are set up. One that answers and is not fit for use is refused at once.
 pub(crate) fn reach(journal: &Options) -> Result<NatsLog, NatsError> {
     let deadline = Instant::now() + START_PATIENCE;
     let enough = Instant::now() + MOST_PATIENCE;
@@ -121,7 +123,8 @@ pub(crate) async fn follow_writer(node: Node, stand_in: StandIn, others: Reach, 
         let is_unknown = known == Some(Place::Unknown);
         tokio::select! {
             changed = status.changed() => if changed.is_err() { return },
-            // Mostly somebody says that it writes within this time, so those who ask may wait for it.
+            // Mostly somebody says that it writes within this time, so those who ask may wait for
+            // it.
             () = tokio::time::sleep(PATIENCE), if is_unknown => {
                 stand_in.no_writer();
                 tokio::select! {
@@ -186,7 +189,8 @@ fn watched(endpoint: Endpoint) -> Endpoint {
         .keep_alive_while_idle(true)
 }
 
-/// Lets another server write before this one ends. Should that fail, the others notice when it falls silent.
+/// Lets another server write before this one ends. Should that fail, the others notice when it
+/// falls silent.
 pub(crate) async fn hand_over(node: &Node) {
     let has_others = |status: &ClusterStatus| status.is_writer && status.members.len() > 1;
     if !node.cluster().is_some_and(|status| has_others(&status.borrow())) {

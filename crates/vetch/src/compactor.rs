@@ -1,8 +1,9 @@
 //! Compaction by itself: keeps the history of a time, or a number of revisions.
 //!
-//! Kubernetes does its own compaction, so this is off unless asked for. The schedule is etcd's: a period is sampled
-//! ten times (an hour at most counts as a period for that), the first compaction comes when one period has passed
-//! and goes to where the store was a period ago; a number of revisions is enforced every five minutes.
+//! Kubernetes does its own compaction, so this is off unless asked for. The schedule is etcd's: a
+//! period is sampled ten times (an hour at most counts as a period for that), the first compaction
+//! comes when one period has passed and goes to where the store was a period ago; a number of
+//! revisions is enforced every five minutes.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -100,7 +101,8 @@ impl Schedule {
 mod tests {
     use super::*;
 
-    /// Runs a schedule over `steps` intervals with ten writes in each, and tells what was compacted when.
+    /// Runs a schedule over `steps` intervals with ten writes in each, and tells what was compacted
+    /// when.
     fn compactions(retention: Retention, steps: u32) -> Vec<(u32, i64)> {
         let start = Instant::now();
         let mut schedule = Schedule::new(retention, start);
@@ -119,7 +121,8 @@ mod tests {
     #[test]
     fn a_period_is_kept_and_compacted_once_per_period() {
         let minutes = Duration::from_secs(600);
-        // The window holds eleven samples, so what is compacted was current one period and one sample ago.
+        // The window holds eleven samples, so what is compacted was current one period and one
+        // sample ago.
         assert_eq!(compactions(Retention::Period(minutes), 32), [(12, 10), (22, 110), (32, 210)]);
     }
 

@@ -1,7 +1,8 @@
-//! Encryption keys while the server runs: the key file is read again when it changes, and when a SIGHUP asks for it.
+//! Encryption keys while the server runs: the key file is read again when it changes, and when a
+//! SIGHUP asks for it.
 //!
-//! What cannot be used is not: a file that is not in order, or without a key that is still needed, leaves the keys in use
-//! as they are, and says so in the log.
+//! What cannot be used is not: a file that is not in order, or without a key that is still needed,
+//! leaves the keys in use as they are, and says so in the log.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -23,7 +24,8 @@ pub(crate) async fn follow(node: Node, path: PathBuf) {
         Ok(hang_up) => hang_up,
         Err(error) => return tracing::error!(%error, "the encryption key file will not be read again"),
     };
-    // Read once more at first: the file may have changed after the start read it and before anybody looked here.
+    // Read once more at first: the file may have changed after the start read it and before anybody
+    // looked here.
     let mut seen = None;
     loop {
         let is_asked = tokio::select! {

@@ -1,5 +1,5 @@
-//! The log: one JSON object per line with the keys etcd's log has (`level`, `ts`, `caller`, `msg`), or tab-separated
-//! text for people.
+//! The log: one JSON object per line with the keys etcd's log has (`level`, `ts`, `caller`, `msg`),
+//! or tab-separated text for people.
 //!
 //! Where lines go is in [`output`], how a file is kept from growing for ever in [`rotate`].
 

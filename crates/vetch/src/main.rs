@@ -1,8 +1,8 @@
 //! The binary: flags in, a server out.
 //!
-//! Exit codes are etcd's: 2 for a flag that does not exist, 1 for anything else that prevents a start and for a
-//! server that had to stop by itself. A signal ends the process as that signal does, after everything was closed;
-//! as process 1, where signals end nothing, it is 0.
+//! Exit codes are etcd's: 2 for a flag that does not exist, 1 for anything else that prevents a
+//! start and for a server that had to stop by itself. A signal ends the process as that signal
+//! does, after everything was closed; as process 1, where signals end nothing, it is 0.
 
 mod cluster;
 mod commands;
@@ -59,7 +59,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// The life of a server, as `life` has it: with a log, with settings that were checked, and to an end that fits.
+/// The life of a server, as `life` has it: with a log, with settings that were checked, and to an
+/// end that fits.
 fn live<L, F, E>(parsed: &Parsed, life: L) -> ExitCode
 where
     L: FnOnce(Settings) -> F,
@@ -101,9 +102,10 @@ where
     }
 }
 
-/// Keeps the runtime's next deadline near. Every request has a deadline of some seconds; if that were the nearest of all, as it
-/// is for a client that asks one thing after the other, the runtime would interrupt its own wait for sockets to note it,
-/// with a system call and a round of its loop for every request.
+/// Keeps the runtime's next deadline near. Every request has a deadline of some seconds; if that
+/// were the nearest of all, as it is for a client that asks one thing after the other, the runtime
+/// would interrupt its own wait for sockets to note it, with a system call and a round of its loop
+/// for every request.
 async fn tick() {
     let mut ticks = tokio::time::interval(Duration::from_secs(1));
     loop {
@@ -131,7 +133,8 @@ fn tell(parsed: &Parsed) {
     }
 }
 
-/// Ends the process the way the signal does by default, so that whoever sent it sees what it expects.
+/// Ends the process the way the signal does by default, so that whoever sent it sees what it
+/// expects.
 fn end_by(signal: i32) -> ExitCode {
     if std::process::id() == 1 {
         return ExitCode::SUCCESS;

@@ -105,7 +105,8 @@ async fn serve_once(settings: &Settings) -> Result<End, StartError> {
         let all = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE;
         mlockall(all).map_err(|error| StartError::Lock(error.into()))?;
     }
-    // Opened before the data is read, so that a port in use or a wrong certificate is found out at once.
+    // Opened before the data is read, so that a port in use or a wrong certificate is found out at
+    // once.
     let listeners = sockets::bind(settings).await?;
     let others = Reach::open(settings.calls.as_ref())?;
     let opening = open(settings, &others);
@@ -148,7 +149,8 @@ pub(crate) async fn until_the_end(
     };
     tokio::select! {
         () = async { finish(end, server, node).await; end_backups(archiver).await } => {}
-        // A disk that hangs must not keep an operator from ending the process. What was acknowledged is durable.
+        // A disk that hangs must not keep an operator from ending the process. What was
+        // acknowledged is durable.
         number = signals.next() => {
             tracing::warn!(signal = number, "a second signal: leaving at once");
             return End::Signal(number);
@@ -157,8 +159,8 @@ pub(crate) async fn until_the_end(
     end
 }
 
-/// The data directory is for this user alone, and not one of etcd's: starting empty where there was data would tell
-/// a control plane that everything is gone.
+/// The data directory is for this user alone, and not one of etcd's: starting empty where there was
+/// data would tell a control plane that everything is gone.
 fn prepare(path: &Path) -> Result<(), StartError> {
     if vetch_snapshot::restore::is_etcd(path) {
         return Err(StartError::EtcdData(path.display().to_string()));
@@ -235,7 +237,8 @@ impl ProgressLog {
     }
 }
 
-/// Starts what makes backups, if there are to be any. It never stops the server, whatever becomes of it.
+/// Starts what makes backups, if there are to be any. It never stops the server, whatever becomes
+/// of it.
 pub(crate) fn archive(settings: &Settings, node: &Node) -> Option<Archiver> {
     let (backup, archive) = settings.backup.clone().zip(node.archive())?;
     let started = Archiver::start(archive, backup);
@@ -301,7 +304,8 @@ pub(crate) fn tell_systemd(what: &str) {
     }
 }
 
-/// Requests first, then the node, then what streams are left: what was accepted is answered if at all possible.
+/// Requests first, then the node, then what streams are left: what was accepted is answered if at
+/// all possible.
 pub(crate) async fn finish(end: End, mut server: Server, node: Node) {
     if let End::Signal(signal) = end {
         tracing::info!(signal, "closing");

@@ -337,8 +337,8 @@ fn check_compaction_mode(flags: &Parsed) -> Result<(), SettingsError> {
     }
 }
 
-/// A number is hours or revisions, by mode; a duration counts as one in either mode, and in revisions it is as many as
-/// it has nanoseconds. That is of no use to anyone, so it is refused.
+/// A number is hours or revisions, by mode; a duration counts as one in either mode, and in
+/// revisions it is as many as it has nanoseconds. That is of no use to anyone, so it is refused.
 fn retention(flags: &Parsed) -> Result<Option<Retention>, SettingsError> {
     let text = match flags.text("auto-compaction-retention") {
         "" => "0",

@@ -19,7 +19,8 @@ pub(crate) enum SocketError {
     Tls(#[from] TlsError),
 }
 
-/// Opens all sockets. Certificates are read first, so that a wrong one is found before anybody could call.
+/// Opens all sockets. Certificates are read first, so that a wrong one is found before anybody
+/// could call.
 pub(crate) async fn bind(settings: &Settings) -> Result<Vec<(Listener, Offer)>, SocketError> {
     let mut endpoints = Endpoints::default();
     let mut listeners: Vec<(Listener, Offer)> = Vec::new();

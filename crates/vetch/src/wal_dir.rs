@@ -1,8 +1,8 @@
 //! `--wal-dir`: the journal on a disk of its own.
 //!
-//! `member/journal` becomes a link to the directory, once, when the member is new. So a later start finds the journal
-//! whether or not it is told again, tools that read a data directory need to know nothing, and nothing is ever started
-//! without its journal by mistake.
+//! `member/journal` becomes a link to the directory, once, when the member is new. So a later start
+//! finds the journal whether or not it is told again, tools that read a data directory need to know
+//! nothing, and nothing is ever started without its journal by mistake.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;

@@ -1,8 +1,8 @@
 //! Events of one revision: the unit that the log keeps, the rings share and the streams hand out.
 //!
 //! Almost every revision holds exactly one event, so [`Events`] keeps that one inline: a retained
-//! revision costs no more than its event (16 bytes for one of two pointers) and no allocation. Revisions
-//! with more events share one slice. Cloning is cheap in both cases.
+//! revision costs no more than its event (16 bytes for one of two pointers) and no allocation.
+//! Revisions with more events share one slice. Cloning is cheap in both cases.
 
 use triomphe::ThinArc;
 
@@ -24,8 +24,8 @@ pub trait LogEvent: Clone + Send + Sync + 'static {
 pub enum Events<E> {
     /// The common case, kept without an allocation.
     One(E),
-    /// Two or more events, shared; or none. Both in one variant, so that an event's own pointer, which is never null,
-    /// tells the two variants apart and no memory is spent on that.
+    /// Two or more events, shared; or none. Both in one variant, so that an event's own pointer,
+    /// which is never null, tells the two variants apart and no memory is spent on that.
     Other(Option<ThinArc<(), E>>),
 }
 

@@ -1,7 +1,7 @@
 //! Groups: watchers of the same range share one group, which is matched once per event.
 //!
-//! [`Groups`] owns the groups and finds those that an event concerns: single keys by hash, spans by the
-//! interval map. A group lives as long as it has members.
+//! [`Groups`] owns the groups and finds those that an event concerns: single keys by hash, spans by
+//! the interval map. A group lives as long as it has members.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -73,8 +73,8 @@ impl<E: LogEvent> Groups<E> {
         self.spans.stab(key, &mut hit);
     }
 
-    /// Adds one watcher of `stream` to the group of `range`, which is made if needed. A new group knows
-    /// every match from `ring_start` on.
+    /// Adds one watcher of `stream` to the group of `range`, which is made if needed. A new group
+    /// knows every match from `ring_start` on.
     pub(crate) fn join(
         &mut self,
         range: &KeyRange,
@@ -106,7 +106,8 @@ impl<E: LogEvent> Groups<E> {
         }
     }
 
-    /// Drops ring entries below `revision` in the group slots `from..to`; true if that was the last slot.
+    /// Drops ring entries below `revision` in the group slots `from..to`; true if that was the last
+    /// slot.
     pub(crate) fn drop_below(&mut self, revision: i64, from: usize, to: usize) -> bool {
         for group in self.slots.iter_mut().take(to).skip(from).flatten() {
             group.ring.drop_below(revision);

@@ -1,11 +1,12 @@
 //! Hub: matches published revisions against all watcher groups and says which streams to wake.
 //!
-//! Guarantees: after `publish`, every match at or below `published` is in the ring of its group or was
-//! dropped from it (then the ring's start says so); a stream that has something new to look at is named in
-//! the wake set, unless it was named before and has not drained since. Publishing never waits for a watcher
-//! and its cost depends on what matches, not on how many watchers exist.
+//! Guarantees: after `publish`, every match at or below `published` is in the ring of its group or
+//! was dropped from it (then the ring's start says so); a stream that has something new to look at
+//! is named in the wake set, unless it was named before and has not drained since. Publishing never
+//! waits for a watcher and its cost depends on what matches, not on how many watchers exist.
 //!
-//! Not here: cursors. They belong to the streams, so that draining needs only shared access to the hub.
+//! Not here: cursors. They belong to the streams, so that draining needs only shared access to the
+//! hub.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -109,7 +110,8 @@ impl<E: LogEvent> Hub<E> {
         Arc::clone(&self.gauges)
     }
 
-    /// All streams that have something left to deliver, be it because they are slow or because they were told a moment ago.
+    /// All streams that have something left to deliver, be it because they are slow or because they
+    /// were told a moment ago.
     pub fn behind(&self) -> impl Iterator<Item = Behind> {
         self.streams.iter().filter_map(|(stream, open)| {
             let (revision, group) = open.inbox.oldest()?;
@@ -196,7 +198,8 @@ impl<E: LogEvent> Hub<E> {
         for (index, event) in all.iter().enumerate() {
             self.groups.matching(event.key(), |group| hits.push((group, index)));
         }
-        // Events were visited in order; sorting brings those of a group together and keeps that order.
+        // Events were visited in order; sorting brings those of a group together and keeps that
+        // order.
         hits.sort_unstable();
         for of_group in hits.chunk_by(|a, b| a.0 == b.0) {
             let matched = if of_group.len() == all.len() {

@@ -1,14 +1,15 @@
 //! Inbox: how the hub tells a stream which of its groups have new matches.
 //!
-//! The only state that both sides write, behind its own lock, which is a leaf: nothing else is locked
-//! while it is held. Bounded: beyond a few groups it says "look at all of them" instead.
+//! The only state that both sides write, behind its own lock, which is a leaf: nothing else is
+//! locked while it is held. Bounded: beyond a few groups it says "look at all of them" instead.
 //!
-//! A notice carries the revision of the first match since the stream last looked. For a watcher that was
-//! synced then, it proves that nothing before that revision concerns it, however old its cursor is and
-//! whatever the ring has dropped since. Without it a burst that overruns the ring would send the cursor of
-//! a long idle watcher back to history that may be compacted.
+//! A notice carries the revision of the first match since the stream last looked. For a watcher
+//! that was synced then, it proves that nothing before that revision concerns it, however old its
+//! cursor is and whatever the ring has dropped since. Without it a burst that overruns the ring
+//! would send the cursor of a long idle watcher back to history that may be compacted.
 //!
-//! In the other direction the stream leaves a note of what it could not deliver yet, for those who look after slow ones.
+//! In the other direction the stream leaves a note of what it could not deliver yet, for those who
+//! look after slow ones.
 
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
@@ -25,8 +26,9 @@ const NOTHING: i64 = i64::MAX;
 #[derive(Debug)]
 pub(crate) struct Inbox {
     state: Mutex<Notice>,
-    /// The lowest cursor of the watchers that had more to deliver after the last drain, and the group of that watcher. The two are
-    /// written one after the other, so the group may be that of a moment before.
+    /// The lowest cursor of the watchers that had more to deliver after the last drain, and the
+    /// group of that watcher. The two are written one after the other, so the group may be that of
+    /// a moment before.
     left: AtomicI64,
     left_group: AtomicU32,
 }
@@ -72,8 +74,8 @@ impl Inbox {
         self.left.store(revision, Ordering::Relaxed);
     }
 
-    /// The lowest revision that the stream may have to deliver, and a group that waits for it. None if there is none, or if
-    /// the stream is just delivering.
+    /// The lowest revision that the stream may have to deliver, and a group that waits for it. None
+    /// if there is none, or if the stream is just delivering.
     pub(crate) fn oldest(&self) -> Option<(i64, GroupId)> {
         let left = (self.left.load(Ordering::Relaxed), self.left_group.load(Ordering::Relaxed));
         let notice = self.state.lock();

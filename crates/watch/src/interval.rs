@@ -1,13 +1,14 @@
 //! Interval map: which of many key spans hold a given key, without looking at all of them.
 //!
-//! An AVL tree ordered by (start, end). Clients choose the spans and the order in which they come and go, so
-//! the height is bounded by construction and not by chance: below 1.44 log2(n + 2), that is, at most
-//! [`MAX_HEIGHT`] for as many spans as an index can name. Recursion goes no deeper than the tree is high.
+//! An AVL tree ordered by (start, end). Clients choose the spans and the order in which they come
+//! and go, so the height is bounded by construction and not by chance: below 1.44 log2(n + 2), that
+//! is, at most [`MAX_HEIGHT`] for as many spans as an index can name. Recursion goes no deeper than
+//! the tree is high.
 //!
-//! Every node knows the node with the greatest end below it. A lookup skips subtrees that end before the key
-//! and subtrees that start behind it, so it visits hits, their ancestors, and one path: O(log n) without a
-//! hit, O(k log(n / k)) for k hits. Nodes live in a vector and refer to each other by index; the same calls
-//! build the same tree.
+//! Every node knows the node with the greatest end below it. A lookup skips subtrees that end
+//! before the key and subtrees that start behind it, so it visits hits, their ancestors, and one
+//! path: O(log n) without a hit, O(k log(n / k)) for k hits. Nodes live in a vector and refer to
+//! each other by index; the same calls build the same tree.
 
 use std::cmp::Ordering;
 
@@ -81,7 +82,8 @@ impl IntervalMap {
         Some(node.value)
     }
 
-    /// Calls `hit` with the value of every span that holds `key`. Returns how many nodes were visited.
+    /// Calls `hit` with the value of every span that holds `key`. Returns how many nodes were
+    /// visited.
     pub(crate) fn stab(&self, key: &[u8], hit: &mut impl FnMut(u32)) -> usize {
         self.stab_below(self.root(), key, hit)
     }
@@ -163,8 +165,8 @@ impl IntervalMap {
         (self.balance(at), first)
     }
 
-    /// Makes the heights of both sides differ by no more than one, if one insert or removal below `at` made
-    /// them differ by two. Returns the root of the subtree.
+    /// Makes the heights of both sides differ by no more than one, if one insert or removal below
+    /// `at` made them differ by two. Returns the root of the subtree.
     fn balance(&mut self, at: u32) -> u32 {
         let (left, right) = (self.node(at).left, self.node(at).right);
         if self.height(left) > self.height(right) + 1 {

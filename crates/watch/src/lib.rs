@@ -1,23 +1,26 @@
-//! Watch: the shared event log, the hub that matches events to watchers, and the state of watch streams.
+//! Watch: the shared event log, the hub that matches events to watchers, and the state of watch
+//! streams.
 //!
-//! Pure and synchronous: no I/O, no clock, no threads; the same calls give the same responses. The shell
-//! around it owns the locks (but for the small one of each stream's inbox), the tasks and the timers.
+//! Pure and synchronous: no I/O, no clock, no threads; the same calls give the same responses. The
+//! shell around it owns the locks (but for the small one of each stream's inbox), the tasks and the
+//! timers.
 //!
 //! # The parts
 //!
-//! * [`EventLog`]: all revisions since the last compaction. A watcher that starts in the past or falls
-//!   behind reads it.
-//! * [`Hub`]: watcher groups (watchers of the same range share one) with a bounded ring of recent matches
-//!   each. Synced watchers read the rings.
-//! * [`Stream`]: one per gRPC stream. Owns the cursors of its watchers, turns requests and events into
-//!   [`Response`]s.
+//! * [`EventLog`]: all revisions since the last compaction. A watcher that starts in the past or
+//!   falls behind reads it.
+//! * [`Hub`]: watcher groups (watchers of the same range share one) with a bounded ring of recent
+//!   matches each. Synced watchers read the rings.
+//! * [`Stream`]: one per gRPC stream. Owns the cursors of its watchers, turns requests and events
+//!   into [`Response`]s.
 //!
-//! A watcher is a cursor: the next revision it has to look at. Rings and log are two ways to read the same
-//! sequence, so changing between them loses and doubles nothing.
+//! A watcher is a cursor: the next revision it has to look at. Rings and log are two ways to read
+//! the same sequence, so changing between them loses and doubles nothing.
 //!
 //! # Who calls what, and the locks
 //!
-//! Two locks, always taken in this order: log, then hub. Streams need none: each belongs to its task.
+//! Two locks, always taken in this order: log, then hub. Streams need none: each belongs to its
+//! task.
 //!
 //! | who | log | hub | call |
 //! |---|---|---|---|
@@ -33,15 +36,17 @@
 //! | compaction, in steps | | write | `hub.sweep_step` |
 //! | compaction, at last | read, write | | `log.heavy_floor(hub.published())`; made lighter unlocked; `log.lighten` |
 //!
-//! Appending before answering the writer is what makes "now" of a new watcher (`log.last`) include every
-//! write its client has seen acknowledged. `hub.published` trails `log.last` by the time matching takes.
+//! Appending before answering the writer is what makes "now" of a new watcher (`log.last`) include
+//! every write its client has seen acknowledged. `hub.published` trails `log.last` by the time
+//! matching takes.
 //!
 //! # Wakes
 //!
-//! A wake is an edge: a stream is named when it goes from "nothing new" to "something new" and is not named
-//! again before its next drain. So the shell must keep a wake until the task takes it (a stored permit, not
-//! a lost signal), must drain after every wake and every request, and must go on while `more` is set. A
-//! stream with a waiting progress request is also woken when the revision it waits for is published.
+//! A wake is an edge: a stream is named when it goes from "nothing new" to "something new" and is
+//! not named again before its next drain. So the shell must keep a wake until the task takes it (a
+//! stored permit, not a lost signal), must drain after every wake and every request, and must go on
+//! while `more` is set. A stream with a waiting progress request is also woken when the revision it
+//! waits for is published.
 //!
 //! # Bounds
 //!
@@ -55,8 +60,8 @@
 //! | catch-up response | 1000 revisions, and the budget | the rest follows in the next |
 //! | answers to requests | [`Stream::control_backlog`] | the shell stops reading requests |
 //!
-//! No call walks all watchers of a stream, with three exceptions: a notice about more groups than the inbox
-//! names, a tick of the progress timer, and a close, which is why it goes in steps.
+//! No call walks all watchers of a stream, with three exceptions: a notice about more groups than
+//! the inbox names, a tick of the progress timer, and a close, which is why it goes in steps.
 
 mod event;
 mod group;

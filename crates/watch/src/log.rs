@@ -1,14 +1,15 @@
 //! Event log: every revision from the compaction floor to the newest, in memory, in order.
 //!
-//! Guarantees: revisions are dense (`append` refuses a gap); a scan returns whole revisions in order and
-//! does bounded work; compaction only moves the floor, and memory goes back in bounded pieces that the
-//! caller can drop outside its lock. The log grows by whole chunks, so an append never copies what is
-//! already there, whatever the length of the log.
+//! Guarantees: revisions are dense (`append` refuses a gap); a scan returns whole revisions in
+//! order and does bounded work; compaction only moves the floor, and memory goes back in bounded
+//! pieces that the caller can drop outside its lock. The log grows by whole chunks, so an append
+//! never copies what is already there, whatever the length of the log.
 //!
-//! `floor` is the compact revision: revisions at or above it may be read. Whoever reads the floor itself is
-//! shown its events without what lay before them, from the moment of the compaction on; and so it is after a
-//! restart. Revisions below the floor, and what the floor's events replaced, may still be in memory until they
-//! are trimmed; only the hub reads those, when a compaction overtakes its matching.
+//! `floor` is the compact revision: revisions at or above it may be read. Whoever reads the floor
+//! itself is shown its events without what lay before them, from the moment of the compaction on;
+//! and so it is after a restart. Revisions below the floor, and what the floor's events replaced,
+//! may still be in memory until they are trimmed; only the hub reads those, when a compaction
+//! overtakes its matching.
 //!
 //! Not here: who wants the events (`hub`), and which of them a client has seen (`watcher`).
 
@@ -22,8 +23,8 @@ use crate::range::{Filters, KeyRange};
 #[cfg(test)]
 mod tests;
 
-/// Revisions per chunk. Large enough to make the outer deque small, small enough that freeing one chunk
-/// takes well under a millisecond. Tests use small ones, to cross many borders.
+/// Revisions per chunk. Large enough to make the outer deque small, small enough that freeing one
+/// chunk takes well under a millisecond. Tests use small ones, to cross many borders.
 pub(crate) const CHUNK: usize = if cfg!(test) { 4 } else { 64 };
 
 type Chunk<E> = Vec<Events<E>>;
@@ -94,8 +95,8 @@ impl<E: LogEvent> EventLog<E> {
         EventLog { chunks: VecDeque::new(), base: last + 1, floor, last, heavy: true }
     }
 
-    /// Fills a log after recovery from revisions in ascending order. Revisions that are missing hold no
-    /// event; revisions below the floor are skipped.
+    /// Fills a log after recovery from revisions in ascending order. Revisions that are missing
+    /// hold no event; revisions below the floor are skipped.
     pub fn load(floor: i64, last: i64, revisions: impl IntoIterator<Item = (i64, Events<E>)>) -> Self {
         let mut log = EventLog::new(floor, last);
         for (rev, events) in revisions {
@@ -125,16 +126,17 @@ impl<E: LogEvent> EventLog<E> {
         self.last = rev;
     }
 
-    /// Moves the floor to `revision`. Takes no time; memory is given back by [`EventLog::trim_step`].
+    /// Moves the floor to `revision`. Takes no time; memory is given back by
+    /// [`EventLog::trim_step`].
     pub fn compact(&mut self, revision: i64) {
         assert!(revision <= self.last, "compaction at {revision} is above {}", self.last);
         self.heavy |= revision > self.floor;
         self.floor = self.floor.max(revision);
     }
 
-    /// Takes about `max` revisions (at least one chunk) below the floor out of the log, and at the end those of
-    /// a chunk that is needed in part. Revisions above `matched`, the hub's published revision, stay: the hub has
-    /// not seen them yet.
+    /// Takes about `max` revisions (at least one chunk) below the floor out of the log, and at the
+    /// end those of a chunk that is needed in part. Revisions above `matched`, the hub's published
+    /// revision, stay: the hub has not seen them yet.
     pub fn trim_step(&mut self, max: usize, matched: i64) -> Trimmed<E> {
         let keep_from = self.floor.min(matched + 1);
         let mut chunks = Vec::new();
@@ -154,15 +156,16 @@ impl<E: LogEvent> EventLog<E> {
         Trimmed { chunks, done }
     }
 
-    /// The floor and its events, if they still hold what they replaced and the hub has seen them: to be made lighter
-    /// away from the lock and given to [`EventLog::lighten`].
+    /// The floor and its events, if they still hold what they replaced and the hub has seen them:
+    /// to be made lighter away from the lock and given to [`EventLog::lighten`].
     pub fn heavy_floor(&self, matched: i64) -> Option<Revision<E>> {
         let rev = self.floor;
         (self.heavy && matched >= rev && rev >= self.base)
             .then(|| Revision { rev, events: self.slot(rev).clone() })
     }
 
-    /// Puts a lighter revision in the place of one that was heavy. Drop what is returned after releasing the lock.
+    /// Puts a lighter revision in the place of one that was heavy. Drop what is returned after
+    /// releasing the lock.
     pub fn lighten(&mut self, lighter: Revision<E>) -> Events<E> {
         if lighter.rev < self.floor {
             return lighter.events;
@@ -198,7 +201,8 @@ impl<E: LogEvent> EventLog<E> {
     ) -> Scan<E> {
         assert!(from >= self.floor, "scan from {from} is below the floor {}", self.floor);
         let to = to.min(self.last);
-        // What lies below the base without having been trimmed was never given to us: it holds no event.
+        // What lies below the base without having been trimmed was never given to us: it holds no
+        // event.
         let mut scan = Scan { revisions: Vec::new(), next: from, events: 0, bytes: 0, examined: 0 };
         for rev in from.max(self.base)..=to {
             if scan.examined >= budget.examined.max(1) || scan.revisions.len() >= budget.revisions.max(1) {
@@ -225,7 +229,8 @@ impl<E: LogEvent> EventLog<E> {
         &self.chunks[index / CHUNK][index % CHUNK]
     }
 
-    /// The events of a revision that was just published. Trimming never overtakes publishing, so they are there.
+    /// The events of a revision that was just published. Trimming never overtakes publishing, so
+    /// they are there.
     pub fn events(&self, rev: i64) -> Events<E> {
         self.slot(rev).clone()
     }
@@ -243,8 +248,8 @@ impl<E: LogEvent> EventLog<E> {
         self.chunks.back_mut().expect("a chunk was just added").push(events);
     }
 
-    /// True if the first chunk is full and wholly below `keep_from`. A chunk that is still being filled
-    /// stays, so that the base never overtakes the newest revision.
+    /// True if the first chunk is full and wholly below `keep_from`. A chunk that is still being
+    /// filled stays, so that the base never overtakes the newest revision.
     fn front_is_below(&self, keep_from: i64) -> bool {
         self.chunks.front().is_some_and(|chunk| chunk.len() == CHUNK) && self.base + CHUNK as i64 <= keep_from
     }

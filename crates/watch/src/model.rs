@@ -1,11 +1,12 @@
 //! Model test: random histories, of which the specification says what each watcher must be shown.
 //!
-//! Checked on every response: created first; events ordered, unique, whole revisions, exactly those the
-//! watcher asked for; nothing after a cancel; live or catch-up shape; no progress ahead of events, below a
-//! start revision or backwards; what lay before an event missing only at the floor, and there always for a
-//! watcher that begins there. Checked on wakes: a stream that was not woken has nothing to say. Checked
-//! on cancels by compaction: the watcher really was behind. Checked at rest: everything was delivered,
-//! every owed cancel and every answer to a progress request arrived.
+//! Checked on every response: created first; events ordered, unique, whole revisions, exactly those
+//! the watcher asked for; nothing after a cancel; live or catch-up shape; no progress ahead of
+//! events, below a start revision or backwards; what lay before an event missing only at the floor,
+//! and there always for a watcher that begins there. Checked on wakes: a stream that was not woken
+//! has nothing to say. Checked on cancels by compaction: the watcher really was behind. Checked at
+//! rest: everything was delivered, every owed cancel and every answer to a progress request
+//! arrived.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -310,8 +311,9 @@ impl Model {
         let mut out = Vec::new();
         let side = &mut self.sides[at];
         let drained = side.stream.drain(&self.world.hub, &self.world.log, budget, &mut out);
-        // A watcher that compaction ended may have been what a progress request waited for. Its alarm stays where it was, and
-        // rings before long, since compaction reaches only what is going to be published; whoever drains earlier has it earlier.
+        // A watcher that compaction ended may have been what a progress request waited for. Its
+        // alarm stays where it was, and rings before long, since compaction reaches only what is
+        // going to be published; whoever drains earlier has it earlier.
         let is_progress = |response: &Response<Ev>| response.progress && response.watch_id == NO_WATCH;
         let is_early = side.dropped && out.iter().all(is_progress);
         assert!(side.awake || out.is_empty() || is_early, "a stream that was not woken says {out:?}");
@@ -347,7 +349,8 @@ impl Model {
             side.refused = side.refused.checked_sub(1).expect("a refusal nobody asked for");
             return;
         }
-        // A watcher may have been cancelled, and its id used again, before its creation was drained.
+        // A watcher may have been cancelled, and its id used again, before its creation was
+        // drained.
         if let Some(expect) = side.live.get_mut(&response.watch_id)
             && !side.cancelling.contains(&response.watch_id)
         {
@@ -375,8 +378,8 @@ impl Model {
             assert!(expect.delivered.is_empty());
             return;
         }
-        // Something lay between the revision at which it was last known to be synced and the floor: a match
-        // (before filters), or history it had not looked at since it was created.
+        // Something lay between the revision at which it was last known to be synced and the floor:
+        // a match (before filters), or history it had not looked at since it was created.
         let needed = match expect.synced_to {
             None => true,
             Some(synced) => !self.history.events(&expect.watch.keys, synced + 1, floor - 1).is_empty(),
@@ -470,7 +473,8 @@ impl Model {
     }
 }
 
-/// Many short histories find more than few long ones. PROPTEST_CASES scales this for a longer search.
+/// Many short histories find more than few long ones. PROPTEST_CASES scales this for a longer
+/// search.
 fn config() -> ProptestConfig {
     let usual = ProptestConfig::default();
     ProptestConfig { cases: 8 * usual.cases, max_shrink_iters: 20_000, ..usual }

@@ -1,9 +1,9 @@
 //! What a watcher asks for: a key range and two filters.
 //!
-//! The rules are etcd's: an empty key means the smallest key `\0`; an empty range end means the single
-//! key; the range end `\0` means every key from `key` on; anything else is the half-open span
-//! `[key, range_end)`, which must not be empty. A span that holds exactly one possible key is stored as
-//! that key, so that it is matched by hash.
+//! The rules are etcd's: an empty key means the smallest key `\0`; an empty range end means the
+//! single key; the range end `\0` means every key from `key` on; anything else is the half-open
+//! span `[key, range_end)`, which must not be empty. A span that holds exactly one possible key is
+//! stored as that key, so that it is matched by hash.
 
 use crate::event::LogEvent;
 

@@ -36,12 +36,13 @@ pub struct Create {
     pub filters: Filters,
 }
 
-/// What a watcher takes beside its range: its place in the stream and in the hub, and that of its group, with the room
-/// that tables keep to grow.
+/// What a watcher takes beside its range: its place in the stream and in the hub, and that of its
+/// group, with the room that tables keep to grow.
 const WATCHER_BYTES: usize = 768;
 
 impl Create {
-    /// Bytes that a watcher like this takes, about. One that shares its range with others takes less.
+    /// Bytes that a watcher like this takes, about. One that shares its range with others takes
+    /// less.
     pub fn bytes(&self) -> usize {
         // The group has the range, and so has the index that finds it.
         WATCHER_BYTES + 2 * (self.key.len() + self.range_end.len())

@@ -1,9 +1,9 @@
 //! Ring: the recent matches of one watcher group, shared by all its watchers.
 //!
-//! Invariant: the ring holds *every* match of the group from revision `start` up to the hub's published
-//! revision. So a cursor at or above `start` can be served from here, and finding nothing there is proof
-//! that nothing is pending; a cursor below `start` must read the log. Matches that were dropped (the ring is
-//! bounded) or that happened before the group existed lie below `start`.
+//! Invariant: the ring holds *every* match of the group from revision `start` up to the hub's
+//! published revision. So a cursor at or above `start` can be served from here, and finding nothing
+//! there is proof that nothing is pending; a cursor below `start` must read the log. Matches that
+//! were dropped (the ring is bounded) or that happened before the group existed lie below `start`.
 
 use std::collections::VecDeque;
 
@@ -21,8 +21,8 @@ pub struct RingLimit {
     pub bytes: usize,
 }
 
-/// Matches that all rings together hold, about. One revision may match every range that is watched, so many ranges have
-/// short rings.
+/// Matches that all rings together hold, about. One revision may match every range that is watched,
+/// so many ranges have short rings.
 const ALL_RINGS: usize = 2 << 20;
 
 impl RingLimit {

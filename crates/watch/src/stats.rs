@@ -1,7 +1,7 @@
 //! Gauges: counts for metrics, readable at any time without a lock.
 //!
-//! `slow_watchers` and `pending_events` are reported by each stream at the end of its last drain, so they
-//! are estimates; the other two are exact.
+//! `slow_watchers` and `pending_events` are reported by each stream at the end of its last drain,
+//! so they are estimates; the other two are exact.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -30,8 +30,8 @@ impl Gauges {
         self.slow_watchers.load(Ordering::Relaxed)
     }
 
-    /// Revisions known or assumed to wait for slow watchers. For a watcher that reads history this counts
-    /// the revisions it has yet to examine, which is an upper bound.
+    /// Revisions known or assumed to wait for slow watchers. For a watcher that reads history this
+    /// counts the revisions it has yet to examine, which is an upper bound.
     pub fn pending_events(&self) -> i64 {
         self.pending_events.load(Ordering::Relaxed)
     }

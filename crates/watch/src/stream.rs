@@ -1,12 +1,12 @@
 //! Stream: the state of one gRPC watch stream, from requests to responses.
 //!
-//! Guarantees: the answer to a create precedes every event of that watcher; after the answer to a cancel
-//! nothing of that watcher follows; a progress response follows every event at or below its revision; a
-//! watcher overtaken by compaction is told so, whenever the stream is next drained.
+//! Guarantees: the answer to a create precedes every event of that watcher; after the answer to a
+//! cancel nothing of that watcher follows; a progress response follows every event at or below its
+//! revision; a watcher overtaken by compaction is told so, whenever the stream is next drained.
 //!
-//! Ids behave as in etcd: automatic ids count up from 0 and skip those in use; an id chosen by the client
-//! is free again after a cancel; the id of a watcher that compaction cancelled stays taken until the client
-//! cancels it too, and that cancel is answered.
+//! Ids behave as in etcd: automatic ids count up from 0 and skip those in use; an id chosen by the
+//! client is free again after a cancel; the id of a watcher that compaction cancelled stays taken
+//! until the client cancels it too, and that cancel is answered.
 //!
 //! Requests are handled here; `drain` produces the responses.
 
@@ -55,18 +55,19 @@ pub struct Stream<E> {
     ghosts: BTreeSet<i64>,
     /// The watchers of a group; each knows its place in the list.
     by_group: BTreeMap<GroupId, Vec<Slot>>,
-    /// Watchers that began above what was published then, by the revision from which on progress concerns
-    /// them. Those that were reached since go with the next drain.
+    /// Watchers that began above what was published then, by the revision from which on progress
+    /// concerns them. Those that were reached since go with the next drain.
     unreached: BTreeSet<(i64, Slot)>,
     next_id: i64,
     /// Answers to creates and cancels, sent before anything else.
     control: VecDeque<Response<E>>,
-    /// Watchers that have or may have something to deliver, in turn. A slot whose watcher is gone stays until
-    /// its turn comes, and is not used again before.
+    /// Watchers that have or may have something to deliver, in turn. A slot whose watcher is gone
+    /// stays until its turn comes, and is not used again before.
     ready: VecDeque<Slot>,
     /// How many of those slots are without a watcher.
     vacant: usize,
-    /// Watchers a tick asked to report, in turn. Those whose `due` flag is not set any more are passed over.
+    /// Watchers a tick asked to report, in turn. Those whose `due` flag is not set any more are
+    /// passed over.
     due: VecDeque<Slot>,
     /// A progress request waits, to be answered at this revision or later.
     progress: Option<i64>,
@@ -133,14 +134,14 @@ impl<E: LogEvent> Stream<E> {
         self.control.len()
     }
 
-    /// Takes notice of what was published so far. Creating a watcher does that too, with the hub locked; on a
-    /// stream with very many watchers it is better done before.
+    /// Takes notice of what was published so far. Creating a watcher does that too, with the hub
+    /// locked; on a stream with very many watchers it is better done before.
     pub fn take_notices(&mut self) {
         self.collect();
     }
 
-    /// Creates a watcher, or refuses it; the answer is drained like every response. Returns the id of the
-    /// watcher.
+    /// Creates a watcher, or refuses it; the answer is drained like every response. Returns the id
+    /// of the watcher.
     pub fn create(&mut self, hub: &mut Hub<E>, log: &EventLog<E>, request: &Create) -> Option<i64> {
         self.release(hub);
         let now = log.last();
@@ -172,8 +173,9 @@ impl<E: LogEvent> Stream<E> {
         Some(id)
     }
 
-    /// Refuses a create for a reason found outside, such as missing permission. A create with a negative
-    /// start revision is to be given to [`Stream::create`] all the same: that refusal comes first.
+    /// Refuses a create for a reason found outside, such as missing permission. A create with a
+    /// negative start revision is to be given to [`Stream::create`] all the same: that refusal
+    /// comes first.
     pub fn refuse_create(&mut self, log: &EventLog<E>, reason: impl Into<Cow<'static, str>>) {
         self.refuse(log.last(), reason.into());
     }
@@ -196,8 +198,8 @@ impl<E: LogEvent> Stream<E> {
         known
     }
 
-    /// Asks for one progress response for the whole stream, at the newest revision or later. Requests that
-    /// wait are answered together; a stream without watchers does not answer.
+    /// Asks for one progress response for the whole stream, at the newest revision or later.
+    /// Requests that wait are answered together; a stream without watchers does not answer.
     pub fn request_progress(&mut self, hub: &mut Hub<E>, log: &EventLog<E>) {
         self.release(hub);
         if !self.ids.is_empty() {
@@ -206,7 +208,8 @@ impl<E: LogEvent> Stream<E> {
         }
     }
 
-    /// An interval has passed: every watcher that wants it and sent no event meanwhile owes its progress.
+    /// An interval has passed: every watcher that wants it and sent no event meanwhile owes its
+    /// progress.
     pub fn tick_progress(&mut self) {
         for (slot, watcher) in self.watchers.iter_mut().enumerate() {
             let Some(watcher) = watcher.as_mut().filter(|watcher| watcher.progress_notify) else { continue };
@@ -216,8 +219,8 @@ impl<E: LogEvent> Stream<E> {
         }
     }
 
-    /// Leaves the groups of watchers that a drain had to drop. Call it when a drain says so; creating and
-    /// cancelling do it too.
+    /// Leaves the groups of watchers that a drain had to drop. Call it when a drain says so;
+    /// creating and cancelling do it too.
     pub fn release(&mut self, hub: &mut Hub<E>) {
         for group in self.retired.drain(..) {
             hub.leave(group, self.id);
@@ -229,8 +232,8 @@ impl<E: LogEvent> Stream<E> {
         while !self.close_step(hub, usize::MAX) {}
     }
 
-    /// A part of [`Stream::close`], of about `max` watchers. True when the stream is closed; until then nothing
-    /// but this may be called.
+    /// A part of [`Stream::close`], of about `max` watchers. True when the stream is closed; until
+    /// then nothing but this may be called.
     pub fn close_step(&mut self, hub: &mut Hub<E>, max: usize) -> bool {
         if self.closed {
             return true;
@@ -314,8 +317,9 @@ impl<E: LogEvent> Stream<E> {
         slot
     }
 
-    /// Takes a watcher out of everything but its group. A progress request dies with the last watcher. What
-    /// it costs does not depend on how many watchers there are: a client may cancel all of them one by one.
+    /// Takes a watcher out of everything but its group. A progress request dies with the last
+    /// watcher. What it costs does not depend on how many watchers there are: a client may cancel
+    /// all of them one by one.
     fn remove(&mut self, slot: Slot) -> Watcher {
         let watcher = self.watchers[slot].take().expect("a watcher is removed once");
         self.ids.remove(&watcher.id);
@@ -381,9 +385,9 @@ impl<E: LogEvent> Stream<E> {
         }
     }
 
-    /// Has the hub wake this stream at the revision that a waiting progress request needs: the one it asked
-    /// for, or the highest start revision of its watchers. Both change only here and in requests, which is
-    /// why draining need not write to the hub.
+    /// Has the hub wake this stream at the revision that a waiting progress request needs: the one
+    /// it asked for, or the highest start revision of its watchers. Both change only here and in
+    /// requests, which is why draining need not write to the hub.
     fn arm(&mut self, hub: &mut Hub<E>) {
         let start = self.unreached.last().map_or(0, |(revision, _)| *revision);
         let needed = self.progress.map(|asked| asked.max(start));

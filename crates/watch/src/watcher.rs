@@ -1,16 +1,17 @@
 //! Watcher: one cursor, and the rule by which it moves.
 //!
-//! The cursor `next` is the lowest revision not yet handed out or ruled out. At or above the start of the
-//! group's ring it is served live, one revision per response; below, it reads the log in batches. Both move
-//! the same cursor and both end at the hub's published revision, so there is no border at which an event
-//! could be lost or doubled. Nothing else moves the cursor, so publishing costs an idle watcher nothing: a
-//! cursor that lies behind but finds nothing in the ring is as good as one at the front.
+//! The cursor `next` is the lowest revision not yet handed out or ruled out. At or above the start
+//! of the group's ring it is served live, one revision per response; below, it reads the log in
+//! batches. Both move the same cursor and both end at the hub's published revision, so there is no
+//! border at which an event could be lost or doubled. Nothing else moves the cursor, so publishing
+//! costs an idle watcher nothing: a cursor that lies behind but finds nothing in the ring is as
+//! good as one at the front.
 //!
-//! A watcher is cancelled when its cursor is below both the ring and the compaction floor. While the ring
-//! still holds what it needs it is served, even below the floor: compaction up to the newest revision does
-//! not cancel watchers that are only a moment behind. A watcher that *begins* at the floor reads it from the
-//! log even if the ring has it: only who was there before the compaction is told what the floor's events
-//! replaced.
+//! A watcher is cancelled when its cursor is below both the ring and the compaction floor. While
+//! the ring still holds what it needs it is served, even below the floor: compaction up to the
+//! newest revision does not cancel watchers that are only a moment behind. A watcher that *begins*
+//! at the floor reads it from the log even if the ring has it: only who was there before the
+//! compaction is told what the floor's events replaced.
 
 use vetch_bugs::Bug;
 
@@ -28,11 +29,11 @@ pub(crate) struct Watcher {
     pub(crate) id: i64,
     pub(crate) group: GroupId,
     pub(crate) next: i64,
-    /// Progress below this revision would be about a time before the watch: the start revision, or the
-    /// revision at which the watcher was created.
+    /// Progress below this revision would be about a time before the watch: the start revision, or
+    /// the revision at which the watcher was created.
     pub(crate) progress_from: i64,
-    /// Started below the compaction floor. Such a watcher is cancelled even if the ring of its group still
-    /// remembers what compaction removed.
+    /// Started below the compaction floor. Such a watcher is cancelled even if the ring of its
+    /// group still remembers what compaction removed.
     pub(crate) doomed: bool,
     /// The compaction floor when the watcher was created.
     pub(crate) born: i64,

@@ -1,4 +1,5 @@
-//! Requests at random: enough management to keep permissions moving, and everything they decide about.
+//! Requests at random: enough management to keep permissions moving, and everything they decide
+//! about.
 
 use vetch_api::pb::compare::{CompareResult, CompareTarget, TargetUnion};
 use vetch_api::pb::request_op::Request as Op;
@@ -11,8 +12,8 @@ const USERS: [&str; 4] = ["root", "alice", "bob", "carol"];
 const ROLES: [&str; 4] = ["root", "one", "two", "three"];
 const PASSWORDS: [&str; 3] = ["pw", "other", ""];
 const KEYS: [&str; 7] = ["a", "a/1", "a/2", "b", "b/1", "c", "d"];
-/// Key and end of what requests are about. Those the wrong way round are left out: there, etcd's answer depends on the
-/// shape of a tree.
+/// Key and end of what requests are about. Those the wrong way round are left out: there, etcd's
+/// answer depends on the shape of a tree.
 const RANGES: [(&str, &str); 9] = [
     ("a", ""),
     ("a/", "a0"),
@@ -24,7 +25,8 @@ const RANGES: [(&str, &str); 9] = [
     ("d", ""),
     ("a/1", "a/2"),
 ];
-/// What permissions are for: no two with the same key, because etcd then keeps both where Vetch keeps the last word.
+/// What permissions are for: no two with the same key, because etcd then keeps both where Vetch
+/// keeps the last word.
 const PERMITTED: [(&str, &str); 7] =
     [("a", "b"), ("a/", "a0"), ("b", "c"), ("b/1", ""), ("c", "\0"), ("d", ""), ("a/1", "a/3")];
 

@@ -1,9 +1,10 @@
-//! The auth trial: several users, good and bad tokens, and every RPC that asks who they are, on two servers.
+//! The auth trial: several users, good and bad tokens, and every RPC that asks who they are, on two
+//! servers.
 //!
-//! Each sequence has a seed and two fresh servers. Users, roles and permissions change at random between reads and
-//! writes of keys, leases, watches and administration, all by users who may and users who may not; codes, texts and
-//! answers must be the same. Every few hundred steps the servers are killed without warning and started again, and what
-//! was answered must still hold.
+//! Each sequence has a seed and two fresh servers. Users, roles and permissions change at random
+//! between reads and writes of keys, leases, watches and administration, all by users who may and
+//! users who may not; codes, texts and answers must be the same. Every few hundred steps the
+//! servers are killed without warning and started again, and what was answered must still hold.
 
 mod generate;
 mod request;
@@ -115,7 +116,8 @@ impl Life {
     async fn kill_and_restart(&mut self) -> Result<()> {
         self.server.kill()?;
         self.server.run()?;
-        // Without tokens: etcd still knows those whose logins it finds in its log, Vetch knows none.
+        // Without tokens: etcd still knows those whose logins it finds in its log, Vetch knows
+        // none.
         self.side = Side::connect(&self.server.endpoint()).await?;
         Ok(())
     }

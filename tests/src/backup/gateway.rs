@@ -1,4 +1,5 @@
-//! A real S3-compatible server: versitygw on a directory, with keys made for the occasion and real signatures.
+//! A real S3-compatible server: versitygw on a directory, with keys made for the occasion and real
+//! signatures.
 
 use std::fs::{self, File};
 use std::net::TcpStream;

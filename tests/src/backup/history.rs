@@ -1,8 +1,8 @@
 //! What was done to a server, in order, and what the specification makes of it at any revision.
 //!
-//! Every write that clients race with carries its number under a key of its own, so that a write whose answer a kill took
-//! away can be told from the events of its revision. What makes no revision (leases, compactions, users) is done while
-//! nobody else writes, so its place is known.
+//! Every write that clients race with carries its number under a key of its own, so that a write
+//! whose answer a kill took away can be told from the events of its revision. What makes no
+//! revision (leases, compactions, users) is done while nobody else writes, so its place is known.
 
 use std::collections::{BTreeMap, BTreeSet};
 

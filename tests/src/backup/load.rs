@@ -187,7 +187,8 @@ impl Writer {
         (number, txn, header.map(|header| header.revision))
     }
 
-    /// A put, a put on a lease, a delete or a choice between them; in any case the number of the write with it.
+    /// A put, a put on a lease, a delete or a choice between them; in any case the number of the
+    /// write with it.
     fn txn(&mut self, number: u64) -> Txn {
         let key = format!("/k/{:02}", self.chance.below(KEYS));
         let length = self.chance.below(self.value_bytes);

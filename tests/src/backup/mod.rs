@@ -1,8 +1,9 @@
-//! Backups of a loaded server that is killed again and again, to a directory and to a real S3-compatible server, and the
-//! way back: what is restored must be, in everything a client can see, what the specification says about that revision.
+//! Backups of a loaded server that is killed again and again, to a directory and to a real
+//! S3-compatible server, and the way back: what is restored must be, in everything a client can
+//! see, what the specification says about that revision.
 //!
-//! Besides: a store that is away for a while, uploads that are torn by a kill, gaps, flipped bits in any object, pruning,
-//! a second server on a copy of the data.
+//! Besides: a store that is away for a while, uploads that are torn by a kill, gaps, flipped bits
+//! in any object, pruning, a second server on a copy of the data.
 
 mod compare;
 mod gateway;
@@ -17,7 +18,8 @@ use clap::Args;
 
 use crate::chance::Chance;
 
-/// Back up a loaded server while it is killed, restore at random points, compare with the specification.
+/// Back up a loaded server while it is killed, restore at random points, compare with the
+/// specification.
 #[derive(Args)]
 pub(crate) struct Backup {
     /// Where a run begins; the same seed asks for the same things.

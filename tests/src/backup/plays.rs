@@ -23,7 +23,8 @@ fn start(store: &Store, name: &str, more: &[&str]) -> Result<Server> {
     Server::start_with(Kind::Vetch, Options { flags, data_dir: Some(store.at(name)) })
 }
 
-/// Lets clients write for a while; with `kill`, the server is then gone from one moment to the next.
+/// Lets clients write for a while; with `kill`, the server is then gone from one moment to the
+/// next.
 async fn burst(
     server: &mut Server,
     load: &mut Load,
@@ -117,8 +118,8 @@ async fn revisions(store: &Store, load: &Load, chance: &mut Chance, count: usize
     Ok(())
 }
 
-/// Times at which nothing happened give exactly what was there; others something between what was acknowledged before and
-/// what was written later.
+/// Times at which nothing happened give exactly what was there; others something between what was
+/// acknowledged before and what was written later.
 async fn times(
     store: &Store,
     load: &Load,
@@ -179,8 +180,8 @@ async fn moved_ahead(store: &Store, load: &Load) -> Result<()> {
     Ok(())
 }
 
-/// One bit in one object: verify names it, and a restore that needs it is refused. One that can do without a full backup
-/// says so.
+/// One bit in one object: verify names it, and a restore that needs it is refused. One that can do
+/// without a full backup says so.
 fn damage(store: &Store, chance: &mut Chance) -> Result<()> {
     let objects = store.objects()?;
     let newest_of = |kind: &str| objects.iter().rfind(|path| path.to_string_lossy().contains(kind)).cloned();
@@ -231,7 +232,8 @@ async fn pruned(store: &Store, load: &Load) -> Result<()> {
     Ok(())
 }
 
-/// The store is away for so long that the journal has to go: the server lives on, and what can be restored is told.
+/// The store is away for so long that the journal has to go: the server lives on, and what can be
+/// restored is told.
 pub(super) async fn gap(chance: &mut Chance) -> Result<()> {
     let mut store = Store::bucket()?;
     let mut load = Load::new();

@@ -44,7 +44,8 @@ pub(super) fn restore(store: &Store, to: &Path, at: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Restores what is newest although an object is damaged: there is another way, and the damage is named.
+/// Restores what is newest although an object is damaged: there is another way, and the damage is
+/// named.
 pub(super) fn restored_without(store: &Store, to: &Path, damaged: &str) -> Result<()> {
     let dir = to.to_str().context("a path that is text")?;
     let ended = must(store, &["restore"], &["--data-dir", dir, "--no-bump"])?;

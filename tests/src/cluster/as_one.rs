@@ -27,8 +27,8 @@ impl Field {
         self.who_is_gone_can_be_removed_and_replaced().await
     }
 
-    /// A linearizable read is answered by the server that is asked, which its header shows, and no server is behind what another
-    /// one has shown before.
+    /// A linearizable read is answered by the server that is asked, which its header shows, and no
+    /// server is behind what another one has shown before.
     pub(super) async fn reads_are_answered_where_they_are_asked(&self) -> Result<()> {
         let mut clients = Vec::new();
         for endpoint in self.members.endpoints() {
@@ -172,7 +172,8 @@ impl Field {
         ensure!(left.into_inner().members.len() == 3, "the member is still there");
         let again = client.cluster.clone().member_remove(remove).await.err().context("removed twice")?;
         ensure!(again.message() == "etcdserver: member not found", "{again:?}");
-        // One was removed while it lived, the other one was replaced and comes back: neither gets in any more.
+        // One was removed while it lived, the other one was replaced and comes back: neither gets
+        // in any more.
         fourth.spawn_under(&[])?;
         for server in [&mut replacement, &mut fourth] {
             let exit = tokio::task::block_in_place(|| server.wait_exit(LIMIT)).context("it goes on")?;

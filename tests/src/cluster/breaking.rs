@@ -25,9 +25,11 @@ pub(crate) enum Fault {
     JournalLeaderKilled,
     /// The one that leads the stream is stopped for four seconds.
     JournalLeaderPaused,
-    /// A server of the journal and the writer, or another server, are killed at once: the rest goes on serving.
+    /// A server of the journal and the writer, or another server, are killed at once: the rest goes
+    /// on serving.
     OneOfEachKilled,
-    /// The journal has no majority: two of its servers are killed, or all are cut off from each other.
+    /// The journal has no majority: two of its servers are killed, or all are cut off from each
+    /// other.
     QuorumLost,
     /// Every server is asked to end, and started again, one after the other.
     RollingRestart,
@@ -53,7 +55,8 @@ pub(crate) enum Fault {
     PairCut,
     /// Every tenth packet between servers is lost.
     PacketsLost,
-    /// Wires so thin that packets queue for a third of a second, and are lost when the queue is full.
+    /// Wires so thin that packets queue for a third of a second, and are lost when the queue is
+    /// full.
     ThinWires,
 }
 
@@ -139,7 +142,8 @@ impl Field {
         Ok(begun.elapsed())
     }
 
-    /// Waits until another server acknowledges a write. The load would notice up to a second late: its requests hang.
+    /// Waits until another server acknowledges a write. The load would notice up to a second late:
+    /// its requests hang.
     pub(super) async fn failover(&mut self, writer: Writer, since: Duration) -> Result<Duration> {
         let begun = Instant::now();
         let endpoints = self.members.endpoints();

@@ -1,4 +1,5 @@
-//! The journal of a cluster: three nats-server processes, each on a host of its own, which can be killed and started again.
+//! The journal of a cluster: three nats-server processes, each on a host of its own, which can be
+//! killed and started again.
 
 use std::fs::{self, OpenOptions};
 use std::net::SocketAddr;
@@ -19,7 +20,8 @@ use crate::gateway::http;
 const PORT: u16 = 4222;
 const ROUTE: u16 = 6222;
 const MONITOR: u16 = 8222;
-/// How servers and clients know each other. Nobody else is on their network, and they are gone with their directory.
+/// How servers and clients know each other. Nobody else is on their network, and they are gone with
+/// their directory.
 const SECRET: &str = "trial";
 const STREAM: &str = "vetch";
 

@@ -1,9 +1,10 @@
-//! The network of a cluster: six hosts and the clients' on one wire, which can be cut in any direction between any two.
+//! The network of a cluster: six hosts and the clients' on one wire, which can be cut in any
+//! direction between any two.
 //!
-//! Each host is a network namespace with one interface on a bridge; the clients are this very process, at the bridge.
-//! Packets are dropped where they arrive, without a word, as a broken network drops them. All of it, the processes
-//! included, is in namespaces of the trial's own (`enter`), so nothing of it outlives the trial, however that ends, and
-//! two trials do not meet.
+//! Each host is a network namespace with one interface on a bridge; the clients are this very
+//! process, at the bridge. Packets are dropped where they arrive, without a word, as a broken
+//! network drops them. All of it, the processes included, is in namespaces of the trial's own
+//! (`enter`), so nothing of it outlives the trial, however that ends, and two trials do not meet.
 
 use std::io::Write;
 use std::net::Ipv4Addr;
@@ -22,8 +23,8 @@ const LOST_PERCENT: u32 = 10;
 /// A thin wire: packets wait up to this long for their turn, and are lost after that.
 const THIN: &str = "rate 2mbit burst 16kb latency 300ms";
 
-/// Runs this very command once more, in namespaces of its own for processes, mounts and network, unless that is where it
-/// is. Answers how that ended.
+/// Runs this very command once more, in namespaces of its own for processes, mounts and network,
+/// unless that is where it is. Answers how that ended.
 pub(super) fn enter() -> Result<Option<i32>> {
     if std::env::var_os(ENTERED).is_some() {
         return Ok(None);
@@ -39,7 +40,8 @@ pub(super) fn enter() -> Result<Option<i32>> {
         let found = Command::new("sh").args(["-c", &format!("command -v {tool}")]).output()?;
         ensure!(found.status.success(), "{tool} is missing: install {package} (scripts/test does it)");
     }
-    // A process that is killed takes the one in the namespaces along, and that takes all the others.
+    // A process that is killed takes the one in the namespaces along, and that takes all the
+    // others.
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "unshare"]);
     command.args(["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]);

@@ -1,5 +1,6 @@
-//! Losses at their limits: one server of each kind, after which everything goes on, and the journal's majority, after which
-//! writes are refused in so many words, reads of what a server has and watches go on, and everything resumes by itself.
+//! Losses at their limits: one server of each kind, after which everything goes on, and the
+//! journal's majority, after which writes are refused in so many words, reads of what a server has
+//! and watches go on, and everything resumes by itself.
 
 use std::time::Duration;
 
@@ -21,8 +22,8 @@ use crate::client::Client;
 const REFUSAL: Duration = Duration::from_secs(15);
 /// What it says then: etcd's words.
 const CLEAR: [&str; 2] = ["Unavailable: etcdserver: request timed out", "Unavailable: etcdserver: no leader"];
-/// For a watch that has nothing to wait for: its server has to hear of what was written, whatever became of the journal
-/// before. On a machine that has little to do it takes a third of a second.
+/// For a watch that has nothing to wait for: its server has to hear of what was written, whatever
+/// became of the journal before. On a machine that has little to do it takes a third of a second.
 const SOON: Duration = Duration::from_secs(3);
 /// What the watches of a time without a journal look at.
 const WATCHED: &str = "/outage";
@@ -107,7 +108,8 @@ impl Field {
         ))
     }
 
-    /// What has to be so for as long as the journal decides nothing. Answers how writes were refused.
+    /// What has to be so for as long as the journal decides nothing. Answers how writes were
+    /// refused.
     async fn without_quorum(
         &self,
         endpoints: &[String],
@@ -215,7 +217,8 @@ impl Eye {
         }
     }
 
-    /// Goes on until it was told of a change at `revision`, and says how long after it was `written` that was.
+    /// Goes on until it was told of a change at `revision`, and says how long after it was
+    /// `written` that was.
     async fn sees(mut self, revision: i64, written: std::time::Instant) -> Result<Duration> {
         loop {
             let response = self.next().await.context("after the journal was whole again")?;

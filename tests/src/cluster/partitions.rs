@@ -1,4 +1,5 @@
-//! Faults of the network: hosts that do not hear each other, or of which only one hears the other; lost and late packets.
+//! Faults of the network: hosts that do not hear each other, or of which only one hears the other;
+//! lost and late packets.
 
 use std::time::Duration;
 
@@ -51,7 +52,8 @@ impl Field {
         let peers: Vec<Host> = SERVERS.into_iter().filter(|host| *host != Host::Server(writer.at)).collect();
         let what = self.sever(&[Host::Server(writer.at)], &peers)?;
         let told = self.stays_cut(&what, 1_000, 6_000).await?;
-        // The journal hears the writer, and the others hear the journal: there is nothing to take over.
+        // The journal hears the writer, and the others hear the journal: there is nothing to take
+        // over.
         let now = self.members.writer().await?;
         ensure!(now.epoch == writer.epoch, "{what}, and epoch {} became {}", writer.epoch, now.epoch);
         Ok(told)

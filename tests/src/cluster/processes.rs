@@ -35,7 +35,8 @@ impl Field {
         tokio::time::sleep(PAUSE).await;
         self.members.signal(writer.at, Signal::CONT)?;
         let what = format!("server {} was stopped", writer.at);
-        // Nobody takes over from a writer whose last sign came late enough; a slow machine shows that.
+        // Nobody takes over from a writer whose last sign came late enough; a slow machine shows
+        // that.
         Ok(match self.recorder.first_write_by_another(writer.member, since) {
             Some(at) => {
                 self.times.failovers.push(at - since);

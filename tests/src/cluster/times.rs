@@ -10,7 +10,8 @@ pub(super) struct Times {
     pub(super) with_journal: Vec<Duration>,
     /// From the loss of the journal's leader to the fifth write after it.
     pub(super) journal: Vec<Duration>,
-    /// From the first write after the journal had no quorum until a watch at another server was told of it.
+    /// From the first write after the journal had no quorum until a watch at another server was
+    /// told of it.
     pub(super) heard: Vec<Duration>,
 }
 

@@ -1,4 +1,5 @@
-//! Three Vetch servers with certificates on a journal of three NATS servers, and clients with certificates of theirs.
+//! Three Vetch servers with certificates on a journal of three NATS servers, and clients with
+//! certificates of theirs.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -120,7 +121,8 @@ impl House {
         self.journal.held(STREAM).await
     }
 
-    /// New certificates for everybody, by a new authority. While it takes over, everyone trusts both; in the end, only the new one.
+    /// New certificates for everybody, by a new authority. While it takes over, everyone trusts
+    /// both; in the end, only the new one.
     pub(super) async fn rotate(&mut self, noticed: Duration) -> Result<()> {
         let next = crate::tls::pki::authority("etcd-ca", |_| {})?;
         let both = [self.pki.authority.pem(), next.pem()].concat();

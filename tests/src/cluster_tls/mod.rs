@@ -1,8 +1,9 @@
-//! The trial of a cluster that speaks TLS: requests are passed on, reported, asked for and copied over TLS, clients stay who their
-//! certificates say they are whichever server they ask, and nobody becomes somebody else by what he says.
+//! The trial of a cluster that speaks TLS: requests are passed on, reported, asked for and copied
+//! over TLS, clients stay who their certificates say they are whichever server they ask, and nobody
+//! becomes somebody else by what he says.
 //!
-//! The servers' own certificate has the name of a user who may do everything: whoever were taken for the server that passed his
-//! request on would get what he must not.
+//! The servers' own certificate has the name of a user who may do everything: whoever were taken
+//! for the server that passed his request on would get what he must not.
 
 mod house;
 
@@ -24,7 +25,8 @@ pub(crate) struct ClusterTls {}
 /// Longer than a server waits between two looks at its files.
 const NOTICED: Duration = Duration::from_millis(1300);
 
-/// A claim about the sender, as servers make them: number and hash of an entry of the journal, and `root`.
+/// A claim about the sender, as servers make them: number and hash of an entry of the journal, and
+/// `root`.
 const FORGED: &str = "1.AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA.cm9vdA";
 const FORGED_YOUNG: &str = "99999999.AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA.cm9vdA";
 const FORGED_NOBODY: &str = "1.AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
@@ -212,8 +214,8 @@ async fn old_ones_are_out(house: &mut House) -> Result<()> {
     Ok(())
 }
 
-/// Fills the journal until it was trimmed, which takes reports of a majority, and starts a server that has to begin with
-/// another's checkpoint.
+/// Fills the journal until it was trimmed, which takes reports of a majority, and starts a server
+/// that has to begin with another's checkpoint.
 async fn join(house: &mut House) -> Result<()> {
     let begun = Instant::now();
     let at = house.follower().await?;

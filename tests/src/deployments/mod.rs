@@ -1,8 +1,9 @@
-//! The deployments trial: what the tools that run etcd pass to it today must start vetch unchanged, and serve them.
+//! The deployments trial: what the tools that run etcd pass to it today must start vetch unchanged,
+//! and serve them.
 //!
-//! Each deployment is the literal set of flags, variables and files of one tool, with ports and paths of this machine in
-//! it. The server runs in a directory of its own, is asked what the tool's probes ask, and is written to and read from with
-//! etcdctl as the tool's clients would.
+//! Each deployment is the literal set of flags, variables and files of one tool, with ports and
+//! paths of this machine in it. The server runs in a directory of its own, is asked what the tool's
+//! probes ask, and is written to and read from with etcdctl as the tool's clients would.
 
 mod certificates;
 mod sets;
@@ -20,7 +21,8 @@ use crate::gateway::http;
 use crate::server::{Kind, free_port, peers};
 use sets::{DEPLOYMENTS, Deployment};
 
-/// Start a server as kubeadm, k3s, OpenShift, kubespray, Talos, kops and Kubernetes' tests start etcd.
+/// Start a server as kubeadm, k3s, OpenShift, kubespray, Talos, kops and Kubernetes' tests start
+/// etcd.
 #[derive(Args, Debug)]
 pub(crate) struct Deployments {
     #[arg(long, default_value = "vetch")]

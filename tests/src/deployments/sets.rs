@@ -1,7 +1,7 @@
 //! What each tool passes.
 
-/// One tool's way to start etcd. `{dir}` is the directory of the trial, `{dir}/pki` holds the certificates, the other
-/// placeholders are ports.
+/// One tool's way to start etcd. `{dir}` is the directory of the trial, `{dir}/pki` holds the
+/// certificates, the other placeholders are ports.
 pub(super) struct Deployment {
     pub(super) name: &'static str,
     /// Separated by white space.

@@ -1,4 +1,5 @@
-//! Differences that are there on purpose. Each has a line in `docs/compatibility.md`; nothing else is forgiven.
+//! Differences that are there on purpose. Each has a line in `docs/compatibility.md`; nothing else
+//! is forgiven.
 
 use vetch_api::mvccpb::Event;
 
@@ -19,8 +20,9 @@ pub(super) fn hash_is_of_nothing(requested: i64) -> bool {
     requested < 0
 }
 
-/// A key that one revision changed twice, and that was compacted there: etcd drops the first of the changes some time after
-/// the compaction, Vetch tells whole revisions. What remains for comparison is the last change of each key.
+/// A key that one revision changed twice, and that was compacted there: etcd drops the first of the
+/// changes some time after the compaction, Vetch tells whole revisions. What remains for comparison
+/// is the last change of each key.
 pub(super) fn only_last_changes(events: &mut Vec<Event>, compacted: i64) {
     let name = |event: &Event| event.kv.as_ref().map(|kv| (kv.key.clone(), kv.mod_revision));
     let names: Vec<_> = events.iter().map(name).collect();
@@ -32,9 +34,9 @@ pub(super) fn only_last_changes(events: &mut Vec<Event>, compacted: i64) {
     });
 }
 
-/// What the events of a watcher replaced that a compaction came upon. etcd looks it up when it sends an event, so that of
-/// an event at or below the compaction is told or not as the two meet. A watcher that began at the compaction, `born`,
-/// is not in doubt: it must not be told.
+/// What the events of a watcher replaced that a compaction came upon. etcd looks it up when it
+/// sends an event, so that of an event at or below the compaction is told or not as the two meet. A
+/// watcher that began at the compaction, `born`, is not in doubt: it must not be told.
 pub(super) fn forget_the_overtaken(events: &mut [Event], born: i64, compacted: i64) {
     let revision = |event: &Event| event.kv.as_ref().map_or(0, |kv| kv.mod_revision);
     let overtaken = events.iter_mut().filter(|event| revision(event) <= compacted && revision(event) != born);

@@ -1,7 +1,8 @@
-//! Requests by chance: a small world of keys, values, leases and revisions, so that steps keep meeting each other.
+//! Requests by chance: a small world of keys, values, leases and revisions, so that steps keep
+//! meeting each other.
 //!
-//! A step depends on the seed, its number and what is known of the servers (revision, compaction, live watchers),
-//! never on the steps generated before it.
+//! A step depends on the seed, its number and what is known of the servers (revision, compaction,
+//! live watchers), never on the steps generated before it.
 
 use bytes::Bytes;
 use vetch_api::pb;
@@ -31,8 +32,8 @@ const MIB: usize = 1 << 20;
 pub(crate) struct Generator<'a> {
     pub(crate) chance: Chance,
     pub(crate) world: &'a World,
-    /// Set while a request is made in which nothing is wrong by intent. One bad operation refuses a whole transaction,
-    /// so without it hardly any would be carried out.
+    /// Set while a request is made in which nothing is wrong by intent. One bad operation refuses a
+    /// whole transaction, so without it hardly any would be carried out.
     pub(crate) sane: bool,
 }
 
@@ -72,7 +73,8 @@ impl Generator<'_> {
         Bytes::from_static(KEYS[self.chance.below(bound)].as_bytes())
     }
 
-    /// A key and an end: one key, a prefix, everything from a key on, everything, two keys in either order.
+    /// A key and an end: one key, a prefix, everything from a key on, everything, two keys in
+    /// either order.
     fn span(&mut self) -> (Bytes, Bytes) {
         let key = self.key();
         match self.chance.below(8) {
@@ -110,7 +112,8 @@ impl Generator<'_> {
         }
     }
 
-    /// The same, and what was compacted exactly: servers remember the hashes of the last ten compactions.
+    /// The same, and what was compacted exactly: servers remember the hashes of the last ten
+    /// compactions.
     fn hash_revision(&mut self) -> i64 {
         let last = self.world.compactions.len().saturating_sub(12);
         match &self.world.compactions[last..] {
@@ -294,8 +297,8 @@ impl Generator<'_> {
             3 => revision,
             _ => revision - self.chance.between(0, 40),
         };
-        // etcd accepts 0 on a store that was never compacted, and from then on answers for the hash of revision 0, which
-        // means the present everywhere else, with the empty store's.
+        // etcd accepts 0 on a store that was never compacted, and from then on answers for the hash
+        // of revision 0, which means the present everywhere else, with the empty store's.
         let revision = if revision == 0 { 1 } else { revision };
         pb::CompactionRequest { revision, physical: self.chance.percent(40) }
     }
@@ -343,7 +346,8 @@ impl Generator<'_> {
         Request::WatchCancel(stream, 999)
     }
 
-    /// Operators' requests that leave the server as it is: questions, refusals and things with nothing to do.
+    /// Operators' requests that leave the server as it is: questions, refusals and things with
+    /// nothing to do.
     fn administration(&mut self) -> Request {
         let unknown = 12_345;
         match self.chance.below(12) {

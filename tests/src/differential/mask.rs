@@ -1,4 +1,5 @@
-//! What two correct servers may answer differently, taken out of the answers before they are compared.
+//! What two correct servers may answer differently, taken out of the answers before they are
+//! compared.
 //!
 //! | field | why it is masked | what is still compared |
 //! |---|---|---|
@@ -43,8 +44,8 @@ pub(super) fn range(request: &pb::RangeRequest, response: &mut pb::RangeResponse
     order_ties(request, response);
 }
 
-/// Puts keys with equal sort keys in key order. Where a limit cut the list, the last run of equals is an arbitrary
-/// choice among them, so only its length and sort key stay.
+/// Puts keys with equal sort keys in key order. Where a limit cut the list, the last run of equals
+/// is an arbitrary choice among them, so only its length and sort key stay.
 fn order_ties(request: &pb::RangeRequest, response: &mut pb::RangeResponse) {
     if !(1..=4).contains(&request.sort_target) || response.count <= STABLE_MAX {
         return;
@@ -123,7 +124,8 @@ pub(super) fn time_to_live(response: &mut pb::LeaseTimeToLiveResponse, map: &dyn
     response.keys.sort();
 }
 
-/// Remaining time becomes the granted time when it is close to it; runs are shorter than any lease they grant.
+/// Remaining time becomes the granted time when it is close to it; runs are shorter than any lease
+/// they grant.
 fn remaining(ttl: i64, granted: i64) -> i64 {
     if ttl > 0 && (granted - 400..=granted).contains(&ttl) { granted } else { ttl }
 }

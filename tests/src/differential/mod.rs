@@ -1,11 +1,13 @@
-//! The differential trial: the same requests to two servers and to the specification, and every answer compared.
+//! The differential trial: the same requests to two servers and to the specification, and every
+//! answer compared.
 //!
-//! A run is a number of sequences; each has a seed and two fresh servers. Requests go out one after the other, to both
-//! servers, so both must give every write the same revision. On a difference the trial prints both answers and the
-//! command that replays the sequence, then looks for the shortest part of it that still differs.
+//! A run is a number of sequences; each has a seed and two fresh servers. Requests go out one after
+//! the other, to both servers, so both must give every write the same revision. On a difference the
+//! trial prints both answers and the command that replays the sequence, then looks for the shortest
+//! part of it that still differs.
 //!
-//! Not here: behaviour that depends on time, such as lease expiry, locks and elections (`scenarios`), and restarts
-//! (`kill`).
+//! Not here: behaviour that depends on time, such as lease expiry, locks and elections
+//! (`scenarios`), and restarts (`kill`).
 
 mod deviations;
 mod generate;
@@ -50,7 +52,8 @@ pub(crate) struct Differential {
     /// Steps per sequence; given in replay commands, because it fixes where a sequence ends.
     #[arg(long)]
     steps: Option<usize>,
-    /// Do not stop at a difference that left both servers at the same revision: print it briefly and go on.
+    /// Do not stop at a difference that left both servers at the same revision: print it briefly
+    /// and go on.
     #[arg(long)]
     keep_going: bool,
     /// After a difference, look for a shorter sequence that shows it.

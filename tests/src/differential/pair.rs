@@ -1,4 +1,5 @@
-//! Two servers that are asked the same, and their answers compared with each other and with the specification.
+//! Two servers that are asked the same, and their answers compared with each other and with the
+//! specification.
 
 use std::time::{Duration, Instant};
 
@@ -129,10 +130,11 @@ impl Pair {
         }
     }
 
-    /// Waits until both servers have sent all they have for the watchers of past and present, and compares it.
+    /// Waits until both servers have sent all they have for the watchers of past and present, and
+    /// compares it.
     ///
-    /// A write comes first: only progress up to its revision is surely an answer to a question asked after the last
-    /// watcher was created.
+    /// A write comes first: only progress up to its revision is surely an answer to a question
+    /// asked after the last watcher was created.
     pub(super) async fn settle(&mut self, tally: &mut Tally) -> Result<Unequal> {
         let mark = Request::Put(pb::PutRequest { key: "~mark".into(), ..Default::default() });
         let (left, right) =
@@ -169,7 +171,8 @@ impl Pair {
         self.settle_future(PATIENCE).await
     }
 
-    /// Watchers of the future cannot vouch for progress; what they were sent must become equal soon.
+    /// Watchers of the future cannot vouch for progress; what they were sent must become equal
+    /// soon.
     async fn settle_future(&mut self, patience: Duration) -> Result<Unequal> {
         let deadline = Instant::now() + patience;
         loop {

@@ -2,14 +2,16 @@
 
 use vetch_api::pb;
 
-/// Lease ids from here on stand for "the n-th id the server chose itself". Each side puts its own id in place before
-/// the request leaves and takes it out of the answer, so that both sides' texts agree.
+/// Lease ids from here on stand for "the n-th id the server chose itself". Each side puts its own
+/// id in place before the request leaves and takes it out of the answer, so that both sides' texts
+/// agree.
 pub(crate) const CHOSEN: i64 = 1 << 60;
 
-/// The watch stream for watchers of the past and the present. It always has one watcher on all keys, so that a
-/// progress request is answered as soon as every event has been sent.
+/// The watch stream for watchers of the past and the present. It always has one watcher on all
+/// keys, so that a progress request is answered as soon as every event has been sent.
 pub(crate) const SETTLED: usize = 0;
-/// The watch stream for watchers that wait for a revision to come. Those hold progress back, hence their own stream.
+/// The watch stream for watchers that wait for a revision to come. Those hold progress back, hence
+/// their own stream.
 pub(crate) const FUTURE: usize = 1;
 
 #[derive(Clone, Debug)]
@@ -43,7 +45,8 @@ pub(crate) enum Request {
 }
 
 impl Request {
-    /// Requests before which all watch output has to be in: after them, what a late watcher sees depends on timing.
+    /// Requests before which all watch output has to be in: after them, what a late watcher sees
+    /// depends on timing.
     pub(crate) fn needs_settled_watches(&self) -> bool {
         matches!(self, Request::Compact(_) | Request::WatchCancel(..))
     }

@@ -1,4 +1,5 @@
-//! One of the two servers in a differential run: sends a request and gives the answer back as masked text.
+//! One of the two servers in a differential run: sends a request and gives the answer back as
+//! masked text.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -45,8 +46,8 @@ impl Side {
         Ok(Side { _server: server, client, streams, chosen: Vec::new(), spec: Specification::default() })
     }
 
-    /// etcd loses the value of a key that one revision deletes and puts again if it is compacted there, and dies of it when
-    /// the key is read next.
+    /// etcd loses the value of a key that one revision deletes and puts again if it is compacted
+    /// there, and dies of it when the key is read next.
     pub(super) fn kills_etcd(&self, request: &Request) -> bool {
         matches!(request, Request::Compact(compaction) if self.spec.puts_again(compaction.revision))
     }
@@ -93,7 +94,8 @@ impl Side {
         }
     }
 
-    /// Whether the specification says the same as this server did. True if it says anything about such a request.
+    /// Whether the specification says the same as this server did. True if it says anything about
+    /// such a request.
     pub(super) fn judge(&mut self, request: &Request, said: &Answer) -> Result<bool, Contradiction> {
         let mut request = request.with_leases(&|id| self.own_lease(id));
         match &mut request {
@@ -149,8 +151,8 @@ impl Side {
             }
             Request::Compact(request) => {
                 let result = kv.compact(request).await;
-                // Until it is through, etcd answers for its hash without it. Asking for the same again is refused, but, if it is
-                // to be physical, only then.
+                // Until it is through, etcd answers for its hash without it. Asking for the same
+                // again is refused, but, if it is to be physical, only then.
                 if result.is_ok() && !request.physical {
                     let _ = kv.compact(pb::CompactionRequest { physical: true, ..request }).await;
                 }
@@ -160,7 +162,8 @@ impl Side {
         })
     }
 
-    /// The chunks of a stream merged as protobuf merges them, which is what a client does with them.
+    /// The chunks of a stream merged as protobuf merges them, which is what a client does with
+    /// them.
     async fn range_stream(&self, request: pb::RangeRequest) -> Result<pb::RangeResponse, Status> {
         let mut stream = self.client.kv.clone().range_stream(request).await?.into_inner();
         let mut merged = pb::RangeResponse::default();
@@ -308,7 +311,8 @@ impl Side {
         }
     }
 
-    /// The watcher that keeps progress answered on the stream where everything is expected to settle.
+    /// The watcher that keeps progress answered on the stream where everything is expected to
+    /// settle.
     pub(super) async fn anchor(&mut self) -> Result<i64> {
         let all = pb::WatchCreateRequest {
             key: "\0".into(),
@@ -331,7 +335,8 @@ impl Side {
         self.streams[FUTURE].look(&|id| self.mask_lease(id), compacted)
     }
 
-    /// Whether the specification says the same as what the settled watchers were sent, and how many events it was.
+    /// Whether the specification says the same as what the settled watchers were sent, and how many
+    /// events it was.
     pub(super) fn judge_settled(&mut self, lines: &Lines) -> Result<usize, Contradiction> {
         let judged = self.spec.judge_watchers(SETTLED, lines, &|id| self.mask_lease(id));
         self.spec.watchers_judged(SETTLED);

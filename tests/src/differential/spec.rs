@@ -1,8 +1,9 @@
 //! The third side: the specification is asked what a server was asked, and must give its answer.
 //!
-//! So each run proves the specification against etcd, and each server against the specification. It answers for
-//! everything about keys and leases, for what watchers are shown, and for hashes. It has no part in the rest: sizes that
-//! are too large, numbers that the API does not define, administration.
+//! So each run proves the specification against etcd, and each server against the specification. It
+//! answers for everything about keys and leases, for what watchers are shown, and for hashes. It
+//! has no part in the rest: sizes that are too large, numbers that the API does not define,
+//! administration.
 
 mod answer;
 mod ask;
@@ -29,7 +30,8 @@ pub(super) struct Specification {
     model: Model,
     /// The last compactions, whose hashes servers remember: where, and where the one before was.
     compactions: VecDeque<(i64, i64)>,
-    /// Per stream, each watcher that is alive and the first revision whose events have not been judged.
+    /// Per stream, each watcher that is alive and the first revision whose events have not been
+    /// judged.
     watchers: [BTreeMap<i64, (Watch, i64)>; 2],
 }
 
@@ -52,8 +54,8 @@ impl Specification {
         (0..changes.len()).any(|at| changes[at].deleted && is_put_later(at))
     }
 
-    /// Judges what a server answered. `request` names leases as the server does, one whose id it has chosen as well.
-    /// True if it was a question for the specification at all.
+    /// Judges what a server answered. `request` names leases as the server does, one whose id it
+    /// has chosen as well. True if it was a question for the specification at all.
     pub(super) fn judge(
         &mut self,
         request: &Request,
@@ -199,7 +201,8 @@ impl Specification {
         }
     }
 
-    /// The hash that a server which answers HashKV with one must give, if it is one of the present state.
+    /// The hash that a server which answers HashKV with one must give, if it is one of the present
+    /// state.
     fn hash(&self, request: &pb::HashKvRequest) -> Option<u32> {
         let compacted = self.model.compact_revision();
         if hash_is_of_nothing(request.revision) {
@@ -222,8 +225,8 @@ impl Specification {
         self.watchers[stream].remove(&id);
     }
 
-    /// Judges all lines that each watcher of a stream has been sent and that were not judged before. Returns how many
-    /// events those were.
+    /// Judges all lines that each watcher of a stream has been sent and that were not judged
+    /// before. Returns how many events those were.
     pub(super) fn judge_watchers(
         &self,
         stream: usize,
@@ -236,7 +239,8 @@ impl Specification {
             if said.iter().any(|line| line.starts_with("canceled")) {
                 continue;
             }
-            // A watcher that was there before the compaction may know more of it; see `forget_the_overtaken`.
+            // A watcher that was there before the compaction may know more of it; see
+            // `forget_the_overtaken`.
             let events = self.model.recalled(watch, *from, now.revision);
             let mut events: Vec<_> = events.iter().map(answer::event).collect();
             only_last_changes(&mut events, now.compacted);

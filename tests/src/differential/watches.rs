@@ -1,8 +1,9 @@
 //! One side's watch streams: what was sent on them, in a form that does not depend on timing.
 //!
-//! How events are grouped into responses differs from run to run, so a watcher's output is its sequence of events. Two
-//! rules of grouping are checked here on each side by itself: a revision is never split over responses unless they are
-//! marked as fragments, and a response never claims a revision below its own events'.
+//! How events are grouped into responses differs from run to run, so a watcher's output is its
+//! sequence of events. Two rules of grouping are checked here on each side by itself: a revision is
+//! never split over responses unless they are marked as fragments, and a response never claims a
+//! revision below its own events'.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -33,7 +34,8 @@ struct Received {
 #[derive(Default)]
 struct Inbox {
     created: Vec<pb::WatchResponse>,
-    /// What had been compacted when the watcher being created was asked for, and when each of the others was.
+    /// What had been compacted when the watcher being created was asked for, and when each of the
+    /// others was.
     compacted: i64,
     born: BTreeMap<i64, i64>,
     /// Everything but creations and progress, in order of arrival.
@@ -42,7 +44,8 @@ struct Inbox {
     progress: i64,
     /// Watchers that were told they are canceled.
     ended: BTreeSet<i64>,
-    /// Those of them that compaction overtook and whose cancellation has not been acknowledged by us yet.
+    /// Those of them that compaction overtook and whose cancellation has not been acknowledged by
+    /// us yet.
     overtaken: Vec<i64>,
     end: Option<String>,
 }
@@ -55,7 +58,8 @@ struct Sent {
 }
 
 impl Stream {
-    /// The stream begins in the background, because a server need not answer before the first request on it.
+    /// The stream begins in the background, because a server need not answer before the first
+    /// request on it.
     pub(super) fn open(client: &Client) -> Stream {
         let (requests, outgoing) = mpsc::channel(16);
         let received = Arc::new(Received::default());
@@ -98,7 +102,8 @@ impl Stream {
         self.received.wait("a watcher's creation", |inbox| inbox.created.get(before).cloned()).await
     }
 
-    /// Sends the cancellation; a watcher that exists is waited for, one that does not gets no answer.
+    /// Sends the cancellation; a watcher that exists is waited for, one that does not gets no
+    /// answer.
     pub(super) async fn cancel(&self, watch_id: i64, exists: bool) -> Result<()> {
         self.send(RequestUnion::CancelRequest(pb::WatchCancelRequest { watch_id })).await?;
         if exists {
@@ -111,13 +116,13 @@ impl Stream {
         Ok(())
     }
 
-    /// Returns when the server vouches for everything up to `revision`. It answers only once all watchers have caught
-    /// up, and drops the question otherwise, so it is asked again and again.
+    /// Returns when the server vouches for everything up to `revision`. It answers only once all
+    /// watchers have caught up, and drops the question otherwise, so it is asked again and again.
     pub(super) async fn settle(&self, revision: i64) -> Result<()> {
         let deadline = Instant::now() + Duration::from_secs(20);
         loop {
-            // etcd answers for progress again only after the client has let go of a watcher that compaction ended,
-            // which etcd's own client does at once.
+            // etcd answers for progress again only after the client has let go of a watcher that
+            // compaction ended, which etcd's own client does at once.
             for watch_id in self.received.with(|inbox| std::mem::take(&mut inbox.overtaken)) {
                 self.send(RequestUnion::CancelRequest(pb::WatchCancelRequest { watch_id })).await?;
             }
@@ -183,7 +188,8 @@ impl Inbox {
             // Whether letting go of an ended watcher is answered once more is nobody's business.
             Ok(Some(response)) if response.canceled && self.ended.contains(&response.watch_id) => {}
             Ok(Some(response)) if response.events.is_empty() && !response.canceled => {
-                // Progress for one watcher (progress_notify) says nothing about the others on the stream.
+                // Progress for one watcher (progress_notify) says nothing about the others on the
+                // stream.
                 if response.watch_id == -1 {
                     self.progress = response.header.map_or(0, |header| header.revision);
                 }

@@ -1,4 +1,5 @@
-//! One question each: what can be seen, what is refused, and the ways into encryption and out of it.
+//! One question each: what can be seen, what is refused, and the ways into encryption and out of
+//! it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +12,8 @@ use crate::client::Client;
 
 const KEYS: usize = 400;
 
-/// With a key, nothing of keys and values is in any file; without one it is, so the search can fail.
+/// With a key, nothing of keys and values is in any file; without one it is, so the search can
+/// fail.
 pub(super) async fn hidden() -> Result<()> {
     for is_sealed in [true, false] {
         let house = House::new()?;

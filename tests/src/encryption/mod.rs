@@ -1,7 +1,8 @@
-//! The encryption trial: a real server with keys that come, change and go, while it is written to and killed.
+//! The encryption trial: a real server with keys that come, change and go, while it is written to
+//! and killed.
 //!
-//! What was put is looked for in the bytes of every file of the data directory: with a key it must not be found, without one
-//! it must, or the search would prove nothing.
+//! What was put is looked for in the bytes of every file of the data directory: with a key it must
+//! not be found, without one it must, or the search would prove nothing.
 
 mod cases;
 mod cost;

@@ -1,5 +1,5 @@
-//! Rotation under load: keys change while clients write and the server is killed; nothing acknowledged is lost, and the old key
-//! can go when the server says so, and not before.
+//! Rotation under load: keys change while clients write and the server is killed; nothing
+//! acknowledged is lost, and the old key can go when the server says so, and not before.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -1,6 +1,8 @@
-//! The etcdctl trial: one conversation in etcdctl's words with each of two servers, and their outputs compared.
+//! The etcdctl trial: one conversation in etcdctl's words with each of two servers, and their
+//! outputs compared.
 //!
-//! The conversation is `tests/etcdctl.script`. Output means standard output, standard error and the exit code.
+//! The conversation is `tests/etcdctl.script`. Output means standard output, standard error and the
+//! exit code.
 
 mod normal;
 mod script;

@@ -1,4 +1,5 @@
-//! Takes out of etcdctl's output what two correct servers may print differently: ids, times, sizes, ports.
+//! Takes out of etcdctl's output what two correct servers may print differently: ids, times, sizes,
+//! ports.
 //!
 //! | what | becomes |
 //! |---|---|

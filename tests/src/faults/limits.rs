@@ -14,7 +14,8 @@ use crate::mount::Mount;
 use crate::record::Plan;
 use crate::server::{Options, Server};
 
-/// Connections beyond the limit wait, requests over the others go on. Then not even a file can be opened for a while.
+/// Connections beyond the limit wait, requests over the others go on. Then not even a file can be
+/// opened for a while.
 pub(super) async fn descriptors(faults: &Faults, rounds: usize) -> Result<()> {
     let mut ground = faults.ground(Case::Descriptors, Plan::new(faults.seed)).await?;
     let result = async {
@@ -55,8 +56,9 @@ fn limit(server: &Server, files: u32) -> Result<()> {
 
 const NO_SPACE: &str = "etcdserver: mvcc: database space exceeded";
 
-/// The disk fills up under load: writes are refused in etcd's words, reads and deletes go on, a restart changes nothing,
-/// and when there is room again writes are accepted without anybody's help.
+/// The disk fills up under load: writes are refused in etcd's words, reads and deletes go on, a
+/// restart changes nothing, and when there is room again writes are accepted without anybody's
+/// help.
 pub(super) async fn disk_full(faults: &Faults, rounds: usize) -> Result<()> {
     let mount = Mount::tmpfs(400)?;
     let mut plan = Plan::new(faults.seed);
@@ -91,12 +93,14 @@ pub(super) async fn disk_full(faults: &Faults, rounds: usize) -> Result<()> {
     ground.conclude(result).await.passed().map(drop)
 }
 
-/// Waits until the server says that it is full, in etcd's words. Answers how many milliseconds that took.
+/// Waits until the server says that it is full, in etcd's words. Answers how many milliseconds that
+/// took.
 async fn refused(ground: &mut Ground) -> Result<i64> {
     const PACE: i64 = 50;
     let client = Client::connect(&ground.server.endpoint()).await?;
     for tries in 0..600 {
-        // Empty and in an empty key's place, this put changes nothing even when it is not refused for lack of space.
+        // Empty and in an empty key's place, this put changes nothing even when it is not refused
+        // for lack of space.
         let request = pb::PutRequest { key: "/none".into(), ignore_lease: true, ..Default::default() };
         match client.kv.clone().put(request).await {
             Err(status) if status.message() == NO_SPACE => {

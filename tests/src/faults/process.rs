@@ -61,13 +61,14 @@ fn check_end(status: ExitStatus, took: Duration) -> Result<()> {
     Ok(())
 }
 
-/// A client resumes its watch on these codes and gives up on others; an error of the connection counts as Unavailable
-/// or Unknown in this client library.
+/// A client resumes its watch on these codes and gives up on others; an error of the connection
+/// counts as Unavailable or Unknown in this client library.
 fn ended_cleanly(code: Code) -> bool {
     matches!(code, Code::Unavailable | Code::Unknown | Code::Cancelled | Code::Ok)
 }
 
-/// Clients give up while the process stands still. What it answers when it goes on must be true then, not before.
+/// Clients give up while the process stands still. What it answers when it goes on must be true
+/// then, not before.
 pub(super) async fn pause(ground: &mut Ground, rounds: usize) -> Result<()> {
     for round in 1..=rounds {
         let done = ground.work(300, 900, 20).await?;
@@ -80,7 +81,8 @@ pub(super) async fn pause(ground: &mut Ground, rounds: usize) -> Result<()> {
     ground.work(500, 600, 20).await.map(drop)
 }
 
-/// One processor for all its threads, and the process stopped for a few milliseconds again and again.
+/// One processor for all its threads, and the process stopped for a few milliseconds again and
+/// again.
 pub(super) async fn one_cpu(ground: &mut Ground, rounds: usize) -> Result<()> {
     ground.work(200, 400, 20).await?;
     ground.server.kill()?;

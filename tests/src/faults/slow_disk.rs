@@ -1,8 +1,9 @@
-//! The slow disk: every sync takes up to more than a second, many clients write large values and delete them, compaction
-//! follows at their heels, and then the process is killed.
+//! The slow disk: every sync takes up to more than a second, many clients write large values and
+//! delete them, compaction follows at their heels, and then the process is killed.
 //!
-//! The shape is that of a mistake once made: a checkpoint waits until the journal has made durable what it captured, and
-//! on such a disk it waits for long. Had compaction freed versions meanwhile, the checkpoint would have missed them.
+//! The shape is that of a mistake once made: a checkpoint waits until the journal has made durable
+//! what it captured, and on such a disk it waits for long. Had compaction freed versions meanwhile,
+//! the checkpoint would have missed them.
 
 use std::time::Duration;
 
@@ -29,7 +30,8 @@ pub(super) async fn run(faults: &Faults, rounds: usize) -> Result<()> {
         ..Plan::new(faults.seed)
     };
     let mut options = faults.options();
-    // One checkpoint after the other, so that there is always one that waits; its size needs no small journal.
+    // One checkpoint after the other, so that there is always one that waits; its size needs no
+    // small journal.
     options.flags.retain(|flag| !super::SMALL_STORAGE.contains(&flag.as_str()));
     let flags = ["--checkpoint-bytes=1048576", "--checkpoint-interval=1s", "--log-level=debug"];
     options.flags.extend(flags.map(str::to_owned));

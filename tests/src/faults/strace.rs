@@ -1,7 +1,9 @@
-//! Faults of single system calls, injected by strace: the n-th one fails, or the process is killed in it.
+//! Faults of single system calls, injected by strace: the n-th one fails, or the process is killed
+//! in it.
 //!
-//! strace counts for each thread by itself, so that the n-th write is the journal's in one run and a checkpoint's in
-//! another. It steps aside (`-D`): the server stays this program's own child, with its own exit status.
+//! strace counts for each thread by itself, so that the n-th write is the journal's in one run and
+//! a checkpoint's in another. It steps aside (`-D`): the server stays this program's own child,
+//! with its own exit status.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus};
@@ -27,8 +29,9 @@ pub(super) struct Injection {
 enum Expected {
     /// The process is killed.
     Killed,
-    /// It stops by itself with an error in its log, which it must if the call was about the journal. It may go on if
-    /// it can do without: checkpoints and segments in preparation are tried again.
+    /// It stops by itself with an error in its log, which it must if the call was about the
+    /// journal. It may go on if it can do without: checkpoints and segments in preparation are
+    /// tried again.
     StopsOrLives,
 }
 
@@ -116,7 +119,8 @@ pub(super) async fn run(ground: &mut Ground, injection: &Injection, rounds: usiz
 /// How long the injected call may take to come.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Waits until the process has ended, and ends it if it does not: none then, as the fault did not end it.
+/// Waits until the process has ended, and ends it if it does not: none then, as the fault did not
+/// end it.
 async fn wait_for_end(server: &mut Server) -> Result<Option<ExitStatus>> {
     let begun = Instant::now();
     while server.alive() {

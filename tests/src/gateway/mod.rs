@@ -1,7 +1,8 @@
-//! The gateway trial: the same HTTP requests to two servers, and their answers compared: status, type and body.
+//! The gateway trial: the same HTTP requests to two servers, and their answers compared: status,
+//! type and body.
 //!
-//! The requests are `tests/gateway.script`. The trial also checks that `/metrics` has what etcd's dashboards and alerts
-//! read.
+//! The requests are `tests/gateway.script`. The trial also checks that `/metrics` has what etcd's
+//! dashboards and alerts read.
 
 pub(crate) mod http;
 
@@ -23,7 +24,8 @@ pub(crate) struct Gateway {
     right: Kind,
 }
 
-/// Fields that depend on ids, storage, elections and hashing; see the differential trial's table for the reasons.
+/// Fields that depend on ids, storage, elections and hashing; see the differential trial's table
+/// for the reasons.
 const MASKED: [&str; 14] = [
     "cluster_id",
     "member_id",

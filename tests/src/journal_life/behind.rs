@@ -8,7 +8,8 @@ use super::journal::Journal;
 use super::members::Members;
 use super::trimming::{levels_off, load};
 
-/// Rounds of load before, and while they are away: longer than a server that was not heard of is waited for.
+/// Rounds of load before, and while they are away: longer than a server that was not heard of is
+/// waited for.
 const BEFORE: usize = 2;
 const AWAY: usize = 36;
 

@@ -14,7 +14,8 @@ use crate::gateway::http;
 use crate::server::free_port;
 
 const SERVERS: usize = 3;
-/// How servers and clients know each other. They listen on loopback only and are gone with their directory.
+/// How servers and clients know each other. They listen on loopback only and are gone with their
+/// directory.
 const SECRET: &str = "trial";
 pub(crate) const STREAM: &str = "vetch";
 

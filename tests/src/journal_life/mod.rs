@@ -1,7 +1,9 @@
-//! The trial of a shared journal's life: it is trimmed behind checkpoints and levels off, whoever is behind it starts from
-//! another server's checkpoint, and when it is nearly full the servers keep out of the rest.
+//! The trial of a shared journal's life: it is trimmed behind checkpoints and levels off, whoever
+//! is behind it starts from another server's checkpoint, and when it is nearly full the servers
+//! keep out of the rest.
 //!
-//! Three Vetch servers on three NATS servers for each case. What is said of the journal is what NATS itself says.
+//! Three Vetch servers on three NATS servers for each case. What is said of the journal is what
+//! NATS itself says.
 
 mod behind;
 mod full;
@@ -116,8 +118,8 @@ impl House {
     }
 }
 
-/// Puts of values of so many bytes to a few keys, by eight clients, until the time is over. Returns how many were
-/// acknowledged.
+/// Puts of values of so many bytes to a few keys, by eight clients, until the time is over. Returns
+/// how many were acknowledged.
 async fn churn(endpoint: &str, bytes: usize, seconds: u64) -> Result<u64> {
     let until = Instant::now() + Duration::from_secs(seconds);
     let client = Client::connect(endpoint).await?;

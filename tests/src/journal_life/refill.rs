@@ -1,5 +1,5 @@
-//! A journal that begins with what a server has: one that stood alone becomes a cluster, and a cluster whose journal is lost
-//! goes on with another.
+//! A journal that begins with what a server has: one that stood alone becomes a cluster, and a
+//! cluster whose journal is lost goes on with another.
 
 use std::path::Path;
 use std::process::Command;
@@ -86,7 +86,8 @@ async fn has_all(client: &Client, key: &str) -> Result<()> {
     Ok(())
 }
 
-/// All servers are stopped, and their journal is thought lost: another stream begins with the directory of one of them.
+/// All servers are stopped, and their journal is thought lost: another stream begins with the
+/// directory of one of them.
 async fn lose(house: &mut House, revision: i64) -> Result<()> {
     let directory = house.members.servers[0].data_dir.clone();
     let copy = tempfile::Builder::new().prefix("vetch-lost-").tempdir()?;

@@ -119,7 +119,8 @@ fn refuses_to_serve(migration: &Migration) -> Result<()> {
     Ok(())
 }
 
-/// After the cut-over it is a data directory like any other, for the same command and for an ordinary server.
+/// After the cut-over it is a data directory like any other, for the same command and for an
+/// ordinary server.
 async fn restarts(mut migration: Migration, vetch: &Client) -> Result<()> {
     let before = image::hash_kv(vetch, 0).await?;
     migration.terminate()?;

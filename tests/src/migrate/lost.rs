@@ -1,4 +1,5 @@
-//! The etcd cannot be heard in the middle of the cut-over: it goes on as if nothing had been, and a second attempt works.
+//! The etcd cannot be heard in the middle of the cut-over: it goes on as if nothing had been, and a
+//! second attempt works.
 
 use std::time::Duration;
 
@@ -38,7 +39,8 @@ pub(super) async fn run(seed: u64) -> Result<()> {
     relay.mend();
     let line = migration.hears("THE CUT-OVER FAILED").await?;
     println!("  {}", line.split(". The etcd").next().unwrap_or_default());
-    // The request to fence may arrive after everybody has given up on it; then it is taken down a moment later.
+    // The request to fence may arrive after everybody has given up on it; then it is taken down a
+    // moment later.
     tokio::time::sleep(Duration::from_secs(3)).await;
     let alarms = source.maintenance.clone().alarm(pb::AlarmRequest::default()).await?.into_inner().alarms;
     ensure!(alarms.is_empty() && !migration.is_done(), "the etcd was left fenced: {alarms:?}");

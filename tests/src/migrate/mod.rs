@@ -1,10 +1,11 @@
 //! The migration trial: a running etcd moves to Vetch under writers that do not stop.
 //!
-//! Four plays. *Quiet*: nothing is written meanwhile, so everything clients can see must be the same on both sides, users and
-//! roles included. *Live*: writers, leases, deletes and compactions go on, the migrating process is killed on the way, and the
-//! cut-over happens beneath the writers. *Torn*: it is killed in the cut-over itself, again and again. *Lost*: it cannot
-//! hear the etcd in the middle of it. In all but the first every acknowledged write must be there exactly once, at the revision it
-//! was acknowledged with.
+//! Four plays. *Quiet*: nothing is written meanwhile, so everything clients can see must be the
+//! same on both sides, users and roles included. *Live*: writers, leases, deletes and compactions
+//! go on, the migrating process is killed on the way, and the cut-over happens beneath the writers.
+//! *Torn*: it is killed in the cut-over itself, again and again. *Lost*: it cannot hear the etcd in
+//! the middle of it. In all but the first every acknowledged write must be there exactly once, at
+//! the revision it was acknowledged with.
 
 mod live;
 mod lost;

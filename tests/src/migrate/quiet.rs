@@ -28,7 +28,8 @@ async fn everything() -> Result<()> {
     let said = migration.refusal()?;
     ensure!(said.contains("another 'vetch migrate'"), "a second one at work: {said}");
 
-    // By way of Vetch before the cut-over, to etcd: what it changes in users is fetched with a new copy.
+    // By way of Vetch before the cut-over, to etcd: what it changes in users is fetched with a new
+    // copy.
     let through = Client::connect(&migration.endpoint()).await?;
     let role = pb::AuthRoleAddRequest { name: "late".into() };
     AuthClient::new(through.channel.clone()).role_add(role).await?;
@@ -51,7 +52,8 @@ async fn everything() -> Result<()> {
     Ok(())
 }
 
-/// With authentication on: credentials are needed, nobody is passed on, and passwords still work afterwards.
+/// With authentication on: credentials are needed, nobody is passed on, and passwords still work
+/// afterwards.
 async fn with_users() -> Result<()> {
     let scratch = tempfile::Builder::new().prefix("vetch-migrate-").tempdir()?;
     let etcd = Server::start(Kind::Etcd)?;

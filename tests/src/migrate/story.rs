@@ -19,7 +19,8 @@ type Change = (String, Option<String>);
 /// Revisions with their changes.
 pub(super) type Story = BTreeMap<i64, Vec<Change>>;
 
-/// Someone who watches everything from a revision on, and comes back where they were if the connection breaks.
+/// Someone who watches everything from a revision on, and comes back where they were if the
+/// connection breaks.
 pub(super) struct Listener {
     story: Arc<Mutex<Heard>>,
     task: JoinHandle<()>,
@@ -146,8 +147,8 @@ pub(super) struct Tally {
     pub(super) done_unheard: usize,
 }
 
-/// Every acknowledged request is in the story once, at its revision; every refused one is not; every unknown one at most once;
-/// and every put in the story is somebody's.
+/// Every acknowledged request is in the story once, at its revision; every refused one is not;
+/// every unknown one at most once; and every put in the story is somebody's.
 pub(super) fn must_be_told(story: &Story, diaries: &[Diary]) -> Result<Tally> {
     let mut places: HashMap<&str, i64> = HashMap::new();
     for (&revision, changes) in story {

@@ -53,7 +53,8 @@ pub(super) async fn run(seed: u64, kills: usize) -> Result<()> {
     Ok(())
 }
 
-/// Asks for the cut-over and kills the process in the middle of it, up to `kills` times. Says what each left behind.
+/// Asks for the cut-over and kills the process in the middle of it, up to `kills` times. Says what
+/// each left behind.
 async fn interrupt(
     migration: &mut Migration,
     source: &Client,

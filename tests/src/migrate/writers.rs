@@ -1,8 +1,9 @@
 //! Writers that remember what they were told.
 //!
-//! Every value is written once in the whole trial, so where it turns up tells which request it came from. A writer has keys of its
-//! own. One kind talks to Vetch from the beginning, which passes it on; the other talks to etcd until that refuses it, and to
-//! Vetch from then on, as clients do whose configuration is changed at that moment.
+//! Every value is written once in the whole trial, so where it turns up tells which request it came
+//! from. A writer has keys of its own. One kind talks to Vetch from the beginning, which passes it
+//! on; the other talks to etcd until that refuses it, and to Vetch from then on, as clients do
+//! whose configuration is changed at that moment.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

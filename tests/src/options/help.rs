@@ -34,8 +34,8 @@ const ONLY_HERE: [&str; 20] = [
     "unsafe-journal",
 ];
 
-/// Every flag etcd lists is one of ours, and the other way round. The table in docs/compatibility.md is held against ours
-/// by a test of its own.
+/// Every flag etcd lists is one of ours, and the other way round. The table in
+/// docs/compatibility.md is held against ours by a test of its own.
 pub(super) fn compare() -> Result<()> {
     let (mut etcd, mut vetch) = (listed(Kind::Etcd)?, listed(Kind::Vetch)?);
     ensure!(etcd.len() > 100, "etcd lists only {} flags", etcd.len());

@@ -1,7 +1,9 @@
-//! The options trial: the same command lines, variables and files to etcd and to vetch, and what comes of them.
+//! The options trial: the same command lines, variables and files to etcd and to vetch, and what
+//! comes of them.
 //!
-//! The lines are in `tests/options.script`. A refusal must have the same exit code and the same words in it; a start must
-//! be one. Last, both servers' lists of flags are held against each other.
+//! The lines are in `tests/options.script`. A refusal must have the same exit code and the same
+//! words in it; a start must be one. Last, both servers' lists of flags are held against each
+//! other.
 
 mod help;
 mod line;

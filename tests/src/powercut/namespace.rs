@@ -17,8 +17,8 @@ pub(super) fn is_own() -> bool {
     std::env::var_os(OWN).is_some()
 }
 
-/// Runs this very program with the same arguments in a mount namespace of its own. Meanwhile other namespaces come and go, each
-/// with a copy of what is mounted out here.
+/// Runs this very program with the same arguments in a mount namespace of its own. Meanwhile other
+/// namespaces come and go, each with a copy of what is mounted out here.
 pub(super) fn run_in_own() -> Result<()> {
     let missing = "unshare is missing; this trial needs it";
     let mut trial = Command::new("unshare")

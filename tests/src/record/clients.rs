@@ -1,4 +1,5 @@
-//! Clients of keys and leases: they connect, make requests, and connect again when the server went away.
+//! Clients of keys and leases: they connect, make requests, and connect again when the server went
+//! away.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,8 @@ use super::values;
 use crate::chance::Chance;
 use crate::client::Client;
 
-/// Where a client turns to. It stays with one server of a cluster for as long as that is of use, then goes to the next.
+/// Where a client turns to. It stays with one server of a cluster for as long as that is of use,
+/// then goes to the next.
 pub(super) struct Place(usize);
 
 impl Place {

@@ -1,5 +1,6 @@
-//! The trial's own questions, first and last: does a long lease live, do short ones end, does a write succeed, what
-//! is the whole state, now and at many revisions of the past, and what is the whole story, told once more?
+//! The trial's own questions, first and last: does a long lease live, do short ones end, does a
+//! write succeed, what is the whole state, now and at many revisions of the past, and what is the
+//! whole story, told once more?
 
 use std::time::{Duration, Instant};
 
@@ -39,7 +40,8 @@ pub(super) async fn grant_lasting_lease(shared: &Shared) -> Result<()> {
     Ok(())
 }
 
-/// The lease has outlived everything with nearly all of its time, and never with more than it was given.
+/// The lease has outlived everything with nearly all of its time, and never with more than it was
+/// given.
 pub(super) async fn check_lasting_lease(shared: &Shared) -> Result<()> {
     let client = connect(shared).await?;
     let request = pb::LeaseTimeToLiveRequest { id: LASTING_LEASE, keys: false };
@@ -71,7 +73,8 @@ pub(super) async fn end_leases(shared: &Shared) -> Result<()> {
     }
 }
 
-/// A write that has to succeed; only a server that is just getting well may refuse it for a while. Answers its revision.
+/// A write that has to succeed; only a server that is just getting well may refuse it for a while.
+/// Answers its revision.
 pub(super) async fn write_once(shared: &Shared) -> Result<i64> {
     let client = connect(shared).await?;
     let id = shared.new_client();

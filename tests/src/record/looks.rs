@@ -1,4 +1,5 @@
-//! One who looks around: lists of leases, alarms and members, status, the keys of leases. All of it goes into the history.
+//! One who looks around: lists of leases, alarms and members, status, the keys of leases. All of it
+//! goes into the history.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -144,7 +144,8 @@ impl Shared {
         self.note(|notes| notes.broken.push(what));
     }
 
-    /// Checks what the history leaves out of a header: the identity never changes. Answers the revision.
+    /// Checks what the history leaves out of a header: the identity never changes. Answers the
+    /// revision.
     pub(super) fn saw_header(&self, header: Option<&pb::ResponseHeader>) -> i64 {
         let Some(header) = header else {
             self.broke("an answer without a header".to_owned());
@@ -258,7 +259,8 @@ impl Shared {
         (outcome, words)
     }
 
-    /// Sends a request whose answer is long and lets go of it before it is all there. What it did is not known.
+    /// Sends a request whose answer is long and lets go of it before it is all there. What it did
+    /// is not known.
     pub(super) async fn abandon(&self, client: &Client, id: u32, request: Request, after: Duration) {
         let called = self.now();
         // Dropping the call is what tells the server.

@@ -1,7 +1,8 @@
-//! Which requests clients make: a mixture that Kubernetes, etcdctl and the authors of locks would recognise.
+//! Which requests clients make: a mixture that Kubernetes, etcdctl and the authors of locks would
+//! recognise.
 //!
-//! Few keys, so that clients get into each other's way; every value written is unique, so that each event can be traced
-//! to the one request that caused it.
+//! Few keys, so that clients get into each other's way; every value written is unique, so that each
+//! event can be traced to the one request that caused it.
 
 use std::collections::HashMap;
 
@@ -208,7 +209,8 @@ fn list(plan: &Plan, chance: &mut Chance) -> (Request, Way) {
     (Request::Range(range), Way::Unary)
 }
 
-/// A look at the past, sometimes further back than there is anything left, sometimes into the future.
+/// A look at the past, sometimes further back than there is anything left, sometimes into the
+/// future.
 fn past(shared: &Shared, chance: &mut Chance) -> Request {
     let mut range = Range::new(some_keys(&shared.plan, chance));
     range.revision = (shared.revision() - chance.between(-3, 300)).max(1);

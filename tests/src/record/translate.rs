@@ -1,4 +1,5 @@
-//! Between the words of the history and those of the wire, and what an error says about whether anything happened.
+//! Between the words of the history and those of the wire, and what an error says about whether
+//! anything happened.
 
 use anyhow::{Context, Result, bail};
 use tonic::Status;

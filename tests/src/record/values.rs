@@ -1,8 +1,9 @@
 //! Values that are large on the wire and small in the record.
 //!
-//! A value names itself and its length (`v17:60000;`) and is filled up by repeating that name; a length below that of the
-//! name adds nothing. The record keeps the name alone; whatever comes back is shortened again only if every byte of the filling is right, so nothing is taken on
-//! trust. Names differ before the filling begins, so short forms sort as the values themselves do.
+//! A value names itself and its length (`v17:60000;`) and is filled up by repeating that name; a
+//! length below that of the name adds nothing. The record keeps the name alone; whatever comes back
+//! is shortened again only if every byte of the filling is right, so nothing is taken on trust.
+//! Names differ before the filling begins, so short forms sort as the values themselves do.
 
 /// The short form of the value with this number, `length` bytes long on the wire.
 pub(super) fn name(number: u64, length: usize) -> Vec<u8> {
@@ -19,7 +20,8 @@ pub(super) fn expand(short: &[u8]) -> Vec<u8> {
     }
 }
 
-/// The short form of a value that was received, or the value itself if it is not one of ours in full.
+/// The short form of a value that was received, or the value itself if it is not one of ours in
+/// full.
 pub(super) fn shorten(full: &[u8]) -> Vec<u8> {
     match length_named(full) {
         Some((name, length)) if is_filled(full, name, length) => full[..name].to_vec(),

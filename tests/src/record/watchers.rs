@@ -1,7 +1,9 @@
-//! Watchers: one of everything that never misses a revision, and many that come, go, filter and look into the past.
+//! Watchers: one of everything that never misses a revision, and many that come, go, filter and
+//! look into the past.
 //!
-//! A watcher that loses its connection begins again behind the last thing it was told. At the end each goes on until
-//! it was told of the last revision, by an event or by progress: that all of them get there is part of the trial.
+//! A watcher that loses its connection begins again behind the last thing it was told. At the end
+//! each goes on until it was told of the last revision, by an event or by progress: that all of
+//! them get there is part of the trial.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -172,7 +174,8 @@ impl<'a> Stream<'a> {
         self.cursors.values().all(|cursor| cursor.ended || cursor.told >= last)
     }
 
-    /// Writes down how everything ended, and answers what is needed to go on, with each watch's place in the history.
+    /// Writes down how everything ended, and answers what is needed to go on, with each watch's
+    /// place in the history.
     fn close(self) -> Vec<(Watch, usize)> {
         let mut resumed = Vec::new();
         for cursor in self.cursors.into_values() {
@@ -273,8 +276,8 @@ fn watch(shared: &Shared, chance: &mut Chance) -> Watch {
     }
 }
 
-/// Follows one stream until it breaks, its time is over, or everything has been told. Answers the watches to resume,
-/// and whether the end was reached.
+/// Follows one stream until it breaks, its time is over, or everything has been told. Answers the
+/// watches to resume, and whether the end was reached.
 async fn follow(
     shared: &Shared,
     client: &Client,
@@ -312,7 +315,8 @@ async fn follow(
     (if broken || everything { resumed } else { Vec::new() }, caught_up)
 }
 
-/// Reads until the time is over (not before the recording stops, if it is already stopping) or all is told.
+/// Reads until the time is over (not before the recording stops, if it is already stopping) or all
+/// is told.
 async fn read_on(stream: &mut Stream<'_>, life: Option<Duration>, asks: u32) -> Result<(), Status> {
     let shared = stream.shared;
     let begun = Instant::now();
@@ -333,14 +337,16 @@ async fn read_on(stream: &mut Stream<'_>, life: Option<Duration>, asks: u32) -> 
         let interval = if ending { Some(TICK) } else { life.and_then(|life| life.checked_div(asks)) };
         if interval.is_some_and(|interval| begun.elapsed() > interval * (asked + 1)) {
             asked += 1;
-            // A watch that waits for the future gets no progress, and withholds that of its whole stream.
+            // A watch that waits for the future gets no progress, and withholds that of its whole
+            // stream.
             stream.cancel(|watch| ending && watch.start_revision > shared.last_to_watch()).await?;
             stream.ask_progress().await?;
         }
     }
 }
 
-/// Takes every watch back and waits until the server agrees. What arrives until then is recorded too.
+/// Takes every watch back and waits until the server agrees. What arrives until then is recorded
+/// too.
 async fn cancel_all(stream: &mut Stream<'_>) -> Result<(), Status> {
     stream.cancel(|_| true).await?;
     let begun = Instant::now();
@@ -353,8 +359,8 @@ async fn cancel_all(stream: &mut Stream<'_>) -> Result<(), Status> {
     Ok(())
 }
 
-/// A fresh watcher of everything from `start_revision` on, which must be told the same story as the first one. Answers
-/// its place in the history.
+/// A fresh watcher of everything from `start_revision` on, which must be told the same story as the
+/// first one. Answers its place in the history.
 pub(super) async fn again(shared: &Shared, client: &Client, start_revision: i64) -> Result<usize, Status> {
     let watch = Watch {
         keys: Keys::all(),

@@ -1,7 +1,9 @@
-//! The scenarios trial: short plays in which time or several clients matter, on two servers, and the scripts compared.
+//! The scenarios trial: short plays in which time or several clients matter, on two servers, and
+//! the scripts compared.
 //!
-//! A scenario talks to one server and writes down what it sees, line by line, without ids and times. Both servers must
-//! cause the same lines. What does not depend on time is the differential trial's.
+//! A scenario talks to one server and writes down what it sees, line by line, without ids and
+//! times. Both servers must cause the same lines. What does not depend on time is the differential
+//! trial's.
 
 mod concurrency;
 mod leases;

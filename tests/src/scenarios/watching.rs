@@ -84,14 +84,16 @@ fn describe(response: &pb::WatchResponse) -> String {
     )
 }
 
-/// How events are cut into messages is the server's choice; that a message stays small when asked to, is not.
+/// How events are cut into messages is the server's choice; that a message stays small when asked
+/// to, is not.
 pub(super) fn fragments(client: Client, script: &mut Script) -> BoxFuture<'_, Result<()>> {
     async move {
         let value = "x".repeat(900_000);
         for key in ["a", "b", "c", "d"] {
             put(&client, key, &value, 0).await?;
         }
-        // One revision that is larger than a message may be: with previous values it is twice what was sent.
+        // One revision that is larger than a message may be: with previous values it is twice what
+        // was sent.
         let op = |key: &str| pb::RequestOp {
             request: Some(pb::request_op::Request::RequestPut(pb::PutRequest {
                 key: key.to_owned().into(),
@@ -235,7 +237,8 @@ pub(super) fn overtaken(client: Client, script: &mut Script) -> BoxFuture<'_, Re
             script.note(describe(&watch.next().await?.context("the stream ended")?));
             script.note(describe(&watch.next().await?.context("the stream ended")?));
         }
-        // The delete is exactly at the compacted revision and can still be watched, but what it deleted is gone.
+        // The delete is exactly at the compacted revision and can still be watched, but what it
+        // deleted is gone.
         let create = pb::WatchCreateRequest { start_revision: 12, prev_kv: true, ..Watch::everything() };
         let mut watch = Watch::open(&client, create).await?;
         put(&client, "a", "new", 0).await?;

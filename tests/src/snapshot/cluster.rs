@@ -1,7 +1,9 @@
-//! A cluster of three etcds that is killed at once, and a member whose database is far behind its log.
+//! A cluster of three etcds that is killed at once, and a member whose database is far behind its
+//! log.
 //!
-//! What any majority of the members' directories holds has everything that a client was told is done. One member alone
-//! may not know what was decided, and its directory is then refused, unless its owner accepts the loss.
+//! What any majority of the members' directories holds has everything that a client was told is
+//! done. One member alone may not know what was decided, and its directory is then refused, unless
+//! its owner accepts the loss.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -117,7 +119,8 @@ async fn keys_of(data_dir: &Path) -> Result<Vec<Vec<u8>>> {
     Ok(list(&client, 0).await?.into_iter().map(|kv| kv.key.to_vec()).collect())
 }
 
-/// One of three: refused if its log ends with what it does not know to be decided, and then only taken on request.
+/// One of three: refused if its log ends with what it does not know to be decided, and then only
+/// taken on request.
 async fn alone(scratch: &Path, dirs: &[PathBuf]) -> Result<()> {
     let mut refused = 0;
     for (n, dir) in dirs.iter().enumerate() {
@@ -136,7 +139,8 @@ async fn alone(scratch: &Path, dirs: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// A database that is far behind, as after a disk that lost much: a copy from before, with all of the log.
+/// A database that is far behind, as after a disk that lost much: a copy from before, with all of
+/// the log.
 pub(super) async fn with_an_old_database() -> Result<()> {
     let scratch = tempfile::Builder::new().prefix("vetch-old-").tempdir()?;
     let at = |name: &str| scratch.path().join(name);

@@ -1,4 +1,5 @@
-//! What is put into a store before it is taken elsewhere: a little of everything that history can hold.
+//! What is put into a store before it is taken elsewhere: a little of everything that history can
+//! hold.
 
 use anyhow::{Context, Result};
 use vetch_api::pb::auth_client::AuthClient;

@@ -26,7 +26,8 @@ pub(crate) struct Image {
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct State {
-    /// None where etcd answers with what it remembers of its compaction, which it hashed as of the compaction before.
+    /// None where etcd answers with what it remembers of its compaction, which it hashed as of the
+    /// compaction before.
     hash: Option<u32>,
     kvs: Vec<mvccpb::KeyValue>,
 }
@@ -40,7 +41,8 @@ pub(crate) struct Lease {
 impl Image {
     pub(crate) async fn of(client: &Client) -> Result<Image> {
         let newest = hash_kv(client, 0).await?;
-        // Before 3.6 an answer does not say what was hashed, which without compactions in between is the newest revision.
+        // Before 3.6 an answer does not say what was hashed, which without compactions in between
+        // is the newest revision.
         let now = newest.header.as_ref().map_or(0, |header| header.revision);
         let revision = if newest.hash_revision == 0 { now } else { newest.hash_revision };
         let compact_revision = newest.compact_revision;

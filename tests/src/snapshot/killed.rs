@@ -1,8 +1,10 @@
-//! Killed etcds: an etcd is killed in the middle of everything, Vetch takes over a copy of its data directory, and etcd
-//! itself is started again on the original. Everything a client can see must be the same.
+//! Killed etcds: an etcd is killed in the middle of everything, Vetch takes over a copy of its data
+//! directory, and etcd itself is started again on the original. Everything a client can see must be
+//! the same.
 //!
-//! What differs from round to round is what is asked, when the end comes, and how much of it etcd had put into its
-//! database by then, which is up to flags: usually it lags a tenth of a second behind the log.
+//! What differs from round to round is what is asked, when the end comes, and how much of it etcd
+//! had put into its database by then, which is up to flags: usually it lags a tenth of a second
+//! behind the log.
 
 use std::path::Path;
 use std::time::Duration;

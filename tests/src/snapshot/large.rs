@@ -1,4 +1,5 @@
-//! A large store: what a snapshot costs while writers go on, and what a restore needs. The limits are part of the trial.
+//! A large store: what a snapshot costs while writers go on, and what a restore needs. The limits
+//! are part of the trial.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,8 +16,8 @@ use crate::million;
 use crate::server::{Kind, Options, Server};
 
 const WRITERS: usize = 16;
-/// Memory that a server may take for a snapshot besides the versions that are overwritten meanwhile, and how much more than
-/// its bytes such a version may cost.
+/// Memory that a server may take for a snapshot besides the versions that are overwritten
+/// meanwhile, and how much more than its bytes such a version may cost.
 const SERVER_BYTES: u64 = 192 << 20;
 const VERSION_BYTES: u64 = 512;
 /// Memory of the commands that save and restore, whatever the size of the store.

@@ -1,7 +1,8 @@
 //! Load for an etcd that is about to be killed: several clients at once, until the server is gone.
 //!
-//! What is asked comes from the generators of the differential trial (keys, transactions, leases, compactions) and of the
-//! auth trial (users, roles, and requests by those who may and who may not), with alarms in between.
+//! What is asked comes from the generators of the differential trial (keys, transactions, leases,
+//! compactions) and of the auth trial (users, roles, and requests by those who may and who may
+//! not), with alarms in between.
 
 use tokio::task::JoinSet;
 use tonic::{Code, Status};
@@ -59,7 +60,8 @@ async fn ask_as_users(mut side: auth::Side, seed: u64) {
     }
 }
 
-/// Nothing that takes long, nothing that has etcd's database catch up, and root has to be let in afterwards.
+/// Nothing that takes long, nothing that has etcd's database catch up, and root has to be let in
+/// afterwards.
 fn is_wanted(ask: &Ask) -> bool {
     match ask {
         Ask::Watch { .. } | Ask::Lock(_) | Ask::Defragment | Ask::Snapshot | Ask::Hash | Ask::HashKv => false,

@@ -1,8 +1,10 @@
-//! The snapshot trial: etcd's data goes into Vetch and comes out again, by snapshots and by data directories.
+//! The snapshot trial: etcd's data goes into Vetch and comes out again, by snapshots and by data
+//! directories.
 //!
-//! What is compared on both sides is everything a client can ask for: the keys at every revision that can still be read,
-//! all events since the compaction with their previous values, HashKV at each of these revisions, leases with their keys,
-//! users and roles. The tools on the way are etcd's own wherever there are any.
+//! What is compared on both sides is everything a client can ask for: the keys at every revision
+//! that can still be read, all events since the compaction with their previous values, HashKV at
+//! each of these revisions, leases with their keys, users and roles. The tools on the way are
+//! etcd's own wherever there are any.
 
 mod cluster;
 pub(crate) mod content;

@@ -114,7 +114,8 @@ async fn moved_ahead(scratch: &TempDir, image: &Image) -> Result<()> {
     Ok(())
 }
 
-/// A restore can seal what it writes: without the key nothing can be read, with it everything is there.
+/// A restore can seal what it writes: without the key nothing can be read, with it everything is
+/// there.
 async fn sealed(scratch: &TempDir, image: &Image) -> Result<()> {
     let at = |name: &str| scratch.path().join(name);
     let key = at("restore.key");

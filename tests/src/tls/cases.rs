@@ -305,7 +305,8 @@ impl Asked {
         Ok(())
     }
 
-    /// etcd says that it is ready before it looks at its certificate, so a start counts only when it lasts.
+    /// etcd says that it is ready before it looks at its certificate, so a start counts only when
+    /// it lasts.
     fn starts(&self, flags: Vec<String>) -> Result<&'static str> {
         let Ok(mut server) = self.start(flags) else { return Ok("refused") };
         match server.wait_exit(Duration::from_millis(700)) {

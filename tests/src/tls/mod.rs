@@ -1,5 +1,6 @@
-//! The TLS trial: every kind of certificate, version, cipher and flag, asked of two servers with clients that are not
-//! ours (curl, openssl, etcdctl), and their answers compared; then everything is replaced under a running server.
+//! The TLS trial: every kind of certificate, version, cipher and flag, asked of two servers with
+//! clients that are not ours (curl, openssl, etcdctl), and their answers compared; then everything
+//! is replaced under a running server.
 
 mod cases;
 pub(crate) mod pki;

@@ -62,7 +62,8 @@ pub(crate) fn client(name: &str) -> Wish {
     Wish { params, key: KeyKind::P256 }
 }
 
-/// A server's certificate as kubeadm makes it: for both purposes, since members call each other with it.
+/// A server's certificate as kubeadm makes it: for both purposes, since members call each other
+/// with it.
 pub(crate) fn server() -> Wish {
     let mut params = named("server");
     params.extended_key_usages = vec![Purpose::ServerAuth, Purpose::ClientAuth];

@@ -1,4 +1,5 @@
-//! Clients that are not ours: curl, openssl and etcdctl. Each says how it fared, in words that can be compared.
+//! Clients that are not ours: curl, openssl and etcdctl. Each says how it fared, in words that can
+//! be compared.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -22,7 +23,8 @@ impl Caller<'_> {
         self.pki.text(&format!("{}{end}", self.name))
     }
 
-    /// `in 200 h2`, or `out` and nothing else: which alert a client gets, and how it words that, may differ.
+    /// `in 200 h2`, or `out` and nothing else: which alert a client gets, and how it words that,
+    /// may differ.
     pub(super) fn curl(&self, path: &str, more: &[&str]) -> Result<String> {
         let url = format!("https://127.0.0.1:{}{path}", self.port);
         let mut command = Command::new("curl");
@@ -72,7 +74,8 @@ impl Caller<'_> {
     }
 }
 
-/// Plain HTTP over TLS's port: the answer, or `closed`. Not `/version`, which changes in etcd's first moments.
+/// Plain HTTP over TLS's port: the answer, or `closed`. Not `/version`, which changes in etcd's
+/// first moments.
 pub(super) fn plain(port: u16) -> Result<String> {
     let url = format!("http://127.0.0.1:{port}/health");
     let output = Command::new("curl").args(["--silent", "--max-time", "5", &url]).output()?;

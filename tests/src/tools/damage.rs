@@ -34,7 +34,8 @@ fn files(house: &House) -> Result<Vec<(PathBuf, usize)>> {
     Ok(all.map(|(path, content)| (path, used(&content))).filter(|(_, used)| *used > 0).collect())
 }
 
-/// Single bits, anywhere in any file: seen and named, or in the padding of a record, where it harms nobody.
+/// Single bits, anywhere in any file: seen and named, or in the padding of a record, where it harms
+/// nobody.
 pub(super) fn flips(house: &House, count: usize, seed: u64) -> Result<()> {
     let files = files(house)?;
     let mut chance = Chance::for_step(seed, usize::from(house.is_sealed));

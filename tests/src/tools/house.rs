@@ -31,7 +31,8 @@ pub(super) struct Answer {
 }
 
 impl House {
-    /// Lets a server write keys, leases, deletes and a compaction, over several checkpoints, and stops it.
+    /// Lets a server write keys, leases, deletes and a compaction, over several checkpoints, and
+    /// stops it.
     pub(super) async fn make(is_sealed: bool) -> Result<House> {
         let dir = tempfile::Builder::new().prefix("vetch-tools-").tempdir()?;
         let mut house = House { dir, is_sealed, revision: 0 };

@@ -1,7 +1,9 @@
-//! The tools trial: `vetch inspect` and `vetch verify` on directories that are whole, in use, sealed, and broken on purpose.
+//! The tools trial: `vetch inspect` and `vetch verify` on directories that are whole, in use,
+//! sealed, and broken on purpose.
 //!
-//! Damage is made by flipping bits and cutting files; verify must see every one that matters, name the file and a place at or
-//! before it, and must not mind what does not matter. Neither tool may change a byte.
+//! Damage is made by flipping bits and cutting files; verify must see every one that matters, name
+//! the file and a place at or before it, and must not mind what does not matter. Neither tool may
+//! change a byte.
 
 mod damage;
 mod house;

@@ -1,8 +1,8 @@
 //! Every error a client can see: its gRPC code and its exact text.
 //!
-//! Clients of etcd recognise an error by its **text**, some by its code, so both are part of the contract. The
-//! table is written down once, here, and holds what etcd really puts on the wire. Where that differs from what
-//! etcd's own table declares, a comment says so.
+//! Clients of etcd recognise an error by its **text**, some by its code, so both are part of the
+//! contract. The table is written down once, here, and holds what etcd really puts on the wire.
+//! Where that differs from what etcd's own table declares, a comment says so.
 
 mod transport;
 
@@ -66,7 +66,8 @@ table! {
     // Membership.
     MemberExist = FailedPrecondition, "etcdserver: member ID already exist";
     PeerURLExist = FailedPrecondition, "etcdserver: Peer URLs already exists";
-    // etcd declares FailedPrecondition, but a slip in its table sends Unknown, and that is what clients see.
+    // etcd declares FailedPrecondition, but a slip in its table sends Unknown, and that is what
+    // clients see.
     MemberNotEnoughStarted = Unknown, "etcdserver: re-configuration failed due to not enough started members";
     MemberBadURLs = InvalidArgument, "etcdserver: given member URLs are invalid";
     MemberNotFound = NotFound, "etcdserver: member not found";
@@ -78,7 +79,8 @@ table! {
 
     // Limits on requests.
     RequestTooLarge = InvalidArgument, "etcdserver: request is too large";
-    // etcd declares ResourceExhausted, but a slip in its table sends Unknown, and that is what clients see.
+    // etcd declares ResourceExhausted, but a slip in its table sends Unknown, and that is what
+    // clients see.
     RequestTooManyRequests = Unknown, "etcdserver: too many requests";
 
     // Authentication and authorisation.
@@ -147,19 +149,21 @@ table! {
     RangeStreamSort = Unimplemented, "RangeStream does not support custom sort orders";
     RangeStreamFilter = Unimplemented, "RangeStream does not support revision filters";
 
-    // The client went away, or its deadline passed: these come from the RPC layer and have its wording.
+    // The client went away, or its deadline passed: these come from the RPC layer and have its
+    // wording.
     ContextCanceled = Cancelled, "context canceled";
     ContextDeadlineExceeded = DeadlineExceeded, "context deadline exceeded";
 }
 
 impl EtcdError {
-    /// The error as Lock and Election send it. They are clients of the other services inside etcd, and a client's
-    /// error keeps its text but loses its code when it is sent on.
+    /// The error as Lock and Election send it. They are clients of the other services inside etcd,
+    /// and a client's error keeps its text but loses its code when it is sent on.
     pub fn relayed(self) -> Status {
         Status::unknown(self.text())
     }
 
-    /// The error as a sentence of the RPC layer, the form in which a refused watch gives its reason.
+    /// The error as a sentence of the RPC layer, the form in which a refused watch gives its
+    /// reason.
     pub fn rpc_text(self) -> String {
         format!("rpc error: code = {} desc = {}", code_name(self.code()), self.text())
     }

@@ -25,9 +25,11 @@ pub const fn code_name(code: Code) -> &'static str {
     }
 }
 
-/// If `code` and `text` are tonic's refusal of a request longer than the limit, the same refusal as etcd words it.
+/// If `code` and `text` are tonic's refusal of a request longer than the limit, the same refusal as
+/// etcd words it.
 ///
-/// tonic refuses such a request before any handler runs, so whoever wraps the services has to reword it.
+/// tonic refuses such a request before any handler runs, so whoever wraps the services has to
+/// reword it.
 pub fn received_too_large(code: Code, text: &str) -> Option<Status> {
     if code != Code::OutOfRange {
         return None;

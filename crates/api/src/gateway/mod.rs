@@ -1,7 +1,8 @@
-//! Which HTTP path leads to which RPC. Every mapping is a POST with the request as JSON in the body.
+//! Which HTTP path leads to which RPC. Every mapping is a POST with the request as JSON in the
+//! body.
 //!
-//! This is only the table, and the translation of codes; the server that walks it is elsewhere. `RangeStream` has
-//! no path on purpose: etcd offers it over gRPC alone.
+//! This is only the table, and the translation of codes; the server that walks it is elsewhere.
+//! `RangeStream` has no path on purpose: etcd offers it over gRPC alone.
 
 #[cfg(test)]
 mod tests;

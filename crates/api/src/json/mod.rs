@@ -1,11 +1,13 @@
 //! JSON bodies: protobuf's JSON mapping as etcd's gateway applies it.
 //!
-//! Written: the field names of the protobuf files, 64-bit integers as strings, bytes in base64, enums by name,
-//! nothing that has its default value. Read: also camel-case names, integers as numbers, enums as numbers, bytes in
-//! either base64 alphabet with or without padding, `null` for "not set"; unknown fields are skipped.
+//! Written: the field names of the protobuf files, 64-bit integers as strings, bytes in base64,
+//! enums by name, nothing that has its default value. Read: also camel-case names, integers as
+//! numbers, enums as numbers, bytes in either base64 alphabet with or without padding, `null` for
+//! "not set"; unknown fields are skipped.
 //!
-//! Deliberately narrower than etcd: an enum value that has no meaning is refused, whether name or number. etcd's
-//! gateway skips the name, so that a mistyped filter filters nothing, and passes the number on to be refused later.
+//! Deliberately narrower than etcd: an enum value that has no meaning is refused, whether name or
+//! number. etcd's gateway skips the name, so that a mistyped filter filters nothing, and passes the
+//! number on to be refused later.
 
 mod split;
 mod tree;
@@ -20,7 +22,8 @@ use serde_json::{Deserializer, Error};
 
 use split::Splitter;
 
-/// Reads the message in a body. An empty body is the default message, and what follows the message is ignored.
+/// Reads the message in a body. An empty body is the default message, and what follows the message
+/// is ignored.
 pub fn from_slice<M: DeserializeOwned + Default>(body: &[u8]) -> Result<M, Error> {
     if body.iter().all(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r')) {
         return Ok(M::default());
@@ -28,7 +31,8 @@ pub fn from_slice<M: DeserializeOwned + Default>(body: &[u8]) -> Result<M, Error
     serde_json::from_value(tree::read(&mut Deserializer::from_slice(body))?)
 }
 
-/// A body that is a stream of messages and comes in parts. What it costs does not depend on the parts.
+/// A body that is a stream of messages and comes in parts. What it costs does not depend on the
+/// parts.
 #[derive(Debug, Default)]
 pub struct Stream {
     buffer: BytesMut,
@@ -49,7 +53,8 @@ impl Stream {
         self.buffer.is_empty()
     }
 
-    /// Takes the next message; `None` means that more bytes are needed. Behind an error there is nothing to take.
+    /// Takes the next message; `None` means that more bytes are needed. Behind an error there is
+    /// nothing to take.
     pub fn take<M: DeserializeOwned>(&mut self) -> Result<Option<M>, Error> {
         match self.splitter.find_end(&self.buffer).map_err(Error::custom)? {
             Some(end) => {

@@ -1,9 +1,11 @@
 //! Where the values of a streamed body end.
 //!
-//! A body may come in parts as small as a byte. Parsing what has come so far again for each part would cost a client little and the
-//! server the square of it. So this looks at each byte once, whatever the parts are, and says where a value is complete; only then
-//! it is parsed. It knows JSON's grammar, so that what cannot become a value is refused at the byte at which that is certain. What
-//! it lets pass and is no JSON all the same, such as half of a surrogate pair, the parser refuses.
+//! A body may come in parts as small as a byte. Parsing what has come so far again for each part
+//! would cost a client little and the server the square of it. So this looks at each byte once,
+//! whatever the parts are, and says where a value is complete; only then it is parsed. It knows
+//! JSON's grammar, so that what cannot become a value is refused at the byte at which that is
+//! certain. What it lets pass and is no JSON all the same, such as half of a surrogate pair, the
+//! parser refuses.
 
 /// Values inside of each other; as many as the parser allows.
 const DEPTH_MAX: usize = 127;
@@ -85,8 +87,9 @@ impl Default for Splitter {
 }
 
 impl Splitter {
-    /// The length of the value at the front of `buffer`, with what space is before it; None if it is not complete. Between two
-    /// calls `buffer` may grow at its end; a value that was found has to be taken off its front.
+    /// The length of the value at the front of `buffer`, with what space is before it; None if it
+    /// is not complete. Between two calls `buffer` may grow at its end; a value that was found has
+    /// to be taken off its front.
     pub(super) fn find_end(&mut self, buffer: &[u8]) -> Result<Option<usize>, Malformed> {
         while let Some(&byte) = buffer.get(self.scanned) {
             self.scanned += 1;
@@ -250,7 +253,8 @@ impl Number {
 mod tests {
     use super::*;
 
-    /// Each end in `text`, whatever parts of at most `part` bytes it comes in; then what is left of it.
+    /// Each end in `text`, whatever parts of at most `part` bytes it comes in; then what is left of
+    /// it.
     fn ends(text: &[u8], part: usize) -> (Vec<usize>, Result<(), Malformed>) {
         let (mut splitter, mut buffer, mut found) = (Splitter::default(), Vec::new(), Vec::new());
         for part in text.chunks(part) {

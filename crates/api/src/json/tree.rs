@@ -1,11 +1,12 @@
 //! A body as a tree, read the way protobuf's JSON mapping reads it.
 //!
-//! Three things a plain JSON parser leaves open are settled here, where all of them can be seen at once: a field
-//! that is `null` is not set, a field given twice is an error, and an integer may be written like `1.0` or `1e3`.
+//! Three things a plain JSON parser leaves open are settled here, where all of them can be seen at
+//! once: a field that is `null` is not set, a field given twice is an error, and an integer may be
+//! written like `1.0` or `1e3`.
 
 //!
-//! A tree takes more memory than the text it was made of, up to a hundred times as much (`{"":0}` is a map), so what it may take is
-//! bounded beside the length of the text.
+//! A tree takes more memory than the text it was made of, up to a hundred times as much (`{"":0}`
+//! is a map), so what it may take is bounded beside the length of the text.
 
 use std::cell::Cell;
 use std::fmt;
@@ -13,11 +14,12 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-/// All integers up to here are exact in a double; beyond it, who wrote a fraction did not mean an integer.
+/// All integers up to here are exact in a double; beyond it, who wrote a fraction did not mean an
+/// integer.
 const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// What one tree may cost: the memory of its values without that of their texts, in units of about 40 bytes. A transaction of
-/// 10,000 puts costs a third of it.
+/// What one tree may cost: the memory of its values without that of their texts, in units of about
+/// 40 bytes. A transaction of 10,000 puts costs a third of it.
 const COST_MAX: usize = 1 << 20;
 const VALUE_COST: usize = 1;
 /// The first field of a map has room made for eleven.

@@ -1,4 +1,5 @@
-//! Encoding of single fields. As in all of proto3, a scalar that has its default value is not written.
+//! Encoding of single fields. As in all of proto3, a scalar that has its default value is not
+//! written.
 
 use bytes::BufMut;
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, key_len, message};
@@ -50,7 +51,8 @@ pub(super) fn bytes_len(tag: u32, value: &[u8]) -> usize {
     if value.is_empty() { 0 } else { part_len(tag, value.len()) }
 }
 
-/// A nested message that is already encoded: written even when empty, because its presence means something.
+/// A nested message that is already encoded: written even when empty, because its presence means
+/// something.
 pub(super) fn put_kv(tag: u32, kv: &impl WireKv, buf: &mut impl BufMut) {
     put_part_head(tag, kv.wire_len(), buf);
     kv.wire().iter().for_each(|part| buf.put_slice(part));

@@ -1,15 +1,17 @@
 //! Responses that carry key-values in the form they already have on the wire.
 //!
-//! A stored version is encoded once, when it is written. Every answer and every event that shows it later
-//! copies those bytes. The types here are byte for byte what the generated ones of the same name would encode
-//! to, but where those hold a `KeyValue` these hold any [`WireKv`], so this crate need not know the store.
+//! A stored version is encoded once, when it is written. Every answer and every event that shows it
+//! later copies those bytes. The types here are byte for byte what the generated ones of the same
+//! name would encode to, but where those hold a `KeyValue` these hold any [`WireKv`], so this crate
+//! need not know the store.
 //!
-//! They are only ever encoded: there is no way to decode into them, by construction. Who needs the fields (the
-//! JSON gateway, tests) turns one into its generated twin with [`WireMessage::to_typed`].
+//! They are only ever encoded: there is no way to decode into them, by construction. Who needs the
+//! fields (the JSON gateway, tests) turns one into its generated twin with
+//! [`WireMessage::to_typed`].
 //!
-//! Lengths: protobuf writes the length of a nested message before it, and computing lengths top-down again at
-//! each level would make a deep transaction quadratic. A [`ResponseOp`] therefore computes its length once,
-//! when it is made; all other levels nest to a small fixed depth.
+//! Lengths: protobuf writes the length of a nested message before it, and computing lengths
+//! top-down again at each level would make a deep transaction quadratic. A [`ResponseOp`] therefore
+//! computes its length once, when it is made; all other levels nest to a small fixed depth.
 
 mod event;
 mod field;
@@ -31,7 +33,8 @@ pub use txn::{OpResponse, ResponseOp, TxnResponse};
 
 /// Something that can show the encoded form of an `mvccpb.KeyValue`.
 ///
-/// The bytes must not change while the value is shared: they are measured first and copied afterwards.
+/// The bytes must not change while the value is shared: they are measured first and copied
+/// afterwards.
 pub trait WireKv: Clone + Send + Sync + 'static {
     /// The encoded `mvccpb.KeyValue`, without tag and length: these parts one after the other.
     fn wire(&self) -> [&[u8]; 2];
@@ -56,7 +59,8 @@ pub trait WireMessage: Send + 'static {
     /// How many bytes [`encode`](Self::encode) will write.
     fn encoded_len(&self) -> usize;
 
-    /// Writes the message. The buffer grows as needed; reserve [`encoded_len`](Self::encoded_len) to grow it once.
+    /// Writes the message. The buffer grows as needed; reserve [`encoded_len`](Self::encoded_len)
+    /// to grow it once.
     fn encode(&self, buf: &mut impl BufMut);
 
     /// The encoded message in a vector of its own.

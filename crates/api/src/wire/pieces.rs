@@ -1,8 +1,8 @@
 //! A response that is encoded piece by piece.
 //!
-//! A list of a million keys is a million pointers; encoded, it would be a gigabyte that waits until the client has read
-//! it. [`Pieces`] keeps the pointers and encodes as much as the client has room for. What is between the key-values is
-//! little, and is encoded when the response is laid out.
+//! A list of a million keys is a million pointers; encoded, it would be a gigabyte that waits until
+//! the client has read it. [`Pieces`] keeps the pointers and encodes as much as the client has room
+//! for. What is between the key-values is little, and is encoded when the response is laid out.
 
 use std::collections::VecDeque;
 use std::vec;

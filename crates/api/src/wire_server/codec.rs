@@ -49,7 +49,8 @@ impl<E: WireMessage> Encoder for WireEncoder<E> {
     type Error = Status;
 
     fn encode(&mut self, item: E, buf: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        // A list can be hundreds of megabytes: growing the buffer by doubling would copy all of it again.
+        // A list can be hundreds of megabytes: growing the buffer by doubling would copy all of it
+        // again.
         buf.reserve(item.encoded_len());
         item.encode(buf);
         Ok(())

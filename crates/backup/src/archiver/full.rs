@@ -1,7 +1,9 @@
-//! A full backup: the files of the newest checkpoint that are not there yet, and last of all the document that names them.
+//! A full backup: the files of the newest checkpoint that are not there yet, and last of all the
+//! document that names them.
 //!
-//! Checkpoint files never change and are shared between checkpoints, so a full backup costs what changed. Only files that
-//! the full backup before names count as being there: what nobody names may be removed at any time.
+//! Checkpoint files never change and are shared between checkpoints, so a full backup costs what
+//! changed. Only files that the full backup before names count as being there: what nobody names
+//! may be removed at any time.
 
 use std::fs::File;
 use std::path::Path;

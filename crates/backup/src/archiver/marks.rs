@@ -10,7 +10,8 @@ use crate::times;
 
 /// How exactly a time can be restored.
 const EVERY: Duration = Duration::from_millis(100);
-/// With more than this, every second one goes: a store that cannot be reached for long costs precision, not memory.
+/// With more than this, every second one goes: a store that cannot be reached for long costs
+/// precision, not memory.
 const MOST: usize = 4096;
 
 #[derive(Debug, Default)]

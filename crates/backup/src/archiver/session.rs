@@ -1,8 +1,9 @@
 //! A session: the archive of one journal, from the look at what is there to the chunks that follow.
 //!
-//! A chunk is named by its first entry, and a name is taken once. So a chunk whose arrival was not confirmed is found again
-//! and gone on from, and of two servers that run on copies of one data directory only one can have its way: the other
-//! finds something else under the name that comes next, and stops writing.
+//! A chunk is named by its first entry, and a name is taken once. So a chunk whose arrival was not
+//! confirmed is found again and gone on from, and of two servers that run on copies of one data
+//! directory only one can have its way: the other finds something else under the name that comes
+//! next, and stops writing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -160,7 +161,8 @@ impl Session {
         Ok(Some(Chunk { header, records: records.freeze() }))
     }
 
-    /// Puts a chunk where it belongs. If there is one that begins as this one does, that is gone on from.
+    /// Puts a chunk where it belongs. If there is one that begins as this one does, that is gone on
+    /// from.
     fn send(&mut self, chunk: Chunk) -> Result<ChunkInfo, BackupError> {
         let name = chunk_name(&self.journal, chunk.header.first_seq);
         let encoded = chunk.encode();

@@ -29,8 +29,8 @@ pub enum Stop {
 #[derive(Debug, Clone)]
 pub struct Plan {
     pub full: Full,
-    /// In order, without gaps, from the beginning of the segment with the entry behind the full backup. None if that is
-    /// all that is needed.
+    /// In order, without gaps, from the beginning of the segment with the entry behind the full
+    /// backup. None if that is all that is needed.
     pub chunks: Vec<ChunkInfo>,
     pub stop: Stop,
     /// For a time: the mark that was chosen.
@@ -130,14 +130,16 @@ impl Timeline {
         let newest = self.fulls.last().map(|full| {
             (full.time, Plan { full: full.clone(), chunks: Vec::new(), stop: Stop::End, mark: None })
         });
-        // By place, not by time: a full backup behind all chunks is the newest, and one among them is not.
+        // By place, not by time: a full backup behind all chunks is the newest, and one among them
+        // is not.
         match (in_runs, newest) {
             (Some(a), Some(b)) if end_of(&a.1) >= b.1.full.seq => Some(a),
             (a, b) => b.or(a),
         }
     }
 
-    /// A full backup from before the revision is preferred: one of the same revision may contain a lease that came later.
+    /// A full backup from before the revision is preferred: one of the same revision may contain a
+    /// lease that came later.
     fn to_revision(&self, revision: i64) -> Option<Plan> {
         let stop = Stop::AfterRevision(revision);
         for run in self.runs() {
@@ -171,7 +173,8 @@ impl Timeline {
         }
         let fulls = self.fulls.iter().filter(|full| full.time <= time);
         let fulls = fulls.map(|full| Mark { time: full.time, seq: full.seq, revision: full.revision });
-        // A full backup is written later than the state it holds, so a mark that tells of more is nearer to the truth.
+        // A full backup is written later than the state it holds, so a mark that tells of more is
+        // nearer to the truth.
         Ok(match (best, fulls.max_by_key(|mark| mark.seq)) {
             (Some(mark), Some(full)) if full.seq > mark.seq => Some(full),
             (None, full) => full,
@@ -199,7 +202,8 @@ fn end_of(plan: &Plan) -> u64 {
     plan.chunks.last().map_or(plan.full.seq, |chunk| chunk.last_seq)
 }
 
-/// The chunks with entries behind `seq`, and those before them in the same segment: a journal is read by whole segments.
+/// The chunks with entries behind `seq`, and those before them in the same segment: a journal is
+/// read by whole segments.
 fn behind(run: &[ChunkInfo], seq: u64) -> Vec<ChunkInfo> {
     let Some(first) = run.iter().find(|chunk| chunk.last_seq > seq) else { return Vec::new() };
     run.iter().filter(|chunk| chunk.segment >= first.segment).cloned().collect()

@@ -37,7 +37,8 @@ pub struct ChunkHeader {
     pub last_seq: u64,
     /// After the last entry, if that was known when the chunk was made.
     pub revision: Option<i64>,
-    /// The segment the records are of, by the number in its name, its length, and where in it they begin.
+    /// The segment the records are of, by the number in its name, its length, and where in it they
+    /// begin.
     pub segment: u64,
     pub segment_len: u64,
     pub offset: u64,

@@ -1,4 +1,5 @@
-//! Documents: JSON that people can read, with a line behind it that says whether it still is what was written.
+//! Documents: JSON that people can read, with a line behind it that says whether it still is what
+//! was written.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -31,7 +32,8 @@ pub struct Full {
     pub time: u64,
     /// The checkpoint's manifest and data files. None of either: the state before the first entry.
     pub files: Vec<FileInfo>,
-    /// The chunks that came since the full backup before, so that not every one of them has to be looked at.
+    /// The chunks that came since the full backup before, so that not every one of them has to be
+    /// looked at.
     pub chunks: Vec<ChunkInfo>,
 }
 

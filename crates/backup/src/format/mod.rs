@@ -7,9 +7,9 @@
 //! <journal>/journal/<seq>                 journal records as they were on disk, from entry <seq> on
 //! ```
 //!
-//! `<journal>` is the id of the journal, which a data directory gets when it is made: what is restored goes on in a journal
-//! of its own. Numbers in names have 16 hex digits. Every object is written once; which of two writers was first decides
-//! the store.
+//! `<journal>` is the id of the journal, which a data directory gets when it is made: what is
+//! restored goes on in a journal of its own. Numbers in names have 16 hex digits. Every object is
+//! written once; which of two writers was first decides the store.
 
 mod chunk;
 mod documents;

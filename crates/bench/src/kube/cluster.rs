@@ -26,7 +26,8 @@ const ATTEMPTS: usize = 64;
 #[derive(Clone, Default)]
 pub(super) struct Objects {
     first: usize,
-    /// The revision of the last change, and whether a request is under way; by number, from `first` on.
+    /// The revision of the last change, and whether a request is under way; by number, from `first`
+    /// on.
     known: VecDeque<(i64, bool)>,
 }
 

@@ -1,7 +1,8 @@
 //! What a cluster of N nodes asks of its store in a second, by source.
 //!
-//! Nodes renew their leases every 10 s and report their state every 5 min; one pod in a hundred nodes is created and one
-//! deleted every second. What a pod costs between its creation and its end was counted in a real control plane.
+//! Nodes renew their leases every 10 s and report their state every 5 min; one pod in a hundred
+//! nodes is created and one deleted every second. What a pod costs between its creation and its end
+//! was counted in a real control plane.
 
 use std::time::{Duration, Instant};
 

@@ -1,8 +1,10 @@
 //! `vetch bench kube`: what a Kubernetes cluster of N nodes asks of its store.
 //!
-//! Everything is offered at its rate, whether or not the store keeps up. With `--search` N grows until the store no longer
-//! does: until the 99th percentile of a class of writes, point reads or consistent reads is 10 ms or more, or that of the time from a write to
-//! its events 100 ms. Lists (pages, and the filling of caches when an API server restarts) run all the time and are told, not judged.
+//! Everything is offered at its rate, whether or not the store keeps up. With `--search` N grows
+//! until the store no longer does: until the 99th percentile of a class of writes, point reads or
+//! consistent reads is 10 ms or more, or that of the time from a write to its events 100 ms. Lists
+//! (pages, and the filling of caches when an API server restarts) run all the time and are told,
+//! not judged.
 
 mod cluster;
 mod mix;
@@ -146,8 +148,9 @@ fn probe(
     Ok((point, fits))
 }
 
-/// A percentile says something if there are enough of what it is of. Classes with fewer answers are judged together: otherwise
-/// the single slowest of them would decide, and small clusters, which have few of each, would be refused by chance.
+/// A percentile says something if there are enough of what it is of. Classes with fewer answers are
+/// judged together: otherwise the single slowest of them would decide, and small clusters, which
+/// have few of each, would be refused by chance.
 fn judge(tally: &Tally, point: &Point) -> bool {
     let p99 = |latency: &Histogram<u64>| Latency::of(latency).p99;
     let judged = tally.classes[..mix::JUDGED].iter().map(|class| &class.latency);

@@ -1,7 +1,9 @@
-//! The resources of a cluster: where their keys lie, how large their objects are, how many a cluster of N nodes has.
+//! The resources of a cluster: where their keys lie, how large their objects are, how many a
+//! cluster of N nodes has.
 //!
-//! Sizes were measured on objects of Kubernetes 1.37 in their stored form; the numbers per node are those of its
-//! load tests (30 pods, half a deployment and two replica sets of it, an eighth of a service).
+//! Sizes were measured on objects of Kubernetes 1.37 in their stored form; the numbers per node are
+//! those of its load tests (30 pods, half a deployment and two replica sets of it, an eighth of a
+//! service).
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -98,7 +100,8 @@ impl Kind {
     }
 }
 
-/// The prefix of a resource by its number: first the kinds, then the custom ones, then the quiet ones.
+/// The prefix of a resource by its number: first the kinds, then the custom ones, then the quiet
+/// ones.
 pub(super) fn prefix(root: &str, resource: usize) -> String {
     match KINDS.get(resource) {
         Some(kind) => format!("{root}{}", kind.path()),

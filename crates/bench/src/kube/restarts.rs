@@ -1,4 +1,5 @@
-//! Restarts of API servers: all lists by stream and all watches of one of them at once, until its caches are filled.
+//! Restarts of API servers: all lists by stream and all watches of one of them at once, until its
+//! caches are filled.
 
 use std::time::Instant;
 

@@ -1,4 +1,5 @@
-//! The watch caches of the API servers: one watch for each resource of each of them, and who waits for what.
+//! The watch caches of the API servers: one watch for each resource of each of them, and who waits
+//! for what.
 
 use std::time::{Duration, Instant};
 

@@ -28,7 +28,8 @@ impl Stop {
     }
 }
 
-/// The processors of this machine that we may use; asked for before anything is pinned, because a pinned thread sees one.
+/// The processors of this machine that we may use; asked for before anything is pinned, because a
+/// pinned thread sees one.
 pub(crate) fn processors() -> usize {
     static COUNT: OnceLock<usize> = OnceLock::new();
     *COUNT.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))

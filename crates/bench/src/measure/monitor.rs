@@ -1,4 +1,5 @@
-//! A second thread that watches the server's process during a run and says every second how things go.
+//! A second thread that watches the server's process during a run and says every second how things
+//! go.
 
 use std::io::Write;
 use std::sync::Arc;

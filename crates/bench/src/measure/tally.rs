@@ -1,7 +1,9 @@
-//! What one thread has counted: a histogram of latencies and the successes of each class of requests, and the errors.
+//! What one thread has counted: a histogram of latencies and the successes of each class of
+//! requests, and the errors.
 //!
-//! A request belongs to the measured time by the moment at which it was to be sent; it adds to the throughput if it
-//! was answered within that time. One that was never answered is in the histogram with the time it had waited, and is no success.
+//! A request belongs to the measured time by the moment at which it was to be sent; it adds to the
+//! throughput if it was answered within that time. One that was never answered is in the histogram
+//! with the time it had waited, and is no success.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

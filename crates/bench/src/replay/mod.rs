@@ -1,8 +1,10 @@
-//! `vetch bench replay FILE`: sends what a recorded client sent, when it sent it, and compares what it comes to.
+//! `vetch bench replay FILE`: sends what a recorded client sent, when it sent it, and compares what
+//! it comes to.
 //!
-//! Revisions and leases are translated from the recording to this store. A transaction is sent so that it comes to the
-//! recorded decision: with the revision this store has if it succeeded, with another if it failed. Values have the recorded length.
-//! Requests for the same key keep their order, so one may have to wait for another; its time counts from when it was due.
+//! Revisions and leases are translated from the recording to this store. A transaction is sent so
+//! that it comes to the recorded decision: with the revision this store has if it succeeded, with
+//! another if it failed. Values have the recorded length. Requests for the same key keep their
+//! order, so one may have to wait for another; its time counts from when it was due.
 
 mod run;
 mod trace;
@@ -26,7 +28,8 @@ pub(crate) struct Replay {
     /// So many times as fast.
     #[arg(long, default_value_t = 1.0)]
     pub(crate) speed: f64,
-    /// Begin at this second of the recording. What was written before is not there then, so some requests will come to something else.
+    /// Begin at this second of the recording. What was written before is not there then, so some
+    /// requests will come to something else.
     #[arg(long, default_value_t = 0.0)]
     pub(crate) from: f64,
     /// End at this second of the recording; --duration ends it too.

@@ -329,7 +329,8 @@ impl<'a> Run<'a> {
                         Err("a transaction succeeded that had failed".to_owned())
                     }
                     (cas::Decided::Changed(revision), true) => {
-                        // A lease may have ended here and not there: then the key is gone or another.
+                        // A lease may have ended here and not there: then the key is gone or
+                        // another.
                         let before = self.known.insert(txn.key.clone(), revision).unwrap_or(0);
                         *again = before != revision;
                         Err("a transaction failed that had succeeded".to_owned())
@@ -363,7 +364,8 @@ fn heard(
         return Ok(());
     }
     if response.events == 0 {
-        // One answer serves all that asked before it; a server may leave a request without an answer.
+        // One answer serves all that asked before it; a server may leave a request without an
+        // answer.
         for asked in watch.asked.drain(..) {
             tally.success(PROGRESS, asked, at, Yield::default());
         }

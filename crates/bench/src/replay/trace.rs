@@ -1,7 +1,8 @@
 //! A recorded conversation: one JSON object a line, plain or compressed with gzip.
 //!
-//! `t` is the time in seconds, `s` the call, `m` the method, `d` the direction: `>` a message of the client, `<` one of the server,
-//! `err` the end of a call. `a` has what matters of the message; values are told by their length only.
+//! `t` is the time in seconds, `s` the call, `m` the method, `d` the direction: `>` a message of
+//! the client, `<` one of the server, `err` the end of a call. `a` has what matters of the message;
+//! values are told by their length only.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};

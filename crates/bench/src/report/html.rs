@@ -1,4 +1,5 @@
-//! Reports as one page that opens anywhere: text, a table per measurement, plots over clients and over offered rates.
+//! Reports as one page that opens anywhere: text, a table per measurement, plots over clients and
+//! over offered rates.
 
 use std::fmt::Write;
 

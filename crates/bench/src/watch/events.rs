@@ -1,4 +1,5 @@
-//! Watch responses, looked at without decoding the values, and the stamp by which an event tells when it was to be written.
+//! Watch responses, looked at without decoding the values, and the stamp by which an event tells
+//! when it was to be written.
 
 use std::time::{Duration, Instant};
 

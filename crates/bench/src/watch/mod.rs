@@ -1,7 +1,9 @@
-//! Watch fan-out: writes at a rate, watchers on prefixes, and the time from a write to each event that tells of it.
+//! Watch fan-out: writes at a rate, watchers on prefixes, and the time from a write to each event
+//! that tells of it.
 //!
-//! The time counts from the moment at which the write was to be sent. Every watcher is checked: revisions in order,
-//! previous values where they belong, and in the end exactly as many events as writes were acknowledged in its prefix.
+//! The time counts from the moment at which the write was to be sent. Every watcher is checked:
+//! revisions in order, previous values where they belong, and in the end exactly as many events as
+//! writes were acknowledged in its prefix.
 
 pub(crate) mod events;
 mod run;

@@ -50,7 +50,8 @@ pub(crate) fn status(wire: &mut dyn Wire) -> Result<pb::StatusResponse> {
     ask(wire, Method::Status, &pb::StatusRequest {})
 }
 
-/// The revision of the store, asked for as kube-apiserver asks whether its store is well: even kine understands that.
+/// The revision of the store, asked for as kube-apiserver asks whether its store is well: even kine
+/// understands that.
 pub(crate) fn revision(wire: &mut dyn Wire) -> Result<i64> {
     let request = pb::RangeRequest { key: "/registry/health".into(), ..Default::default() };
     let answer: pb::RangeResponse = ask(wire, Method::Range, &request)?;

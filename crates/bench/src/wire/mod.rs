@@ -1,10 +1,11 @@
 //! How requests reach a server and answers come back: one interface, two clients.
 //!
-//! A [`Wire`] belongs to one thread. Whoever drives it begins calls under tags of its own choice and then waits; what
-//! happened meanwhile lies in the [`Inbox`], with the time at which it was read from the network. Nothing is counted here.
+//! A [`Wire`] belongs to one thread. Whoever drives it begins calls under tags of its own choice
+//! and then waits; what happened meanwhile lies in the [`Inbox`], with the time at which it was
+//! read from the network. Nothing is counted here.
 //!
-//! * [`lean`] writes HTTP/2 frames for many calls at once over plain TCP: it costs little, so that the server is measured
-//!   and not the client.
+//! * [`lean`] writes HTTP/2 frames for many calls at once over plain TCP: it costs little, so that
+//!   the server is measured and not the client.
 //! * [`ordinary`] is a tonic client like those that users have, with TLS and passwords.
 
 pub(crate) mod blocking;
@@ -143,7 +144,8 @@ impl Inbox {
     }
 }
 
-/// A client with one or more connections. A call that cannot be made ends with a failure in the inbox, like any other.
+/// A client with one or more connections. A call that cannot be made ends with a failure in the
+/// inbox, like any other.
 pub(crate) trait Wire: Send {
     fn connections(&self) -> usize;
 

@@ -1,7 +1,7 @@
 //! The ordinary client: tonic, as users of the API have it, with TLS and passwords.
 //!
-//! Messages are passed as bytes, so that both clients make and check the very same ones. Each call is a task of a runtime
-//! that runs only inside `wait`, on the caller's thread.
+//! Messages are passed as bytes, so that both clients make and check the very same ones. Each call
+//! is a task of a runtime that runs only inside `wait`, on the caller's thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -133,7 +133,8 @@ impl Wire for Ordinary {
 
     fn send(&mut self, tag: Tag, message: &[u8]) {
         if let Some(Open { sender: Some(sender), .. }) = self.open.get(&tag) {
-            // A call that takes no more messages is about to end, or will be late with its answers: both are seen.
+            // A call that takes no more messages is about to end, or will be late with its answers:
+            // both are seen.
             let _ = sender.try_send(Bytes::copy_from_slice(message));
         }
     }

@@ -1,6 +1,7 @@
 //! Kubernetes' update: if the key is as it was last seen, put it, else read it.
 //!
-//! Every slot has keys of its own, so no compare ever fails, unless a request before it was not answered.
+//! Every slot has keys of its own, so no compare ever fails, unless a request before it was not
+//! answered.
 
 use std::sync::Arc;
 

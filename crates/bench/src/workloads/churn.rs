@@ -1,4 +1,5 @@
-//! Objects come and go: every slot creates a key, deletes it at the revision it was created, and begins anew.
+//! Objects come and go: every slot creates a key, deletes it at the revision it was created, and
+//! begins anew.
 
 use prost::Message;
 use prost::bytes::Bytes;

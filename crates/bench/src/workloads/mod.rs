@@ -98,8 +98,8 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    /// What belongs to `slot` of `slots`, if all of `count` are shared out. At least one slot has none if there are fewer
-    /// keys than slots; the caller sees to that.
+    /// What belongs to `slot` of `slots`, if all of `count` are shared out. At least one slot has
+    /// none if there are fewer keys than slots; the caller sees to that.
     pub(crate) fn of(slot: usize, slots: usize, count: usize) -> Share {
         Share { first: slot, step: slots, count: (count + slots - 1 - slot) / slots }
     }

@@ -1,7 +1,8 @@
-//! A paged list: 500 keys a page, all pages at the revision of the first, as clients of Kubernetes read large resources.
+//! A paged list: 500 keys a page, all pages at the revision of the first, as clients of Kubernetes
+//! read large resources.
 //!
-//! Pages of the first and of the last tenth are classes of their own: a server that counts what is left by looking at
-//! it is slower at the beginning.
+//! Pages of the first and of the last tenth are classes of their own: a server that counts what is
+//! left by looking at it is slower at the beginning.
 
 use prost::Message;
 use prost::bytes::Bytes;

@@ -1,5 +1,5 @@
-//! Point reads, as kube-apiserver makes them: one key, limit 1. Reads of keys that do not exist ask a store for next to nothing, so they
-//! show what a call costs by itself.
+//! Point reads, as kube-apiserver makes them: one key, limit 1. Reads of keys that do not exist ask
+//! a store for next to nothing, so they show what a call costs by itself.
 
 use prost::Message;
 use vetch_api::pb;

@@ -1,7 +1,8 @@
 //! The search for an order of a lease's steps.
 //!
-//! Depth first, earliest call first, never twice into the same situation. Which steps are done is kept as how many of
-//! the earliest are all done and which few beyond, so that a lease may live long.
+//! Depth first, earliest call first, never twice into the same situation. Which steps are done is
+//! kept as how many of the earliest are all done and which few beyond, so that a lease may live
+//! long.
 
 use std::collections::HashSet;
 
@@ -10,7 +11,8 @@ use super::steps::{Lease, Step, What};
 /// Situations looked at before giving up.
 const SITUATIONS: usize = 200_000;
 
-/// How coarse a server's clock may be: it may count a moment as up to this much earlier, in nanoseconds.
+/// How coarse a server's clock may be: it may count a moment as up to this much earlier, in
+/// nanoseconds.
 const CLOCK_GRAIN: u64 = 1_000_000;
 
 #[derive(Debug, PartialEq, Eq)]
@@ -145,7 +147,8 @@ fn candidates(lease: &Lease, lowest: &[i64], situation: &Situation) -> (Vec<usiz
     for index in 0..lease.optional.len() {
         let step = &lease.optional[index];
         let is_left = !situation.optional.contains(&index) && ready(step);
-        // Of several that would do the same, the one with the most freedom is enough: whatever another could do, it can.
+        // Of several that would do the same, the one with the most freedom is enough: whatever
+        // another could do, it can.
         if is_left && !optional.iter().any(|&other| is_freer(&lease.optional[other], step)) {
             optional.retain(|&other| !is_freer(step, &lease.optional[other]));
             optional.push(index);

@@ -36,8 +36,8 @@ pub(super) enum What {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Step {
     pub(super) what: What,
-    /// Between which revisions it lies, both included, doubled: a revision is made at an even place, what comes after
-    /// it and before the next one is at the odd place behind it.
+    /// Between which revisions it lies, both included, doubled: a revision is made at an even
+    /// place, what comes after it and before the next one is at the odd place behind it.
     pub(super) from: i64,
     pub(super) to: i64,
     pub(super) called: u64,
@@ -183,7 +183,8 @@ impl Collector<'_> {
                 Some(id) => (id, What::Grant { ttl }),
                 None => return,
             },
-            // Whether it made a revision is left open: the lease's own end may have made it as well.
+            // Whether it made a revision is left open: the lease's own end may have made it as
+            // well.
             Request::LeaseRevoke { id } => (id, What::Revoke),
             _ => return,
         };

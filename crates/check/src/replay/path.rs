@@ -11,8 +11,8 @@ pub(super) struct Path {
     pub(super) world: World,
     /// The makers of the revisions from 2 on.
     pub(super) makers: Vec<Maker>,
-    /// What was, at the revisions that somebody looks back at later: how many revisions were explained then, and a
-    /// digest of it and all before.
+    /// What was, at the revisions that somebody looks back at later: how many revisions were
+    /// explained then, and a digest of it and all before.
     pub(super) past: Vec<(usize, u64)>,
 }
 
@@ -22,7 +22,8 @@ impl Path {
         self.makers.len() as i64 + 2
     }
 
-    /// Goes back to where only so many revisions were explained, whatever became of the world since.
+    /// Goes back to where only so many revisions were explained, whatever became of the world
+    /// since.
     pub(super) fn back_to(&mut self, length: usize) {
         self.makers.truncate(length);
         while self.past.pop_if(|(explained, _)| *explained > length).is_some() {}

@@ -1,8 +1,9 @@
 //! Tried: which points of the search were there before, so that none is searched twice.
 //!
-//! Different explanations often come to the same: two leases that end one after the other, in either order. What can
-//! follow depends only on the keys that are there, on the requests that are left to explain something, and on what
-//! anybody looks back at later. If that is the same as at an earlier point, it ends the same: in a contradiction.
+//! Different explanations often come to the same: two leases that end one after the other, in
+//! either order. What can follow depends only on the keys that are there, on the requests that are
+//! left to explain something, and on what anybody looks back at later. If that is the same as at an
+//! earlier point, it ends the same: in a contradiction.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -18,7 +19,8 @@ struct Point {
     revision: i64,
     keys: u128,
     past: u64,
-    /// The requests of unknown outcome that explain an earlier revision and could have explained a later one.
+    /// The requests of unknown outcome that explain an earlier revision and could have explained a
+    /// later one.
     spent: Vec<usize>,
 }
 

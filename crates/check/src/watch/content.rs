@@ -22,7 +22,8 @@ pub(crate) fn check_content(name: &str, watch: &Watched, model: &Model) -> Vec<V
     failed.map(|(kind, text)| Violation::new(*kind, format!("{name}: {text}"))).collect()
 }
 
-/// Between its first and its last revision a watcher was told exactly the events that match, in every field.
+/// Between its first and its last revision a watcher was told exactly the events that match, in
+/// every field.
 fn reliable(watch: &Watched, model: &Model) -> Result<(), String> {
     let Some((first, last)) = coverage(watch) else { return Ok(()) };
     let mut expected = expected(watch, model, first, last);
@@ -90,13 +91,16 @@ fn create_flag(watch: &Watched, model: &Model) -> Result<(), String> {
 
 /// What compactions have to say about previous values.
 pub(crate) struct Forgotten<'a> {
-    /// The highest revision that may have been compacted by a time: at and below it a previous value may be gone.
+    /// The highest revision that may have been compacted by a time: at and below it a previous
+    /// value may be gone.
     pub(crate) possible_by: &'a dyn Fn(u64) -> i64,
-    /// The one that had certainly been compacted when the watcher was asked for: there it must be gone.
+    /// The one that had certainly been compacted when the watcher was asked for: there it must be
+    /// gone.
     pub(crate) certain: i64,
 }
 
-/// Previous values are told exactly if they were asked for and there was one that is still known, and are right.
+/// Previous values are told exactly if they were asked for and there was one that is still known,
+/// and are right.
 pub(crate) fn prev_kv(
     name: &str,
     watch: &Watched,
@@ -125,8 +129,8 @@ pub(crate) fn dropped(name: &str, watch: &Watched) -> Option<Violation> {
     Some(Violation::new(Kind::WatchDropped, format!("{name} was ended by the server: {reason:?}")))
 }
 
-/// A watcher that was ended by compaction needed something that was compacted: `real` says of a revision whether it
-/// may have been.
+/// A watcher that was ended by compaction needed something that was compacted: `real` says of a
+/// revision whether it may have been.
 pub(crate) fn compacted(name: &str, watch: &Watched, real: impl Fn(i64) -> bool) -> Option<Violation> {
     let Ending::Compacted { compact_revision } = watch.ending else { return None };
     let first = first_revision(watch).unwrap_or(1);

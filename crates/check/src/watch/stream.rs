@@ -23,7 +23,8 @@ const CHECKS: [(Kind, Check); 9] = [
     (Kind::WatchHeader, header),
 ];
 
-/// Everything that can be told without knowing what really happened. `name` says which watcher it is.
+/// Everything that can be told without knowing what really happened. `name` says which watcher it
+/// is.
 pub(crate) fn check_stream(name: &str, watch: &Watched) -> Vec<Violation> {
     let failed = CHECKS.iter().filter_map(|(kind, check)| check(watch).err().map(|text| (kind, text)));
     failed.map(|(kind, text)| Violation::new(*kind, format!("{name}: {text}"))).collect()
@@ -100,7 +101,8 @@ fn atomic(watch: &Watched) -> Result<(), String> {
     Ok(())
 }
 
-/// Progress is a bookmark: it never goes back, lies behind every event before it, and none at or below it follows.
+/// Progress is a bookmark: it never goes back, lies behind every event before it, and none at or
+/// below it follows.
 fn bookmarkable(watch: &Watched) -> Result<(), String> {
     let (mut bookmark, mut last) = (0, 0);
     for (number, message) in watch.messages.iter().enumerate() {

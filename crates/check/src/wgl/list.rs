@@ -1,4 +1,5 @@
-//! Calls and returns in the order of time, from which an operation can be taken out and put back in O(1).
+//! Calls and returns in the order of time, from which an operation can be taken out and put back in
+//! O(1).
 
 use super::Cursor;
 

@@ -1,9 +1,10 @@
 //! A store of keys with revisions and leases: what the search needs to judge whole histories.
 //!
-//! Written without the specification, so that the two have no mistakes in common. Judged are the revisions, reads of
-//! the newest state with a limit or with keys alone, writes, transactions, leases and compactions. Reads of the past,
-//! and those with sorting or filters, are judged by their revision only. Serializable reads are left out. A lease may
-//! end once, at any time from its grant on plus its time to live; renewals delay nothing here.
+//! Written without the specification, so that the two have no mistakes in common. Judged are the
+//! revisions, reads of the newest state with a limit or with keys alone, writes, transactions,
+//! leases and compactions. Reads of the past, and those with sorting or filters, are judged by
+//! their revision only. Serializable reads are left out. A lease may end once, at any time from its
+//! grant on plus its time to live; renewals delay nothing here.
 
 mod apply;
 mod read;
@@ -41,13 +42,14 @@ pub enum Happening {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Store;
 
-/// Looks for an order of a whole history. Indices in the verdict are those of the operations, and beyond them the ends
-/// of leases.
+/// Looks for an order of a whole history. Indices in the verdict are those of the operations, and
+/// beyond them the ends of leases.
 pub fn linearize_history(history: &History, budget: Budget) -> Verdict {
     linearize(&Store, &happenings(history), budget)
 }
 
-/// One call for each operation, in their order, then the ends of leases. What tells nothing is left to be unknown.
+/// One call for each operation, in their order, then the ends of leases. What tells nothing is left
+/// to be unknown.
 fn happenings(history: &History) -> Vec<Call<Happening>> {
     let mut calls: Vec<Call<Happening>> = history.operations.iter().map(call).collect();
     for operation in &history.operations {

@@ -13,7 +13,8 @@ const CLIENTS: u32 = 6;
 const KEYS: [&str; 8] = ["a", "b", "c", "d", "e", "f/1", "f/2", "f/3"];
 const LEASES: [i64; 5] = [11, 12, 13, 14, 15];
 
-/// A request on its way: it takes effect at `acts`, if it does, and its outcome is known at `returned`.
+/// A request on its way: it takes effect at `acts`, if it does, and its outcome is known at
+/// `returned`.
 struct Flight {
     operation: Operation,
     acts: Option<u64>,

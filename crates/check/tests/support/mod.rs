@@ -1,5 +1,5 @@
-//! Histories made by random clients of a server that is the specification itself, with delays, lost answers and
-//! watchers that lag: right by construction.
+//! Histories made by random clients of a server that is the specification itself, with delays, lost
+//! answers and watchers that lag: right by construction.
 
 #![allow(dead_code, unused_imports, reason = "each test uses its part")]
 

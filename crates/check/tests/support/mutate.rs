@@ -140,7 +140,8 @@ pub(crate) fn same_revision(history: &mut History, rng: &mut Rng) -> bool {
     first != second
 }
 
-/// A write that everybody sees is said not to have been done. Only where the final watch tells of it.
+/// A write that everybody sees is said not to have been done. Only where the final watch tells of
+/// it.
 pub(crate) fn not_done_visible(history: &mut History, rng: &mut Rng) -> bool {
     let start = history.watches.last().map_or(1, |watch| watch.request.start_revision);
     let shown = |operation: &Operation| {

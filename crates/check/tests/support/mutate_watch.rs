@@ -1,7 +1,7 @@
 //! One lie told to a watcher.
 //!
-//! Only revisions that an answered write claims are touched: what watchers saw of the others is the evidence by which
-//! they are explained, so a lie there shows as a revision that nothing explains.
+//! Only revisions that an answered write claims are touched: what watchers saw of the others is the
+//! evidence by which they are explained, so a lie there shows as a revision that nothing explains.
 
 use std::collections::BTreeSet;
 

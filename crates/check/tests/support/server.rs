@@ -90,7 +90,8 @@ impl Watcher {
             let last = (self.next + rng.below(4) as i64).min(revision);
             let mut events = server.model.watched(&self.watched.request, self.next, last);
             self.next = last + 1;
-            // A previous value may be gone from the compaction on, downwards, and is gone for who came after it.
+            // A previous value may be gone from the compaction on, downwards, and is gone for who
+            // came after it.
             for event in &mut events {
                 let revision = event.kv.mod_revision;
                 if revision <= self.born || (revision <= server.model.compact_revision() && rng.one_in(2)) {

@@ -44,7 +44,8 @@ impl World {
         self.stepped(at, before)
     }
 
-    /// A client reads at a server, which asks whoever it takes for the writer; also one that is no longer.
+    /// A client reads at a server, which asks whoever it takes for the writer; also one that is no
+    /// longer.
     pub(super) fn read(&mut self, at: usize) {
         if self.servers[at].member.is_none() || self.servers[at].paused_until > self.now {
             return;

@@ -34,7 +34,8 @@ impl Judge {
         self.acknowledged.last_key_value().map_or(0, |(seq, _)| *seq).max(self.seen)
     }
 
-    /// A read was answered from a state with this number, whether its writer knows by now that it counts or not.
+    /// A read was answered from a state with this number, whether its writer knows by now that it
+    /// counts or not.
     pub(super) fn seen(&mut self, held: u64) {
         self.seen = self.seen.max(held);
     }
@@ -70,7 +71,8 @@ impl Judge {
         }
     }
 
-    /// A read that began when `acknowledged` was the last number known to any client is answered by who holds `held`.
+    /// A read that began when `acknowledged` was the last number known to any client is answered by
+    /// who holds `held`.
     pub(super) fn read(&self, acknowledged: u64, held: u64) -> Judged {
         if held < acknowledged {
             return violated(format!(

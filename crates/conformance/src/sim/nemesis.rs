@@ -36,7 +36,8 @@ impl World {
         }
     }
 
-    /// Troubles and clients come again and again; the first number means nothing for them, a server is drawn.
+    /// Troubles and clients come again and again; the first number means nothing for them, a server
+    /// is drawn.
     pub(super) fn trouble(&mut self, server: usize, happening: Happening) -> Judged {
         let any = self.rng.index(self.servers.len());
         let mean = match happening {

@@ -1,4 +1,5 @@
-//! Plan: what kind of trouble a seed has. Drawn once, so that most seeds have some kinds of it much and others not at all.
+//! Plan: what kind of trouble a seed has. Drawn once, so that most seeds have some kinds of it much
+//! and others not at all.
 
 use std::time::Duration;
 

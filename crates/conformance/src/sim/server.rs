@@ -1,4 +1,5 @@
-//! A simulated server: a member, the little that survives its crashes, and what its clients wait for.
+//! A simulated server: a member, the little that survives its crashes, and what its clients wait
+//! for.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,7 +25,8 @@ pub(super) struct Server {
     pub(super) proposals: BTreeMap<Ticket, Vec<(u64, Hash)>>,
     /// Reads of clients here that have an index and wait until this server has come to it.
     pub(super) indexed: BTreeMap<ReadId, Index>,
-    /// The entries it holds, by number; kept only on a log that breaks its contract, on others they are the oracle's.
+    /// The entries it holds, by number; kept only on a log that breaks its contract, on others they
+    /// are the oracle's.
     pub(super) history: Vec<Hash>,
     /// Why it stopped for good.
     pub(super) halted: Option<String>,

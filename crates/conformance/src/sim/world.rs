@@ -80,7 +80,8 @@ pub(super) struct World {
     queue: BinaryHeap<Reverse<(Duration, u64)>>,
     happenings: BTreeMap<u64, (usize, u64, Happening)>,
     order: u64,
-    /// Reads of clients: at which server, in which of its lives, and what had been acknowledged when they began.
+    /// Reads of clients: at which server, in which of its lives, and what had been acknowledged
+    /// when they began.
     pub(super) readers: BTreeMap<ReadId, Reader>,
     /// The last number that was acknowledged in peace.
     pub(super) settled: u64,
@@ -97,7 +98,8 @@ impl World {
     pub(super) fn new(seed: u64, verbose: bool) -> World {
         let mut rng = Rng::new(seed);
         let mut plan = Plan::draw(&mut rng);
-        // Decided by the seed itself: the other seeds go the way they went before there were hand-overs.
+        // Decided by the seed itself: the other seeds go the way they went before there were
+        // hand-overs.
         if matches!(seed % 5, 1 | 3) {
             plan.hand_overs = 100 + seed % 2000;
         }
@@ -213,7 +215,8 @@ impl World {
         self.stepped(at, before)
     }
 
-    /// After anything happened at a server: its knowledge is judged, its commands and events are carried out.
+    /// After anything happened at a server: its knowledge is judged, its commands and events are
+    /// carried out.
     pub(super) fn stepped(&mut self, at: usize, before: Position) -> Judged {
         let server = &mut self.servers[at];
         let Some(member) = server.member.as_mut() else { return Ok(()) };

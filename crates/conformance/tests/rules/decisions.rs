@@ -59,8 +59,8 @@ fn an_unknown_append_that_was_not_stored_is_void_even_if_it_arrives_later() {
     }
 }
 
-/// Checking the position does not keep late records out: one that was sent ahead finds the position it waits for filled by
-/// somebody else's claim.
+/// Checking the position does not keep late records out: one that was sent ahead finds the position
+/// it waits for filled by somebody else's claim.
 #[test]
 fn a_late_record_lands_behind_the_claim_that_replaced_its_writer() {
     let mut play = Play::new(3, true);
@@ -68,7 +68,8 @@ fn a_late_record_lands_behind_the_claim_that_replaced_its_writer() {
     (1..3).for_each(|who| play.catch_up(who));
     let late = [play.write(0, 1), play.write(0, 2)];
     let appended = appends(play.take(0));
-    // The first is lost; a claim takes its place; the second is behind the position it was promised.
+    // The first is lost; a claim takes its place; the second is behind the position it was
+    // promised.
     play.elect(1);
     assert!(matches!(play.ask(&appended[1]), News::Appended { .. }), "the log takes it");
     // The new writer's first append finds its position taken, its second does not.

@@ -1,4 +1,5 @@
-//! The rules of the fence, one moment each: members on a model log, with every message delivered by hand.
+//! The rules of the fence, one moment each: members on a model log, with every message delivered by
+//! hand.
 
 mod claims;
 mod decisions;

@@ -1,7 +1,7 @@
 //! One connection from its preface to its end, as one future.
 //!
-//! A turn reads what is there, starts what was asked for, takes what is ready, and writes all of it at once. Turns follow
-//! each other until nothing can be done but wait.
+//! A turn reads what is there, starts what was asked for, takes what is ready, and writes all of it
+//! at once. Turns follow each other until nothing can be done but wait.
 
 mod requests;
 mod work;
@@ -33,12 +33,12 @@ use work::Work;
 /// A head, and how requests with it are served as whole messages, if they are.
 type Known<P> = (Arc<Head>, Option<Arc<P>>);
 
-/// Turns, and time, after which other connections get theirs. Some hundred small answers, or a piece of a long one: a
-/// client that lists everything must not make those wait that want little.
+/// Turns, and time, after which other connections get theirs. Some hundred small answers, or a
+/// piece of a long one: a client that lists everything must not make those wait that want little.
 const MOST_TURNS: usize = 32;
 const MOST_TIME: Duration = Duration::from_micros(100);
-/// Time that a turn spends on calls if there are many. More than the other, because calls that are made together share a sync of
-/// the journal, and answers a write.
+/// Time that a turn spends on calls if there are many. More than the other, because calls that are
+/// made together share a sync of the journal, and answers a write.
 const MOST_LOOKING: Duration = Duration::from_micros(500);
 /// How often the allowance for frames without requests is refilled.
 const REFILL_INTERVAL: Duration = Duration::from_millis(10);
@@ -47,7 +47,8 @@ const ROOM_INTERVAL: Duration = Duration::from_millis(50);
 /// Calls that wait, below which those that were cancelled are left among them.
 const DEFERRED_MIN: usize = 1024;
 
-/// Serves one client. Resolves when the connection has ended; an error says that it did not end well.
+/// Serves one client. Resolves when the connection has ended; an error says that it did not end
+/// well.
 #[must_use = "a connection is served by polling it"]
 pub struct Connection<I, S: Service> {
     transport: Transport<I>,
@@ -62,8 +63,8 @@ pub struct Connection<I, S: Service> {
     /// Bytes of answers that exist as a whole, before they are sent.
     bodies: usize,
     account: Account,
-    /// Calls that are not begun yet: those that wait for room of any kind only, and heavy ones, which may wait longer. Each in order,
-    /// with some that were cancelled meanwhile.
+    /// Calls that are not begun yet: those that wait for room of any kind only, and heavy ones,
+    /// which may wait longer. Each in order, with some that were cancelled meanwhile.
     deferred: [VecDeque<TaskId>; 2],
     /// Calls that compute at this moment.
     heavy: Arc<AtomicUsize>,
@@ -199,7 +200,8 @@ where
         due.len()
     }
 
-    /// Writes what can be written until it is late. True: there is more, or may be room now for what waited for it.
+    /// Writes what can be written until it is late. True: there is more, or may be room now for
+    /// what waited for it.
     fn write(&mut self, cx: &mut Context<'_>, late: Instant) -> io::Result<bool> {
         let mut interrupted = false;
         self.protocol.pump();
@@ -273,7 +275,8 @@ where
         Poll::Pending
     }
 
-    /// Room that other connections give back is not announced, so whoever waits for it looks again. False: now.
+    /// Room that other connections give back is not announced, so whoever waits for it looks again.
+    /// False: now.
     fn look_again(&mut self, cx: &mut Context<'_>) -> bool {
         if self.deferred.iter().all(VecDeque::is_empty) && !self.protocol.holds_bodies() {
             self.timer = None;
@@ -329,8 +332,9 @@ where
     type Output = io::Result<()>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // The runtime would stop a task after so many answers of its channels and sockets, and have it ask again: with
-        // many answers at once, most would be asked for many times. Turns are counted instead.
+        // The runtime would stop a task after so many answers of its channels and sockets, and have
+        // it ask again: with many answers at once, most would be asked for many times. Turns are
+        // counted instead.
         let this = self.get_mut();
         pin!(unconstrained(poll_fn(|cx| this.run(cx)))).poll(cx)
     }

@@ -43,7 +43,8 @@ struct Whole<S: Service> {
     head: Arc<Head>,
     plan: Arc<S::Plan>,
     place: S::Place,
-    /// What has come of the message, if not all came at once. A copy: slices would keep whole read buffers.
+    /// What has come of the message, if not all came at once. A copy: slices would keep whole read
+    /// buffers.
     message: BytesMut,
     /// Bytes counted for it.
     charge: usize,

@@ -148,7 +148,8 @@ where
     I: AsyncRead + AsyncWrite + Unpin,
     S: Service,
 {
-    /// Begins a call now, or when the connection has room for it. `len` is the length of its message.
+    /// Begins a call now, or when the connection has room for it. `len` is the length of its
+    /// message.
     pub(super) fn start(&mut self, stream: u32, waiting: Waiting, len: usize) {
         let (is_deferred, is_heavy) = (self.must_wait(&waiting), waiting.is_heavy());
         let held = len + waiting.held();
@@ -169,7 +170,8 @@ where
     fn defer(&mut self, task: TaskId, is_heavy: bool) {
         let queue = &mut self.deferred[usize::from(is_heavy)];
         queue.push_back(task);
-        // Not only when there is a rest: a client that goes on and on may cancel most of what it asks for.
+        // Not only when there is a rest: a client that goes on and on may cancel most of what it
+        // asks for.
         if queue.len() > 2 * self.protocol.open() + DEFERRED_MIN {
             queue.retain(|task| self.tasks.get(*task).is_some());
         }
@@ -197,7 +199,8 @@ where
 
     /// Begins calls that waited, as far as there is room for them. True: there was some.
     pub(super) fn start_deferred(&mut self) -> bool {
-        // Small calls first: there may be room for them while there is none for a heavy one that came before.
+        // Small calls first: there may be room for them while there is none for a heavy one that
+        // came before.
         let has_begun = self.start_deferred_of(0);
         self.start_deferred_of(1) || has_begun
     }

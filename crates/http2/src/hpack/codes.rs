@@ -1,4 +1,5 @@
-//! The Huffman code of RFC 7541, appendix B: a code and its length in bits for every byte, and last for the end mark.
+//! The Huffman code of RFC 7541, appendix B: a code and its length in bits for every byte, and last
+//! for the end mark.
 
 pub(super) const CODES: [(u32, u8); 257] = [
     (0x1ff8, 13),

@@ -1,8 +1,8 @@
 //! From fields to header blocks.
 //!
-//! Two fields make up nearly all that a gRPC server says: the content type, and that all went well. These two are put
-//! into the client's table when they are sent first, and are a byte each from then on. Everything else is written
-//! out: it is rare, and tables are for what repeats.
+//! Two fields make up nearly all that a gRPC server says: the content type, and that all went well.
+//! These two are put into the client's table when they are sent first, and are a byte each from
+//! then on. Everything else is written out: it is rare, and tables are for what repeats.
 
 use http::HeaderMap;
 

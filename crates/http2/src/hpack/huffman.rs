@@ -1,7 +1,8 @@
 //! Reading Huffman-coded text, four bits at a time.
 //!
-//! The code is a binary tree with 256 inner nodes. Four bits lead from one inner node to another and past one leaf at
-//! most, because the shortest code has five bits; where they lead is worked out once.
+//! The code is a binary tree with 256 inner nodes. Four bits lead from one inner node to another
+//! and past one leaf at most, because the shortest code has five bits; where they lead is worked
+//! out once.
 
 use std::sync::LazyLock;
 
@@ -21,7 +22,8 @@ struct Step {
 
 struct Machine {
     steps: Vec<[Step; 16]>,
-    /// Text may end at these nodes: what came since the last symbol is at most seven bits, all ones.
+    /// Text may end at these nodes: what came since the last symbol is at most seven bits, all
+    /// ones.
     may_end: Vec<bool>,
 }
 

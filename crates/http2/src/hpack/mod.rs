@@ -1,8 +1,9 @@
 //! HPACK (RFC 7541): header fields as few bytes, by tables that both ends keep.
 //!
-//! What is decoded is kept in the types of the `http` crate from the beginning, so a field that a client sends by its
-//! index costs two reference counts. Nothing that a client sends can make the tables differ: fields that are no valid
-//! HTTP are remembered as such, and make a request malformed only when it uses them.
+//! What is decoded is kept in the types of the `http` crate from the beginning, so a field that a
+//! client sends by its index costs two reference counts. Nothing that a client sends can make the
+//! tables differ: fields that are no valid HTTP are remembered as such, and make a request
+//! malformed only when it uses them.
 
 mod codes;
 mod decoder;
@@ -16,7 +17,8 @@ pub(crate) use decoder::Decoder;
 pub(crate) use encoder::Encoder;
 pub(crate) use table::{Field, Name};
 
-/// Bytes that do not follow RFC 7541. The tables of both ends may differ from here on, so the connection has to end.
+/// Bytes that do not follow RFC 7541. The tables of both ends may differ from here on, so the
+/// connection has to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Broken;
 

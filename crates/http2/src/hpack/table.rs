@@ -16,7 +16,8 @@ pub(crate) enum Name {
     Authority,
     Path,
     Header(HeaderName),
-    /// Nothing that a request may have: capitals, a pseudo-header of responses, bytes that are no name.
+    /// Nothing that a request may have: capitals, a pseudo-header of responses, bytes that are no
+    /// name.
     Malformed,
 }
 
@@ -97,7 +98,8 @@ impl Table {
         }
     }
 
-    /// Fields are forgotten, the oldest first, until the new one fits. One that is larger than the table empties it.
+    /// Fields are forgotten, the oldest first, until the new one fits. One that is larger than the
+    /// table empties it.
     pub(super) fn insert(&mut self, field: Field) {
         self.changes += 1;
         self.shrink(self.limit.saturating_sub(field.size));

@@ -98,7 +98,8 @@ fn requests_are_those_of_the_examples() {
     }
 }
 
-/// C.5 and C.6: responses, which push each other out of a table of 256 bytes. `:status` is malformed in a request.
+/// C.5 and C.6: responses, which push each other out of a table of 256 bytes. `:status` is
+/// malformed in a request.
 #[test]
 fn evictions_are_those_of_the_examples() {
     let plain = [
@@ -141,7 +142,8 @@ fn every_byte_survives_the_huffman_code() {
 #[test]
 fn huffman_padding_is_short_and_all_ones() {
     let mut out = Vec::new();
-    // '0' is 00000, then padding: right, with a zero in it, and a whole byte too long; last, the end mark itself.
+    // '0' is 00000, then padding: right, with a zero in it, and a whole byte too long; last, the
+    // end mark itself.
     for (hex, good) in [("07", true), ("06", false), ("07ff", false), ("ffffffff", false)] {
         assert_eq!(huffman::decode(&bytes(hex), &mut out).is_ok(), good, "{hex}");
     }

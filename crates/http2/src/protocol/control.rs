@@ -8,7 +8,8 @@ use super::{
 };
 use crate::frame::{Header, MAX_PAYLOAD, flag, kind, number, setting};
 
-/// Sent with our farewell: when it comes back, so has everything that the client sent before it knew.
+/// Sent with our farewell: when it comes back, so has everything that the client sent before it
+/// knew.
 const FAREWELL_PING: [u8; 8] = *b"farewell";
 /// Sent when a client has been silent for long.
 const KEEPALIVE_PING: [u8; 8] = *b"are you?";
@@ -77,8 +78,8 @@ impl<T: Default> Protocol<T> {
         Ok(())
     }
 
-    /// The initial window has grown, and with it the window of every open stream: finds those that can send now. This
-    /// looks at all streams, so it costs the client as much.
+    /// The initial window has grown, and with it the window of every open stream: finds those that
+    /// can send now. This looks at all streams, so it costs the client as much.
     fn open_windows(&mut self) -> Result<(), Fault> {
         let units = self.streams.len() / overhead::STREAMS_PER_UNIT;
         self.overhead.spend(u32::try_from(units).unwrap_or(u32::MAX))?;
@@ -179,8 +180,8 @@ impl<T: Default> Protocol<T> {
         Ok(())
     }
 
-    /// `len` bytes of a stream's data have been used: the client may send as many again, which it is told when it is
-    /// worth a frame.
+    /// `len` bytes of a stream's data have been used: the client may send as many again, which it
+    /// is told when it is worth a frame.
     pub fn release(&mut self, id: u32, len: usize) {
         self.release_connection(len);
         let Some(stream) = self.streams.get_mut(id) else { return };

@@ -1,7 +1,7 @@
 //! Heads that were decoded already.
 //!
-//! Clients send the same few headers over and over, after the first time as the same few bytes. As long as the table
-//! that they refer to has not changed, the same bytes are the same head.
+//! Clients send the same few headers over and over, after the first time as the same few bytes. As
+//! long as the table that they refer to has not changed, the same bytes are the same head.
 
 use std::sync::Arc;
 

@@ -1,8 +1,9 @@
-//! The protocol as a state machine: bytes of the client go in, events and bytes for the client come out.
+//! The protocol as a state machine: bytes of the client go in, events and bytes for the client come
+//! out.
 //!
-//! `receive` takes what was read and leaves what is not a whole frame yet; [`Protocol::next_event`] tells what it
-//! means for the requests. Answers go in by the functions of `send`; what is to be written is in
-//! [`Protocol::output`].
+//! `receive` takes what was read and leaves what is not a whole frame yet; [`Protocol::next_event`]
+//! tells what it means for the requests. Answers go in by the functions of `send`; what is to be
+//! written is in [`Protocol::output`].
 //!
 //! | file | what |
 //! |---|---|
@@ -14,8 +15,8 @@
 //! | `streams` | the streams, and what they hold in sum |
 //! | `overhead` | what a client may cost without asking for anything |
 //!
-//! Errors that only a broken client makes end the connection even where the standard would let us end a stream only;
-//! it allows that.
+//! Errors that only a broken client makes end the connection even where the standard would let us
+//! end a stream only; it allows that.
 
 mod control;
 mod heads;
@@ -48,7 +49,8 @@ use streams::Streams;
 const FIRST_WINDOW: i64 = 65_535;
 /// No window may become larger.
 const LARGEST_WINDOW: i64 = (1 << 31) - 1;
-/// What a stream counts for beside what is held for it: its place in every table, and the call that serves it.
+/// What a stream counts for beside what is held for it: its place in every table, and the call that
+/// serves it.
 const STREAM_BYTES: usize = 512;
 /// Entries of a list of streams below which those that are gone are left in it.
 const LISTED_MIN: usize = 1024;
@@ -113,7 +115,8 @@ pub struct Protocol<T> {
     first_send_window: i64,
     /// Streams with something to send and a window for it.
     ready: VecDeque<u32>,
-    /// Streams that have room for more of their answer again, and those that will when the output has.
+    /// Streams that have room for more of their answer again, and those that will when the output
+    /// has.
     resumed: Vec<u32>,
     congested: Vec<u32>,
     overhead: Overhead,
@@ -194,7 +197,8 @@ impl<T: Default> Protocol<T> {
         leaving && self.streams.is_empty() && self.output.is_empty()
     }
 
-    /// Bytes of answers that the client has not taken yet, in memory or still to be encoded, but for giant ones.
+    /// Bytes of answers that the client has not taken yet, in memory or still to be encoded, but
+    /// for giant ones.
     pub fn held_for_answers(&self) -> usize {
         self.streams.held() + self.output.len()
     }
@@ -237,7 +241,8 @@ impl<T: Default> Protocol<T> {
     pub fn rest(&mut self) {
         self.streams.shrink();
         self.output.shrink();
-        // Streams leave these lists when their turn comes, which a closed window can keep from ever happening.
+        // Streams leave these lists when their turn comes, which a closed window can keep from ever
+        // happening.
         let most = 2 * self.streams.len() + LISTED_MIN;
         if self.ready.len() > most {
             self.ready.retain(|id| self.streams.contains(*id));

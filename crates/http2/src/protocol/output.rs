@@ -1,5 +1,5 @@
-//! Bytes to be written. Small ones are copied together, so that many answers are one write; large ones stay where they
-//! are and are written from there.
+//! Bytes to be written. Small ones are copied together, so that many answers are one write; large
+//! ones stay where they are and are written from there.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;

@@ -1,8 +1,9 @@
 //! What a client costs without asking for anything.
 //!
-//! Frames that make work and carry no request are paid from an allowance that time refills. It is far above what an
-//! ordinary client needs: one that cancels its calls as fast as it can make them, or measures round trips by PING all
-//! the time, stays within it. A flood ends its connection, and until then costs a small part of one processor.
+//! Frames that make work and carry no request are paid from an allowance that time refills. It is
+//! far above what an ordinary client needs: one that cancels its calls as fast as it can make them,
+//! or measures round trips by PING all the time, stays within it. A flood ends its connection, and
+//! until then costs a small part of one processor.
 
 use std::time::Duration;
 
@@ -12,7 +13,8 @@ use super::{Code, Fault};
 pub(super) const SMALL: u32 = 1;
 /// A request that is reset before it was looked at (CVE-2023-44487), and DATA without data.
 pub(super) const REQUEST: u32 = 5;
-/// A SETTINGS frame; and for each 16 streams that a larger initial window has to be looked up for, one more.
+/// A SETTINGS frame; and for each 16 streams that a larger initial window has to be looked up for,
+/// one more.
 pub(super) const SETTINGS: u32 = 20;
 pub(super) const STREAMS_PER_UNIT: usize = 16;
 

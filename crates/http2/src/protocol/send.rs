@@ -1,12 +1,12 @@
 //! Answers.
 //!
-//! What fits into the client's windows is put into the output at once, or by [`Protocol::pump`] when there is room;
-//! the rest waits with its stream. So the output holds what can be written now, and of long answers never much more than
-//! [`ENOUGH_OUTPUT`].
+//! What fits into the client's windows is put into the output at once, or by [`Protocol::pump`]
+//! when there is room; the rest waits with its stream. So the output holds what can be written now,
+//! and of long answers never much more than [`ENOUGH_OUTPUT`].
 //!
-//! A long message waits as it is and is encoded a frame at a time, as the client takes it. A body is asked for no more
-//! than the windows of its stream and of the connection have room for, and a part: a client that does not read costs
-//! what it asked for, not what the answers would be.
+//! A long message waits as it is and is encoded a frame at a time, as the client takes it. A body
+//! is asked for no more than the windows of its stream and of the connection have room for, and a
+//! part: a client that does not read costs what it asked for, not what the answers would be.
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
@@ -17,14 +17,16 @@ use crate::service::LongMessage;
 
 /// Bytes in the output beyond which nothing is added that can wait.
 const ENOUGH_OUTPUT: usize = 128 << 10;
-/// Bytes in the output beyond which the client is not heard. Long answers never reach it: only answers to what the
-/// client sends meanwhile do, and of these there should be no more until it has taken some.
+/// Bytes in the output beyond which the client is not heard. Long answers never reach it: only
+/// answers to what the client sends meanwhile do, and of these there should be no more until it has
+/// taken some.
 const MOST_OUTPUT: usize = 256 << 10;
 /// Bytes of bodies that may wait for closed windows or for a full output. Within it a body is
 /// asked for one part ahead, so that the end of one that has no more data is seen, and so that a
 /// small body, of a watch above all, is not held up by long messages.
 const AHEAD_MAX: usize = 256 << 10;
-/// How many times [`Limits::queued_answers`](crate::Limits::queued_answers) is the end even for streams that are read.
+/// How many times [`Limits::queued_answers`](crate::Limits::queued_answers) is the end even for
+/// streams that are read.
 const QUEUED_FACTOR: usize = 4;
 
 /// What ends an answer.
@@ -124,7 +126,8 @@ impl<T: Default> Protocol<T> {
         }
     }
 
-    /// Whether the body of an answer may give more. If not, [`Protocol::resumed`] names it when it may.
+    /// Whether the body of an answer may give more. If not, [`Protocol::resumed`] names it when it
+    /// may.
     ///
     /// A body of which nothing waits may always give one part while [`AHEAD_MAX`] allows, however
     /// full the output is. [`Protocol::pump`] sends a frame of each stream in turn, so that part
@@ -185,7 +188,8 @@ impl<T: Default> Protocol<T> {
         self.output.len() >= MOST_OUTPUT
     }
 
-    /// Moves data to the output, as far as it and the windows have room; every stream a frame in turn.
+    /// Moves data to the output, as far as it and the windows have room; every stream a frame in
+    /// turn.
     pub fn pump(&mut self) {
         while self.send_window > 0
             && self.output.len() < ENOUGH_OUTPUT
@@ -199,7 +203,8 @@ impl<T: Default> Protocol<T> {
         let Some(stream) = self.streams.get_mut(id) else { return };
         stream.is_ready = false;
         let window = (self.first_send_window + stream.send_credit).min(self.send_window);
-        // Its window may have been closed since; whatever opens it again makes the stream ready again.
+        // Its window may have been closed since; whatever opens it again makes the stream ready
+        // again.
         let Ok(window @ 1..) = usize::try_from(window) else { return };
         let Some(data) = self.streams.take(id, window.min(MAX_PAYLOAD)) else { return };
         self.send_window -= data.len() as i64;
@@ -244,7 +249,8 @@ impl<T: Default> Protocol<T> {
         self.close(id);
     }
 
-    /// The answer is complete. What the client might still send of its request does not matter any more.
+    /// The answer is complete. What the client might still send of its request does not matter any
+    /// more.
     fn close(&mut self, id: u32) {
         if let Some(stream) = self.streams.remove(id)
             && !stream.is_received

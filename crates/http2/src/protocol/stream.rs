@@ -21,8 +21,9 @@ pub(super) struct Stream<T> {
     pub(super) unreleased: u32,
     /// Bytes of the body still to come, if their number was announced.
     pub(super) body_left: Option<u64>,
-    /// What WINDOW_UPDATE has granted less what was sent. With the initial window of the connection it is the
-    /// stream's window, so a change of the initial window need not be written into every stream.
+    /// What WINDOW_UPDATE has granted less what was sent. With the initial window of the connection
+    /// it is the stream's window, so a change of the initial window need not be written into every
+    /// stream.
     pub(super) send_credit: i64,
     pub(super) queue: VecDeque<Bytes>,
     pub(super) queued: usize,

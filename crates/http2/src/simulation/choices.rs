@@ -1,4 +1,5 @@
-//! Decisions, each a byte or two of a string. When the string is used up, everything is the first choice.
+//! Decisions, each a byte or two of a string. When the string is used up, everything is the first
+//! choice.
 
 #[derive(Debug)]
 pub struct Choices {

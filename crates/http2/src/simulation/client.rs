@@ -202,7 +202,8 @@ impl Client {
         }
     }
 
-    /// The server may have sent by the old window what the client reads by the new one, so the larger one counts here.
+    /// The server may have sent by the old window what the client reads by the new one, so the
+    /// larger one counts here.
     fn change_first_window(&mut self, size: i64) {
         self.first_window = self.first_window.max(size);
         let payload =

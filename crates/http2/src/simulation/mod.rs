@@ -1,11 +1,13 @@
 //! A whole connection in virtual time, with everything around it drawn from a string of bytes.
 //!
-//! A client that keeps to the rules opens calls, sends them in pieces, cancels them at any moment, opens and closes
-//! windows and reads when it likes; services answer at once, later, in pieces or never; reads, writes, limits and yields
-//! have any size. The client knows what every answer has to be, byte by byte, so an answer that is cut short, mixed up
-//! or missing is seen, and so is everything that is still held when the client has gone.
+//! A client that keeps to the rules opens calls, sends them in pieces, cancels them at any moment,
+//! opens and closes windows and reads when it likes; services answer at once, later, in pieces or
+//! never; reads, writes, limits and yields have any size. The client knows what every answer has to
+//! be, byte by byte, so an answer that is cut short, mixed up or missing is seen, and so is
+//! everything that is still held when the client has gone.
 //!
-//! The same bytes always do the same: a fuzzer finds new ones, and a seed stands for a string of them.
+//! The same bytes always do the same: a fuzzer finds new ones, and a seed stands for a string of
+//! them.
 
 mod choices;
 mod client;

@@ -1,7 +1,9 @@
-//! Chain: the rule by which one entry follows another, for writers (`Draft::seal`) and for readers (`Tip::accept`).
+//! Chain: the rule by which one entry follows another, for writers (`Draft::seal`) and for readers
+//! (`Tip::accept`).
 //!
-//! Invariant: both sides move a `Tip` through the same four checks (seq, prev_hash, epoch, base_rev), so whatever a
-//! writer can seal a reader accepts, and a journal that lost, repeated or swapped an entry is found at that entry.
+//! Invariant: both sides move a `Tip` through the same four checks (seq, prev_hash, epoch,
+//! base_rev), so whatever a writer can seal a reader accepts, and a journal that lost, repeated or
+//! swapped an entry is found at that entry.
 
 use bytes::Bytes;
 
@@ -71,8 +73,8 @@ impl Tip {
         Ok(Tip { epoch: entry.epoch, seq: entry.seq, hash, next_rev })
     }
 
-    /// The tip just before `entry`, as the entry itself claims it. Where reading starts in the middle of a journal
-    /// there is nothing to check the first entry against.
+    /// The tip just before `entry`, as the entry itself claims it. Where reading starts in the
+    /// middle of a journal there is nothing to check the first entry against.
     pub(crate) fn claimed_by(entry: &Entry) -> Option<Tip> {
         let epoch = if entry.kind == Kind::NewEpoch { entry.epoch.checked_sub(1)? } else { entry.epoch };
         Some(Tip { epoch, seq: entry.seq.checked_sub(1)?, hash: entry.prev_hash, next_rev: entry.base_rev })
@@ -83,8 +85,8 @@ fn next_rev(base_rev: i64, units: u64) -> Option<i64> {
     base_rev.checked_add_unsigned(units)
 }
 
-/// An entry under construction, in its final buffer: the caller appends payload bytes behind reserved headers, so
-/// sealing moves nothing.
+/// An entry under construction, in its final buffer: the caller appends payload bytes behind
+/// reserved headers, so sealing moves nothing.
 #[derive(Clone, Debug)]
 pub struct Draft {
     buf: Vec<u8>,
@@ -149,7 +151,8 @@ impl Draft {
         self.units += u64::from(count);
     }
 
-    /// Gives the draft its place behind `tip` and moves the tip onto it. A `NewEpoch` raises the epoch by one.
+    /// Gives the draft its place behind `tip` and moves the tip onto it. A `NewEpoch` raises the
+    /// epoch by one.
     pub fn seal(mut self, tip: &mut Tip) -> Sealed {
         assert!(self.open.is_none(), "a part is still open");
         let epoch = if self.kind == Kind::NewEpoch { tip.epoch + 1 } else { tip.epoch };
@@ -163,7 +166,8 @@ impl Draft {
     }
 }
 
-/// An encoded entry with its place in the chain. Only `Draft::seal` makes one, so engines trust hash and place.
+/// An encoded entry with its place in the chain. Only `Draft::seal` makes one, so engines trust
+/// hash and place.
 #[derive(Clone, Debug)]
 pub struct Sealed {
     bytes: Bytes,

@@ -87,7 +87,8 @@ pub fn entry_len(bytes: &[u8]) -> Result<usize, EntryError> {
 }
 
 impl Entry {
-    /// Reads an entry that fills `bytes` exactly; inline payloads become slices of `bytes`, not copies.
+    /// Reads an entry that fills `bytes` exactly; inline payloads become slices of `bytes`, not
+    /// copies.
     pub fn decode(bytes: &Bytes) -> Result<Entry, EntryError> {
         let said = entry_len(bytes)?;
         if said != bytes.len() {

@@ -1,9 +1,10 @@
-//! Maintenance: making segments ahead of need and removing those no longer needed, beside the writer.
+//! Maintenance: making segments ahead of need and removing those no longer needed, beside the
+//! writer.
 //!
-//! A handle is cheap to clone and is meant for a background thread: `run` it at the start, after every append that
-//! rolled and after every `retire`. It shares only two short lists with the writer; no lock is held across file
-//! operations that the writer could wait for. A spare has no meaning until the writer renames it, so a crash in here
-//! costs nothing.
+//! A handle is cheap to clone and is meant for a background thread: `run` it at the start, after
+//! every append that rolled and after every `retire`. It shares only two short lists with the
+//! writer; no lock is held across file operations that the writer could wait for. A spare has no
+//! meaning until the writer renames it, so a crash in here costs nothing.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -78,8 +79,9 @@ impl Maintenance {
         Maintenance { shared: Arc::new(shared) }
     }
 
-    /// Removes retired segments and makes spares until there are as many as wanted. `NoSpace` is the early warning that
-    /// appends will fail once the active segment is full; calling again later is all that is needed to recover.
+    /// Removes retired segments and makes spares until there are as many as wanted. `NoSpace` is
+    /// the early warning that appends will fail once the active segment is full; calling again
+    /// later is all that is needed to recover.
     pub fn run(&self) -> Result<Maintained, JournalError> {
         let _running = self.shared.running.lock().expect("nothing panics under this lock");
         // Removal comes first: it may free the very space that a spare needs.
@@ -117,7 +119,8 @@ impl Maintenance {
         self.lists().retired.extend(paths);
     }
 
-    /// Removes every retired segment; what could not be removed stays on the list for the next time.
+    /// Removes every retired segment; what could not be removed stays on the list for the next
+    /// time.
     pub(super) fn remove_retired(&self) -> Result<usize, JournalError> {
         let mut removed = 0;
         loop {

@@ -1,8 +1,10 @@
-//! Raw: records as they lie in segment files, for whoever copies a journal without reading its entries.
+//! Raw: records as they lie in segment files, for whoever copies a journal without reading its
+//! entries.
 //!
-//! A copy is made while the journal is written: only records that are durable are touched, and what is known of the
-//! file is forgotten between two runs, because the zeros behind the end become records. Checksums and the order of
-//! records are checked on the way out, and once more, with the chain of entries, wherever the copy is looked at.
+//! A copy is made while the journal is written: only records that are durable are touched, and what
+//! is known of the file is forgotten between two runs, because the zeros behind the end become
+//! records. Checksums and the order of records are checked on the way out, and once more, with the
+//! chain of entries, wherever the copy is looked at.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -75,7 +77,8 @@ impl RawReader {
         RawReader { disk, dir: dir.to_path_buf(), place, open: None }
     }
 
-    /// Has what follows in this segment read from the medium; see [`DiskFile::forget`](crate::DiskFile::forget).
+    /// Has what follows in this segment read from the medium; see
+    /// [`DiskFile::forget`](crate::DiskFile::forget).
     pub fn forget(&self) {
         let name = Segment::new(self.place.segment).name;
         if let Ok(file) = self.disk.open(&self.dir.join(name)) {
@@ -166,8 +169,8 @@ fn segments(disk: &dyn Disk, dir: &Path) -> Result<Vec<Segment>, JournalError> {
     Ok(Segment::among(&disk.list(dir).map_err(JournalError::io("listing", dir))?))
 }
 
-/// Checks rows of copied records, one row after the other: checksums, order, and the chain of entries that are
-/// not sealed.
+/// Checks rows of copied records, one row after the other: checksums, order, and the chain of
+/// entries that are not sealed.
 #[derive(Debug, Default)]
 pub struct RecordCheck {
     next_seq: Option<u64>,
@@ -176,8 +179,8 @@ pub struct RecordCheck {
 }
 
 impl RecordCheck {
-    /// `rows` are whole records, the first of which follows the last one given before. The error says what is wrong, and
-    /// at which byte.
+    /// `rows` are whole records, the first of which follows the last one given before. The error
+    /// says what is wrong, and at which byte.
     pub fn take(&mut self, rows: &Bytes) -> Result<(), (u64, String)> {
         let mut at = 0;
         while at < rows.len() {

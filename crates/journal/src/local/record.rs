@@ -1,4 +1,5 @@
-//! Record: what one append writes. A header, then encoded entries back to back, then zeros up to a whole sector.
+//! Record: what one append writes. A header, then encoded entries back to back, then zeros up to a
+//! whole sector.
 //!
 //! ```text
 //!  0 [4] "VJRN" | 4 u16 version | 6 u16 zero | 8 u64 journal id | 16 u64 first seq | 24 u32 entries
@@ -6,10 +7,12 @@
 //! 40 u32 sectors in the segment | 44 u32 crc32c of bytes 0..44 | 48 payload
 //! ```
 //!
-//! The count of all-zero sectors tells a torn write (more of them than written) from a flipped bit (not more), even
-//! when a payload has long runs of zeros. The segment's length makes a truncated file visible.
+//! The count of all-zero sectors tells a torn write (more of them than written) from a flipped bit
+//! (not more), even when a payload has long runs of zeros. The segment's length makes a truncated
+//! file visible.
 //!
-//! Version 2 differs in its payload alone: it is sealed (`sealing`). Everything in the header is about the bytes as written.
+//! Version 2 differs in its payload alone: it is sealed (`sealing`). Everything in the header is
+//! about the bytes as written.
 
 use vetch_seal::Sealer;
 
@@ -46,7 +49,8 @@ pub(super) struct Header {
 pub(super) enum HeaderError {
     /// Not a header, or a damaged one.
     Invalid,
-    /// An intact header of a layout that this version cannot read. Whose it is says the same place in every version.
+    /// An intact header of a layout that this version cannot read. Whose it is says the same place
+    /// in every version.
     Version { version: u16, journal_id: u64 },
 }
 

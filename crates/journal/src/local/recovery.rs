@@ -1,7 +1,9 @@
-//! Recovery: from files to a writer. Streams every entry behind a checkpoint, then cuts what a power loss tore.
+//! Recovery: from files to a writer. Streams every entry behind a checkpoint, then cuts what a
+//! power loss tore.
 //!
-//! Guarantees: every acknowledged entry is handed out or the recovery fails with file and offset; recovering again
-//! gives the same entries; a crash during the cut leaves a tail that is judged torn again.
+//! Guarantees: every acknowledged entry is handed out or the recovery fails with file and offset;
+//! recovering again gives the same entries; a crash during the cut leaves a tail that is judged
+//! torn again.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -62,8 +64,8 @@ pub struct CutTail {
 }
 
 impl LocalJournal {
-    /// Takes the directory for this process and begins reading behind `start`: the tip that the checkpoint
-    /// remembers, or `Tip::genesis` without one. Makes the directory if needed.
+    /// Takes the directory for this process and begins reading behind `start`: the tip that the
+    /// checkpoint remembers, or `Tip::genesis` without one. Makes the directory if needed.
     pub fn recover(
         disk: Arc<dyn Disk>,
         dir: &Path,
@@ -77,9 +79,9 @@ impl LocalJournal {
             let path = dir.join(name);
             disk.remove(&path).map_err(JournalError::io("removing", path))?;
         }
-        // A process before this one may have been killed between naming a segment and making the name durable, and
-        // nothing may be acknowledged in a file whose name can still be lost. Nor may a removed spare come back: the
-        // next one to be made has its name.
+        // A process before this one may have been killed between naming a segment and making the
+        // name durable, and nothing may be acknowledged in a file whose name can still be lost. Nor
+        // may a removed spare come back: the next one to be made has its name.
         if !config.unsafe_no_fsync && !vetch_bugs::on(Bug::FoundNameNotSynced) {
             disk.sync_dir(dir).map_err(JournalError::io("syncing", dir))?;
         }
@@ -133,8 +135,8 @@ impl Recovery {
         Ok((journal, report))
     }
 
-    /// Which key the records of each segment need, as their first one says. Where that cannot be told the segment was not
-    /// needed either, or it has no records yet.
+    /// Which key the records of each segment need, as their first one says. Where that cannot be
+    /// told the segment was not needed either, or it has no records yet.
     fn note_keys(&mut self) {
         for segment in &mut self.segments {
             let mut sector = [0; SECTOR];
@@ -158,9 +160,10 @@ impl Recovery {
         Ok(Some(CutTail { file, offset: *from, bytes: to - from, reason: reason.clone() }))
     }
 
-    /// Makes what was read of the last segment durable once more. If the process before this one stopped because a
-    /// sync failed, the kernel may show bytes that never reached the disk and that it will not try to write again.
-    /// They must not be built upon. The same bytes are written, so a power loss in between changes nothing.
+    /// Makes what was read of the last segment durable once more. If the process before this one
+    /// stopped because a sync failed, the kernel may show bytes that never reached the disk and
+    /// that it will not try to write again. They must not be built upon. The same bytes are
+    /// written, so a power loss in between changes nothing.
     fn write_last_segment_again(&self) -> Result<(), JournalError> {
         let Some(last) = self.scan.last_segment() else { return Ok(()) };
         if self.config.unsafe_no_fsync {

@@ -1,7 +1,7 @@
 //! Scan: reads segments in order, record by record, and proves every entry before it is handed out.
 //!
-//! Memory is bounded by one record or one read-ahead chunk, whichever is larger. What a scan cannot explain it
-//! refuses with file and offset; what lies behind the last record is judged by `tail`.
+//! Memory is bounded by one record or one read-ahead chunk, whichever is larger. What a scan cannot
+//! explain it refuses with file and offset; what lies behind the last record is judged by `tail`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,7 +19,8 @@ use crate::contract::{JournalError, Position, ReadItem};
 use crate::disk::Disk;
 use crate::entry::{Entry, Tip, entry_len, hash_entry};
 
-/// How far a scan is, in bytes of segment files. Unused space at the end of segments counts as read once passed.
+/// How far a scan is, in bytes of segment files. Unused space at the end of segments counts as read
+/// once passed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     pub done: u64,
@@ -59,7 +60,8 @@ struct OpenRecord {
 }
 
 impl Scan {
-    /// A scan over `segments` (oldest first), beginning at the last one that can hold what `from` asks for.
+    /// A scan over `segments` (oldest first), beginning at the last one that can hold what `from`
+    /// asks for.
     pub(super) fn new(
         disk: Arc<dyn Disk>,
         dir: PathBuf,
@@ -72,7 +74,8 @@ impl Scan {
             From::Tip(tip) => select(&dir, segments, tip)?,
             From::Oldest => (Vec::new(), segments),
         };
-        // What is needed may begin with a torn write, or with nothing at all; the journal has had its name before.
+        // What is needed may begin with a torn write, or with nothing at all; the journal has had
+        // its name before.
         let journal_id = passed.iter().rev().find_map(|segment| journal_of(disk.as_ref(), &dir, segment));
         let mut total = 0;
         for segment in &needed {
@@ -80,7 +83,8 @@ impl Scan {
             let len = disk.open(&path).and_then(|file| file.len());
             total += len.map_err(JournalError::io("opening", path))?;
         }
-        // With the first needed entry at the very start of a segment, the given tip is what it must follow.
+        // With the first needed entry at the very start of a segment, the given tip is what it must
+        // follow.
         let tip = match from {
             From::Tip(tip) if needed.first().is_none_or(|first| first.first_seq == tip.seq + 1) => Some(tip),
             _ => None,
@@ -131,7 +135,8 @@ impl Scan {
         self.open.as_ref()
     }
 
-    /// Whether the entry lies behind the start; the one exactly at the start must be the one the caller knows.
+    /// Whether the entry lies behind the start; the one exactly at the start must be the one the
+    /// caller knows.
     fn is_wanted(&self, item: &ReadItem) -> Result<bool, JournalError> {
         let From::Tip(start) = self.from else { return Ok(true) };
         if item.entry.seq == start.seq && item.tip != start {
@@ -190,7 +195,8 @@ impl Scan {
             Err(HeaderError::Version { version, .. }) => {
                 return Err(open.unsupported(open.offset, version));
             }
-            // The sector was written as a whole over zeros, so no power loss explains half a header.
+            // The sector was written as a whole over zeros, so no power loss explains half a
+            // header.
             Err(HeaderError::Invalid) => {
                 return Err(open.corrupt(open.offset, "the header of a record is damaged"));
             }
@@ -322,8 +328,9 @@ fn check_header(
     Err(open.corrupt(open.offset, reason))
 }
 
-/// The entries of a sealed record at the current offset. Its checksum is right, so it is as it was written; what does not
-/// open is told apart: a key that is missing, or bytes that were made to fit.
+/// The entries of a sealed record at the current offset. Its checksum is right, so it is as it was
+/// written; what does not open is told apart: a key that is missing, or bytes that were made to
+/// fit.
 fn unseal(open: &OpenSegment, keys: &Keys, header: &Header, payload: &[u8]) -> Result<Bytes, JournalError> {
     let place = Place {
         journal_id: header.journal_id,

@@ -4,9 +4,10 @@
 //! 48 [16] name of the key | 64 [16] its check value | 80 [32] salt | 112 sealed entries | [16] tag
 //! ```
 //!
-//! The salt is random for every record, so every record has a key of its own. Bound to it are the journal, the segment and
-//! the place in it, the sequence number and how many entries there are: a record that was moved, or copied from another
-//! journal or an older copy of this one, does not open. What it says about entries is then checked by their chain.
+//! The salt is random for every record, so every record has a key of its own. Bound to it are the
+//! journal, the segment and the place in it, the sequence number and how many entries there are: a
+//! record that was moved, or copied from another journal or an older copy of this one, does not
+//! open. What it says about entries is then checked by their chain.
 
 use bytes::Bytes;
 use vetch_seal::{Altered, HEAD_LEN, Head, KeyError, KeyId, Keys, Purpose, Sealer, TAG_LEN};
@@ -49,8 +50,8 @@ fn head(payload: &[u8]) -> Option<Head> {
     Head::parse(payload.first_chunk::<HEAD_LEN>()?)
 }
 
-/// The key that sealed the record which begins with this sector, or none if it is plain. `Err`: no record of ours begins
-/// here.
+/// The key that sealed the record which begins with this sector, or none if it is plain. `Err`: no
+/// record of ours begins here.
 pub(super) fn key_of(sector: &[u8]) -> Result<Option<KeyId>, ()> {
     let header = Header::parse(sector).map_err(drop)?;
     if !header.is_sealed {

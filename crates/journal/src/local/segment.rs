@@ -14,7 +14,8 @@ pub(super) struct Segment {
     /// Sequence number of the first entry in it, or of the entry it waits for.
     pub(super) first_seq: u64,
     pub(super) name: String,
-    /// The key of its records, or none in it if they are plain; none at all as long as there are no records.
+    /// The key of its records, or none in it if they are plain; none at all as long as there are no
+    /// records.
     pub(super) key: Option<Option<KeyId>>,
 }
 

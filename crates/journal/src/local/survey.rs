@@ -1,7 +1,8 @@
-//! Survey: everything there is in a journal, for people. It goes on behind damage as far as it can, and says where it was.
+//! Survey: everything there is in a journal, for people. It goes on behind damage as far as it can,
+//! and says where it was.
 //!
-//! Nothing is locked and nothing is changed. Memory is bounded by one record or one read-ahead chunk. Recovery is the judge of
-//! what may be built upon (`scan`); this is for looking.
+//! Nothing is locked and nothing is changed. Memory is bounded by one record or one read-ahead
+//! chunk. Recovery is the judge of what may be built upon (`scan`); this is for looking.
 
 use std::path::Path;
 
@@ -140,7 +141,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Zeros where a record could begin: the end, unless something lies behind them. True if a record does.
+    /// Zeros where a record could begin: the end, unless something lies behind them. True if a
+    /// record does.
     fn behind_zeros(&mut self, open: &mut OpenSegment, is_last: bool) -> bool {
         let (name, hole) = (open.segment.name.clone(), open.offset);
         let mut loose: Option<(u64, u64)> = None;

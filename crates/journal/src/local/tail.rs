@@ -1,8 +1,10 @@
-//! Tail: what lies behind the last good record. A power loss leaves one of few pictures; anything else is damage.
+//! Tail: what lies behind the last good record. A power loss leaves one of few pictures; anything
+//! else is damage.
 //!
-//! At most one record is unsynced, its sectors were zero before, and a sector is written entirely or not at all. So
-//! a torn write shows as: a zero sector where the header should be, perhaps with loose sectors behind it; or an intact
-//! header with more zero sectors in its extent than were written, and only zeros behind the extent.
+//! At most one record is unsynced, its sectors were zero before, and a sector is written entirely
+//! or not at all. So a torn write shows as: a zero sector where the header should be, perhaps with
+//! loose sectors behind it; or an intact header with more zero sectors in its extent than were
+//! written, and only zeros behind the extent.
 
 use super::open_segment::OpenSegment;
 use super::record::{self, Header, HeaderError, SECTOR};
@@ -13,7 +15,8 @@ use crate::contract::JournalError;
 pub(super) enum Tail {
     /// Only zeros behind the last record.
     Clean,
-    /// A write that was never acknowledged left `from..to` behind; zeroing it completes what the power loss began.
+    /// A write that was never acknowledged left `from..to` behind; zeroing it completes what the
+    /// power loss began.
     Torn { from: u64, to: u64, reason: String },
 }
 

@@ -1,7 +1,8 @@
-//! Writer: the open local journal. One record, one write, one sync per batch; a failure of either ends it.
+//! Writer: the open local journal. One record, one write, one sync per batch; a failure of either
+//! ends it.
 //!
-//! Invariant: everything that can fail for want of space happens before the first byte of a record is written, so
-//! `NoSpace` leaves the journal as it was and the same batch may be given again.
+//! Invariant: everything that can fail for want of space happens before the first byte of a record
+//! is written, so `NoSpace` leaves the journal as it was and the same batch may be given again.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -120,8 +121,8 @@ impl LocalJournal {
         counts
     }
 
-    /// Refuses if a segment that holds an entry at `position` or behind it needs a key that was not given: those that
-    /// recovery had no need to read as well.
+    /// Refuses if a segment that holds an entry at `position` or behind it needs a key that was not
+    /// given: those that recovery had no need to read as well.
     pub fn check_keys(&self, position: Position) -> Result<(), JournalError> {
         let from = self.segments.partition_point(|segment| segment.first_seq <= position.0).saturating_sub(1);
         for segment in &self.segments[from..] {
@@ -132,13 +133,15 @@ impl LocalJournal {
         Ok(())
     }
 
-    /// The key of the records in the active segment, or none in it if they are plain; none at all if it has none yet.
+    /// The key of the records in the active segment, or none in it if they are plain; none at all
+    /// if it has none yet.
     pub fn active_key(&self) -> Option<Option<KeyId>> {
         self.segments.last().and_then(|active| active.key)
     }
 
-    /// Begins a new segment now if the keys have changed since the last record, so that the segments before it can go as
-    /// soon as a checkpoint covers them. True if it did. Nothing is lost if it cannot: the next append tries again.
+    /// Begins a new segment now if the keys have changed since the last record, so that the
+    /// segments before it can go as soon as a checkpoint covers them. True if it did. Nothing is
+    /// lost if it cannot: the next append tries again.
     pub fn follow_keys(&mut self) -> Result<bool, JournalError> {
         self.check_poison()?;
         if !self.claimed || self.is_fit_for(self.keys.current()) {
@@ -154,8 +157,9 @@ impl LocalJournal {
         self.segments.last().is_some_and(|active| active.key.is_none_or(|used| used == key))
     }
 
-    /// Lets go of every segment whose entries all lie before `position`, without touching a file; the next
-    /// `Maintenance::run` removes them. The active segment always stays. Returns how many were let go.
+    /// Lets go of every segment whose entries all lie before `position`, without touching a file;
+    /// the next `Maintenance::run` removes them. The active segment always stays. Returns how many
+    /// were let go.
     pub fn retire(&mut self, position: Position) -> Result<usize, JournalError> {
         self.check_poison()?;
         let keep_from = self.segments.partition_point(|segment| segment.first_seq <= position.0);
@@ -177,7 +181,8 @@ impl LocalJournal {
         JournalError::Poisoned(cause)
     }
 
-    /// The batch must continue the tip, entry by entry, in the current epoch. Returns the length of its payload.
+    /// The batch must continue the tip, entry by entry, in the current epoch. Returns the length of
+    /// its payload.
     fn check_batch(&self, entries: &[Sealed]) -> Result<u64, JournalError> {
         let mut tip = &self.tip;
         let mut len = 0;
@@ -218,8 +223,8 @@ impl LocalJournal {
 
     fn activate(&mut self, spare: Spare) -> Result<(), JournalError> {
         let segment = Segment::new(self.tip.seq + 1);
-        // Only a change of keys leaves a segment without a record. One that turns out too small for the first is replaced,
-        // zeros by more zeros.
+        // Only a change of keys leaves a segment without a record. One that turns out too small for
+        // the first is replaced, zeros by more zeros.
         let replaces = self.segments.last().is_some_and(|last| last.first_seq == segment.first_seq);
         let is_empty = self.active.as_ref().is_none_or(|active| active.offset == 0);
         assert!(!replaces || is_empty, "a segment with records is named once");

@@ -101,8 +101,8 @@ impl State {
         self.crash_at.is_some_and(|at| self.ops > at)
     }
 
-    /// Counts an operation. An error that is not the power going leaves no trace; `Ok(false)` says that the power
-    /// goes during this very operation, whose effects are then pending.
+    /// Counts an operation. An error that is not the power going leaves no trace; `Ok(false)` says
+    /// that the power goes during this very operation, whose effects are then pending.
     fn step(&mut self, op: Op) -> io::Result<bool> {
         if self.has_crashed() {
             return Err(power_is_gone());
@@ -323,7 +323,8 @@ impl State {
     }
 }
 
-/// The files that a name leads to, each in its place. The content of all others is gone: nobody has them open any more.
+/// The files that a name leads to, each in its place. The content of all others is gone: nobody has
+/// them open any more.
 fn named<'a>(files: &[File], ids: impl Iterator<Item = &'a usize>) -> Vec<File> {
     let mut kept = vec![File::default(); files.len()];
     for &id in ids {

@@ -1,5 +1,6 @@
-//! Damage at rest: flipped bits, truncated and missing files. Acknowledged entries are all there or recovery is refused
-//! with file and offset. Damage by whole sectors is in `sectors`, which has the one exception.
+//! Damage at rest: flipped bits, truncated and missing files. Acknowledged entries are all there or
+//! recovery is refused with file and offset. Damage by whole sectors is in `sectors`, which has the
+//! one exception.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,8 +19,8 @@ pub(crate) struct Image {
     pub(crate) segments: Vec<PathBuf>,
 }
 
-/// Five segments; payloads with runs of zeros longer than sectors, in the middle and in the last record; and in the last
-/// segment a record of two sectors before the last one.
+/// Five segments; payloads with runs of zeros longer than sectors, in the middle and in the last
+/// record; and in the last segment a record of two sectors before the last one.
 pub(crate) fn image() -> Image {
     let disk = MemDisk::new();
     let mut journal = fresh(&disk);

@@ -1,12 +1,14 @@
-//! Crash enumeration: seeded workloads, and for each of them every operation as the moment at which something goes
-//! wrong: the power, the process, a sync, a read, the space. Then every subset of what was pending, where there are few,
-//! and a spread of them where there are many.
+//! Crash enumeration: seeded workloads, and for each of them every operation as the moment at which
+//! something goes wrong: the power, the process, a sync, a read, the space. Then every subset of
+//! what was pending, where there are few, and a spread of them where there are many.
 //!
-//! Judged each time: what recovery finds is a prefix of what was given, contains everything acknowledged, and has each
-//! batch entirely or not at all; recovering again finds the same and changes no byte; the power may go at every
-//! operation of the recovery too; and the journal goes on from there.
+//! Judged each time: what recovery finds is a prefix of what was given, contains everything
+//! acknowledged, and has each batch entirely or not at all; recovering again finds the same and
+//! changes no byte; the power may go at every operation of the recovery too; and the journal goes
+//! on from there.
 //!
-//! `VETCH_CRASH_WORKLOADS` says how many workloads there are; every test prints how many cases it judged.
+//! `VETCH_CRASH_WORKLOADS` says how many workloads there are; every test prints how many cases it
+//! judged.
 
 mod chain;
 mod eio;
@@ -22,7 +24,8 @@ mod workload;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How many workloads a test runs: `usual`, unless a longer or shorter run is asked for in parts of 50.
+/// How many workloads a test runs: `usual`, unless a longer or shorter run is asked for in parts of
+/// 50.
 fn workloads(usual: u64) -> u64 {
     let asked = std::env::var("VETCH_CRASH_WORKLOADS").ok().and_then(|asked| asked.parse::<u64>().ok());
     asked.map_or(usual, |asked| (asked * usual).div_ceil(50))

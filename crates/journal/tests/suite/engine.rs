@@ -1,4 +1,5 @@
-//! The local engine as its owner uses it: rolling, spares, trimming, space, fencing, reading while open.
+//! The local engine as its owner uses it: rolling, spares, trimming, space, fencing, reading while
+//! open.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Values that look like records. A client chooses what is in a payload, and so what a torn write leaves behind.
+//! Values that look like records. A client chooses what is in a payload, and so what a torn write
+//! leaves behind.
 
 use vetch_journal::{Journal, MemDisk, SECTOR, Tip};
 
@@ -18,7 +19,8 @@ fn forged_header(version: u16) -> Vec<u8> {
     header
 }
 
-/// A payload that has `forged` at the beginning of a sector once it is written, and fills that sector and the one before it.
+/// A payload that has `forged` at the beginning of a sector once it is written, and fills that
+/// sector and the one before it.
 fn aimed(forged: &[u8]) -> Vec<u8> {
     let payload = |before: usize| [noise(1, before), forged.to_vec(), noise(2, 300)].concat();
     let disk = MemDisk::new();
@@ -39,7 +41,8 @@ fn tear(disk: &MemDisk, name: &str, at: usize, forged: &[u8]) {
     disk.overwrite(&path(name), &content);
 }
 
-/// Of a version that this one does not know, too: which journal it is of says the same place in every version.
+/// Of a version that this one does not know, too: which journal it is of says the same place in
+/// every version.
 #[test]
 fn a_torn_write_of_a_value_like_a_header_is_cut() {
     for version in [1, 2, 3, 9] {
@@ -55,7 +58,8 @@ fn a_torn_write_of_a_value_like_a_header_is_cut() {
     }
 }
 
-/// The same in a new segment, with a checkpoint right before it: the journal's id is known from the segment before.
+/// The same in a new segment, with a checkpoint right before it: the journal's id is known from the
+/// segment before.
 #[test]
 fn so_is_one_at_the_beginning_of_a_segment() {
     for version in [1, 3] {

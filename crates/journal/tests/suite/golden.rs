@@ -1,5 +1,6 @@
-//! Golden: the bytes of a small journal and the constants of the layout. A difference here is a change of the format on
-//! disk: it needs a new version number, a reader for the old one, and docs/format.md.
+//! Golden: the bytes of a small journal and the constants of the layout. A difference here is a
+//! change of the format on disk: it needs a new version number, a reader for the old one, and
+//! docs/format.md.
 
 use std::fmt::Write;
 use std::sync::Arc;

@@ -122,7 +122,8 @@ fn keys_come_and_go_and_each_change_begins_a_segment() {
     assert!(recover(&disk, &Keys::none(), tip).is_ok(), "nothing needs a key any more");
 }
 
-/// Without any append, so that an idle server can get rid of a key; and the empty segment that this leaves may prove too small.
+/// Without any append, so that an idle server can get rid of a key; and the empty segment that this
+/// leaves may prove too small.
 #[test]
 fn a_journal_follows_its_keys_before_anything_is_written() {
     let (disk, keys) = (MemDisk::new(), keys(&KEYS[..1]));

@@ -1,7 +1,8 @@
-//! Damage by whole sectors: zeroed, overwritten with the content of any other, and swapped. Acknowledged entries are all
-//! there or recovery is refused, with one exception that no format can avoid: a sector of the **last record** that reads
-//! as zeros. The next record would have proven that it was complete; without one, the disk looks exactly as if the power
-//! had gone during its write. Then that record is cut, and only that one.
+//! Damage by whole sectors: zeroed, overwritten with the content of any other, and swapped.
+//! Acknowledged entries are all there or recovery is refused, with one exception that no format can
+//! avoid: a sector of the **last record** that reads as zeros. The next record would have proven
+//! that it was complete; without one, the disk looks exactly as if the power had gone during its
+//! write. Then that record is cut, and only that one.
 
 use std::path::PathBuf;
 
@@ -86,7 +87,8 @@ fn a_zeroed_sector_is_refused_except_in_the_last_record() {
     assert!(outcomes.refused > 10, "{outcomes:?}");
 }
 
-/// The content of one sector is found at another: a duplicate, or a write that went to the wrong place.
+/// The content of one sector is found at another: a duplicate, or a write that went to the wrong
+/// place.
 #[test]
 fn a_sector_overwritten_by_another_is_refused_unless_it_zeroes_one_of_the_last_record() {
     let image = image();
@@ -105,8 +107,8 @@ fn a_sector_overwritten_by_another_is_refused_unless_it_zeroes_one_of_the_last_r
     assert!(outcomes.refused > 300 && outcomes.harmless > 10 && outcomes.lost_last > 0, "{outcomes:?}");
 }
 
-/// Two sectors changed places. Where one of the last record was swapped with zeros, what it held is usually found and
-/// refused; not in the unused end of an older segment, which nobody reads.
+/// Two sectors changed places. Where one of the last record was swapped with zeros, what it held is
+/// usually found and refused; not in the unused end of an older segment, which nobody reads.
 #[test]
 fn two_swapped_sectors_are_refused_unless_one_of_the_last_record_went_where_nobody_reads() {
     let image = image();

@@ -48,7 +48,8 @@ fn a_whole_journal_is_seen_as_recovery_sees_it() {
     assert!(seen.damage.is_empty(), "{seen:?}");
 }
 
-/// Whatever recovery refuses, the survey names too, at the same place or before; and all entries that are not touched are shown.
+/// Whatever recovery refuses, the survey names too, at the same place or before; and all entries
+/// that are not touched are shown.
 #[test]
 fn every_flipped_bit_that_recovery_refuses_is_named_and_the_rest_is_shown() {
     let disk = journal();

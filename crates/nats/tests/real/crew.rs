@@ -1,5 +1,6 @@
-//! A crew: several servers of the fence on threads of their own, over real connections. The writer among them writes
-//! as fast as is asked; everything that any of them is told goes into one ledger, which must not contradict itself.
+//! A crew: several servers of the fence on threads of their own, over real connections. The writer
+//! among them writes as fast as is asked; everything that any of them is told goes into one ledger,
+//! which must not contradict itself.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -92,7 +93,8 @@ impl Crew {
         pauses.max().unwrap_or((Duration::ZERO, since))
     }
 
-    /// The longest time from the acknowledgement of a write since this moment until all others had heard of it.
+    /// The longest time from the acknowledgement of a write since this moment until all others had
+    /// heard of it.
     pub(crate) fn slowest_to_hear(&self, since: Instant) -> Duration {
         let ledger = self.ledger.lock().expect("nobody panics");
         let late = ledger.acknowledged.iter().filter(|(_, (_, at))| *at >= since);

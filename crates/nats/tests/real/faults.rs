@@ -1,5 +1,5 @@
-//! Servers of NATS die, sleep and come back under a crew that writes. Nothing acknowledged may be missing in the end, and
-//! writing has to go on by itself.
+//! Servers of NATS die, sleep and come back under a crew that writes. Nothing acknowledged may be
+//! missing in the end, and writing has to go on by itself.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,8 @@ use crate::crew::{Crew, start};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Once writes are acknowledged again, which takes a stream that has a leader, all servers hear of them within this.
+/// Once writes are acknowledged again, which takes a stream that has a leader, all servers hear of
+/// them within this.
 const HEARD: Duration = Duration::from_secs(1);
 
 /// Does something to the servers of a stream.

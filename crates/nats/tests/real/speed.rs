@@ -1,6 +1,7 @@
 //! How long appends take, and how many there are in a second. Measures, judges nothing.
 //!
-//! `VETCH_NATS=$(scripts/nats.sh) cargo test -p vetch-nats --profile fast --test real -- --ignored --nocapture speed`
+//! `VETCH_NATS=$(scripts/nats.sh) cargo test -p vetch-nats --profile fast --test real -- --ignored
+//! --nocapture speed`
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

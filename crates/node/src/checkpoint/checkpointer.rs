@@ -79,7 +79,8 @@ pub struct Checkpointer {
 }
 
 impl Checkpointer {
-    /// Continues `current`, which is the state in memory. `next` is above every number used in the directory.
+    /// Continues `current`, which is the state in memory. `next` is above every number used in the
+    /// directory.
     pub(super) fn new(
         disk: Arc<dyn Disk>,
         dir: &Path,
@@ -135,13 +136,14 @@ impl Checkpointer {
         }
     }
 
-    /// The tip of the checkpoint before the newest: from there on the journal is needed. None: all of it.
+    /// The tip of the checkpoint before the newest: from there on the journal is needed. None: all
+    /// of it.
     pub fn needs_from(&self) -> Option<Tip> {
         self.older.as_ref().map(|older| older.tip)
     }
 
-    /// Up to where the journal may be trimmed: the same, if every file of both checkpoints could be read back. None: not at
-    /// all.
+    /// Up to where the journal may be trimmed: the same, if every file of both checkpoints could be
+    /// read back. None: not at all.
     pub fn trim_to(&self) -> Option<Tip> {
         self.needs_from().filter(|_| self.is_verified())
     }
@@ -158,8 +160,8 @@ impl Checkpointer {
         self.unverified.is_done() && !is_damaged && files.all(|file| self.verified.contains(&file.written.id))
     }
 
-    /// Reads on in what has not been read of the newest checkpoint since it was written, about `budget` bytes. True: all of it
-    /// is good, or known to be damaged. Damage is told once.
+    /// Reads on in what has not been read of the newest checkpoint since it was written, about
+    /// `budget` bytes. True: all of it is good, or known to be damaged. Damage is told once.
     pub fn verify(&mut self, budget: u64) -> Result<bool, Damage> {
         let mut read = 0;
         while !self.unverified.is_done() {
@@ -236,7 +238,8 @@ impl Checkpointer {
         outcome
     }
 
-    /// Whether a file of the newest checkpoint is known to be damaged, so that a start would have to do without it.
+    /// Whether a file of the newest checkpoint is known to be damaged, so that a start would have
+    /// to do without it.
     pub fn is_damaged(&self) -> bool {
         self.is_damaged_here(&self.current)
     }
@@ -291,7 +294,8 @@ impl Checkpointer {
         data + kept().map(|published| published.manifest_bytes).sum::<u64>()
     }
 
-    /// How many files of the two checkpoints need which key; the ones in plain are counted under none.
+    /// How many files of the two checkpoints need which key; the ones in plain are counted under
+    /// none.
     pub fn files_by_key(&self) -> BTreeMap<Option<KeyId>, usize> {
         let mut counts = BTreeMap::new();
         let mut counted = BTreeSet::new();
@@ -306,7 +310,8 @@ impl Checkpointer {
         counts
     }
 
-    /// Whether a run would bring files closer to the keys of today. Those known to be damaged cannot be helped.
+    /// Whether a run would bring files closer to the keys of today. Those known to be damaged
+    /// cannot be helped.
     pub fn is_stale(&self) -> bool {
         let key = self.keys.current();
         let is_readable = |file: &&DataFile| !self.unreadable.contains(&self.data_path(file.written.id));

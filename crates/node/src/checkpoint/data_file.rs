@@ -1,13 +1,16 @@
-//! Data files: records sorted by key and revision, in checksummed blocks. Written once, never changed.
+//! Data files: records sorted by key and revision, in checksummed blocks. Written once, never
+//! changed.
 //!
-//! A file ends with the lengths of its blocks, so that a reader finds any block without reading the ones before,
-//! and several threads can decode one file. Every byte is under a checksum, and every checksum covers the file's
-//! id, so bytes of another file or another place are not mistaken for these.
+//! A file ends with the lengths of its blocks, so that a reader finds any block without reading the
+//! ones before, and several threads can decode one file. Every byte is under a checksum, and every
+//! checksum covers the file's id, so bytes of another file or another place are not mistaken for
+//! these.
 //!
-//! A file of version 2 is sealed: block by block, and the footer has a tag that vouches for all of it. Checksums are of the
-//! bytes as written, so damage is found without a key.
+//! A file of version 2 is sealed: block by block, and the footer has a tag that vouches for all of
+//! it. Checksums are of the bytes as written, so damage is found without a key.
 //!
-//! Not here: which revisions a file covers and how much of it is alive. That is the manifest's to say.
+//! Not here: which revisions a file covers and how much of it is alive. That is the manifest's to
+//! say.
 
 mod reader;
 mod writer;
@@ -53,7 +56,8 @@ pub(super) struct Written {
     pub(super) seal: Option<FileSeal>,
 }
 
-/// What a manifest remembers of a sealed file: its key, and the tag of its footer, which no other file has.
+/// What a manifest remembers of a sealed file: its key, and the tag of its footer, which no other
+/// file has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FileSeal {
     pub(super) key: KeyId,

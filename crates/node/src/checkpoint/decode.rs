@@ -1,7 +1,9 @@
-//! Decoding ahead: blocks of all files read, checked and decoded on several threads, a bounded number ahead.
+//! Decoding ahead: blocks of all files read, checked and decoded on several threads, a bounded
+//! number ahead.
 //!
-//! The merge asks for blocks in the order it needs them; each request carries the way back for its answer. A worker
-//! never waits for the merge, and the merge waits only for the one block it needs next, so nothing can get stuck.
+//! The merge asks for blocks in the order it needs them; each request carries the way back for its
+//! answer. A worker never waits for the merge, and the merge waits only for the one block it needs
+//! next, so nothing can get stuck.
 
 use std::collections::VecDeque;
 use std::thread::Scope;
@@ -37,7 +39,8 @@ pub(super) struct Ahead<'a> {
     scratch: Vec<u8>,
 }
 
-/// Starts `threads` workers, or none, and returns a source for each file. The workers end when the sources are dropped.
+/// Starts `threads` workers, or none, and returns a source for each file. The workers end when the
+/// sources are dropped.
 pub(super) fn start<'scope, 'a: 'scope>(
     scope: &'scope Scope<'scope, '_>,
     threads: usize,

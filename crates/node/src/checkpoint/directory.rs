@@ -45,7 +45,8 @@ impl Name {
     }
 }
 
-/// Whether these are the names of a checkpoint's files: data, each once, and the manifest `number` behind it.
+/// Whether these are the names of a checkpoint's files: data, each once, and the manifest `number`
+/// behind it.
 pub(crate) fn are_files_of(number: u64, names: &[&str]) -> bool {
     let Some((manifest, data)) = names.split_last() else { return false };
     let distinct: BTreeSet<&&str> = data.iter().collect();
@@ -61,8 +62,9 @@ pub(super) struct Needed {
     pub(super) data: BTreeSet<u64>,
 }
 
-/// Removes every checkpoint file that is not needed and returns the names. One that cannot be removed does
-/// not keep the others; the first such error is returned, and the next call tries again.
+/// Removes every checkpoint file that is not needed and returns the names. One that cannot be
+/// removed does not keep the others; the first such error is returned, and the next call tries
+/// again.
 pub(super) fn remove_unneeded(
     disk: &dyn Disk,
     dir: &Path,

@@ -20,7 +20,8 @@ impl Damage {
     }
 }
 
-/// A run that failed. The checkpoint before it is untouched; the next run carries what this one could not write.
+/// A run that failed. The checkpoint before it is untouched; the next run carries what this one
+/// could not write.
 #[derive(Debug, thiserror::Error)]
 #[error("{op} {}: {source}", path.display())]
 pub struct CheckpointError {

@@ -1,8 +1,9 @@
 //! Holds: checkpoints that somebody copies, whose files stay until the copy is done.
 //!
-//! A checkpointer removes what its two newest checkpoints do not need. A copy of a large one may take longer than that,
-//! so whoever copies holds the checkpoint meanwhile. A hold costs space, and space may be needed for more than that:
-//! [`Holds::release_all`] takes every hold away, and a copy that then misses a file begins anew with a newer checkpoint.
+//! A checkpointer removes what its two newest checkpoints do not need. A copy of a large one may
+//! take longer than that, so whoever copies holds the checkpoint meanwhile. A hold costs space, and
+//! space may be needed for more than that: [`Holds::release_all`] takes every hold away, and a copy
+//! that then misses a file begins anew with a newer checkpoint.
 
 use std::sync::Arc;
 
@@ -71,8 +72,8 @@ impl Holds {
         !std::mem::take(&mut self.state.lock().held).is_empty()
     }
 
-    /// Called before anything is removed, so that a hold is on what is there, or on what was there a moment ago and is
-    /// then among the needed.
+    /// Called before anything is removed, so that a hold is on what is there, or on what was there
+    /// a moment ago and is then among the needed.
     pub(super) fn publish(&self, published: &Published) {
         self.state.lock().current = published.number.map(|number| {
             let ids: Vec<u64> = published.files.iter().map(|file| file.written.id).collect();

@@ -1,7 +1,8 @@
 //! Import: a first checkpoint made from versions that come from elsewhere, in order of revision.
 //!
-//! Data files partition the revisions, and so do pieces of a stream of versions in that order: each becomes a
-//! file once it is sorted by key. So no more than one piece is ever in memory, whatever the size of the whole.
+//! Data files partition the revisions, and so do pieces of a stream of versions in that order: each
+//! becomes a file once it is sorted by key. So no more than one piece is ever in memory, whatever
+//! the size of the whole.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,8 +33,8 @@ pub struct Import {
 }
 
 impl Import {
-    /// Begins a checkpoint in `dir`, which must be empty. `swept`: everything superseded at this revision or below has
-    /// been left out of what will be added; -1 if that is not known of any.
+    /// Begins a checkpoint in `dir`, which must be empty. `swept`: everything superseded at this
+    /// revision or below has been left out of what will be added; -1 if that is not known of any.
     pub fn begin(disk: Arc<dyn Disk>, dir: &Path, swept: i64, keys: Keys) -> Result<Import, CheckpointError> {
         disk.create_dir_all(dir).map_err(CheckpointError::new("create directory", dir))?;
         let block_bytes = CheckpointConfig::default().block_bytes;
@@ -44,7 +45,8 @@ impl Import {
         self.files.last().map_or(0, |file| file.last)
     }
 
-    /// Adds versions of later revisions than all before, each revision entirely. Their order does not matter.
+    /// Adds versions of later revisions than all before, each revision entirely. Their order does
+    /// not matter.
     pub fn add(&mut self, mut records: Vec<Record>) -> Result<(), CheckpointError> {
         let revisions = || records.iter().map(Record::mod_revision);
         let Some((first, last)) = revisions().min().zip(revisions().max()) else { return Ok(()) };
@@ -64,8 +66,8 @@ impl Import {
         Ok(())
     }
 
-    /// Publishes the checkpoint as the state at `mark`, before the first entry of a journal. More may be added behind that;
-    /// the next call takes the place of this one.
+    /// Publishes the checkpoint as the state at `mark`, before the first entry of a journal. More
+    /// may be added behind that; the next call takes the place of this one.
     pub fn publish(&mut self, mark: Mark, unversioned: Unversioned) -> Result<Tip, CheckpointError> {
         assert!(self.covered() <= mark.revision, "no version is newer than the state");
         if let Some(last) = self.files.last_mut() {

@@ -1,7 +1,9 @@
-//! The manifest: what a checkpoint consists of, and everything in it that is not a version of a key.
+//! The manifest: what a checkpoint consists of, and everything in it that is not a version of a
+//! key.
 //!
-//! A fixed head, tagged sections, and a checksum over all of it. A section that this version does not know is
-//! skipped, unless its "must understand" bit says that the state would be wrong without it.
+//! A fixed head, tagged sections, and a checksum over all of it. A section that this version does
+//! not know is skipped, unless its "must understand" bit says that the state would be wrong without
+//! it.
 //!
 //! A manifest of version 2 is one of version 1, sealed.
 
@@ -50,9 +52,11 @@ pub(super) struct DataFile {
     pub(super) last: i64,
     /// Bytes of records that are still retained.
     pub(super) live: u64,
-    /// The compaction that had been carried out in full when its records were last filtered; see `graves`.
+    /// The compaction that had been carried out in full when its records were last filtered; see
+    /// `graves`.
     pub(super) clean_at: i64,
-    /// Tombstones that must stay although nobody can read them. Known in memory only, found again by loading.
+    /// Tombstones that must stay although nobody can read them. Known in memory only, found again
+    /// by loading.
     pub(super) pins: Pins,
 }
 
@@ -233,7 +237,8 @@ impl Manifest {
         Some(())
     }
 
-    /// What is left to be wrong behind a good checksum. Counters can be added to afterwards without a thought.
+    /// What is left to be wrong behind a good checksum. Counters can be added to afterwards without
+    /// a thought.
     fn check(&self) -> Result<(), &'static str> {
         let compactions = Mark::START.compact_revision..=self.mark.revision;
         if !(1..COUNT_END).contains(&self.mark.revision) || !compactions.contains(&self.mark.compact_revision)

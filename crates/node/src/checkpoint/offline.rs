@@ -51,7 +51,8 @@ pub enum Unreadable {
     Refused(#[from] LoadError),
 }
 
-/// The checkpoints in a directory, newest first, and the files that none of those that can be read names.
+/// The checkpoints in a directory, newest first, and the files that none of those that can be read
+/// names.
 pub struct Listing {
     pub checkpoints: Vec<(u64, Result<Checkpoint, Unreadable>)>,
     pub unnamed: Vec<String>,
@@ -107,8 +108,8 @@ impl Checkpoint {
         }
     }
 
-    /// Every damaged block of its files. The bytes of one that cannot be opened for want of a key are checked all the same when
-    /// the key is there again, not now.
+    /// Every damaged block of its files. The bytes of one that cannot be opened for want of a key
+    /// are checked all the same when the key is there again, not now.
     pub fn damage(&self, disk: &dyn Disk, dir: &Path, keys: &Keys) -> Vec<Unreadable> {
         let mut damage = Vec::new();
         for file in &self.found.manifest.files {
@@ -132,8 +133,8 @@ impl Checkpoint {
         damage
     }
 
-    /// Shows every record of its files, in order of key and revision, until `see` answers false. Unreachable ones are among
-    /// them.
+    /// Shows every record of its files, in order of key and revision, until `see` answers false.
+    /// Unreachable ones are among them.
     pub fn records(
         &self,
         disk: &dyn Disk,

@@ -1,14 +1,17 @@
 //! The plan of a run: which neighbouring files become one new file.
 //!
 //! Reasons to rewrite, in this order:
-//! 1. Keys: it is not sealed with the key of today, or is and should not be. First, because that comes to an end: at least
-//!    one such file is taken by every run.
-//! 2. Garbage: less than [`USEFUL_PERCENT`] of a file would survive. So disk use stays within a factor of what is alive.
-//! 3. Growth: at least [`FANOUT`] neighbours that together are at least twice the largest of them. A byte is then
-//!    rewritten only into a file at least twice as large as its own, which is a logarithmic number of times.
+//! 1. Keys: it is not sealed with the key of today, or is and should not be. First, because that
+//!    comes to an end: at least one such file is taken by every run.
+//! 2. Garbage: less than [`USEFUL_PERCENT`] of a file would survive. So disk use stays within a
+//!    factor of what is alive.
+//! 3. Growth: at least [`FANOUT`] neighbours that together are at least twice the largest of them.
+//!    A byte is then rewritten only into a file at least twice as large as its own, which is a
+//!    logarithmic number of times.
 //! 4. Count: more files than allowed, whatever it costs; then the cheapest neighbours are merged.
 //!
-//! Pure arithmetic over sizes; the records of the capture count as a file at the end that costs nothing to read.
+//! Pure arithmetic over sizes; the records of the capture count as a file at the end that costs
+//! nothing to read.
 
 use std::ops::Range;
 
@@ -53,16 +56,16 @@ struct Planner<'a> {
     spent: u64,
 }
 
-/// The groups of files to be written, in order. The index after the last file stands for `fresh_bytes` of new
-/// records, which are always in the last group.
+/// The groups of files to be written, in order. The index after the last file stands for
+/// `fresh_bytes` of new records, which are always in the last group.
 pub(super) fn choose(config: &CheckpointConfig, files: &[Shape], fresh_bytes: u64) -> Vec<Range<usize>> {
     let useful: u64 = files.iter().map(|file| file.useful).sum();
     let mut planner = Planner {
         config,
         nodes: Vec::new(),
         largest: config.rewrite_bytes.max(useful / 8),
-        // A quarter of the store per run, so that old and new copies together stay small beside it; but no less than
-        // what keeps pace with the garbage that new records make.
+        // A quarter of the store per run, so that old and new copies together stay small beside it;
+        // but no less than what keeps pace with the garbage that new records make.
         budget: config.rewrite_bytes.min(useful / 4).max(fresh_bytes * 3).max(config.rewrite_floor),
         spent: 0,
     };
@@ -101,7 +104,8 @@ impl Planner<'_> {
         });
     }
 
-    /// Whether `cost` more may be read. The first step of a run always may, or a large file would never get its turn.
+    /// Whether `cost` more may be read. The first step of a run always may, or a large file would
+    /// never get its turn.
     fn affords(&self, cost: u64) -> bool {
         self.spent == 0 || self.spent + cost <= self.budget
     }

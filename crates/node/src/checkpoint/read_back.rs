@@ -1,6 +1,8 @@
-//! Reading back: is every byte of a checkpoint what was written? In steps, so that it can be done beside everything else.
+//! Reading back: is every byte of a checkpoint what was written? In steps, so that it can be done
+//! beside everything else.
 //!
-//! What a file system keeps in memory proves nothing about the medium, so it is asked to forget a file before that is read.
+//! What a file system keeps in memory proves nothing about the medium, so it is asked to forget a
+//! file before that is read.
 
 use std::collections::VecDeque;
 use std::path::Path;

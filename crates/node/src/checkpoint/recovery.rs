@@ -1,7 +1,8 @@
 //! Recovery: the newest good checkpoint in a directory becomes a store.
 //!
-//! A checkpoint is good if its manifest and every byte of its files are. If the newest is not, the one before is
-//! tried; the journal still reaches back to it. Only if that one is damaged too is the directory refused.
+//! A checkpoint is good if its manifest and every byte of its files are. If the newest is not, the
+//! one before is tried; the journal still reaches back to it. Only if that one is damaged too is
+//! the directory refused.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -43,8 +44,9 @@ pub(super) struct State {
     bytes: u64,
 }
 
-/// Loads the newest good checkpoint in `dir`, which is made if it does not exist. `progress` is told bytes done
-/// and bytes in total; blocks are decoded on `threads` threads, or on the calling one if that is 0.
+/// Loads the newest good checkpoint in `dir`, which is made if it does not exist. `progress` is
+/// told bytes done and bytes in total; blocks are decoded on `threads` threads, or on the calling
+/// one if that is 0.
 ///
 /// A directory without a checkpoint is the empty store: all of the journal has to be replayed.
 pub fn load(
@@ -56,8 +58,8 @@ pub fn load(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Loaded, LoadError> {
     disk.create_dir_all(dir).map_err(LoadError::io("create directory", dir))?;
-    // A process before this one may have been killed before the names it made were durable; what is built upon them
-    // must not outlive them.
+    // A process before this one may have been killed before the names it made were durable; what is
+    // built upon them must not outlive them.
     disk.sync_dir(dir).map_err(LoadError::io("sync", dir))?;
     let names = disk.list(dir).map_err(LoadError::io("list", dir))?;
     let names: Vec<Name> = names.iter().filter_map(|name| Name::parse(name)).collect();
@@ -156,7 +158,8 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// None if there is no checkpoint, or if the first one ever is bad and the journal still has everything.
+    /// None if there is no checkpoint, or if the first one ever is bad and the journal still has
+    /// everything.
     fn newest_good(&mut self, names: &[Name]) -> Result<Option<(Found, State)>, LoadError> {
         let numbers = manifests(names);
         for &number in &numbers {
@@ -175,8 +178,8 @@ impl Search<'_> {
         }
         match self.failures.first() {
             None => Ok(None),
-            // The journal is trimmed only behind two checkpoints, so where there is but one it is still whole; should it
-            // not be, the journal itself refuses to begin in the middle.
+            // The journal is trimmed only behind two checkpoints, so where there is but one it is
+            // still whole; should it not be, the journal itself refuses to begin in the middle.
             Some(_) if numbers.len() == 1 => Ok(None),
             Some(newest) => Err(LoadError::Damaged(newest.clone())),
         }
@@ -191,8 +194,8 @@ impl Search<'_> {
     }
 }
 
-/// Reads all of the checkpoint `number` in `dir` and keeps nothing of it: is every byte what was written? Returns the place
-/// in a journal that leads to it.
+/// Reads all of the checkpoint `number` in `dir` and keeps nothing of it: is every byte what was
+/// written? Returns the place in a journal that leads to it.
 pub fn audit(disk: &dyn Disk, dir: &Path, number: u64, keys: &Keys) -> Result<Index, LoadError> {
     let found = read_manifest(disk, dir, number, keys).map_err(|error| match error {
         ReadError::Damaged(damage) => LoadError::Damaged(damage),
@@ -213,8 +216,8 @@ pub(super) enum ReadError {
     Refused(LoadError),
 }
 
-/// Every key that one of the checkpoints needs must be there, also for one that would not be loaded: it is what to fall back
-/// to. A damaged manifest needs none.
+/// Every key that one of the checkpoints needs must be there, also for one that would not be
+/// loaded: it is what to fall back to. A damaged manifest needs none.
 fn check_keys(disk: &dyn Disk, dir: &Path, names: &[Name], keys: &Keys) -> Result<(), LoadError> {
     for number in manifests(names) {
         let found = match read_manifest(disk, dir, number, keys) {
@@ -316,8 +319,8 @@ fn open_all(disk: &dyn Disk, dir: &Path, files: &[DataFile], keys: &Keys) -> Res
 /// Tables for more keys than this grow while they are filled.
 const EXPECTED_KEYS: usize = 16 << 20;
 
-/// A guess that spares growing tables: keys of each file, as far as it was alive. It is what a file claims, so it is
-/// believed up to a limit only.
+/// A guess that spares growing tables: keys of each file, as far as it was alive. It is what a file
+/// claims, so it is believed up to a limit only.
 fn expected_keys(readers: &[DataReader], files: &[DataFile]) -> usize {
     let alive = readers.iter().zip(files).map(|(reader, file)| {
         let totals = reader.totals();

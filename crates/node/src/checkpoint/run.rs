@@ -1,8 +1,10 @@
-//! A run: new records and rewritten files become data files, then a manifest makes them the checkpoint.
+//! A run: new records and rewritten files become data files, then a manifest makes them the
+//! checkpoint.
 //!
-//! Order is everything. Data files are written and synced, then their names, then the manifest takes its name, and only
-//! then is anything removed. Whatever fails or whenever the power goes, the newest manifest with its files is a
-//! whole checkpoint. What a failed run leaves is removed at once if possible, by the next run otherwise.
+//! Order is everything. Data files are written and synced, then their names, then the manifest
+//! takes its name, and only then is anything removed. Whatever fails or whenever the power goes,
+//! the newest manifest with its files is a whole checkpoint. What a failed run leaves is removed at
+//! once if possible, by the next run otherwise.
 
 use std::io;
 use std::ops::Range;
@@ -65,11 +67,13 @@ impl Layout {
 impl Checkpointer {
     /// Writes what `capture` adds to the last checkpoint and publishes the new one.
     ///
-    /// The caller sees to it that the journal is durable up to `capture.tip`, that no compaction step runs
-    /// between the capture and the end of the run, and that every step before was reported to
-    /// [`Checkpointer::freed`]. `retained` says which of the given records the store still has.
+    /// The caller sees to it that the journal is durable up to `capture.tip`, that no compaction
+    /// step runs between the capture and the end of the run, and that every step before was
+    /// reported to [`Checkpointer::freed`]. `retained` says which of the given records the store
+    /// still has.
     ///
-    /// After an error the last checkpoint stands and the records of this capture are kept for the next run.
+    /// After an error the last checkpoint stands and the records of this capture are kept for the
+    /// next run.
     pub fn run(&mut self, mut capture: Capture, retained: &Retained) -> Result<Report, CheckpointError> {
         self.take_dirty(&mut capture);
         let mut damaged = Vec::new();
@@ -88,7 +92,8 @@ impl Checkpointer {
                             self.unreadable.insert(damage.file.clone());
                             damaged.push(damage);
                         }
-                        // The new records alone need far less space, and they are what frees the journal.
+                        // The new records alone need far less space, and they are what frees the
+                        // journal.
                         Failure::Failed(error) if error.is_no_space() && rewrites => may_rewrite = false,
                         Failure::Failed(error) => {
                             self.thin_out_pending(retained);
@@ -100,8 +105,9 @@ impl Checkpointer {
         }
     }
 
-    /// Writes a checkpoint of `all` that the store holds, without a look at the files there are: how to get rid of a damaged
-    /// one. Otherwise like [`Checkpointer::run`]. Younger versions than the capture's are left out.
+    /// Writes a checkpoint of `all` that the store holds, without a look at the files there are:
+    /// how to get rid of a damaged one. Otherwise like [`Checkpointer::run`]. Younger versions than
+    /// the capture's are left out.
     pub fn run_anew(
         &mut self,
         mut capture: Capture,
@@ -148,8 +154,8 @@ impl Checkpointer {
         self.publish(number, capture, layout.files, report)
     }
 
-    /// What the store has given back since would not be written by the next run either. Tombstones stay for [`Graves`]
-    /// to judge.
+    /// What the store has given back since would not be written by the next run either. Tombstones
+    /// stay for [`Graves`] to judge.
     fn thin_out_pending(&mut self, retained: &Retained) {
         let mut kept = retained(&self.pending).into_iter();
         self.pending.retain(|record| kept.next().unwrap_or(true) || record.is_tombstone());
@@ -277,7 +283,8 @@ impl Checkpointer {
             .map_err(CheckpointError::new("publish", &self.dir.join(name)))?;
         let published = Published::new(&manifest, bytes.len() as u64, key);
         let before = std::mem::replace(&mut self.current, published);
-        // One that is damaged is nothing to fall back to. The one before it may be, and the journal still reaches back to it.
+        // One that is damaged is nothing to fall back to. The one before it may be, and the journal
+        // still reaches back to it.
         let candidates = [Some(before).filter(|before| before.number.is_some()), self.older.take()];
         self.older = candidates.into_iter().flatten().find(|published| !self.is_damaged_here(published));
         self.begin_verify();
@@ -295,8 +302,9 @@ impl Checkpointer {
         })
     }
 
-    /// Removes what an attempt left. Should the manifest have got its name, it goes first and durably, so that no
-    /// manifest outlives its files; if even that fails, everything stays until the next run.
+    /// Removes what an attempt left. Should the manifest have got its name, it goes first and
+    /// durably, so that no manifest outlives its files; if even that fails, everything stays until
+    /// the next run.
     fn undo(&self, number: u64, first_id: u64) {
         let manifest = self.dir.join(manifest_name(number));
         match self.disk.remove(&manifest) {
@@ -307,13 +315,15 @@ impl Checkpointer {
         let mut leftovers: Vec<_> = (first_id..self.next_id).map(|id| self.data_path(id)).collect();
         leftovers.push(self.dir.join(format!("{}.tmp", manifest_name(number))));
         for path in leftovers {
-            // Most of these do not exist, and one that cannot be removed now is found by the next run.
+            // Most of these do not exist, and one that cannot be removed now is found by the next
+            // run.
             let _ = self.disk.remove(&path);
         }
     }
 }
 
-/// How many of these records, which come in order of revision, make a file of about `bytes` with whole revisions.
+/// How many of these records, which come in order of revision, make a file of about `bytes` with
+/// whole revisions.
 fn whole_revisions(records: &[Record], bytes: u64) -> usize {
     let (mut sum, mut at) = (0, 0);
     while at < records.len() {

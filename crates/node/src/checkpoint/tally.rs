@@ -1,7 +1,8 @@
 //! Tally: which records of a checkpoint being loaded are alive, and in which files they are.
 //!
-//! The loader drops what compaction made unreachable; this does the same one step earlier, where it is still
-//! known which file a record came from, so that the first run after a restart knows what is worth rewriting.
+//! The loader drops what compaction made unreachable; this does the same one step earlier, where it
+//! is still known which file a record came from, so that the first run after a restart knows what
+//! is worth rewriting.
 
 use vetch_store::Record;
 
@@ -35,7 +36,8 @@ impl Tally {
         }
     }
 
-    /// Counts the next record in order, from the file with this index. Records found to be alive go to `push`.
+    /// Counts the next record in order, from the file with this index. Records found to be alive go
+    /// to `push`.
     pub(super) fn take<E>(
         &mut self,
         record: Record,
@@ -60,7 +62,8 @@ impl Tally {
         Ok(())
     }
 
-    /// Decides about the version that was held when the next one, not older than the compaction, is known.
+    /// Decides about the version that was held when the next one, not older than the compaction, is
+    /// known.
     fn settle<E>(&mut self, next: &Record, push: &mut impl FnMut(Record) -> Result<(), E>) -> Result<(), E> {
         let replaces = |held: &Record| held.key() == next.key() && next.mod_revision() == self.compacted;
         match self.held.take_if(|(held, _)| replaces(held)) {

@@ -1,11 +1,14 @@
-//! Refill: an empty shared journal begins with what a data directory holds, and the directory becomes that of the first server
-//! on it. For a server that stood alone and is to be one of several, and for a cluster whose journal is lost.
+//! Refill: an empty shared journal begins with what a data directory holds, and the directory
+//! becomes that of the first server on it. For a server that stood alone and is to be one of
+//! several, and for a cluster whose journal is lost.
 //!
-//! The journal's first record is a seed: it builds on the tip of the directory's history, takes no revision, and claims an
-//! epoch above all that were. Whoever comes with nothing is told by it to take a checkpoint first; the first that can be
-//! had is this directory's. So revisions go on where they ended, and none is used again.
+//! The journal's first record is a seed: it builds on the tip of the directory's history, takes no
+//! revision, and claims an epoch above all that were. Whoever comes with nothing is told by it to
+//! take a checkpoint first; the first that can be had is this directory's. So revisions go on where
+//! they ended, and none is used again.
 //!
-//! Interrupted anywhere, it can be done again: the same directory makes the same seed, and one that lies there alone counts.
+//! Interrupted anywhere, it can be done again: the same directory makes the same seed, and one that
+//! lies there alone counts.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! From a data directory and a shared journal to a running node.
 //!
-//! Load the newest checkpoint, begin to follow the log behind it, and wait until everything that was there has been
-//! read. Who writes is decided after that, by the log.
+//! Load the newest checkpoint, begin to follow the log behind it, and wait until everything that
+//! was there has been read. Who writes is decided after that, by the log.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -48,7 +48,8 @@ const LOOK: Duration = Duration::from_millis(10);
 const NOTE_EVERY: u32 = 500;
 
 impl Node {
-    /// Recovers the data directory, and follows the log from there. Blocks until everything in the log has been read.
+    /// Recovers the data directory, and follows the log from there. Blocks until everything in the
+    /// log has been read.
     pub fn open_shared(
         config: NodeConfig,
         cluster: ClusterConfig,
@@ -136,12 +137,14 @@ pub(crate) fn assemble(
     if max < RECORD {
         return Err(OpenError::SmallRecords { max, wanted: 2 * RECORD });
     }
-    // A record holds a batch and the request that closed it: what that one sent, and as much again that it takes over.
+    // A record holds a batch and the request that closed it: what that one sent, and as much again
+    // that it takes over.
     config.tuning.batch_bytes = config.tuning.batch_bytes.min(max / 8);
     let largest_request = (max - config.tuning.batch_bytes) / 2 - RECORD_ROOM;
     let loaded = load(&disk, &config, progress)?;
     let has_journal = member.join("journal").exists();
-    // A server that had read nothing when it took a checkpoint, as one does whose journal is full, begins like a new one.
+    // A server that had read nothing when it took a checkpoint, as one does whose journal is full,
+    // begins like a new one.
     let is_empty = loaded.tip == Tip::genesis(Store::default().head().revision + 1);
     if has_journal || (loaded.position == 0 && loaded.report.number.is_some() && !is_empty) {
         return Err(OpenError::NotShared(config.data_dir.display().to_string()));

@@ -1,4 +1,5 @@
-//! The clock's thread: revokes leases whose time is over, and now and then writes down how much time is left.
+//! The clock's thread: revokes leases whose time is over, and now and then writes down how much
+//! time is left.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,7 +14,8 @@ use crate::runtime::Step;
 use crate::shared::{Ask, Shared};
 
 const TICK: Duration = Duration::from_millis(200);
-/// Revokes are kept to this share of the sequencer's queue, so that mass expiry never locks clients out.
+/// Revokes are kept to this share of the sequencer's queue, so that mass expiry never locks clients
+/// out.
 const QUEUE_SHARE: usize = 2;
 /// How often busy prefixes may take the places of idle ones.
 const TURN: Duration = Duration::from_secs(10);
@@ -52,7 +54,8 @@ impl ClockLoop {
         let tuning = &self.shared.config.tuning;
         if now - self.last_record >= tuning.record_every {
             self.last_record = now;
-            // Shorter leases simply get their full time again after a restart. What does not fit now comes next time.
+            // Shorter leases simply get their full time again after a restart. What does not fit
+            // now comes next time.
             record(&self.shared, tuning.recorded_ttl);
         }
         Step::Idle
@@ -79,10 +82,11 @@ fn expire(shared: &Arc<Shared>) {
     }
 }
 
-/// Journals how much time leases of at least `min_ttl` seconds have left. False if some could not be handed in.
+/// Journals how much time leases of at least `min_ttl` seconds have left. False if some could not
+/// be handed in.
 ///
-/// The clock stays locked until they are in the queue, so that no renewal slips in between; which is why a full queue
-/// is not waited for.
+/// The clock stays locked until they are in the queue, so that no renewal slips in between; which
+/// is why a full queue is not waited for.
 pub(crate) fn record(shared: &Arc<Shared>, min_ttl: i64) -> bool {
     let mut from = Some(i64::MIN);
     while let Some(id) = from {

@@ -1,4 +1,5 @@
-//! The fan-out thread: matches new revisions to watchers and wakes their streams, off the write path.
+//! The fan-out thread: matches new revisions to watchers and wakes their streams, off the write
+//! path.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,7 +76,8 @@ impl FanOut {
         self.shared.closing.lock().is_empty()
     }
 
-    /// Which prefixes were written to. Here, because nobody waits for this thread but watchers, who have been woken.
+    /// Which prefixes were written to. Here, because nobody waits for this thread but watchers, who
+    /// have been woken.
     fn count(&self, fresh: &[Events<NodeEvent>]) {
         let mut prefixes = self.shared.prefixes.lock();
         for NodeEvent(event) in fresh.iter().flat_map(|events| events.as_slice()) {

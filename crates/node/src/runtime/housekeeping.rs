@@ -1,8 +1,9 @@
 //! The housekeeping thread: everything that keeps a node small, off every path a client waits on.
 //!
-//! It prepares journal segments, frees what compactions made unreachable, takes checkpoints, reads them back before the journal
-//! is trimmed behind them, and looks for damage on disk. Doing all of it on one thread is what keeps a checkpoint simple: no
-//! version disappears from memory while one is being written.
+//! It prepares journal segments, frees what compactions made unreachable, takes checkpoints, reads
+//! them back before the journal is trimmed behind them, and looks for damage on disk. Doing all of
+//! it on one thread is what keeps a checkpoint simple: no version disappears from memory while one
+//! is being written.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -58,13 +59,15 @@ pub struct Housekeeping {
     pub(crate) failed: bool,
     /// The last checkpoint has not been read back entirely.
     pub(crate) is_verifying: bool,
-    /// The last entry of a journal segment that is damaged: checkpoints are taken until it is not needed any more.
+    /// The last entry of a journal segment that is damaged: checkpoints are taken until it is not
+    /// needed any more.
     pub(crate) damaged_journal: Option<u64>,
     pub(crate) scrub: Scrub,
     /// Up to where the journal was asked to be trimmed last.
     pub(crate) trimmed: u64,
     pub(crate) capture: Capturing,
-    /// How long a place in the sequencer's queue is waited for. A queue that is full now may be full for ever after.
+    /// How long a place in the sequencer's queue is waited for. A queue that is full now may be
+    /// full for ever after.
     pub(crate) patience: Duration,
 }
 
@@ -88,7 +91,8 @@ impl Housekeeping {
                 (false, false) => IDLE,
             };
             match self.bell.recv_timeout(pause) {
-                // Only the capture is looked after this often: on a full disk, trying to prepare a segment is dear.
+                // Only the capture is looked after this often: on a full disk, trying to prepare a
+                // segment is dear.
                 Err(RecvTimeoutError::Timeout) if self.is_capturing() && looked.elapsed() < IDLE => {
                     self.checkpoint_if_due();
                     continue;
@@ -223,8 +227,8 @@ impl Housekeeping {
         }
     }
 
-    /// Hashes history as a compaction found it, which cannot be done any more once something has been freed for it. False: the
-    /// node is stopping.
+    /// Hashes history as a compaction found it, which cannot be done any more once something has
+    /// been freed for it. False: the node is stopping.
     fn hash_past(&self, past: &PastHash) -> bool {
         let mut run = HashRun::in_compaction(past);
         loop {
@@ -241,7 +245,8 @@ impl Housekeeping {
         true
     }
 
-    /// Events at the compaction must not keep alive what they replaced, once all who follow have been shown it.
+    /// Events at the compaction must not keep alive what they replaced, once all who follow have
+    /// been shown it.
     fn lighten_events(&self) {
         let matched = self.shared.hub.read().published();
         let heavy = self.shared.log.read().heavy_floor(matched);
@@ -294,8 +299,8 @@ impl Housekeeping {
             || self.is_damaged(now)
     }
 
-    /// On a shared journal barriers pile up also while nobody writes; and a state that the journal may have lost has to be on
-    /// disk.
+    /// On a shared journal barriers pile up also while nobody writes; and a state that the journal
+    /// may have lost has to be on disk.
     fn is_needed_in_cluster(&self, late: bool, fresh: u64) -> bool {
         let Some(cluster) = &self.shared.cluster else { return false };
         let read = cluster.position.load(Ordering::Relaxed);
@@ -303,26 +308,29 @@ impl Housekeeping {
         (late && is_far) || (fresh > 0 && cluster.alone.load(Ordering::Relaxed))
     }
 
-    /// On a full disk a checkpoint is what gives space back: behind it the journal is trimmed, and what was deleted and
-    /// compacted is left out.
+    /// On a full disk a checkpoint is what gives space back: behind it the journal is trimmed, and
+    /// what was deleted and compacted is left out.
     fn wants_space(&self) -> bool {
         self.failed || self.shared.disk_full.load(Ordering::Relaxed)
     }
 
-    /// Whether files are sealed with a key of yesterday, so that a run, and the trimming behind it, helps to get rid of it.
+    /// Whether files are sealed with a key of yesterday, so that a run, and the trimming behind it,
+    /// helps to get rid of it.
     fn is_stale(&self, now: Duration) -> bool {
         let is_stale = self.checkpointer.is_stale() || self.shared.sealing.is_journal_behind();
         is_stale && now - self.last_checkpoint > RESEAL
     }
 
-    /// Whether what a start would need is known to be damaged, so that it should be replaced by what is in memory.
+    /// Whether what a start would need is known to be damaged, so that it should be replaced by
+    /// what is in memory.
     fn is_damaged(&self, now: Duration) -> bool {
         let is_needed = |last: u64| self.checkpointer.needs_from().is_none_or(|tip| tip.seq < last);
         let is_damaged = self.checkpointer.is_damaged() || self.damaged_journal.is_some_and(is_needed);
         is_damaged && now - self.last_checkpoint > RETRY
     }
 
-    /// Whether the files hold much more than is reachable, so that a run pays although little is new.
+    /// Whether the files hold much more than is reachable, so that a run pays although little is
+    /// new.
     fn is_bloated(&self, now: Duration) -> bool {
         let allowed = self.checkpointer.live_bytes() * 2 + self.shared.config.tuning.bloat_floor;
         self.checkpointer.disk_bytes() > allowed && now - self.last_checkpoint > RETRY
@@ -330,7 +338,8 @@ impl Housekeeping {
 
     fn checkpoint(&mut self, capture: Capture) {
         let began = Instant::now();
-        // Decided before the run, which may take long: what is missing now is not helped by trying again at once.
+        // Decided before the run, which may take long: what is missing now is not helped by trying
+        // again at once.
         let wanted_space = self.wants_space();
         let shared = Arc::clone(&self.shared);
         let retained = move |records: &[Record]| -> Vec<bool> {
@@ -383,7 +392,8 @@ impl Housekeeping {
         self.shared.checkpoint_bytes.store(self.checkpointer.disk_bytes(), Ordering::Relaxed);
     }
 
-    /// Everything that the store holds, collected in turns. Nothing is freed meanwhile: that is this thread's work, too.
+    /// Everything that the store holds, collected in turns. Nothing is freed meanwhile: that is
+    /// this thread's work, too.
     fn everything(&self) -> Vec<Record> {
         let mark = self.shared.store.read().visible();
         let mut run = HistoryRun::of_swept(mark);
@@ -391,8 +401,8 @@ impl Housekeeping {
         run.finish()
     }
 
-    /// Reads on in a checkpoint that was just written. Only once all of it is on the disk as it should be does the journal give
-    /// up what it covers.
+    /// Reads on in a checkpoint that was just written. Only once all of it is on the disk as it
+    /// should be does the journal give up what it covers.
     fn verify(&mut self) {
         if !self.is_verifying {
             return;
@@ -457,8 +467,8 @@ impl Housekeeping {
         }
     }
 
-    /// Gives up what neither the two newest checkpoints nor a backup needs. On a shared journal this is not one server's to
-    /// decide.
+    /// Gives up what neither the two newest checkpoints nor a backup needs. On a shared journal
+    /// this is not one server's to decide.
     fn trim(&mut self) {
         if self.shared.cluster.is_some() {
             return;
@@ -508,7 +518,8 @@ impl Housekeeping {
                     self.capture = Capturing::Asked(answer);
                     return None;
                 }
-                // The sequencer has ended, and with it the node; or it is being decided who writes, which may take a while.
+                // The sequencer has ended, and with it the node; or it is being decided who writes,
+                // which may take a while.
                 Err(TryRecvError::Disconnected) => {
                     self.not_before = Some(self.shared.time.now() + IDLE);
                     return None;

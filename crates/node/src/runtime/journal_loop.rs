@@ -1,10 +1,11 @@
 //! The journal's thread: makes batches durable, then visible, then answers them.
 //!
-//! Everything that queued while the last append ran becomes one record and one sync. What is in a batch
-//! becomes visible to readers and to watchers at the same instant, and before anybody is told of it.
+//! Everything that queued while the last append ran becomes one record and one sync. What is in a
+//! batch becomes visible to readers and to watchers at the same instant, and before anybody is told
+//! of it.
 //!
-//! A short batch that finds nothing under way is appended by the sequencer's thread itself: while few write, handing it
-//! to another thread takes longer than deciding it did.
+//! A short batch that finds nothing under way is appended by the sequencer's thread itself: while
+//! few write, handing it to another thread takes longer than deciding it did.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -41,8 +42,8 @@ pub(crate) struct JournalLoop {
     pub(crate) finisher: Finisher,
     /// Batches that found no space; nothing of them has been written.
     pub(crate) waiting: Option<Vec<Batch<Reply>>>,
-    /// What was last reported of the keys that segments need: at which generation of keys, with how many segments and which
-    /// key in the last of them.
+    /// What was last reported of the keys that segments need: at which generation of keys, with how
+    /// many segments and which key in the last of them.
     pub(crate) noted: Option<(u64, usize, Option<Option<KeyId>>)>,
     /// The directory stays taken until the last part that writes acknowledged data to it has ended.
     pub(crate) _lock: DirLock,
@@ -89,7 +90,8 @@ impl JournalPart {
 }
 
 impl ShortWay {
-    /// Takes the first of these batches, makes it durable and answers it, on the calling thread. None if others come first.
+    /// Takes the first of these batches, makes it durable and answers it, on the calling thread.
+    /// None if others come first.
     pub(crate) fn append(&self, batches: &mut VecDeque<Batch<Reply>>) -> Option<Step> {
         let journal = self.0.upgrade()?;
         let mut journal = journal.try_lock()?;
@@ -160,8 +162,8 @@ impl JournalLoop {
                 self.finisher.complete(batches, entries.last().map(Sealed::after));
                 Step::Worked
             }
-            // Nothing was written. Admission keeps this from happening but for a burst right as the disk fills up;
-            // those requests wait for space, and everything behind them is refused.
+            // Nothing was written. Admission keeps this from happening but for a burst right as the
+            // disk fills up; those requests wait for space, and everything behind them is refused.
             Err(error) if error.may_retry() && !self.shared.is_stopping() => {
                 self.shared.not_prepared(&error);
                 self.shared.chores.ring();
@@ -203,7 +205,8 @@ impl JournalLoop {
         }
     }
 
-    /// Lets go of segments that checkpoints have made unnecessary. True if there were any to think about.
+    /// Lets go of segments that checkpoints have made unnecessary. True if there were any to think
+    /// about.
     fn trim(&mut self) -> bool {
         let mut newest = None;
         loop {
@@ -223,8 +226,8 @@ impl JournalLoop {
         newest.is_some()
     }
 
-    /// Leaves a segment that is sealed with the keys of yesterday. Without space for the next one this is tried again by
-    /// housekeeping, or by the next append.
+    /// Leaves a segment that is sealed with the keys of yesterday. Without space for the next one
+    /// this is tried again by housekeeping, or by the next append.
     fn follow_keys(&mut self) {
         if self.journal.follow_keys().is_ok_and(|rolled| rolled) {
             self.shared.active_room.store(self.journal.room(), Ordering::Relaxed);
@@ -277,7 +280,8 @@ impl Finisher {
         }
     }
 
-    /// With the store locked, so that a reader sees a lease, its time and its keys as of one moment.
+    /// With the store locked, so that a reader sees a lease, its time and its keys as of one
+    /// moment.
     fn show_unversioned(&self, changed: Unversioned) {
         if let Some(auth) = changed.auth {
             self.shared.auth.publish(auth);

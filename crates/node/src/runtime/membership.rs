@@ -1,7 +1,7 @@
 //! Membership: the part of the journal's thread that keeps the roll of servers. See `members`.
 //!
-//! While this server writes it lets others in and puts every change of the roll into the journal; while another one does, it
-//! takes the roll as it reads it there.
+//! While this server writes it lets others in and puts every change of the roll into the journal;
+//! while another one does, it takes the roll as it reads it there.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -15,7 +15,8 @@ use vetch_journal::{Disk, Draft, read_file, write_atomically};
 
 use crate::members::{Heard, Introduced, Member, Roll};
 
-/// How often the whole roll is told although nothing changed, for those who have only read a part of the journal.
+/// How often the whole roll is told although nothing changed, for those who have only read a part
+/// of the journal.
 const TELL: Duration = Duration::from_secs(2);
 /// How often the writer looks whether it is on the roll itself.
 const LOOK: Duration = Duration::from_millis(500);
@@ -93,8 +94,8 @@ impl Heard for Ears<'_> {
 }
 
 impl Membership {
-    /// With the newest roll that an earlier life has read. A file that cannot be read is as good as none: the journal tells the
-    /// roll again.
+    /// With the newest roll that an earlier life has read. A file that cannot be read is as good as
+    /// none: the journal tells the roll again.
     pub(crate) fn load(disk: Arc<dyn Disk>, dir: PathBuf, me: Member) -> Membership {
         let (told_at, roll) = match read_file(disk.as_ref(), &dir.join(FILE)) {
             Ok(bytes) => decode(&bytes).unwrap_or_else(|| {
@@ -276,7 +277,8 @@ impl Membership {
         }
     }
 
-    /// A roll counts. It is kept for the next life; whoever cannot keep it learns it again from the journal.
+    /// A roll counts. It is kept for the next life; whoever cannot keep it learns it again from the
+    /// journal.
     fn count(&mut self, roll: Roll) {
         self.counts = roll;
         let mut bytes = MAGIC.to_vec();

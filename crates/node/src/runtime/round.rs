@@ -1,5 +1,6 @@
-//! A round of the sequencer: one request and what has queued behind it, decided under one lock of the store and packed into a
-//! batch. What needs the state between two batches, such as a checkpoint, closes the one that is open.
+//! A round of the sequencer: one request and what has queued behind it, decided under one lock of
+//! the store and packed into a batch. What needs the state between two batches, such as a
+//! checkpoint, closes the one that is open.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -71,7 +72,8 @@ impl Exclusive for Locked<'_> {
     }
 }
 
-/// When whoever waits for the store is let in. Work counts, not only requests: one may take as long as thousands of others.
+/// When whoever waits for the store is let in. Work counts, not only requests: one may take as long
+/// as thousands of others.
 struct Turns {
     requests: usize,
     work: u64,
@@ -217,7 +219,8 @@ impl SequencerLoop {
         self.ready.batches.push_back(batch);
     }
 
-    /// Nothing is evaluated from here on, unless this server becomes the writer again. The store is locked.
+    /// Nothing is evaluated from here on, unless this server becomes the writer again. The store is
+    /// locked.
     fn hand_over(&mut self, store: &Store, to: Author, reply: oneshot::Sender<()>) {
         self.shared.following.store(true, Ordering::Release);
         let reign = self.shared.reign.load(Ordering::Acquire);
@@ -246,7 +249,8 @@ impl SequencerLoop {
         }
     }
 
-    /// Notes what a request took that was begun at `began`, and returns the time now, at which the next one begins.
+    /// Notes what a request took that was begun at `began`, and returns the time now, at which the
+    /// next one begins.
     fn time(&self, request: &WriteRequest, success: bool, began: Instant) -> Instant {
         let now = Instant::now();
         let took = now - began;

@@ -1,8 +1,10 @@
-//! The sequencer's thread: waits for requests, has a round of them decided (`round.rs`), and passes on the batches of it.
+//! The sequencer's thread: waits for requests, has a round of them decided (`round.rs`), and passes
+//! on the batches of it.
 //!
-//! Few writers share a sync as well. A sync costs the processor more than a request does, and the first who asks after one
-//! would have the next all to itself. So it waits for most of those who were there at the last one, and no longer than a few
-//! syncs take. Whoever is alone waits for nobody.
+//! Few writers share a sync as well. A sync costs the processor more than a request does, and the
+//! first who asks after one would have the next all to itself. So it waits for most of those who
+//! were there at the last one, and no longer than a few syncs take. Whoever is alone waits for
+//! nobody.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,7 +24,8 @@ use crate::shared::{Ask, Reply, Shared};
 /// Short batches in a row after which there are likely to be more of them.
 const CALM: usize = 8;
 
-/// A batch with more than this is not short, however few requests it has: what it takes to write it is worth a thread.
+/// A batch with more than this is not short, however few requests it has: what it takes to write it
+/// is worth a thread.
 const SHORT_BYTES: usize = 256 << 10;
 
 /// One of so many writers is not waited for.
@@ -72,7 +75,8 @@ pub(crate) struct Ready {
 impl SequencerLoop {
     pub(crate) fn run(mut self) {
         loop {
-            // The store is unlocked by now: the journal's thread needs it to make room in this very queue.
+            // The store is unlocked by now: the journal's thread needs it to make room in this very
+            // queue.
             if matches!(self.pass_on(Room::Awaited), Step::Ended) {
                 return;
             }
@@ -127,8 +131,9 @@ impl SequencerLoop {
         if self.ready.stop { Step::Ended } else { Step::Worked }
     }
 
-    /// Appends the next batch here if it is short, as those before it were; None if it is for the journal's thread. Where
-    /// many write, the next ones are decided while a batch is synced, and another thread has to do that.
+    /// Appends the next batch here if it is short, as those before it were; None if it is for the
+    /// journal's thread. Where many write, the next ones are decided while a batch is synced, and
+    /// another thread has to do that.
     fn append_short(&mut self) -> Option<Step> {
         let (short, batch) = (self.shared.config.tuning.short_batch, self.ready.batches.front()?);
         let answered = batch.replies.len();
@@ -151,7 +156,8 @@ impl SequencerLoop {
 
     fn hand_out_captures(&mut self) {
         for (reply, capture) in self.ready.captures.drain(..) {
-            // Nobody waits any more when housekeeping has ended; the next start replays the journal.
+            // Nobody waits any more when housekeeping has ended; the next start replays the
+            // journal.
             let _ = reply.send(capture);
         }
     }

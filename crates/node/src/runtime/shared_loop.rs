@@ -1,10 +1,11 @@
-//! The journal's thread on a shared journal: a member of the cluster that follows the log, and writes to it while the
-//! current epoch is its own.
+//! The journal's thread on a shared journal: a member of the cluster that follows the log, and
+//! writes to it while the current epoch is its own.
 //!
-//! Following, it applies what others wrote: visible at once, because what is read there counts for ever. Leading, it gives
-//! batches their place, proposes them, and completes them once the log says that they count. Whatever the log refused while
-//! this server stays the writer is proposed again, in order, at its new place. A writer that was replaced has evaluated what
-//! may never count: the node ends, and is opened again from its checkpoint and the log.
+//! Following, it applies what others wrote: visible at once, because what is read there counts for
+//! ever. Leading, it gives batches their place, proposes them, and completes them once the log says
+//! that they count. Whatever the log refused while this server stays the writer is proposed again,
+//! in order, at its new place. A writer that was replaced has evaluated what may never count: the
+//! node ends, and is opened again from its checkpoint and the log.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -36,8 +37,8 @@ use crate::sequencer::{Batch, HandOver, Wanted};
 use crate::shared::{Reply, RunState, Shared};
 use crate::watch::NodeEvent;
 
-/// How long news of the log is waited for before other work is looked at: where reads end the wait and nothing else is in a hurry, and
-/// otherwise.
+/// How long news of the log is waited for before other work is looked at: where reads end the wait
+/// and nothing else is in a hurry, and otherwise.
 const WAIT: Duration = Duration::from_millis(5);
 const SHORT_WAIT: Duration = Duration::from_millis(1);
 /// How often a writer says where it is.
@@ -48,8 +49,8 @@ const LAST_WORDS: Duration = Duration::from_secs(30);
 const QUEUE: usize = 64;
 /// With fewer records under way the next one is always proposed; otherwise it has to be worth it.
 const PIPELINE: usize = 1;
-/// A journal in which nothing was read for this long is silent: even an idle writer is heard of several times a second. As
-/// long as three elections of etcd's.
+/// A journal in which nothing was read for this long is silent: even an idle writer is heard of
+/// several times a second. As long as three elections of etcd's.
 const SILENT: Duration = Duration::from_secs(3);
 
 /// The part that makes things durable and visible, together with other servers.
@@ -151,14 +152,15 @@ impl SharedLoop {
         while self.step(WAIT) != Step::Ended {}
     }
 
-    /// How long news may be waited for. Reads end the wait. Batches do not: more requests join them meanwhile, and a record costs
-    /// the same however many it holds.
+    /// How long news may be waited for. Reads end the wait. Batches do not: more requests join them
+    /// meanwhile, and a record costs the same however many it holds.
     fn patience(&self) -> Duration {
         let waits_for_others = self.work.leading || !self.work.waiting.is_empty();
         if self.is_woken && !waits_for_others { WAIT } else { SHORT_WAIT }
     }
 
-    /// Takes what others handed in, steps the member, and acts on what it tells. Waits for news no longer than is given.
+    /// Takes what others handed in, steps the member, and acts on what it tells. Waits for news no
+    /// longer than is given.
     pub fn step(&mut self, wait: Duration) -> Step {
         if self.work.halted.is_some() {
             std::thread::sleep(wait);
@@ -175,7 +177,8 @@ impl SharedLoop {
         if let Err(ended) = self.keep_roll().and_then(|()| self.propose()) {
             return ended;
         }
-        // What was proposed is sent only behind this. By itself a member starts nothing but barriers and claims, which change no state.
+        // What was proposed is sent only behind this. By itself a member starts nothing but
+        // barriers and claims, which change no state.
         self.show();
         for event in self.driver.step(wait.min(self.patience())) {
             if self.on(event) == Step::Ended {
@@ -188,7 +191,8 @@ impl SharedLoop {
         Step::Worked
     }
 
-    /// Shows those who read how far everything is applied, and whether that is certain to be the newest there is.
+    /// Shows those who read how far everything is applied, and whether that is certain to be the
+    /// newest there is.
     fn show(&self) {
         let (Some(cluster), member) = (&self.shared.cluster, self.driver.member()) else { return };
         let held = (!member.is_stopped()).then(|| member.view().index());
@@ -206,7 +210,8 @@ impl SharedLoop {
         Step::Worked
     }
 
-    /// The sequencer has ended: what it left becomes durable, if that does not take longer than a request may.
+    /// The sequencer has ended: what it left becomes durable, if that does not take longer than a
+    /// request may.
     fn wind_up(&mut self) -> Step {
         let now = self.driver.now();
         let since = *self.work.stopping.get_or_insert(now);
@@ -277,8 +282,9 @@ impl SharedLoop {
         Ok(())
     }
 
-    /// Names another server as the writer. Everything before it is proposed by now. Not if this server has begun to write on since
-    /// it was asked to: requests behind it may have been evaluated, and would never count. Whether the next batch may be looked at.
+    /// Names another server as the writer. Everything before it is proposed by now. Not if this
+    /// server has begun to write on since it was asked to: requests behind it may have been
+    /// evaluated, and would never count. Whether the next batch may be looked at.
     fn name_successor(&mut self, to: Author, reign: u64) -> bool {
         let is_stale = self.shared.reign.load(Ordering::Acquire) != reign;
         let now = self.driver.now();
@@ -299,8 +305,8 @@ impl SharedLoop {
         is_stale
     }
 
-    /// Proposes what is queued, a record at a time. Answers that change nothing wait for a barrier: they, too, tell of a state
-    /// that must be the newest there is.
+    /// Proposes what is queued, a record at a time. Answers that change nothing wait for a barrier:
+    /// they, too, tell of a state that must be the newest there is.
     fn propose(&mut self) -> Result<(), Step> {
         while self.work.leading && !self.work.queue.is_empty() {
             if self.work.queue.front().is_some_and(|batch| batch.capture.is_some()) {
@@ -353,8 +359,9 @@ impl SharedLoop {
         Ok(())
     }
 
-    /// Whether what is queued should be proposed now. A message to the journal costs its servers the same whether it holds one request or a
-    /// hundred, so what is little waits for those under way, and others join it meanwhile.
+    /// Whether what is queued should be proposed now. A message to the journal costs its servers
+    /// the same whether it holds one request or a hundred, so what is little waits for those under
+    /// way, and others join it meanwhile.
     fn is_worth_a_record(&self) -> bool {
         let tuning = &self.shared.config.tuning;
         let queue = || self.work.queue.iter();
@@ -420,7 +427,8 @@ impl SharedLoop {
         Step::Worked
     }
 
-    /// What another server wrote counts, and is visible with everything that belongs to it at one instant.
+    /// What another server wrote counts, and is visible with everything that belongs to it at one
+    /// instant.
     fn apply(&mut self, entry: &Entry, tip: &Tip) -> Step {
         if let Some(writer) = cluster::announced(entry) {
             let peers = cluster::announced_peers(entry).unwrap_or_default();
@@ -531,7 +539,8 @@ impl SharedLoop {
 
     fn void(&mut self, ticket: Ticket) {
         self.membership.void(ticket);
-        // Nobody is told that it happened: this server goes on, or another one has taken over by itself.
+        // Nobody is told that it happened: this server goes on, or another one has taken over by
+        // itself.
         self.work.handing.take_if(|(handing, _)| *handing == ticket);
         let is_next = self.work.flying.front().is_some_and(|(next, _)| *next == ticket);
         if let Some((_, batches)) = self.work.flying.pop_front_if(|_| is_next) {
@@ -549,7 +558,8 @@ impl SharedLoop {
         self.work.reads_expected.answered(answered, self.driver.now());
     }
 
-    /// Lets those reads go whose index this server's state has come to. Everything the member has told by now is applied.
+    /// Lets those reads go whose index this server's state has come to. Everything the member has
+    /// told by now is applied.
     fn answer_reached(&mut self) {
         let mut still_behind = Vec::new();
         for Indexed { index, mut reads } in std::mem::take(&mut self.work.behind) {
@@ -575,7 +585,8 @@ impl SharedLoop {
         self.work.behind = still_behind;
     }
 
-    /// The current epoch is this server's. What was void before it is proposed again; it is still what was evaluated last.
+    /// The current epoch is this server's. What was void before it is proposed again; it is still
+    /// what was evaluated last.
     fn lead(&mut self, epoch: u64, tip: &Tip) {
         for batch in std::mem::take(&mut self.work.returned).into_iter().rev() {
             self.work.queue.push_front(batch);
@@ -591,7 +602,8 @@ impl SharedLoop {
             );
             let mut clock = self.shared.clock.lock();
             *clock = crate::clock::Clock::default();
-            // Whoever renewed a lease last may have told the writer before: everybody has the full time again.
+            // Whoever renewed a lease last may have told the writer before: everybody has the full
+            // time again.
             for (id, lease) in store.leases().iter() {
                 let time = if vetch_bugs::on(Bug::LeaseCutShort) { 0 } else { lease.ttl() };
                 clock.start(id, lease.grant(), lease.ttl(), time, self.shared.now());
@@ -601,7 +613,8 @@ impl SharedLoop {
             self.work.roster.begin(self.driver.now());
             self.membership.lead(self.driver.now());
         }
-        // Also after a hand-over that came to nothing, and one that is still queued comes to nothing now.
+        // Also after a hand-over that came to nothing, and one that is still queued comes to
+        // nothing now.
         shared.reign.fetch_add(1, Ordering::AcqRel);
         shared.following.store(false, Ordering::Release);
         drop(store);
@@ -614,7 +627,8 @@ impl SharedLoop {
         });
     }
 
-    /// Another server was named, and that counts. Nothing was evaluated ahead, so this one can follow at once.
+    /// Another server was named, and that counts. Nothing was evaluated ahead, so this one can
+    /// follow at once.
     fn handed_over(&mut self) {
         self.work.leading = false;
         self.membership.follow();
@@ -691,7 +705,8 @@ impl SharedLoop {
         Step::Ended
     }
 
-    /// Hands a capture to who asked for it, with the place in the log that made its state. Everything before it counts by now.
+    /// Hands a capture to who asked for it, with the place in the log that made its state.
+    /// Everything before it counts by now.
     fn hand_over(&mut self, batch: Batch<Reply>) {
         let Some(Wanted { reply, capture }) = batch.capture else {
             // Handed in while this server was about to lose its part: nobody is answered from it.

@@ -1,9 +1,11 @@
-//! Tending a shared journal: who shares it, how much of it may be given up, and how much room it has.
+//! Tending a shared journal: who shares it, how much of it may be given up, and how much room it
+//! has.
 //!
-//! A writer gives up what enough servers have in checkpoints (`roster`). Every server looks how full the journal is: when
-//! little room is left, all take checkpoints, so that it can be trimmed, and the writer admits nothing that grows the state,
-//! so that barriers, claims, deletes and compactions still find room. What room there is was heard of a moment
-//! ago; what was proposed since is counted on top.
+//! A writer gives up what enough servers have in checkpoints (`roster`). Every server looks how
+//! full the journal is: when little room is left, all take checkpoints, so that it can be trimmed,
+//! and the writer admits nothing that grows the state, so that barriers, claims, deletes and
+//! compactions still find room. What room there is was heard of a moment ago; what was proposed
+//! since is counted on top.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -25,7 +27,8 @@ const REFUSED: Duration = Duration::from_secs(10);
 /// Room that is kept: a tenth of all, at least for some records of the largest size, at most this.
 const MOST_KEPT: u64 = 256 << 20;
 const RECORDS_KEPT: u64 = 4;
-/// How often it is noted how much was proposed, and how many notes are kept: far longer than news takes to come.
+/// How often it is noted how much was proposed, and how many notes are kept: far longer than news
+/// takes to come.
 const NOTE_EVERY: Duration = Duration::from_millis(100);
 const NOTES: usize = 256;
 /// What a record costs in the log beside its bytes, generously.
@@ -154,7 +157,8 @@ impl SharedLoop {
     fn weigh(&mut self, now: Duration) {
         let Tending { refused, space, proposed, .. } = &self.work.tending;
         let was_full = self.shared.disk_full.load(Ordering::Relaxed);
-        // Those who refuse nothing take their checkpoints as long as a writer that does waits for them.
+        // Those who refuse nothing take their checkpoints as long as a writer that does waits for
+        // them.
         let was_low = was_full || !self.work.leading;
         let is_refused = refused.is_some_and(|refused| now < refused + REFUSED);
         let record = self.driver.log().max_record() as u64;
@@ -163,7 +167,8 @@ impl SharedLoop {
                 let left_now = left.saturating_sub(proposed.since(*when));
                 (left_now, is_low(used + left, left_now, record, was_low))
             }
-            // Without a limit only a refusal tells, and nothing is known of what is left: deletes may try.
+            // Without a limit only a refusal tells, and nothing is known of what is left: deletes
+            // may try.
             _ => (RECORDS_KEPT * record, false),
         };
         let is_full = is_low || is_refused;
@@ -188,7 +193,8 @@ impl SharedLoop {
     }
 }
 
-/// Whether so little is left of `whole` that it is kept. Once it was little, half as much again is needed.
+/// Whether so little is left of `whole` that it is kept. Once it was little, half as much again is
+/// needed.
 fn is_low(whole: u64, left: u64, record: u64, was_low: bool) -> bool {
     let kept =
         (whole / 10).max(RECORDS_KEPT * record).min(MOST_KEPT.max(RECORDS_KEPT * record)).min(whole / 2);

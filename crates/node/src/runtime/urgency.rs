@@ -1,7 +1,9 @@
-//! Urgency: which threads the operating system should prefer when there are more of them than processors.
+//! Urgency: which threads the operating system should prefer when there are more of them than
+//! processors.
 //!
-//! A write is handed from thread to thread. Beside lists, checkpoints and compactions that keep every processor busy, each of
-//! those steps would wait for a slice of somebody else's work to end, some milliseconds every time.
+//! A write is handed from thread to thread. Beside lists, checkpoints and compactions that keep
+//! every processor busy, each of those steps would wait for a slice of somebody else's work to end,
+//! some milliseconds every time.
 
 use rustix::process::{getpriority_process, setpriority_process};
 use rustix::thread::gettid;
@@ -17,8 +19,9 @@ pub(crate) enum Urgency {
 }
 
 impl Urgency {
-    /// Applies to the calling thread, relative to what it has. To be preferred takes a permission (CAP_SYS_NICE, or a limit such as
-    /// systemd's LimitNICE), and without it everything works as well on processors that are not busy.
+    /// Applies to the calling thread, relative to what it has. To be preferred takes a permission
+    /// (CAP_SYS_NICE, or a limit such as systemd's LimitNICE), and without it everything works as
+    /// well on processors that are not busy.
     pub(crate) fn apply(self) {
         let change = match self {
             Urgency::High => -10,

@@ -9,7 +9,8 @@ use vetch_node::store::request::{DeleteRangeRequest, KeyRange};
 
 use crate::lab::{Lab, everything, put, told};
 
-/// Under load, a crash left one member with state that its index did not account for: revisions then differed.
+/// Under load, a crash left one member with state that its index did not account for: revisions
+/// then differed.
 #[test]
 fn etcd_13766_revision_and_contents_agree_after_a_crash_under_load() {
     for crash_at in (0..400).step_by(3) {
@@ -76,7 +77,8 @@ fn etcd_14685_a_crash_while_space_is_given_back_loses_nothing() {
         lab.settle();
         lab
     };
-    // How many disk operations giving space back takes, and what must be there whatever happens to them.
+    // How many disk operations giving space back takes, and what must be there whatever happens to
+    // them.
     let mut lab = build();
     let before = lab.disk().ops();
     let give_back = |lab: &mut Lab| {
@@ -103,7 +105,8 @@ fn etcd_14685_a_crash_while_space_is_given_back_loses_nothing() {
     }
 }
 
-/// Compaction at the newest revision, with a crash: the revision went back, because only a tombstone carried it.
+/// Compaction at the newest revision, with a crash: the revision went back, because only a
+/// tombstone carried it.
 #[test]
 fn etcd_17780_the_revision_does_not_go_back_after_a_crash_in_a_compaction() {
     for steps in 0..12 {
@@ -132,7 +135,8 @@ fn etcd_17780_the_revision_does_not_go_back_after_a_crash_in_a_compaction() {
     }
 }
 
-/// After a member had caught up by a snapshot, a watch told events of a time before the one it had asked for.
+/// After a member had caught up by a snapshot, a watch told events of a time before the one it had
+/// asked for.
 #[test]
 fn etcd_15271_a_watch_never_goes_back_in_time_over_a_restart_from_a_checkpoint() {
     let mut lab = Lab::new();
@@ -155,7 +159,8 @@ fn etcd_15271_a_watch_never_goes_back_in_time_over_a_restart_from_a_checkpoint()
     assert_eq!(revisions, (40..=66).collect::<Vec<i64>>());
 }
 
-/// A segment cannot be prepared, though there is space: that is not NOSPACE, and passes when the disk is well again.
+/// A segment cannot be prepared, though there is space: that is not NOSPACE, and passes when the
+/// disk is well again.
 #[test]
 fn a_disk_that_fails_is_not_called_full() {
     let mut lab = Lab::new();

@@ -178,7 +178,8 @@ impl Lab {
     pub(crate) fn drain(&self, session: &mut WatchSession) -> Vec<Response<NodeEvent>> {
         let mut all = Vec::new();
         let mut idle = 0;
-        // A stream that looked at history without a match says nothing at once, but has more to look at.
+        // A stream that looked at history without a match says nothing at once, but has more to
+        // look at.
         while idle < 3 {
             match self.poll(&mut Box::pin(session.next())) {
                 Poll::Ready(responses) => all.extend(responses.unwrap()),

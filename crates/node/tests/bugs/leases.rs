@@ -1,4 +1,5 @@
-//! What the end of a lease must not do: end another one, or never come. And what else has no revision of its own.
+//! What the end of a lease must not do: end another one, or never come. And what else has no
+//! revision of its own.
 
 use std::task::Poll;
 use std::time::Duration;
@@ -79,7 +80,8 @@ fn an_alarm_survives_a_restart_from_a_checkpoint() {
     assert_eq!(lab.node.alarms().len(), 1);
 }
 
-/// Which keys hang on a lease is known to the sequencer first; a client is shown them when they are durable.
+/// Which keys hang on a lease is known to the sequencer first; a client is shown them when they are
+/// durable.
 #[test]
 fn the_keys_of_a_lease_are_shown_once_they_are_durable() {
     let mut lab = Lab::new();
@@ -148,8 +150,8 @@ fn the_keys_of_a_lease_are_collected_in_steps_and_of_one_revision() {
     assert_eq!(lab.wait(async move { node.lease_time_to_live(7, true).await }), Ok(None));
 }
 
-/// The time left of a lease is journalled while a renewal waits for the disk. Once the renewal is answered, a restart gives
-/// the full time.
+/// The time left of a lease is journalled while a renewal waits for the disk. Once the renewal is
+/// answered, a restart gives the full time.
 #[test]
 fn a_renewal_that_meets_a_recording_is_kept() {
     let mut lab = Lab::with(|config| config.tuning.record_every = Duration::from_secs(10));

@@ -43,7 +43,8 @@ fn etcd_20418_a_read_after_a_pause_sees_everything_acknowledged() {
     // Evaluated, and handed to the journal.
     lab.sequence();
     lab.sequence();
-    // Nothing is durable yet: every thread stands still for longer than any timeout, and then time has jumped.
+    // Nothing is durable yet: every thread stands still for longer than any timeout, and then time
+    // has jumped.
     lab.advance(Duration::from_secs(30));
     assert_eq!(lab.get_now("k"), "old", "what is not durable is not shown");
     lab.sync();
@@ -52,8 +53,8 @@ fn etcd_20418_a_read_after_a_pause_sees_everything_acknowledged() {
     assert_eq!(lab.get_now("k"), "new", "what was acknowledged is shown");
 }
 
-/// Not etcd's, which reads a range at once: here it is read in chunks, and a compaction may come in between. Who asks
-/// for the newest gets the newest, never that it is too old.
+/// Not etcd's, which reads a range at once: here it is read in chunks, and a compaction may come in
+/// between. Who asks for the newest gets the newest, never that it is too old.
 #[test]
 fn a_range_of_the_newest_is_never_too_old() {
     let mut lab = Lab::with(|config| config.tuning.scan_keys = 1);

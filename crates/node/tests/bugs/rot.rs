@@ -96,7 +96,8 @@ fn a_damaged_manifest_is_replaced() {
     assert_eq!((damaged(&lab), lab.can_start()), (vec![], Ok(())));
 }
 
-/// A segment that replay would need: checkpoints are taken until it is not needed any more, and it goes.
+/// A segment that replay would need: checkpoints are taken until it is not needed any more, and it
+/// goes.
 #[test]
 fn a_damaged_segment_is_left_behind() {
     for (interval, is_mended) in [(24 * HOUR, true), (Duration::ZERO, false)] {
@@ -117,7 +118,8 @@ fn a_damaged_segment_is_left_behind() {
     }
 }
 
-/// What cannot be read back right after it was written takes the place of nothing: the journal keeps what it covers.
+/// What cannot be read back right after it was written takes the place of nothing: the journal
+/// keeps what it covers.
 #[test]
 fn the_journal_is_trimmed_only_behind_what_was_read_back() {
     let mut lab = Lab::with(|config| {

@@ -108,7 +108,8 @@ fn etcd_18089_a_deletion_at_the_compaction_is_told() {
     lab.compact(deleted);
     lab.settle();
     let before: Vec<_> = told(&lab.drain_settled(&mut behind));
-    // The watcher was behind the compaction when it was first served: it is told all of it or that it is too late.
+    // The watcher was behind the compaction when it was first served: it is told all of it or that
+    // it is too late.
     assert!(
         before.is_empty() || before.last().unwrap() == &("k".to_string(), deleted, "delete"),
         "{before:?}"
@@ -117,7 +118,8 @@ fn etcd_18089_a_deletion_at_the_compaction_is_told() {
     assert_eq!(told(&lab.drain_settled(&mut at)), [("k".to_string(), deleted, "delete")]);
 }
 
-/// A watch opened at the compaction's revision was not told of the deletion there; also after a restart.
+/// A watch opened at the compaction's revision was not told of the deletion there; also after a
+/// restart.
 #[test]
 fn etcd_19179_a_watch_from_the_compaction_is_told_of_the_deletion_there() {
     let mut lab = Lab::new();
@@ -175,7 +177,8 @@ fn etcd_20221_a_watch_from_the_future_begins_there() {
     assert_eq!(revisions, (20..=26).collect::<Vec<i64>>());
 }
 
-/// A compaction right at a large deletion gives the deleted values back; a watcher that follows sees them first.
+/// A compaction right at a large deletion gives the deleted values back; a watcher that follows
+/// sees them first.
 #[test]
 fn a_live_watcher_is_shown_previous_values_before_compaction_takes_them() {
     let mut lab = Lab::new();
@@ -203,8 +206,9 @@ fn a_live_watcher_is_shown_previous_values_before_compaction_takes_them() {
     assert_eq!((told(&responses).len(), previous.count()), (30, 30));
 }
 
-/// Whoever begins at the compaction is told the changes there without what they replaced: at once, when memory has been given
-/// back, and after a restart, with the compaction in the journal or in a checkpoint. Later changes have all of it.
+/// Whoever begins at the compaction is told the changes there without what they replaced: at once,
+/// when memory has been given back, and after a restart, with the compaction in the journal or in a
+/// checkpoint. Later changes have all of it.
 #[test]
 fn events_at_the_compaction_look_the_same_before_and_after_a_restart() {
     let mut lab = Lab::with(|config| config.checkpoint_bytes = 1 << 20);

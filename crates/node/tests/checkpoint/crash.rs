@@ -1,8 +1,10 @@
-//! Crash enumeration: seeded lives of a store that takes checkpoints, and every operation of every run as the moment at
-//! which something goes wrong: the power, the process, a sync, a read, the space. What the next boot finds is the old
-//! checkpoint or the new one, the journal that was kept suffices for it and for the one before it, and life goes on.
+//! Crash enumeration: seeded lives of a store that takes checkpoints, and every operation of every
+//! run as the moment at which something goes wrong: the power, the process, a sync, a read, the
+//! space. What the next boot finds is the old checkpoint or the new one, the journal that was kept
+//! suffices for it and for the one before it, and life goes on.
 //!
-//! `VETCH_CRASH_WORKLOADS` says how many lives there are; every test prints how many cases it judged.
+//! `VETCH_CRASH_WORKLOADS` says how many lives there are; every test prints how many cases it
+//! judged.
 
 mod faults;
 #[path = "../../../journal/tests/suite/crash/faulty.rs"]
@@ -28,7 +30,8 @@ fn tell(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// The seeds of a test: `usual` of them, unless a longer or shorter run is asked for in parts of 50.
+/// The seeds of a test: `usual` of them, unless a longer or shorter run is asked for in parts of
+/// 50.
 fn seeds(usual: u64) -> std::ops::Range<u64> {
     let asked = std::env::var("VETCH_CRASH_WORKLOADS").ok().and_then(|asked| asked.parse::<u64>().ok());
     0..asked.map_or(usual, |asked| (asked * usual).div_ceil(50))

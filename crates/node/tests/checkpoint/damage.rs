@@ -1,4 +1,5 @@
-//! Damaged files: found wherever the damage is, passed over where the checkpoint before allows it, refused otherwise.
+//! Damaged files: found wherever the damage is, passed over where the checkpoint before allows it,
+//! refused otherwise.
 
 use vetch_journal::{Disk, Fault};
 use vetch_node::checkpoint::LoadError;
@@ -212,7 +213,8 @@ fn a_file_found_damaged_while_rewriting_is_reported_and_left_alone() {
     assert!(report.damaged[0].file.ends_with("0000000000000001.data"));
     world.put("more", "v");
     assert_eq!(world.checkpoint().unwrap().damaged, [], "it is not tried again");
-    // Neither of the checkpoints is anything to start from, so none of the journal may be trimmed: the start begins with it.
+    // Neither of the checkpoints is anything to start from, so none of the journal may be trimmed:
+    // the start begins with it.
     assert_eq!(world.checkpointer.trim_to(), None);
     let loaded = open(&world.disk, TINY).unwrap();
     assert_eq!((loaded.mark, loaded.report.number), (Mark::START, None));

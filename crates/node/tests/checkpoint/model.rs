@@ -1,5 +1,6 @@
-//! Random lives of a small store, with checkpoints, failures and restarts at any time: a recovered store answers
-//! like the one that never stopped. Limits are so small that files are rewritten and merged all the time.
+//! Random lives of a small store, with checkpoints, failures and restarts at any time: a recovered
+//! store answers like the one that never stopped. Limits are so small that files are rewritten and
+//! merged all the time.
 
 use std::io::ErrorKind;
 
@@ -153,7 +154,8 @@ impl World {
             Step::FailingCheckpoint { op, full } => {
                 let kind = if *full { ErrorKind::StorageFull } else { ErrorKind::Other };
                 self.disk.inject(Fault::FailNext(*op, kind));
-                // Whether the run needed that operation at all does not matter; what follows must work.
+                // Whether the run needed that operation at all does not matter; what follows must
+                // work.
                 let _ = self.checkpoint();
             }
             Step::Restart => *self = self.recover(&self.disk.process_exit()).unwrap(),
@@ -227,7 +229,8 @@ fn a_deleted_key_stays_deleted_while_its_puts_lie_in_an_old_file() {
     world.checkpoint().unwrap();
     world.delete("ghost");
     world.checkpoint().unwrap();
-    // Compaction takes the tombstone from memory, and the file that holds it is rewritten many times.
+    // Compaction takes the tombstone from memory, and the file that holds it is rewritten many
+    // times.
     for round in 0..30 {
         world.put("hot", &format!("{round}"));
         world.compact_fully(world.store.head().revision);
@@ -271,8 +274,8 @@ fn a_delete_that_compaction_stands_at_is_not_undone() {
     (0..5).for_each(|n| world.put(&format!("cold/{n}"), &"x".repeat(50)));
     world.put("ghost", "boo");
     world.checkpoint().unwrap();
-    // The first file is hollowed out and rewritten while compaction stands exactly at the delete, which stays while the
-    // ghost goes.
+    // The first file is hollowed out and rewritten while compaction stands exactly at the delete,
+    // which stays while the ghost goes.
     write(&mut world);
     world.delete("ghost");
     world.compact_fully(world.store.head().revision);
@@ -294,8 +297,8 @@ fn events_at_the_compacted_revision_never_show_a_version_older_than_the_one_repl
     // The second versions of a few keys; the first ones stay in a file that is mostly alive.
     (0..4).for_each(|key| world.put(&name(key), "second"));
     world.checkpoint().unwrap();
-    // Everything is replaced or deleted in one revision and compacted there; the second versions are given back,
-    // and the file that held them is rewritten.
+    // Everything is replaced or deleted in one revision and compacted there; the second versions
+    // are given back, and the file that held them is rewritten.
     world.apply(&Step::Rewrite);
     world.apply(&Step::SweepAll);
     world.checkpoint().unwrap();

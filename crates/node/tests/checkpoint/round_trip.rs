@@ -106,7 +106,8 @@ fn when_everything_is_gone_no_file_is_left() {
     world.write(WriteRequest::DeleteRange(delete("\0", "\0")));
     world.put("one more", "v");
     world.delete("one more");
-    // Compaction at the newest revision keeps the events there, so one more write lets all of it go.
+    // Compaction at the newest revision keeps the events there, so one more write lets all of it
+    // go.
     world.write(WriteRequest::LeaseGrant { id: 1, ttl: 60 });
     world.put("last", "v");
     world.compact_fully(world.store.head().revision);
@@ -153,7 +154,8 @@ fn two_checkpoints_are_kept_and_nothing_else() {
     }
 }
 
-/// A file is written in pieces of a megabyte; what lies behind the first of them must be found again.
+/// A file is written in pieces of a megabyte; what lies behind the first of them must be found
+/// again.
 #[test]
 fn a_file_of_several_megabytes_comes_back() {
     let mut world = World::new(CheckpointConfig::default());

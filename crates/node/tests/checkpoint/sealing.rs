@@ -58,7 +58,8 @@ fn a_missing_and_a_wrong_key_are_refused_by_name_and_not_taken_for_damage() {
     }
 }
 
-/// Rotation: runs seal what is old anew, until nothing needs the old key; taken away a step too early, it is asked for.
+/// Rotation: runs seal what is old anew, until nothing needs the old key; taken away a step too
+/// early, it is asked for.
 #[test]
 fn runs_get_rid_of_an_old_key_and_until_then_it_is_asked_for() {
     let both = [KEYS[1], KEYS[0]];
@@ -119,8 +120,8 @@ fn every_flipped_bit_of_a_sealed_checkpoint_is_found() {
     }
 }
 
-/// Whoever can write to the disk can make checksums fit, but not seals: a block that was altered or moved, a file of another
-/// store with the same name and key.
+/// Whoever can write to the disk can make checksums fit, but not seals: a block that was altered or
+/// moved, a file of another store with the same name and key.
 #[test]
 fn what_was_made_to_fit_is_refused() {
     let world = world_with_two_checkpoints(keys(&KEYS[..1]));

@@ -176,8 +176,8 @@ impl World {
         }
     }
 
-    /// The events a checkpoint gives back are the ones that were seen when they happened, except that what the compacted
-    /// revision replaced is gone.
+    /// The events a checkpoint gives back are the ones that were seen when they happened, except
+    /// that what the compacted revision replaced is gone.
     fn assert_history(&self, history: &[Event], mark: Mark) {
         let is_in = |revision: i64| mark.compact_revision <= revision && revision <= mark.revision;
         let expected = self.events.iter().filter(|event| is_in(event.kv.mod_revision()));

@@ -84,7 +84,8 @@ impl Authenticator {
         })
     }
 
-    /// The token of a caller who is asked for one, if it is simple and this server does not know it.
+    /// The token of a caller who is asked for one, if it is simple and this server does not know
+    /// it.
     pub fn unknown<'a>(&self, node: &Node, credentials: &'a Credentials) -> Option<&'a str> {
         let Tokens::Simple(tokens) = &self.tokens else { return None };
         let token = credentials.token().filter(|_| node.auth_enabled())?;
@@ -127,8 +128,8 @@ impl Authenticator {
         self.passwords.hash(password).await
     }
 
-    /// A token for whoever knows the password. If users change while it is compared, what it was compared with may be
-    /// outdated, and it is compared again.
+    /// A token for whoever knows the password. If users change while it is compared, what it was
+    /// compared with may be outdated, and it is compared again.
     pub async fn log_in(&self, node: &Node, name: &str, password: &str) -> Result<String, LoginError> {
         for _ in 0..LOGIN_ATTEMPTS {
             let auth = node.auth();

@@ -5,15 +5,16 @@ use tonic::Request;
 
 use crate::tls::PeerIdentity;
 
-/// A token, and who the certificate of the connection names. Taken from a request before it is looked at, because
-/// requests that are nonsense are refused first, whoever sends them.
+/// A token, and who the certificate of the connection names. Taken from a request before it is
+/// looked at, because requests that are nonsense are refused first, whoever sends them.
 #[derive(Clone, Default)]
 pub struct Credentials {
     token: Option<HeaderValue>,
     peer: Option<PeerIdentity>,
 }
 
-/// Where tokens are: the first is what clients of gRPC use, the second what the JSON gateway passes on.
+/// Where tokens are: the first is what clients of gRPC use, the second what the JSON gateway passes
+/// on.
 const TOKEN: &str = "token";
 const AUTHORIZATION: &str = "authorization";
 const BEARER: &[u8] = b"Bearer ";

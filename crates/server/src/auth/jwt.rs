@@ -1,8 +1,8 @@
 //! JSON web tokens: signed claims that any server with the key believes.
 //!
-//! The claims are etcd's: the user, the auth revision at which the password was right, and when the token ends. Nothing
-//! is remembered, so a token cannot be taken back; but what it may do with keys ends with the next change of users or
-//! roles, because its revision is then an old one.
+//! The claims are etcd's: the user, the auth revision at which the password was right, and when the
+//! token ends. Nothing is remembered, so a token cannot be taken back; but what it may do with keys
+//! ends with the next change of users or roles, because its revision is then an old one.
 
 use std::fs;
 use std::path::Path;

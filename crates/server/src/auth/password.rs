@@ -1,7 +1,8 @@
 //! Passwords: bcrypt, away from the threads that serve requests.
 //!
-//! One comparison takes tens of milliseconds of a processor on purpose. So that nobody can bring the server down by
-//! guessing, only a part of the processors is ever spent on it, and only so many may wait for their turn.
+//! One comparison takes tens of milliseconds of a processor on purpose. So that nobody can bring
+//! the server down by guessing, only a part of the processors is ever spent on it, and only so many
+//! may wait for their turn.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -50,8 +50,8 @@ pub enum SettingsError {
 }
 
 impl Settings {
-    /// `auth_token` is `simple`, or `jwt` and its options; `ttl` is that of simple tokens, 0 for the usual one. Reads
-    /// the key files that are named.
+    /// `auth_token` is `simple`, or `jwt` and its options; `ttl` is that of simple tokens, 0 for
+    /// the usual one. Reads the key files that are named.
     pub fn new(
         auth_token: &str,
         ttl: Duration,

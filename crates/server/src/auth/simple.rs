@@ -1,11 +1,12 @@
 //! Simple tokens: random words that this server remembers.
 //!
-//! A token lives for a while after its last use, and dies with what it proves: when its user goes or gets another
-//! password, or when authentication is turned off. That is not told to this table; it is asked of the users, so no
-//! change of them can be missed. A restart forgets all tokens.
+//! A token lives for a while after its last use, and dies with what it proves: when its user goes
+//! or gets another password, or when authentication is turned off. That is not told to this table;
+//! it is asked of the users, so no change of them can be missed. A restart forgets all tokens.
 //!
-//! In a cluster a server also borrows tokens that another one gave out. They live a part of the time here, however often they are
-//! used, so that the other one is asked again, and hears of it, before they have ended there.
+//! In a cluster a server also borrows tokens that another one gave out. They live a part of the
+//! time here, however often they are used, so that the other one is asked again, and hears of it,
+//! before they have ended there.
 
 use std::collections::HashMap;
 use std::sync::Arc;

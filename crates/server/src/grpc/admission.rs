@@ -1,7 +1,7 @@
 //! What is looked at before any service: the metadata that etcd checks for every RPC.
 //!
-//! `hasleader` asks to be refused by a server that knows of no leader, so that clients go to another one. A single server is
-//! always its own.
+//! `hasleader` asks to be refused by a server that knows of no leader, so that clients go to
+//! another one. A single server is always its own.
 
 use http::HeaderMap;
 use vetch_api::EtcdError;

@@ -1,7 +1,7 @@
 //! The Auth service: users, roles, and logging in.
 //!
-//! Changes go to the node as they are, but for passwords: only their hashes do. Before one is hashed the caller is
-//! looked at, for hashing is expensive and nobody's right.
+//! Changes go to the node as they are, but for passwords: only their hashes do. Before one is
+//! hashed the caller is looked at, for hashing is expensive and nobody's right.
 
 use base64::Engine;
 use base64::engine::DecodePaddingMode;
@@ -24,7 +24,8 @@ type Answer<T> = Result<Response<T>, Status>;
 pub(super) struct AuthService(pub(super) Edge);
 
 impl AuthService {
-    /// Makes a change for whoever may; the node decides about that. Returns the header of the answer.
+    /// Makes a change for whoever may; the node decides about that. Returns the header of the
+    /// answer.
     async fn change<T: Message>(
         &self,
         request: Request<T>,

@@ -1,8 +1,8 @@
 //! Who may do what: the one hook that every service calls before it touches the node.
 //!
-//! It finds out who the caller is and hands out the node as that caller sees it. What can be decided without the
-//! keys is decided here; everything about keys and leases the node decides itself, in the instant the request is
-//! evaluated, so that nothing can change in between.
+//! It finds out who the caller is and hands out the node as that caller sees it. What can be
+//! decided without the keys is decided here; everything about keys and leases the node decides
+//! itself, in the instant the request is evaluated, so that nothing can change in between.
 
 use std::sync::Arc;
 
@@ -24,7 +24,8 @@ pub enum Demand<'a> {
     User,
     /// A user with the root role.
     Root,
-    /// Reading what a watch is for, while it is created. What happens to its permission later changes nothing.
+    /// Reading what a watch is for, while it is created. What happens to its permission later
+    /// changes nothing.
     Watch { key: &'a [u8], range_end: &'a [u8] },
 }
 

@@ -1,11 +1,12 @@
 //! The Cluster service.
 //!
-//! A server on a journal of its own judges requests as a one-member etcd does. Where etcd would then change the membership, it
-//! refuses: a further member with etcd's own "not enough started members", because nothing could replicate to
-//! it; new peer addresses with a text of our own, because there is nothing that would listen on them.
+//! A server on a journal of its own judges requests as a one-member etcd does. Where etcd would
+//! then change the membership, it refuses: a further member with etcd's own "not enough started
+//! members", because nothing could replicate to it; new peer addresses with a text of our own,
+//! because there is nothing that would listen on them.
 //!
-//! Servers on a shared journal make themselves known when they start. They can be removed; what would announce one that is yet
-//! to come is refused with a text that says how it is done.
+//! Servers on a shared journal make themselves known when they start. They can be removed; what
+//! would announce one that is yet to come is refused with a text that says how it is done.
 
 use tonic::{Request, Response, Status};
 use vetch_api::pb::cluster_server;
@@ -116,7 +117,8 @@ impl cluster_server::Cluster for ClusterService {
         }))
     }
 
-    /// A single server always knows the newest membership, so the linearizable flag changes nothing there.
+    /// A single server always knows the newest membership, so the linearizable flag changes nothing
+    /// there.
     async fn member_list(&self, request: Request<pb::MemberListRequest>) -> Answer<pb::MemberListResponse> {
         let (_, request) = self.0.admit(request, Demand::User)?;
         Ok(Response::new(pb::MemberListResponse {

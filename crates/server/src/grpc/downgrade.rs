@@ -19,8 +19,8 @@ pub(super) fn check(target: &str) -> Result<(), EtcdError> {
     if version == TARGET { Ok(()) } else { Err(EtcdError::InvalidDowngradeTargetVersion) }
 }
 
-/// The first two numbers of `major.minor.patch[-prerelease][+metadata]`. Leading zeros are let through, as in
-/// etcd.
+/// The first two numbers of `major.minor.patch[-prerelease][+metadata]`. Leading zeros are let
+/// through, as in etcd.
 fn major_minor(text: &str) -> Option<(i64, i64)> {
     let (text, metadata) = cut(text, '+');
     let (numbers, prerelease) = cut(text, '-');

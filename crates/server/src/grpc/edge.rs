@@ -1,4 +1,5 @@
-//! What every service holds: the node, the settings, and the three things all of them do the same way.
+//! What every service holds: the node, the settings, and the three things all of them do the same
+//! way.
 
 use std::sync::Arc;
 
@@ -81,7 +82,8 @@ impl Edge {
         self.header(0)
     }
 
-    /// Refuses a caller who may not do this. Every service asks, and touches only the node that it is given.
+    /// Refuses a caller who may not do this. Every service asks, and touches only the node that it
+    /// is given.
     pub(super) fn authorise(&self, credentials: &Credentials, demand: Demand<'_>) -> Result<Node, Status> {
         self.decide(credentials, demand).map_err(status::of)
     }
@@ -91,7 +93,8 @@ impl Edge {
         self.guard.check(&self.node, credentials, demand)
     }
 
-    /// [`Edge::authorise`] for requests whose content does not matter to the decision; hands the content out.
+    /// [`Edge::authorise`] for requests whose content does not matter to the decision; hands the
+    /// content out.
     pub(super) fn admit<T>(&self, request: Request<T>, demand: Demand<'_>) -> Result<(Node, T), Status> {
         let (credentials, request) = Credentials::split(request);
         Ok((self.authorise(&credentials, demand)?, request))

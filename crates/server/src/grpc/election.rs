@@ -66,8 +66,8 @@ struct Candidate {
     lease: i64,
 }
 
-/// Enters the election and waits until it is won. A caller who goes away must not keep others waiting behind
-/// its key; one for whom waiting fails is still there and keeps its key.
+/// Enters the election and waits until it is won. A caller who goes away must not keep others
+/// waiting behind its key; one for whom waiting fails is still there and keeps its key.
 async fn win(edge: Edge, request: CampaignRequest, gone: Gone) -> Result<CampaignResponse, Status> {
     let CampaignRequest { name, lease, value } = request;
     let lease = recipes::session(&edge, lease).await?;
@@ -86,8 +86,9 @@ async fn win(edge: Edge, request: CampaignRequest, gone: Gone) -> Result<Campaig
     Ok(CampaignResponse { header: edge.header(revision), leader })
 }
 
-/// Enters the election, or finds the candidacy that this lease already has and gives it the new value. Also
-/// returns the revision of the answer, which is that of the entry and not of the new value.
+/// Enters the election, or finds the candidacy that this lease already has and gives it the new
+/// value. Also returns the revision of the answer, which is that of the entry and not of the new
+/// value.
 async fn stand(edge: &Edge, queue: &Queue, lease: i64, value: Bytes) -> Result<(Candidate, i64), Status> {
     let key = queue.key(lease);
     let response = recipes::txn(

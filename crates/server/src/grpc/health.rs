@@ -1,4 +1,5 @@
-//! The standard health service. It knows one name, the empty one, which stands for the whole server.
+//! The standard health service. It knows one name, the empty one, which stands for the whole
+//! server.
 
 use std::pin::Pin;
 
@@ -33,7 +34,8 @@ impl health_server::Health for HealthService {
         Ok(Response::new(all()))
     }
 
-    /// Tells the status now and when it changes; stays open in between, also for a name nobody knows.
+    /// Tells the status now and when it changes; stays open in between, also for a name nobody
+    /// knows.
     async fn watch(&self, request: Request<HealthCheckRequest>) -> Answer<Self::WatchStream> {
         if request.get_ref().service != WHOLE_SERVER {
             let unknown = stream::once(async { Ok(reading(ServingStatus::ServiceUnknown)) });

@@ -128,8 +128,8 @@ impl KvService {
     }
 }
 
-/// The parts of a streamed range. The next chunk is read when the client's window has room for it, so a slow
-/// client costs one chunk of memory.
+/// The parts of a streamed range. The next chunk is read when the client's window has room for it,
+/// so a slow client costs one chunk of memory.
 fn parts(
     edge: Edge,
     chunks: RangeStream,

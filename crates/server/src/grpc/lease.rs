@@ -101,8 +101,8 @@ impl lease_server::Lease for LeaseService {
     }
 }
 
-/// One stream of renewals. They are answered one by one and in order, so a client that does not read its
-/// answers is not read from either.
+/// One stream of renewals. They are answered one by one and in order, so a client that does not
+/// read its answers is not read from either.
 struct KeepAlive {
     edge: Edge,
     credentials: Credentials,
@@ -125,7 +125,8 @@ impl KeepAlive {
 
     async fn renew(&self, id: i64) -> Result<pb::LeaseKeepAliveResponse, Status> {
         let node = self.edge.authorise(&self.credentials, Demand::Keys)?;
-        // The header comes first: a lease revoked at this revision must not be shown as renewed after it.
+        // The header comes first: a lease revoked at this revision must not be shown as renewed
+        // after it.
         let header = self.edge.header(node.confirmed_revision().await.map_err(status::node)?);
         let ttl = node.lease_keep_alive(id).await.map_err(status::node)?;
         Ok(pb::LeaseKeepAliveResponse { header, id, ttl })

@@ -88,7 +88,8 @@ async fn wait(edge: &Edge, queue: &Queue, place: &Place, gone: Gone) -> Result<i
         Ok(own) if own.kvs.is_empty() => Err(status::relayed(EtcdError::SessionExpired)),
         Ok(own) => Ok(own.revision),
         Err(error) => {
-            // Nobody must wait behind this key. If it cannot be deleted its lease will end the wait.
+            // Nobody must wait behind this key. If it cannot be deleted its lease will end the
+            // wait.
             let _ = recipes::delete(edge, place.key.clone()).await;
             Err(error)
         }

@@ -102,7 +102,8 @@ impl maintenance_server::Maintenance for MaintenanceService {
         Ok(Response::new(snapshot::stream(&self.0, &self.1, remote).await?))
     }
 
-    /// The leader may be told to hand over to itself, which is done at once. Answered without a header.
+    /// The leader may be told to hand over to itself, which is done at once. Answered without a
+    /// header.
     async fn move_leader(&self, request: Request<pb::MoveLeaderRequest>) -> Answer<pb::MoveLeaderResponse> {
         let (_, request) = self.0.admit(request, Demand::Root)?;
         if self.0.node.cluster().is_some() {

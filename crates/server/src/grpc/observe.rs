@@ -1,7 +1,7 @@
 //! Following an election: who leads now, and every leader after.
 //!
-//! Not every value in between is shown, but the newest always is. The stream waits in two ways in turn: for a
-//! first candidate while there is none, and on the leader's own key while there is one.
+//! Not every value in between is shown, but the newest always is. The stream waits in two ways in
+//! turn: for a first candidate while there is none, and on the leader's own key while there is one.
 
 use std::collections::VecDeque;
 

@@ -1,10 +1,12 @@
 //! Requests that another server of the cluster passed on, and who sent them to it.
 //!
-//! On a connection between two servers the certificate names a server, not the client that it speaks for. So whoever passes a
-//! request on says in metadata who sent it, or that nobody is known to have, and proves by the hash of a recent announcement
-//! that it reads the journal. It is believed if this server knows the announcement, and about a name only on a connection
-//! that showed a trusted certificate. Whatever else comes with this metadata is refused: without it, it would count as
-//! sent by the owner of the connection's certificate, which may be a server that passed on what a stranger sent.
+//! On a connection between two servers the certificate names a server, not the client that it
+//! speaks for. So whoever passes a request on says in metadata who sent it, or that nobody is known
+//! to have, and proves by the hash of a recent announcement that it reads the journal. It is
+//! believed if this server knows the announcement, and about a name only on a connection that
+//! showed a trusted certificate. Whatever else comes with this metadata is refused: without it, it
+//! would count as sent by the owner of the connection's certificate, which may be a server that
+//! passed on what a stranger sent.
 
 use std::time::Duration;
 
@@ -33,7 +35,8 @@ struct Claim {
     sender: Option<PeerIdentity>,
 }
 
-/// Says who sent a request that is about to be passed on. False if this server has read no announcement yet.
+/// Says who sent a request that is about to be passed on. False if this server has read no
+/// announcement yet.
 pub(super) fn stamp(node: &Node, request: &mut Request<Body>) -> bool {
     let sender = request.extensions().get::<PeerIdentity>().cloned();
     let stamped = node.proof().and_then(|proof| Claim { proof, sender }.to_header());
@@ -44,8 +47,8 @@ pub(super) fn stamp(node: &Node, request: &mut Request<Body>) -> bool {
     true
 }
 
-/// Who is claimed to have sent a request that came over a connection of `peer`, and the proof to be checked before that is
-/// believed. None if no such claim may come from there.
+/// Who is claimed to have sent a request that came over a connection of `peer`, and the proof to be
+/// checked before that is believed. None if no such claim may come from there.
 pub(super) fn claimed(
     claim: &HeaderValue,
     peer: Option<&PeerIdentity>,

@@ -1,4 +1,5 @@
-//! The Operator service: one look at everything an operator may want to know, from the same numbers as the metrics page.
+//! The Operator service: one look at everything an operator may want to know, from the same numbers
+//! as the metrics page.
 
 use tonic::{Request, Response, Status};
 use vetch_api::vetch::operator_server::Operator;

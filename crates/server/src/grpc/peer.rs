@@ -1,5 +1,5 @@
-//! The Peer service: what the servers on one journal ask and tell each other. One file for each question, with both of its ends;
-//! [`Passing`] has the checkpoints on their way.
+//! The Peer service: what the servers on one journal ask and tell each other. One file for each
+//! question, with both of its ends; [`Passing`] has the checkpoints on their way.
 //!
 //! No user is asked for here: whoever proves that he can read the journal may have what is in it.
 

@@ -3,14 +3,15 @@
 #[cfg(test)]
 mod tests;
 
-/// The URLs without surrounding space, in order; None if there is none, or if any is not of the form etcd
-/// asks for.
+/// The URLs without surrounding space, in order; None if there is none, or if any is not of the
+/// form etcd asks for.
 pub(super) fn parse(urls: &[String]) -> Option<Vec<String>> {
     let urls: Vec<String> = urls.iter().map(|url| url.trim().to_owned()).collect();
     (!urls.is_empty() && urls.iter().all(|url| is_peer_url(url))).then_some(urls)
 }
 
-/// `http` and `https` need exactly a host and a port; for a socket in the file system anything goes.
+/// `http` and `https` need exactly a host and a port; for a socket in the file system anything
+/// goes.
 fn is_peer_url(url: &str) -> bool {
     let Some((scheme, rest)) = url.split_once(':') else { return false };
     match scheme.to_ascii_lowercase().as_str() {

@@ -1,9 +1,9 @@
 //! What Lock and Election are made of: a queue of keys under one name, each bound to a lease.
 //!
-//! etcd implements both services as clients of its own KV, Lease and Watch services, so their answers are
-//! those of a client library: the revision of the request that decided, and errors with the text of the table
-//! but without its codes ([`EtcdError::relayed`]). The keys are the contract with clients that take part
-//! without these services.
+//! etcd implements both services as clients of its own KV, Lease and Watch services, so their
+//! answers are those of a client library: the revision of the request that decided, and errors with
+//! the text of the table but without its codes ([`EtcdError::relayed`]). The keys are the contract
+//! with clients that take part without these services.
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
@@ -30,15 +30,16 @@ mod tests;
 /// Time to live of the lease made for a caller who brought none.
 const SESSION_TTL: i64 = 60;
 
-/// The services as the caller may use them: what is done to keys and leases is judged as if the caller did it.
+/// The services as the caller may use them: what is done to keys and leases is judged as if the
+/// caller did it.
 pub(super) fn admit<T>(edge: &Edge, request: Request<T>) -> Result<(Edge, T), Status> {
     let (credentials, request) = Credentials::split(request);
     let node = edge.decide(&credentials, Demand::Keys).map_err(status::relayed)?;
     Ok((edge.with_node(node), request))
 }
 
-/// The lease that the caller's key is bound to. One that is made here is not renewed: like etcd's, it lives
-/// on for its time, and whoever got the lock renews it or loses it.
+/// The lease that the caller's key is bound to. One that is made here is not renewed: like etcd's,
+/// it lives on for its time, and whoever got the lock renews it or loses it.
 pub(super) async fn session(edge: &Edge, lease: i64) -> Result<i64, Status> {
     if lease != 0 {
         return Ok(lease);
@@ -58,7 +59,8 @@ impl Queue {
         Queue { prefix: [name, b"/"].concat() }
     }
 
-    /// The place of the caller with this lease. The lease is in hexadecimal, a negative one with a sign.
+    /// The place of the caller with this lease. The lease is in hexadecimal, a negative one with a
+    /// sign.
     pub(super) fn key(&self, lease: i64) -> Bytes {
         let sign = if lease < 0 { "-" } else { "" };
         let place = format!("{sign}{:x}", lease.unsigned_abs());
@@ -194,8 +196,8 @@ pub(super) fn relayed(error: NodeError) -> Status {
 /// Resolves when the caller has gone away.
 pub(super) type Gone = oneshot::Receiver<()>;
 
-/// Does `work` for a caller, to its end even if the caller goes away before: what was begun must be taken
-/// back then, and only the work itself knows what it has begun.
+/// Does `work` for a caller, to its end even if the caller goes away before: what was begun must be
+/// taken back then, and only the work itself knows what it has begun.
 pub(super) async fn attended<T, F>(work: impl FnOnce(Gone) -> F) -> Result<T, Status>
 where
     T: Send + 'static,

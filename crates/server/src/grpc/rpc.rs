@@ -1,6 +1,7 @@
 //! From the path of a request to the server that answers it.
 //!
-//! A hand-written match instead of a router: there are eleven services, and every request passes here.
+//! A hand-written match instead of a router: there are eleven services, and every request passes
+//! here.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -67,7 +68,8 @@ pub struct Rpc {
 /// The stream on which requests come that are judged one by one.
 const WATCH: &str = "/etcdserverpb.Watch/Watch";
 
-/// Who sends a call, as its headers and its connection say. Whether that is valid is found out for each call.
+/// Who sends a call, as its headers and its connection say. Whether that is valid is found out for
+/// each call.
 pub(crate) struct Sender {
     credentials: Credentials,
     /// That a server which passed the call on reads the journal.
@@ -133,8 +135,8 @@ impl Rpc {
         self.stand_in.as_ref().is_some_and(StandIn::is_in_cluster)
     }
 
-    /// Who sends a call over a connection of `peer`, with what another server claims of the sender and the caller's token in its
-    /// headers. None if the claim is none.
+    /// Who sends a call over a connection of `peer`, with what another server claims of the sender
+    /// and the caller's token in its headers. None if the claim is none.
     pub(crate) fn sender<'a>(
         &self,
         claim: impl FnOnce() -> Option<&'a HeaderValue>,
@@ -150,7 +152,8 @@ impl Rpc {
         }
     }
 
-    /// Whether this server answers a call of this kind from this sender without asking another one anything, at this moment.
+    /// Whether this server answers a call of this kind from this sender without asking another one
+    /// anything, at this moment.
     pub(crate) fn answers_now(&self, call: Unary, sender: &Sender) -> bool {
         let Some(stand_in) = &self.stand_in else { return true };
         let edge = &self.kv_service.0;
@@ -197,7 +200,8 @@ impl Rpc {
         use vetch_http2::Answer::{Reply, Response};
         let request = match &self.stand_in {
             None => request,
-            // Boxed, because almost no server has one, and each request would carry the room for it.
+            // Boxed, because almost no server has one, and each request would carry the room for
+            // it.
             Some(stand_in) => match Box::pin(self.pass(stand_in, request)).await {
                 Passed::Here(request) => request,
                 Passed::Answered(response) => return Response(response),
@@ -289,7 +293,8 @@ mod tests {
     use crate::grpc::{Settings, routes};
     use crate::metrics::ServerMetrics;
 
-    /// A connection keeps what was found out about the headers, so the proof in them is looked at for each call.
+    /// A connection keeps what was found out about the headers, so the proof in them is looked at
+    /// for each call.
     #[tokio::test]
     async fn a_proof_is_checked_for_each_call_and_not_with_the_headers() {
         let dir = tempfile::tempdir().expect("a directory");

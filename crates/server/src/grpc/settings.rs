@@ -22,7 +22,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Limit on a message as it arrives. Also the size above which a watch response is cut into fragments.
+    /// Limit on a message as it arrives. Also the size above which a watch response is cut into
+    /// fragments.
     pub fn max_message_bytes(&self) -> usize {
         self.max_request_bytes.saturating_add(MESSAGE_OVERHEAD)
     }

@@ -1,8 +1,8 @@
 //! How large a request counts against the request limit.
 //!
-//! etcd applies the limit to the request wrapped for replication: a message that holds a request id, the user who
-//! asks, and in a field of its own the client's request. Clients come close to the limit on purpose (tests) or by accident
-//! (large objects), so the wrapper is counted to the byte.
+//! etcd applies the limit to the request wrapped for replication: a message that holds a request
+//! id, the user who asks, and in a field of its own the client's request. Clients come close to the
+//! limit on purpose (tests) or by accident (large objects), so the wrapper is counted to the byte.
 
 use prost::encoding::encoded_len_varint;
 use vetch_node::store::auth::Caller;
@@ -31,8 +31,9 @@ fn user_len(caller: &Caller) -> usize {
     name + if *revision == 0 { 0 } else { 1 + encoded_len_varint(*revision) }
 }
 
-/// Request ids start with the low 16 bits of the member's id, then come 40 bits of time and a counter. Their
-/// encoded length follows from the first part; a counter that reaches into the time does not change it.
+/// Request ids start with the low 16 bits of the member's id, then come 40 bits of time and a
+/// counter. Their encoded length follows from the first part; a counter that reaches into the time
+/// does not change it.
 fn request_id_len(member_id: u64) -> usize {
     encoded_len_varint((member_id << 48) | (1 << 47))
 }

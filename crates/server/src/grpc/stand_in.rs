@@ -1,10 +1,12 @@
 //! Standing in for another server, until this one takes its place.
 //!
-//! A server that is about to replace another can be given to clients before it does. Until then it passes every gRPC request on
-//! and every answer back. For the change-over it first lets what is under way finish while whatever comes new has to wait;
-//! then those who waited are answered here. They notice a pause, and no error. One that was passed on and came too late,
-//! so that the other server refused it because of its fence, has changed nothing there: it waits like the others. Streams
-//! cannot be carried over: they end as when a server goes away, and their clients begin them anew where they were.
+//! A server that is about to replace another can be given to clients before it does. Until then it
+//! passes every gRPC request on and every answer back. For the change-over it first lets what is
+//! under way finish while whatever comes new has to wait; then those who waited are answered here.
+//! They notice a pause, and no error. One that was passed on and came too late, so that the other
+//! server refused it because of its fence, has changed nothing there: it waits like the others.
+//! Streams cannot be carried over: they end as when a server goes away, and their clients begin
+//! them anew where they were.
 //!
 //! Bounded by what bounds requests anyway: calls in progress, and their deadlines.
 
@@ -94,8 +96,8 @@ impl StandIn {
         StandIn(Arc::new(Inner { phase, quick, in_cluster: false }))
     }
 
-    /// For a server in a cluster: what only the writer can answer is passed on to it, the rest is answered here. Nobody is
-    /// known to write yet.
+    /// For a server in a cluster: what only the writer can answer is passed on to it, the rest is
+    /// answered here. Nobody is known to write yet.
     pub fn in_cluster() -> StandIn {
         let (phase, quick) = (watch::Sender::new(Phase::Nowhere(NO_LEADER)), watch::Sender::new(0));
         StandIn(Arc::new(Inner { phase, quick, in_cluster: true }))
@@ -126,8 +128,8 @@ impl StandIn {
         self.0.phase.send_replace(Phase::Nowhere(why));
     }
 
-    /// Lets new requests wait, ends streams, and waits until short calls that were passed on are answered, at most for
-    /// `patience`. True if all are.
+    /// Lets new requests wait, ends streams, and waits until short calls that were passed on are
+    /// answered, at most for `patience`. True if all are.
     pub async fn hold(&self, patience: Duration) -> bool {
         self.0.phase.send_replace(Phase::Soon);
         let mut quick = self.0.quick.subscribe();
@@ -193,18 +195,21 @@ impl StandIn {
                     hops::set(request.headers_mut(), hops + 1);
                     let is_quick = is_quick(request.uri().path());
                     let call = is_quick.then(|| QuickCall::begin(&self.0));
-                    // Counted before this look, so that whoever holds requests back waits for this one or it is held back.
+                    // Counted before this look, so that whoever holds requests back waits for this
+                    // one or it is held back.
                     if phase.has_changed().unwrap_or(false) {
                         continue;
                     }
-                    // On a plain connection no name counts, so that whoever sent it is nobody at the other end, too.
+                    // On a plain connection no name counts, so that whoever sent it is nobody at
+                    // the other end, too.
                     if self.0.in_cluster && is_secure && !on_behalf::stamp(node, &mut request) {
                         return Passed::Answered(Status::unavailable(NO_LEADER).into_http());
                     }
                     let lost = self.0.in_cluster.then_some(TIMED_OUT);
                     let call = match call {
                         Some(call) if !self.0.in_cluster => call,
-                        // Nothing is tried twice in a cluster: what became of the first time may be unknown.
+                        // Nothing is tried twice in a cluster: what became of the first time may be
+                        // unknown.
                         call => return Passed::Answered(forward(channel, request, call, phase, lost).await),
                     };
                     let again = match keep(request).await {
@@ -229,7 +234,8 @@ impl StandIn {
     }
 }
 
-/// Calls that are answered at once, whatever they ask for. All others are streams, or wait for something to happen.
+/// Calls that are answered at once, whatever they ask for. All others are streams, or wait for
+/// something to happen.
 fn is_quick(path: &str) -> bool {
     match path.strip_prefix('/').and_then(|path| path.split_once('/')) {
         Some(("etcdserverpb.KV", method)) => method != "RangeStream",
@@ -249,7 +255,8 @@ async fn keep(request: Request<Body>) -> Result<(Request<Body>, Request<Body>), 
     Ok((with(head.clone()), with(head)))
 }
 
-/// Whether a request was refused by the alarm that a fence is made of, which is before anything of it was done.
+/// Whether a request was refused by the alarm that a fence is made of, which is before anything of
+/// it was done.
 fn is_fenced(answer: &Response<Body>) -> bool {
     let status = Status::from_header_map(answer.headers());
     status.is_some_and(|status| status.code() == Code::DataLoss && status.message() == FENCED)

@@ -1,7 +1,7 @@
 //! The one place where errors become gRPC statuses.
 //!
-//! Every match here names all variants: a new error of the node or the store does not compile until someone
-//! has decided what clients are told.
+//! Every match here names all variants: a new error of the node or the store does not compile until
+//! someone has decided what clients are told.
 
 use tonic::{Code, Status};
 use vetch_api::EtcdError;
@@ -120,9 +120,9 @@ pub(super) fn password(error: PasswordError) -> Status {
     }
 }
 
-/// An error of Lock and Election, which keeps its text and loses its code on the way through them. Only a
-/// server that stops is not relayed: there, clients of etcd see their own connection end, which is
-/// "unavailable" to them.
+/// An error of Lock and Election, which keeps its text and loses its code on the way through them.
+/// Only a server that stops is not relayed: there, clients of etcd see their own connection end,
+/// which is "unavailable" to them.
 pub(super) fn relayed(error: EtcdError) -> Status {
     if error == EtcdError::Stopped { of(error) } else { error.relayed() }
 }
@@ -161,19 +161,20 @@ pub(super) fn unknown_service(path: &str) -> Status {
     }
 }
 
-/// Rewords what tonic says about a request stream that broke, for a service that ends cancelled streams with
-/// `cancelled`.
+/// Rewords what tonic says about a request stream that broke, for a service that ends cancelled
+/// streams with `cancelled`.
 pub(super) fn of_request_stream(status: Status, cancelled: EtcdError) -> Status {
     match received_too_large(status.code(), status.message()) {
         Some(reworded) => reworded,
-        // The gateway says aborted of a client that left: tonic takes cancelled for the end of the requests.
+        // The gateway says aborted of a client that left: tonic takes cancelled for the end of the
+        // requests.
         None if matches!(status.code(), Code::Cancelled | Code::Aborted) => of(cancelled),
         None => status,
     }
 }
 
-/// The status etcd would send instead of the one that tonic answered with before any service ran: for a
-/// message over the limit, or a method that does not exist.
+/// The status etcd would send instead of the one that tonic answered with before any service ran:
+/// for a message over the limit, or a method that does not exist.
 pub(super) fn reworded(headers: &http::HeaderMap, path: &str) -> Option<Status> {
     let status = Status::from_header_map(headers)?;
     if status.code() == Code::Unimplemented && status.message().is_empty() {

@@ -1,8 +1,8 @@
 //! Between the API's messages and the store's requests and responses.
 //!
-//! Requests: protobuf numbers become enums here, and numbers that the API does not define are dealt with as
-//! etcd does. Everything else about a request's validity is [`validate`]'s business, which these functions
-//! call, so that what they return may be given to the node.
+//! Requests: protobuf numbers become enums here, and numbers that the API does not define are dealt
+//! with as etcd does. Everything else about a request's validity is [`validate`]'s business, which
+//! these functions call, so that what they return may be given to the node.
 //!
 //! Responses: key-values stay in wire form; a [`Kv`] is a record that the wire types can copy from.
 
@@ -24,7 +24,8 @@ mod txn;
 pub(super) use response::{deleted, put_done, ranged, txn_done, wire_kvs};
 pub(super) use txn::txn;
 
-/// A stored version, as the wire types carry it. A newtype because neither the record nor the trait is ours.
+/// A stored version, as the wire types carry it. A newtype because neither the record nor the trait
+/// is ours.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kv(pub(super) Record);
 

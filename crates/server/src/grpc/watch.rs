@@ -1,9 +1,9 @@
 //! The Watch service: one stream, many watchers.
 //!
-//! A stream is a state machine without a task or a queue of its own: it is polled when the connection has
-//! room for another frame, and then either takes a request or asks the session for responses. So a client
-//! that does not read holds back its own session only, and costs at most one batch of responses, which share
-//! their events with all others.
+//! A stream is a state machine without a task or a queue of its own: it is polled when the
+//! connection has room for another frame, and then either takes a request or asks the session for
+//! responses. So a client that does not read holds back its own session only, and costs at most one
+//! batch of responses, which share their events with all others.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -84,7 +84,8 @@ struct WatchStream {
     edge: Edge,
     /// Every create is judged by them anew.
     credentials: Credentials,
-    /// Who is asked about their token, in a cluster: it may have been forgotten here since the last create.
+    /// Who is asked about their token, in a cluster: it may have been forgotten here since the last
+    /// create.
     stand_in: Option<StandIn>,
     /// None once the client has sent its last request. It is served on until it goes away.
     requests: Option<Streaming<pb::WatchRequest>>,

@@ -1,4 +1,5 @@
-//! From an accepted socket to a connection whose protocol is known: TLS first if the listener speaks it.
+//! From an accepted socket to a connection whose protocol is known: TLS first if the listener
+//! speaks it.
 
 use std::io;
 use std::sync::Arc;
@@ -99,7 +100,8 @@ async fn handshake(mut stream: Stream, tls: &Arc<Tls>, or_plain: bool) -> Result
     Err(refused(Reason::NotTls, "client sent an HTTP request to an HTTPS server"))
 }
 
-/// What a client gets that speaks plain HTTP where TLS is spoken; Go's servers answer in these words.
+/// What a client gets that speaks plain HTTP where TLS is spoken; Go's servers answer in these
+/// words.
 const SPEAK_TLS: &[u8] = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
 
 /// Bytes that tell HTTP from anything else.

@@ -1,7 +1,9 @@
-//! An HTTP/1 connection that is given up when its client takes nothing of its answer, or has left without being heard.
+//! An HTTP/1 connection that is given up when its client takes nothing of its answer, or has left
+//! without being heard.
 //!
-//! hyper writes on for as long as the socket may have room again, and reads only what it needs: a client that leaves while
-//! more of it is to be read than an answer needs would keep its connection, and what it watches, for ever.
+//! hyper writes on for as long as the socket may have room again, and reads only what it needs: a
+//! client that leaves while more of it is to be read than an answer needs would keep its
+//! connection, and what it watches, for ever.
 
 use std::io;
 use std::pin::Pin;
@@ -41,7 +43,8 @@ impl<T: MayLeave> Attended<T> {
         Attended { io, patience, stalled: None, looks, seemed_gone: false }
     }
 
-    /// Whether the client has left. Twice, because one that only sends nothing more may be waiting for a quick answer.
+    /// Whether the client has left. Twice, because one that only sends nothing more may be waiting
+    /// for a quick answer.
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
         loop {
             ready!(self.looks.poll_tick(cx));
@@ -96,7 +99,8 @@ impl<T: AsyncWrite + MayLeave + Unpin> AsyncWrite for Attended<T> {
         self.io.is_write_vectored()
     }
 
-    /// hyper asks for this whenever it has done what it can, so this is where it is told what it does not look for.
+    /// hyper asks for this whenever it has done what it can, so this is where it is told what it
+    /// does not look for.
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         if let Poll::Ready(gone) = this.poll_gone(cx) {

@@ -33,18 +33,19 @@ const PATIENCE_FOR_HEADERS: Duration = Duration::from_secs(5 * 60);
 const HTTP1_BUFFER: usize = 64 << 10;
 /// Most bytes of an HTTP/2 header list, as decoded.
 const HTTP2_HEADERS: usize = 64 << 10;
-/// What a client may send ahead of us on one stream, and on one connection: enough for a full request each.
+/// What a client may send ahead of us on one stream, and on one connection: enough for a full
+/// request each.
 const STREAM_WINDOW: u32 = 4 << 20;
 const CONNECTION_WINDOW: u32 = 16 << 20;
 /// What we buffer for a client on one stream before waiting for it.
 const SEND_BUFFER: usize = 256 << 10;
-/// Streams of one connection if nobody chose a number, so that one client cannot take all of what there is for all.
-/// Clients that want more wait for one to end: they are told the number.
+/// Streams of one connection if nobody chose a number, so that one client cannot take all of what
+/// there is for all. Clients that want more wait for one to end: they are told the number.
 const MOST_STREAMS: u32 = 64 << 10;
 /// Bytes of streamed answers that may wait for the client's windows on one connection.
 const QUEUED_ANSWERS: usize = 16 << 20;
-/// Units of work without requests that a client may cause at once, and then each second; a call that is reset before it
-/// was looked at costs 5 of them.
+/// Units of work without requests that a client may cause at once, and then each second; a call
+/// that is reset before it was looked at costs 5 of them.
 const OVERHEAD: u32 = 100_000;
 
 /// The paths of the RPCs for which it matters who calls.
@@ -53,7 +54,8 @@ const SNAPSHOT: &str = "/etcdserverpb.Maintenance/Snapshot";
 
 type Io = Rewound<Stream>;
 
-/// What the requests of one connection need. One pointer to it is all that is counted up and down per request.
+/// What the requests of one connection need. One pointer to it is all that is counted up and down
+/// per request.
 pub(super) struct Context {
     pub(super) shared: Arc<Shared>,
     pub(super) serves: Serves,
@@ -117,7 +119,8 @@ pub(super) async fn serve(
     let context = Arc::new(context);
     match (protocol, serves) {
         (Protocol::Http2, Serves::GrpcAndHttp | Serves::Grpc) => http2(io, context, displaced).await,
-        // Clients of TLS agree on HTTP/2 whatever is served; without it, nobody speaks it but for gRPC.
+        // Clients of TLS agree on HTTP/2 whatever is served; without it, nobody speaks it but for
+        // gRPC.
         (Protocol::Http2, Serves::Http | Serves::Metrics | Serves::Peer) if is_secure => {
             http2(io, context, displaced).await;
         }

@@ -19,7 +19,8 @@ use super::attended::MayLeave;
 use super::detect::Rewound;
 use super::url::{Place, Url};
 
-/// Opens the socket a URL names. A socket file left by an earlier process is replaced; any other file is not.
+/// Opens the socket a URL names. A socket file left by an earlier process is replaced; any other
+/// file is not.
 pub async fn bind(url: &Url, reuse_port: bool) -> io::Result<Listener> {
     match url.place() {
         Place::Tcp(address) => Ok(Listener::Tcp(bind_tcp(address, reuse_port).await?)),
@@ -41,12 +42,14 @@ async fn bind_tcp(address: &str, reuse_port: bool) -> io::Result<TcpListener> {
     };
     let address = if address.ends_with(':') { address + "0" } else { address };
     let mut found: Vec<SocketAddr> = tokio::net::lookup_host(&address).await?.collect();
-    // A name such as localhost usually has both kinds of address, and IPv4 is the one clients try first.
+    // A name such as localhost usually has both kinds of address, and IPv4 is the one clients try
+    // first.
     found.sort_by_key(SocketAddr::is_ipv6);
     if let [SocketAddr::V4(all)] = found[..]
         && all.ip().is_unspecified()
     {
-        // As in Go, 0.0.0.0 means every interface by either protocol; on machines without IPv6, by one.
+        // As in Go, 0.0.0.0 means every interface by either protocol; on machines without IPv6, by
+        // one.
         found.insert(0, SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), all.port()));
     }
     let mut failure = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
@@ -95,7 +98,8 @@ impl Listener {
         match self {
             Listener::Tcp(listener) => {
                 let (stream, _) = listener.accept().await?;
-                // Answers are small and wanted at once; waiting to fill a packet would add milliseconds.
+                // Answers are small and wanted at once; waiting to fill a packet would add
+                // milliseconds.
                 stream.set_nodelay(true)?;
                 notice_dead_peer(&stream)?;
                 Ok(Stream::Tcp(stream))
@@ -113,7 +117,8 @@ impl Listener {
     }
 }
 
-/// A peer that vanished without a word would otherwise hold its HTTP/1 stream for ever; HTTP/2 has its own pings.
+/// A peer that vanished without a word would otherwise hold its HTTP/1 stream for ever; HTTP/2 has
+/// its own pings.
 fn notice_dead_peer(stream: &TcpStream) -> io::Result<()> {
     const IDLE: Duration = Duration::from_secs(15);
     sockopt::set_socket_keepalive(stream, true)?;
@@ -136,7 +141,8 @@ impl Drop for Listener {
 pub enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
-    /// Either of them, with TLS on top. Boxed, because a session takes a kilobyte that the others do not need.
+    /// Either of them, with TLS on top. Boxed, because a session takes a kilobyte that the others
+    /// do not need.
     Tls(Box<TlsStream<Rewound<Stream>>>),
 }
 

@@ -1,11 +1,13 @@
-//! Everything that arrives on a socket: listeners, protocol detection, routing, and the pages that are not gRPC.
+//! Everything that arrives on a socket: listeners, protocol detection, routing, and the pages that
+//! are not gRPC.
 //!
-//! One port serves gRPC (HTTP/2) and plain HTTP (the JSON gateway, health, version, metrics); the first bytes
-//! of a connection tell which protocol it speaks, the content type of a request tells gRPC from the rest.
-//! Everything is bounded: header size, the time to send a header, body size; and everything ends when
-//! [`Server::stop`] says so.
+//! One port serves gRPC (HTTP/2) and plain HTTP (the JSON gateway, health, version, metrics); the
+//! first bytes of a connection tell which protocol it speaks, the content type of a request tells
+//! gRPC from the rest. Everything is bounded: header size, the time to send a header, body size;
+//! and everything ends when [`Server::stop`] says so.
 //!
-//! Not here: what a request means (`grpc`, which the gateway calls in process), and how a TLS handshake is done (`tls`).
+//! Not here: what a request means (`grpc`, which the gateway calls in process), and how a TLS
+//! handshake is done (`tls`).
 
 pub mod access;
 mod answer;
@@ -127,7 +129,8 @@ pub struct Patience {
     pub body: Duration,
     /// For an HTTP/1 client to take anything of its answer.
     pub unread: Duration,
-    /// How often it is looked whether an HTTP/1 client has left; it is believed when it was seen twice.
+    /// How often it is looked whether an HTTP/1 client has left; it is believed when it was seen
+    /// twice.
     pub look: Duration,
 }
 

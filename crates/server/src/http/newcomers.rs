@@ -1,9 +1,9 @@
 //! Connections that have not asked for anything yet.
 //!
-//! Whoever opens connections and then says nothing, or says it one byte at a time, would in the end hold every
-//! descriptor there is. So there is a limit to how many may be that far and no further, over all listeners; when
-//! there is one more, the oldest of them has to go. A client that means it is through within milliseconds, and so is
-//! not the oldest even while many others dawdle.
+//! Whoever opens connections and then says nothing, or says it one byte at a time, would in the end
+//! hold every descriptor there is. So there is a limit to how many may be that far and no further,
+//! over all listeners; when there is one more, the oldest of them has to go. A client that means it
+//! is through within milliseconds, and so is not the oldest even while many others dawdle.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

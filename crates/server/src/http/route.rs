@@ -17,7 +17,8 @@ use super::gateway;
 use super::{Serves, Shared};
 use crate::tls::PeerIdentity;
 
-/// Calls in progress, over all connections. Each holds some five kilobytes, whether anything comes of it or not.
+/// Calls in progress, over all connections. Each holds some five kilobytes, whether anything comes
+/// of it or not.
 pub(super) const MOST_CALLS: u64 = 128 << 10;
 
 /// Of a request that is refused, this much is read.
@@ -75,8 +76,8 @@ pub(super) async fn http(mut request: Request<Body>, context: &Context) -> Respo
     response
 }
 
-/// Whoever comes with a name in a certificate expects to be known by it, which the gateway cannot do, so etcd refuses it while
-/// users are asked who they are; and so does this.
+/// Whoever comes with a name in a certificate expects to be known by it, which the gateway cannot
+/// do, so etcd refuses it while users are asked who they are; and so does this.
 fn refuse_name<B>(request: &Request<B>, shared: &Shared) -> Option<Response<Body>> {
     let has_name =
         request.extensions().get::<PeerIdentity>().is_some_and(|peer| !peer.common_name().is_empty());

@@ -31,7 +31,8 @@ pub(super) enum Phase {
     Closing,
 }
 
-/// Held by everything that serves a client. Lets it hear the phase, and lets the server wait for it.
+/// Held by everything that serves a client. Lets it hear the phase, and lets the server wait for
+/// it.
 #[derive(Debug, Clone)]
 pub(super) struct Lifeline {
     phase: watch::Receiver<Phase>,
@@ -77,7 +78,8 @@ impl Server {
         Server { phase, alive, accepting }
     }
 
-    /// Stops accepting and lets running requests finish, at most for `patience`. True when all are done.
+    /// Stops accepting and lets running requests finish, at most for `patience`. True when all are
+    /// done.
     pub async fn drain(&mut self, patience: Duration) -> bool {
         self.phase.send_replace(Phase::Draining);
         while self.accepting.join_next().await.is_some() {}
@@ -107,7 +109,8 @@ fn announce(listener: &Listener, offer: &Offer) {
     }
 }
 
-/// Out of file descriptors is the one failure of accept that lasts; trying on in a loop would only burn CPU.
+/// Out of file descriptors is the one failure of accept that lasts; trying on in a loop would only
+/// burn CPU.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(100);
 
 /// Descriptors kept back from connections, for the files of the store; as many as etcd keeps.

@@ -9,7 +9,8 @@ use tonic::Status;
 use tonic::body::Body;
 use vetch_http2::{Charge, Holdings};
 
-/// A body whose parts are counted for its client: those that are there already, and those that wait to be written.
+/// A body whose parts are counted for its client: those that are there already, and those that wait
+/// to be written.
 pub(super) struct Counted {
     body: Body,
     holdings: Holdings,

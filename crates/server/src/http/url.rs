@@ -1,7 +1,8 @@
 //! URLs as flags hold them: where to listen, and where others are told to call.
 //!
-//! Accepted and refused are what etcd accepts and refuses, in its words, since people search for those.
-//! `http` and `https` have a host and a port and nothing else; `unix` and `unixs` have the path of a socket.
+//! Accepted and refused are what etcd accepts and refuses, in its words, since people search for
+//! those. `http` and `https` have a host and a port and nothing else; `unix` and `unixs` have the
+//! path of a socket.
 
 use std::fmt;
 use std::net::IpAddr;

@@ -1,7 +1,8 @@
 //! Counters of the gRPC services, taken from outside them.
 //!
-//! A call is observed at its edges: the request body on its way in, the response body and its status on the way
-//! out. So nothing in the services has to remember to count, and calls through the JSON gateway count alike.
+//! A call is observed at its edges: the request body on its way in, the response body and its
+//! status on the way out. So nothing in the services has to remember to count, and calls through
+//! the JSON gateway count alike.
 
 mod body;
 mod unary;
@@ -27,7 +28,8 @@ pub(crate) use unary::{Method as Counted, Place};
 
 /// What precedes a message on the wire, which is not counted.
 const PREFIX: usize = 5;
-/// Distinct client versions counted by name. A client chooses what it sends, so their number must end somewhere.
+/// Distinct client versions counted by name. A client chooses what it sends, so their number must
+/// end somewhere.
 const MOST_CLIENT_VERSIONS: usize = 64;
 
 const CODES: [Code; 17] = [

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Counts of durations per bucket. A reader may see a sum that is ahead of the counts by what is being recorded
-/// at that moment, which is how such things are read everywhere.
+/// Counts of durations per bucket. A reader may see a sum that is ahead of the counts by what is
+/// being recorded at that moment, which is how such things are read everywhere.
 #[derive(Debug)]
 pub struct Histogram {
     /// Upper bounds in seconds, ascending; a last bucket without bound follows them.

@@ -1,8 +1,8 @@
 //! What is counted at the edge, and how everything is written as Prometheus text.
 //!
-//! The names, labels and bucket layouts are etcd's, so that its dashboards and alerts work unchanged. A name is
-//! exported only if there is something true to say under it: what belongs to Go's runtime, to bbolt or to
-//! etcd's own proxy is left out; docs/metrics.md lists what.
+//! The names, labels and bucket layouts are etcd's, so that its dashboards and alerts work
+//! unchanged. A name is exported only if there is something true to say under it: what belongs to
+//! Go's runtime, to bbolt or to etcd's own proxy is left out; docs/metrics.md lists what.
 
 mod backup;
 pub mod grpc;
@@ -53,7 +53,8 @@ pub struct ServerMetrics {
 }
 
 impl ServerMetrics {
-    /// `extensive` adds a histogram of handling times per RPC; unary requests that take longer than `slow` are logged.
+    /// `extensive` adds a histogram of handling times per RPC; unary requests that take longer than
+    /// `slow` are logged.
     pub fn new(extensive: bool, slow: Duration) -> ServerMetrics {
         ServerMetrics {
             grpc: GrpcMetrics::new(extensive, slow),

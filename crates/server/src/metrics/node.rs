@@ -79,7 +79,8 @@ const PAGE_BYTES: u64 = 4096;
 
 /// The size of the database as clients are shown it: what the quota counts, and at least a page.
 ///
-/// An etcd that holds nothing has a file of some pages, so clients divide by the size: etcdctl panics if it is 0.
+/// An etcd that holds nothing has a file of some pages, so clients divide by the size: etcdctl
+/// panics if it is 0.
 pub(crate) fn database_bytes(status: &NodeStatus) -> u64 {
     status.live_bytes.max(PAGE_BYTES)
 }

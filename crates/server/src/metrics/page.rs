@@ -59,7 +59,8 @@ fn watchers(page: &mut Text, budget: &Budget) {
     page.counter("vetch_watches_refused_total", refused, budget.refused());
 }
 
-/// As they were set. Here they change nothing: what they switch is always on, or done by members among each other.
+/// As they were set. Here they change nothing: what they switch is always on, or done by members
+/// among each other.
 fn features(page: &mut Text, features: &[Feature]) {
     let name = "etcd_server_feature_enabled";
     page.heading(name, Type::Gauge, "1 for a feature gate that is set to true.");

@@ -1,4 +1,5 @@
-//! What single services count: watch responses on their way out, snapshots, defragmentations, and open connections.
+//! What single services count: watch responses on their way out, snapshots, defragmentations, and
+//! open connections.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;

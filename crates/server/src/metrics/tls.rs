@@ -1,4 +1,5 @@
-//! TLS: handshakes that failed, files that were replaced, and when certificates end. etcd has no names for these.
+//! TLS: handshakes that failed, files that were replaced, and when certificates end. etcd has no
+//! names for these.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

@@ -1,8 +1,8 @@
 //! Calling other servers: connections on which this one is the client.
 //!
-//! The files are looked at before every handshake, so a new connection always shows and trusts what lies in them now; what
-//! worked last stays in use until something else works, as on listeners. Sessions are not resumed, so nothing outlives the files
-//! that it was agreed on with.
+//! The files are looked at before every handshake, so a new connection always shows and trusts what
+//! lies in them now; what worked last stays in use until something else works, as on listeners.
+//! Sessions are not resumed, so nothing outlives the files that it was agreed on with.
 
 use std::fmt;
 use std::io;
@@ -47,13 +47,15 @@ struct Files {
 }
 
 impl Calls {
-    /// Shows the certificate that `settings` name, if they do, and calls who can be verified by their authorities.
+    /// Shows the certificate that `settings` name, if they do, and calls who can be verified by
+    /// their authorities.
     pub fn open(settings: &TlsSettings) -> Result<Calls, TlsError> {
         let files = Files::open(settings)?;
         Ok(Calls { fixed: Fixed::of(settings)?, files: Mutex::new(files), complained: Mutex::default() })
     }
 
-    /// A connection that is made when it is first used, and made again when it was lost. `endpoint` comes from [`endpoint`].
+    /// A connection that is made when it is first used, and made again when it was lost. `endpoint`
+    /// comes from [`endpoint`].
     pub fn connect_lazy(self: &Arc<Calls>, endpoint: &Endpoint) -> Channel {
         let this = Arc::clone(self);
         endpoint.connect_with_connector_lazy(service_fn(move |uri| Arc::clone(&this).open_stream(uri)))
@@ -105,8 +107,8 @@ impl fmt::Debug for Calls {
     }
 }
 
-/// The endpoint of a server with an `https://` URL. The library is not told of TLS, which it would want to speak itself; the server
-/// is.
+/// The endpoint of a server with an `https://` URL. The library is not told of TLS, which it would
+/// want to speak itself; the server is.
 pub fn endpoint(url: &str) -> Result<Endpoint, Error> {
     let Some(rest) = url.strip_prefix("https://") else { return Endpoint::from_shared(url.to_string()) };
     let endpoint = Endpoint::from_shared(format!("http://{rest}"))?;

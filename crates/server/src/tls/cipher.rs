@@ -1,8 +1,9 @@
 //! Cipher suites by the names Go gives them, which are the ones in flags and documentation of etcd.
 //!
-//! What is offered without a choice is every suite that is still considered sound. Go knows more suites than this
-//! server speaks: those without forward secrecy or with CBC, RC4 or 3DES. Naming one of those is refused, because a
-//! list that quietly loses a member would be worse than one that is turned down.
+//! What is offered without a choice is every suite that is still considered sound. Go knows more
+//! suites than this server speaks: those without forward secrecy or with CBC, RC4 or 3DES. Naming
+//! one of those is refused, because a list that quietly loses a member would be worse than one that
+//! is turned down.
 
 use rustls::SupportedCipherSuite;
 use rustls::crypto::aws_lc_rs::cipher_suite as suite;

@@ -48,8 +48,9 @@ struct Files {
     revoked: Option<Kept<Revoked>>,
 }
 
-/// What was made of the files as they were at one time. Tickets for resuming a session are sealed with a key of their
-/// own in each, so nobody resumes a session past authorities that have been replaced.
+/// What was made of the files as they were at one time. Tickets for resuming a session are sealed
+/// with a key of their own in each, so nobody resumes a session past authorities that have been
+/// replaced.
 pub(super) struct Generation {
     pub(super) config: Arc<ServerConfig>,
     /// None: clients need no certificate.
@@ -214,7 +215,8 @@ impl Files {
         Ok(Generation { config: Arc::new(config), gate, not_after: identity.not_after })
     }
 
-    /// Looks at all files. Gives how many groups of them were replaced, and how many of the replacements are no good.
+    /// Looks at all files. Gives how many groups of them were replaced, and how many of the
+    /// replacements are no good.
     fn look(&mut self) -> (u64, u64) {
         let looks = [
             Some(look(&mut self.identity, "certificate")),
@@ -237,7 +239,8 @@ pub(super) fn identity(files: &[(PathBuf, Vec<u8>)]) -> Result<Identity, TlsErro
     Identity::parse((cert_path, cert), (key_path, key))
 }
 
-/// What the server shows when it calls others, which is not a listener's business; but files that are named have to be right.
+/// What the server shows when it calls others, which is not a listener's business; but files that
+/// are named have to be right.
 fn check_client_pair(settings: &TlsSettings) -> Result<(), TlsError> {
     match (&settings.client_cert_file, &settings.client_key_file) {
         (None, None) => Ok(()),

@@ -1,5 +1,5 @@
-//! Connections that ended before they could be used: counted by reason, and told in the log, but not more often than a
-//! person could read.
+//! Connections that ended before they could be used: counted by reason, and told in the log, but
+//! not more often than a person could read.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};

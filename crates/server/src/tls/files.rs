@@ -1,7 +1,8 @@
 //! Files that may be replaced at any time, by hand or by a tool that swaps a symbolic link.
 //!
-//! Contents are compared, not dates or inodes: that is right for every way of replacing a file. What was read last and
-//! worked stays in use until something else works; each new content that does not is told once.
+//! Contents are compared, not dates or inodes: that is right for every way of replacing a file.
+//! What was read last and worked stays in use until something else works; each new content that
+//! does not is told once.
 
 use std::fs;
 use std::io;

@@ -1,9 +1,10 @@
 //! Whether a client may come in, by its certificate.
 //!
-//! The rules are those that Go applies for etcd: the chain leads to one of the trusted authorities, everything in it is
-//! valid today, its purposes allow clients, none of its serial numbers is revoked, and if names are demanded, it has
-//! one of them. `webpki` builds and checks the chain; it turns down two kinds of certificate that Go takes and that
-//! people have, and for those, [`directly_trusted`] decides.
+//! The rules are those that Go applies for etcd: the chain leads to one of the trusted authorities,
+//! everything in it is valid today, its purposes allow clients, none of its serial numbers is
+//! revoked, and if names are demanded, it has one of them. `webpki` builds and checks the chain; it
+//! turns down two kinds of certificate that Go takes and that people have, and for those,
+//! [`directly_trusted`] decides.
 
 use std::sync::Arc;
 
@@ -53,8 +54,8 @@ enum Objection {
     Unreadable(String),
 }
 
-/// What is wrong, for people: our own objections in their own words, which the library would show as it shows to
-/// programmers.
+/// What is wrong, for people: our own objections in their own words, which the library would show
+/// as it shows to programmers.
 pub(super) fn words(error: &Error) -> String {
     match error {
         Error::InvalidCertificate(CertificateError::Other(OtherError(objection))) => objection.to_string(),
@@ -204,9 +205,9 @@ fn purpose_missing() -> webpki::Error {
     })
 }
 
-/// Certificates of version 1, which `openssl x509 -req` makes when it is given no extensions, and certificates that are
-/// authorities themselves, as self-signed ones often are. Both are taken if a trusted authority signed them itself, or
-/// if they are in the file of authorities.
+/// Certificates of version 1, which `openssl x509 -req` makes when it is given no extensions, and
+/// certificates that are authorities themselves, as self-signed ones often are. Both are taken if a
+/// trusted authority signed them itself, or if they are in the file of authorities.
 fn directly_trusted(
     leaf: &CertificateDer<'_>,
     authorities: &[&Authority],

@@ -60,8 +60,8 @@ impl Tls {
     }
 }
 
-/// Says goodbye and listens on for a moment. A client that is still sending would otherwise be told that the
-/// connection was reset, and never read why it was refused.
+/// Says goodbye and listens on for a moment. A client that is still sending would otherwise be told
+/// that the connection was reset, and never read why it was refused.
 pub(crate) async fn linger<IO>(mut io: IO)
 where
     IO: AsyncRead + AsyncWrite + Unpin,
@@ -76,8 +76,8 @@ where
     let _ = tokio::time::timeout(MOMENT, leaving).await;
 }
 
-/// Who the client is. Whoever resumes an earlier session has shown a certificate then, not now: it is checked again,
-/// because it may have ended or been revoked since.
+/// Who the client is. Whoever resumes an earlier session has shown a certificate then, not now: it
+/// is checked again, because it may have ended or been revoked since.
 fn admit<IO>(generation: &Generation, stream: &TlsStream<IO>) -> Result<Option<PeerIdentity>, Error> {
     let connection = stream.get_ref().1;
     let chain = connection.peer_certificates().unwrap_or_default();

@@ -1,7 +1,7 @@
 //! What the files hold: the server's identity, the authorities it trusts, what they revoked.
 //!
-//! Everything is checked as it is read, so that a file that cannot work is found at the start, or when it is
-//! replaced, and not by the first client.
+//! Everything is checked as it is read, so that a file that cannot work is found at the start, or
+//! when it is replaced, and not by the first client.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -74,8 +74,9 @@ impl Trust {
     }
 }
 
-/// Serial numbers that were revoked. As in etcd it is the number alone that counts, whoever issued it, and the list
-/// is believed because it is in the file: neither its signature nor its date is looked at.
+/// Serial numbers that were revoked. As in etcd it is the number alone that counts, whoever issued
+/// it, and the list is believed because it is in the file: neither its signature nor its date is
+/// looked at.
 #[derive(Debug)]
 pub(super) struct Revoked {
     serials: HashSet<Vec<u8>>,

@@ -1,13 +1,15 @@
 //! TLS on listeners, and towards other servers.
 //!
 //! * [`settings`]: what was asked for.
-//! * [`Tls`]: what came of it: it does the handshakes of the listeners that share it, and notices when the files it was
-//!   made from are replaced. That holds for certificate and key, for the authorities that clients are trusted by, and
-//!   for the list of revoked certificates; connections that are open stay as they are.
+//! * [`Tls`]: what came of it: it does the handshakes of the listeners that share it, and notices
+//!   when the files it was made from are replaced. That holds for certificate and key, for the
+//!   authorities that clients are trusted by, and for the list of revoked certificates; connections
+//!   that are open stay as they are.
 //! * [`calls`]: the other end, for servers of a cluster that call each other.
 //! * [`PeerIdentity`]: what a client's certificate says of the client.
 //!
-//! Not here: how many handshakes may be under way and for how long (`http`), and what a name may do (`grpc`).
+//! Not here: how many handshakes may be under way and for how long (`http`), and what a name may do
+//! (`grpc`).
 
 pub mod calls;
 mod cipher;

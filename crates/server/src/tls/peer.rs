@@ -6,8 +6,9 @@ use rustls::pki_types::CertificateDer;
 
 use super::gate;
 
-/// A client that showed a certificate and was let in by it. An extension of every request on its connection, also of
-/// those that are not gRPC; requests on connections without such a certificate have none.
+/// A client that showed a certificate and was let in by it. An extension of every request on its
+/// connection, also of those that are not gRPC; requests on connections without such a certificate
+/// have none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeerIdentity {
     common_name: Arc<str>,

@@ -1,7 +1,7 @@
 //! The certificate of `--auto-tls`: made at the first start, kept for later ones.
 //!
-//! Directory and file names are etcd's, so a certificate made by it is used further. Unlike etcd's, one that has ended
-//! is replaced, because nobody could connect with it any more.
+//! Directory and file names are etcd's, so a certificate made by it is used further. Unlike etcd's,
+//! one that has ended is replaced, because nobody could connect with it any more.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -54,7 +54,8 @@ fn make(wanted: &SelfSigned) -> Result<(String, String, OffsetDateTime), rcgen::
     params.not_after = begin.saturating_add(Duration::days(365).saturating_mul(clamped(wanted.years)));
     params.distinguished_name = rcgen::DistinguishedName::new();
     params.distinguished_name.push(DnType::OrganizationName, "vetch");
-    // Not an authority: some clients refuse a server that shows one, and every client can trust this as it is.
+    // Not an authority: some clients refuse a server that shows one, and every client can trust
+    // this as it is.
     params.is_ca = IsCa::ExplicitNoCa;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];

@@ -1,7 +1,8 @@
 //! What the flags say about TLS, once for clients and once for peers.
 //!
-//! Plain data: names of files that nobody has opened yet, and names of cipher suites as Go spells them. What can be
-//! said without opening a file, such as versions in the wrong order, was refused before one of these is made.
+//! Plain data: names of files that nobody has opened yet, and names of cipher suites as Go spells
+//! them. What can be said without opening a file, such as versions in the wrong order, was refused
+//! before one of these is made.
 
 use std::path::PathBuf;
 
@@ -14,9 +15,11 @@ pub struct TlsSettings {
     /// What this server shows when it calls another one, instead of the pair above.
     pub client_cert_file: Option<PathBuf>,
     pub client_key_file: Option<PathBuf>,
-    /// Certificate authorities whose clients are trusted. Naming a file demands a certificate of every client.
+    /// Certificate authorities whose clients are trusted. Naming a file demands a certificate of
+    /// every client.
     pub trusted_ca_file: Option<PathBuf>,
-    /// A certificate is demanded of every client; without a file of authorities, the system's are trusted.
+    /// A certificate is demanded of every client; without a file of authorities, the system's are
+    /// trusted.
     pub client_cert_auth: bool,
     /// Certificates that were revoked.
     pub crl_file: Option<PathBuf>,
@@ -31,7 +34,8 @@ pub struct TlsSettings {
     pub min_version: TlsVersion,
     /// None: the newest there is.
     pub max_version: Option<TlsVersion>,
-    /// Suites of TLS 1.2 by their Go (IANA) names. Empty: a sound choice. Names nobody knows are still in here.
+    /// Suites of TLS 1.2 by their Go (IANA) names. Empty: a sound choice. Names nobody knows are
+    /// still in here.
     pub cipher_suites: Vec<String>,
 }
 

@@ -1,6 +1,8 @@
-//! The gRPC services over a real node, called in process: a client's channel is the services themselves.
+//! The gRPC services over a real node, called in process: a client's channel is the services
+//! themselves.
 //!
-//! What is expected here was observed on etcd 3.7.1 with the same requests, unless a test says otherwise.
+//! What is expected here was observed on etcd 3.7.1 with the same requests, unless a test says
+//! otherwise.
 
 #![allow(clippy::unwrap_used, reason = "a step that fails fails the test")]
 
@@ -110,7 +112,8 @@ impl World {
         self.leases().lease_grant(request).await.unwrap();
     }
 
-    /// The header of an answer about the store at `revision`, in the first epoch of a data directory.
+    /// The header of an answer about the store at `revision`, in the first epoch of a data
+    /// directory.
     pub(crate) fn header(&self, revision: i64) -> Option<ResponseHeader> {
         let raft_term = self.node.term();
         Some(ResponseHeader { cluster_id: CLUSTER, member_id: MEMBER, revision, raft_term })

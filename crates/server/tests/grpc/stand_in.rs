@@ -125,7 +125,8 @@ async fn a_request_that_the_fence_refused_is_answered_here_after_the_change_over
     // Nothing changes hands now, so the other server's word counts.
     assert_eq!(refused(kv.put(put("/refused")).await).0, Code::DataLoss);
 
-    // Passed on before, refused after: the message comes when the request is known to be on its way.
+    // Passed on before, refused after: the message comes when the request is known to be on its
+    // way.
     let (taken, is_taken) = tokio::sync::oneshot::channel();
     let (message, comes) = tokio::sync::oneshot::channel::<Bytes>();
     let body = futures_util::stream::once(async move {

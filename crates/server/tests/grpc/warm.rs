@@ -1,5 +1,6 @@
-//! Connections that are used for long: what one has learned of its headers must not outlive its truth. Every test repeats a call
-//! until its header block is a known one, changes what the answer depends on, and repeats the call.
+//! Connections that are used for long: what one has learned of its headers must not outlive its
+//! truth. Every test repeats a call until its header block is a known one, changes what the answer
+//! depends on, and repeats the call.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

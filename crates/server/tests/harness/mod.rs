@@ -113,7 +113,8 @@ impl Harness {
         panic!("{name} stays {last}");
     }
 
-    /// A connection on which the test writes and reads what it likes, and for which the kernel keeps little.
+    /// A connection on which the test writes and reads what it likes, and for which the kernel
+    /// keeps little.
     pub(crate) async fn raw(&self, first: &[u8]) -> TcpStream {
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_recv_buffer_size(4096).unwrap();

@@ -1,4 +1,5 @@
-//! What is held for clients of HTTP/1 and of the gateway, and what becomes of those that hold too much.
+//! What is held for clients of HTTP/1 and of the gateway, and what becomes of those that hold too
+//! much.
 
 use std::time::Duration;
 
@@ -156,7 +157,8 @@ async fn a_body_that_does_not_go_on_is_answered() {
     assert_eq!(connection.received().await, slow);
 }
 
-/// hyper reads no more than it needs for an answer, so it does not see who leaves behind more than that.
+/// hyper reads no more than it needs for an answer, so it does not see who leaves behind more than
+/// that.
 #[tokio::test]
 async fn a_client_that_leaves_unheard_is_no_watcher() {
     let look = Duration::from_millis(50);

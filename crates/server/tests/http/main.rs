@@ -114,7 +114,8 @@ async fn a_request_stream_may_stay_open() {
     assert_eq!(stream.line().await["result"]["canceled"], true);
 }
 
-/// A client that leaves in the middle of its requests watches nothing any more, whichever protocol it spoke.
+/// A client that leaves in the middle of its requests watches nothing any more, whichever protocol
+/// it spoke.
 #[tokio::test]
 async fn a_client_that_leaves_with_its_body_open_is_no_watcher() {
     let server = Harness::start().await;

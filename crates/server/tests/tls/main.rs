@@ -1,4 +1,5 @@
-//! TLS on real sockets: who comes in, what happens when files are replaced, and what nonsense is answered with.
+//! TLS on real sockets: who comes in, what happens when files are replaced, and what nonsense is
+//! answered with.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
@@ -250,7 +251,8 @@ fn files_that_cannot_work_are_named() {
     assert!(text.contains("\"a b\" is neither a host name"), "{text}");
 }
 
-/// A server calls another with its own certificate, by files that are read anew for every connection.
+/// A server calls another with its own certificate, by files that are read anew for every
+/// connection.
 #[tokio::test]
 async fn servers_call_each_other_with_what_lies_in_the_files_now() {
     let mut pki = Pki::new();

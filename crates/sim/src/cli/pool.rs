@@ -55,7 +55,8 @@ impl Worker {
     }
 }
 
-/// Gives seeds to `jobs` workers until there are none or `take` says stop. `take` gets every answer, one at a time.
+/// Gives seeds to `jobs` workers until there are none or `take` says stop. `take` gets every
+/// answer, one at a time.
 pub(crate) fn feed(
     setup: &Setup<'_>,
     jobs: usize,

@@ -1,4 +1,5 @@
-//! `vetch-sim same`: a seed means one run, to the byte. Two processes run it; their traces must be equal.
+//! `vetch-sim same`: a seed means one run, to the byte. Two processes run it; their traces must be
+//! equal.
 
 use std::io;
 use std::process::{Command, Output};

@@ -1,4 +1,5 @@
-//! `vetch-sim worker`: a process that runs the seeds it reads, one a line, and answers each with a line of JSON.
+//! `vetch-sim worker`: a process that runs the seeds it reads, one a line, and answers each with a
+//! line of JSON.
 //!
 //! A process of its own, because a panic in shipped code ends it, as it would end the server.
 

@@ -1,4 +1,5 @@
-//! The carrier: takes the questions of reads at a server that does not write to whoever does, as the server's edge does.
+//! The carrier: takes the questions of reads at a server that does not write to whoever does, as
+//! the server's edge does.
 
 use std::rc::Rc;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Clients of a cluster: each stays with one server until that is of no use, and goes on at the next.
+//! Clients of a cluster: each stays with one server until that is of no use, and goes on at the
+//! next.
 
 use std::rc::Rc;
 

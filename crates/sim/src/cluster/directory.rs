@@ -1,5 +1,6 @@
-//! The directory: how clients reach servers, and servers each other. What only the writer can answer is passed on to it, as
-//! the server's edge does; ranges are answered by the server that is asked, from its own state.
+//! The directory: how clients reach servers, and servers each other. What only the writer can
+//! answer is passed on to it, as the server's edge does; ranges are answered by the server that is
+//! asked, from its own state.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

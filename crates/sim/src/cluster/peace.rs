@@ -1,4 +1,5 @@
-//! Peace: no more troubles. Every server must serve, let every watcher catch up, and have what all others have.
+//! Peace: no more troubles. Every server must serve, let every watcher catch up, and have what all
+//! others have.
 
 use std::rc::Rc;
 
@@ -74,7 +75,8 @@ impl World {
         // Watchers go on as under load until it is known what they are to reach.
         self.env.phase.set(Phase::Settle(i64::MAX));
         let ended = self.run_until(PATIENCE, |world| world.busy() <= streams);
-        // Requests that their clients gave up on may still be under way; behind these writes they are not.
+        // Requests that their clients gave up on may still be under way; behind these writes they
+        // are not.
         (ended || self.not_live("a client was not answered")) && self.all_serve()
     }
 
@@ -174,7 +176,8 @@ impl World {
         done.flatten().is_some() || self.not_live("the final reads were not answered")
     }
 
-    /// On a log that broke its contract: whoever goes on has what all others have that go on, or has said why not.
+    /// On a log that broke its contract: whoever goes on has what all others have that go on, or
+    /// has said why not.
     pub(super) fn survivors_agree(&mut self) {
         self.env.phase.set(Phase::Settle(i64::MAX));
         self.run_until(40 * SECOND, |_| false);

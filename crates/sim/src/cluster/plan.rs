@@ -1,4 +1,5 @@
-//! The plan of a run of several servers: how many, what troubles them how much, and when peace comes.
+//! The plan of a run of several servers: how many, what troubles them how much, and when peace
+//! comes.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -48,7 +49,8 @@ pub(super) enum Trouble {
     CutFromLog(usize, Cut, u64),
     CutFromPeer(usize, usize, u64),
     Reconnect(usize),
-    /// Whoever writes then names this server as the next writer; in the middle of an epoch of its own that it has to begin, or not.
+    /// Whoever writes then names this server as the next writer; in the middle of an epoch of its
+    /// own that it has to begin, or not.
     HandOver(usize, bool),
     Full(usize),
     Room,
@@ -129,7 +131,8 @@ fn episode(rng: &mut Rng, servers: usize, nanos: u64) -> Vec<(u64, Trouble)> {
     }
 }
 
-/// What clients ask, and how servers are built: as for one server, but for what a shared journal does not have.
+/// What clients ask, and how servers are built: as for one server, but for what a shared journal
+/// does not have.
 pub(super) fn workload(rng: &mut Rng) -> Plan {
     let mut plan = Plan::draw(rng);
     plan.in_cluster = true;

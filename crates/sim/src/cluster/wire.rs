@@ -1,7 +1,9 @@
-//! The wire between servers and the log they share, and the log itself: `vetch_conformance::ModelLog`.
+//! The wire between servers and the log they share, and the log itself:
+//! `vetch_conformance::ModelLog`.
 //!
-//! Whatever a server sends and the log answers takes its time; it may be lost, come late, twice, or out of order, and be
-//! cut in either direction. A log of the seed's choice is honest, or holds two histories, or loses its tail.
+//! Whatever a server sends and the log answers takes its time; it may be lost, come late, twice, or
+//! out of order, and be cut in either direction. A log of the seed's choice is honest, or holds two
+//! histories, or loses its tail.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -288,8 +290,8 @@ impl Net {
         self.send(wait, Packet::Append { from, life, connection, branch, append, answered });
     }
 
-    /// How long an append takes. In peace none overtakes another: with several in flight all the time nothing would ever come
-    /// of them on a log that refuses what is out of order.
+    /// How long an append takes. In peace none overtakes another: with several in flight all the
+    /// time nothing would ever come of them on a log that refuses what is out of order.
     fn in_order(&mut self, from: usize) -> u64 {
         let (now, wait) = (self.now.nanos(), self.delay());
         if !self.peace {

@@ -1,4 +1,5 @@
-//! The world of several servers: their parts, the wire and the clients, in the order that the seed chooses.
+//! The world of several servers: their parts, the wire and the clients, in the order that the seed
+//! chooses.
 
 use std::rc::Rc;
 
@@ -81,7 +82,8 @@ impl World {
         self.executor.len() - carriers.count()
     }
 
-    /// Runs `future` to its end, with everything else going on. None if it does not come within `nanos`.
+    /// Runs `future` to its end, with everything else going on. None if it does not come within
+    /// `nanos`.
     pub(super) fn complete<T: 'static>(
         &mut self,
         nanos: u64,

@@ -1,4 +1,5 @@
-//! Peace: no more faults. The server must serve, let every watcher catch up, and keep what it promised.
+//! Peace: no more faults. The server must serve, let every watcher catch up, and keep what it
+//! promised.
 
 use std::rc::Rc;
 
@@ -88,7 +89,8 @@ impl Run {
         if world.run_until(PATIENCE, |world| world.executor.len() <= streams) != Halt::Done {
             return self.not_live(world, "a client was not answered");
         }
-        // Requests that their clients gave up on may still be under way; behind this write they are not.
+        // Requests that their clients gave up on may still be under way; behind this write they are
+        // not.
         if !self.serves(world) {
             return false;
         }
@@ -119,7 +121,8 @@ impl Run {
         self.forgets_keys(world)
     }
 
-    /// What was sealed with an old key is sealed anew, and the key can go; the restart that follows does without.
+    /// What was sealed with an old key is sealed anew, and the key can go; the restart that follows
+    /// does without.
     fn forgets_keys(&mut self, world: &mut World) -> bool {
         if !self.env.plan.sealed {
             return true;

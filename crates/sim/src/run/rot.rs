@@ -1,7 +1,8 @@
 //! Trials between two lives: the disk is damaged, on a copy, and the server is started on it.
 //!
-//! It may refuse, with an error, or it may start and then must hold exactly what it holds on the undamaged disk. Never
-//! may it start and hold something else. Afterwards the run goes on with the undamaged disk.
+//! It may refuse, with an error, or it may start and then must hold exactly what it holds on the
+//! undamaged disk. Never may it start and hold something else. Afterwards the run goes on with the
+//! undamaged disk.
 
 use std::path::PathBuf;
 
@@ -39,7 +40,8 @@ pub(super) struct Bit {
 }
 
 impl Run {
-    /// Flips a bit of a checkpoint file under the running server, which may read it again when it merges files.
+    /// Flips a bit of a checkpoint file under the running server, which may read it again when it
+    /// merges files.
     pub(super) fn rot_checkpoint(&mut self) {
         let files: Vec<(PathBuf, usize)> = self
             .disk
@@ -121,7 +123,8 @@ impl Run {
         }
     }
 
-    /// What a server started on a copy of the disk holds, or why it does not start. None if it cannot even be asked.
+    /// What a server started on a copy of the disk holds, or why it does not start. None if it
+    /// cannot even be asked.
     fn content_of(&mut self, mem: MemDisk) -> Option<Result<Content, String>> {
         let rng = self.rng.fork(5);
         let disk = SimDisk::new(mem, rng, self.env.trace.clone(), self.env.coverage.clone());
@@ -156,7 +159,8 @@ fn content(node: &Node) -> Option<Content> {
     })
 }
 
-/// Flips bits, or overwrites a few bytes. Whole sectors of zeros are left to power losses, which leave just those.
+/// Flips bits, or overwrites a few bytes. Whole sectors of zeros are left to power losses, which
+/// leave just those.
 fn damage(mem: &MemDisk, rng: &mut Rng, path: &std::path::Path, len: usize) {
     if rng.percent(60) {
         for _ in 0..rng.between(1, 3) {

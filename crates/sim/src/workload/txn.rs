@@ -65,8 +65,9 @@ impl Generator {
     }
 }
 
-/// Whether a key may be changed more than once in a branch. The API lets a few such transactions pass; what their
-/// watchers are told is compared with etcd elsewhere, and cannot be judged from a history.
+/// Whether a key may be changed more than once in a branch. The API lets a few such transactions
+/// pass; what their watchers are told is compared with etcd elsewhere, and cannot be judged from a
+/// history.
 fn may_change_twice(ops: &[Op]) -> bool {
     let (mut puts, mut deletes) = (Vec::new(), Vec::new());
     collect(ops, &mut puts, &mut deletes);

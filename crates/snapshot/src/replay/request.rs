@@ -12,13 +12,14 @@ use vetch_node::store::request::{Alarm, AlarmKind, Remaining, WriteRequest};
 
 use super::translate;
 
-/// Leases that ask for less get this many seconds. It follows from etcd's election timeout, of which this is the default.
+/// Leases that ask for less get this many seconds. It follows from etcd's election timeout, of
+/// which this is the default.
 const MIN_TTL: i64 = 2;
 /// What etcd's own hashes of passwords cost unless it is told otherwise.
 const BCRYPT_COST: u32 = 10;
 
-/// Fields of a request that change nothing that Vetch takes over: its number, the old API's, reads, logins, and who is a
-/// member of which version.
+/// Fields of a request that change nothing that Vetch takes over: its number, the old API's, reads,
+/// logins, and who is a member of which version.
 const WITHOUT_EFFECT: [u32; 14] = [1, 2, 3, 100, 1012, 1013, 1102, 1106, 1107, 1202, 1300, 1301, 1302, 9900];
 const WITH_EFFECT: [u32; 19] =
     [4, 5, 6, 7, 8, 9, 10, 11, 1000, 1011, 1100, 1101, 1103, 1104, 1105, 1200, 1201, 1203, 1204];
@@ -219,7 +220,8 @@ fn of_permission(permission: vetch_api::authpb::Permission) -> Permission {
     }
 }
 
-/// The hash of a password. Before 3.5 the log has the password itself, and every member hashes it with a salt of its own.
+/// The hash of a password. Before 3.5 the log has the password itself, and every member hashes it
+/// with a salt of its own.
 fn hash(password: String, hashed: &str) -> Result<Option<Bytes>, String> {
     if password.is_empty() || !hashed.is_empty() {
         return Ok(STANDARD.decode(hashed).ok().map(Bytes::from));

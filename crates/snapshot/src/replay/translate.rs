@@ -1,7 +1,7 @@
 //! Requests about keys, from the API's messages to the store's.
 //!
-//! etcd checked them before it wrote them down; what would not have passed is refused, because then this is not what it
-//! seems to be.
+//! etcd checked them before it wrote them down; what would not have passed is refused, because then
+//! this is not what it seems to be.
 
 use vetch_api::pb;
 use vetch_api::pb::compare::TargetUnion;
@@ -50,7 +50,8 @@ fn delete_fields(request: pb::DeleteRangeRequest) -> DeleteRangeRequest {
     DeleteRangeRequest { range: KeyRange::new(request.key, request.range_end), prev_kv: request.prev_kv }
 }
 
-/// Nobody waits for what it reads, but a revision that cannot be read is why a transaction was refused.
+/// Nobody waits for what it reads, but a revision that cannot be read is why a transaction was
+/// refused.
 fn range_fields(request: pb::RangeRequest) -> RangeRequest {
     let range = KeyRange::new(request.key, request.range_end);
     RangeRequest { revision: request.revision, count_only: true, ..RangeRequest::new(range) }

@@ -1,8 +1,9 @@
 //! Records: the bytes of one file of the log, and the checksum that runs through all of its files.
 //!
-//! A record stands behind a length of eight bytes (56 bits of length; if the top bit is set, three more bits of padding to a
-//! multiple of 8). It has a type, data, and the running CRC-32C of all data so far. Every file begins with a record that
-//! states the checksum of the files before it, and ends in zeros.
+//! A record stands behind a length of eight bytes (56 bits of length; if the top bit is set, three
+//! more bits of padding to a multiple of 8). It has a type, data, and the running CRC-32C of all
+//! data so far. Every file begins with a record that states the checksum of the files before it,
+//! and ends in zeros.
 
 use prost::Message;
 
@@ -32,7 +33,8 @@ pub(super) struct Records<'f> {
     pub(super) at: usize,
     /// No file follows: what a crash left of the last write is at the end of this one.
     is_last: bool,
-    /// Of all data so far, in this file and in those before it; None before the first file that is read.
+    /// Of all data so far, in this file and in those before it; None before the first file that is
+    /// read.
     pub(super) crc: Option<u32>,
 }
 
@@ -41,7 +43,8 @@ impl<'f> Records<'f> {
         Records { bytes, at: 0, is_last, crc }
     }
 
-    /// The next record that is not about checksums; None at the end of the file, or at what a crash left there.
+    /// The next record that is not about checksums; None at the end of the file, or at what a crash
+    /// left there.
     pub(super) fn next(&mut self) -> Result<Option<Record>, String> {
         while let Some(body) = self.body()? {
             let (from, end) = (self.at + 8, self.at + 8 + body.len());
@@ -52,7 +55,8 @@ impl<'f> Records<'f> {
                         return Ok(Some(record));
                     }
                 }
-                // What a crash left of the last write is not part of the log, and nobody was told of it.
+                // What a crash left of the last write is not part of the log, and nobody was told
+                // of it.
                 Err(_) if self.is_last && has_zero_sector(body, from) => return Ok(None),
                 Err(reason) => return Err(reason),
             }
@@ -102,7 +106,8 @@ fn padding(head: u64) -> usize {
     if head >> 63 == 1 { (head >> 56 & 7) as usize } else { 0 }
 }
 
-/// Whether one of the sectors that hold `bytes`, which lie at `offset` of a file, is zero throughout.
+/// Whether one of the sectors that hold `bytes`, which lie at `offset` of a file, is zero
+/// throughout.
 fn has_zero_sector(bytes: &[u8], offset: usize) -> bool {
     let first = (SECTOR - offset % SECTOR).min(bytes.len());
     let (head, rest) = bytes.split_at(first);

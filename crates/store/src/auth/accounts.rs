@@ -16,7 +16,8 @@ use super::{AuthError::*, ROOT};
 pub(super) struct Account {
     name: Arc<str>,
     pub(super) user: User,
-    /// The auth revision at which the user or its password came to be, as far as this process knows.
+    /// The auth revision at which the user or its password came to be, as far as this process
+    /// knows.
     since: u64,
 }
 
@@ -189,8 +190,8 @@ impl Auth {
         }
     }
 
-    /// Whether what was proved with a password at auth revision `proved` still holds: the user is there, its
-    /// password is the same, and authentication was not turned off in between.
+    /// Whether what was proved with a password at auth revision `proved` still holds: the user is
+    /// there, its password is the same, and authentication was not turned off in between.
     pub fn still_holds(&self, user: &str, proved: u64) -> bool {
         self.off_at <= proved && self.accounts.get(user).is_some_and(|account| account.since <= proved)
     }

@@ -9,8 +9,8 @@ pub enum Caller {
     Server,
     /// A client that named nobody. While authentication is off it may do everything.
     Anonymous,
-    /// A client that proved to be this user. `revision` is the auth revision at which that was established; a
-    /// request is refused when users or roles have changed since.
+    /// A client that proved to be this user. `revision` is the auth revision at which that was
+    /// established; a request is refused when users or roles have changed since.
     User { name: Arc<str>, revision: u64 },
 }
 

@@ -1,7 +1,8 @@
 //! What a change of users and roles leaves behind, and its bytes.
 //!
-//! The journal carries these, never what was asked for. The same bytes are the section of a checkpoint that holds
-//! all users and roles: it reads as the one change that makes them out of nothing. docs/format.md draws them.
+//! The journal carries these, never what was asked for. The same bytes are the section of a
+//! checkpoint that holds all users and roles: it reads as the one change that makes them out of
+//! nothing. docs/format.md draws them.
 
 use std::collections::BTreeSet;
 

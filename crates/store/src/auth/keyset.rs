@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-/// Disjoint half-open intervals that do not even touch, by their first key. An end of None is no end.
+/// Disjoint half-open intervals that do not even touch, by their first key. An end of None is no
+/// end.
 ///
-/// A range lies in the set if every possible key in it does, whichever of the added ranges each of them comes
-/// from. A range that is empty or the wrong way round counts as its first key alone.
+/// A range lies in the set if every possible key in it does, whichever of the added ranges each of
+/// them comes from. A range that is empty or the wrong way round counts as its first key alone.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct KeySet {
     ranges: BTreeMap<Bytes, Option<Bytes>>,
@@ -25,7 +26,8 @@ impl KeySet {
     }
 
     fn insert_span(&mut self, mut start: Bytes, mut end: Option<Bytes>) {
-        // Every interval that begins at or before the new end and reaches the new start becomes part of it.
+        // Every interval that begins at or before the new end and reaches the new start becomes
+        // part of it.
         loop {
             let last = match &end {
                 Some(end) => self.ranges.range::<Bytes, _>(..=end).next_back(),

@@ -1,8 +1,9 @@
 //! Users, roles and what they permit: the part of the state that decides who may do what.
 //!
-//! Changed by journal entries and nothing else, so it is durable, replayed and checkpointed like keys are. The
-//! rules are etcd's: which change is refused for which reason, what each one does to the **auth revision**, and
-//! how the permissions of all roles of a user merge into the keys that user may read and write.
+//! Changed by journal entries and nothing else, so it is durable, replayed and checkpointed like
+//! keys are. The rules are etcd's: which change is refused for which reason, what each one does to
+//! the **auth revision**, and how the permissions of all roles of a user merge into the keys that
+//! user may read and write.
 //!
 //! * [`AuthState`] is all of it as plain data: what a checkpoint or a snapshot holds.
 //! * [`Auth`] is the same, ready to decide: [`Auth::decide`] turns a [`Change`] into effects,
@@ -10,8 +11,9 @@
 //! * [`SavedAuth`] is the state of one moment that nobody has asked for as plain data yet.
 //! * [`KeySet`] is a union of key ranges.
 //!
-//! Not here: passwords (only their hashes pass through), tokens, certificates, clocks. Who a caller is has been found
-//! out before a request comes here; what the caller may do is decided here, in the same instant as the request.
+//! Not here: passwords (only their hashes pass through), tokens, certificates, clocks. Who a caller
+//! is has been found out before a request comes here; what the caller may do is decided here, in
+//! the same instant as the request.
 
 mod accounts;
 mod caller;

@@ -1,8 +1,8 @@
 //! Whether a caller may do what a request asks for.
 //!
-//! The order of the questions is etcd's, because it decides which refusal a client sees: is authentication on, was
-//! a user named, has anything about users changed since, does the user exist, does it have the root role, and only
-//! then its permissions.
+//! The order of the questions is etcd's, because it decides which refusal a client sees: is
+//! authentication on, was a user named, has anything about users changed since, does the user
+//! exist, does it have the root role, and only then its permissions.
 
 use crate::record::Record;
 use crate::request::{DeleteRangeRequest, PutRequest, RequestOp, TxnRequest, WriteRequest};
@@ -80,7 +80,8 @@ impl Auth {
         self.check_root(caller).or_else(|refusal| if has_it { Ok(()) } else { Err(refusal) })
     }
 
-    /// Reading what a transaction compares and reads. For one that writes too, see [`Store::permit`].
+    /// Reading what a transaction compares and reads. For one that writes too, see
+    /// [`Store::permit`].
     pub fn check_read_txn(&self, caller: &Caller, txn: &TxnRequest) -> Result<(), AuthError> {
         assert!(txn.is_read_only(), "writes are judged together with the leases they name");
         for compare in &txn.compare {
@@ -94,8 +95,9 @@ impl Auth {
         Ok(())
     }
 
-    /// A read that was let in at `caller`'s revision is answered only if that is still the current one. One that was let in because
-    /// authentication was off is not answered once it is on: what it found may have been written under its protection.
+    /// A read that was let in at `caller`'s revision is answered only if that is still the current
+    /// one. One that was let in because authentication was off is not answered once it is on: what
+    /// it found may have been written under its protection.
     pub fn check_unchanged(&self, caller: &Caller) -> Result<(), AuthError> {
         match caller {
             Caller::User { revision, .. } if *revision != self.revision => Err(AuthError::OldRevision),
@@ -154,7 +156,8 @@ impl Store {
 
     fn permit_put(&self, caller: &Caller, put: &PutRequest) -> Result<(), AuthError> {
         self.auth.check_write(caller, &put.key)?;
-        // Whoever attaches a key to a lease can make all of its keys go with it, or keep them alive.
+        // Whoever attaches a key to a lease can make all of its keys go with it, or keep them
+        // alive.
         self.permit_lease_writes(caller, put.lease)?;
         if put.prev_kv { self.auth.check_read(caller, &put.key, b"") } else { Ok(()) }
     }

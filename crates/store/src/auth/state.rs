@@ -29,7 +29,8 @@ impl Default for AuthState {
 
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct User {
-    /// The bcrypt hash of the password as text (`$2a$10$...`). Empty: nobody can log in with a password.
+    /// The bcrypt hash of the password as text (`$2a$10$...`). Empty: nobody can log in with a
+    /// password.
     pub password: Bytes,
     /// This user is known by its certificate only; passwords are refused.
     pub no_password: bool,
@@ -74,7 +75,8 @@ impl Role {
 pub struct Permission {
     pub kind: PermissionKind,
     pub key: Bytes,
-    /// Empty: the single key. A single zero byte: every key from `key` on. Else: up to this key, exclusive.
+    /// Empty: the single key. A single zero byte: every key from `key` on. Else: up to this key,
+    /// exclusive.
     pub range_end: Bytes,
 }
 

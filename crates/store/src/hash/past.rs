@@ -1,8 +1,10 @@
-//! The hashes of past compactions: history up to each as it was just before, with the compaction that counted then.
+//! The hashes of past compactions: history up to each as it was just before, with the compaction
+//! that counted then.
 //!
-//! etcd hashes in every compaction what it is about to drop, remembers the last ten of these numbers until it ends, and
-//! answers HashKV of exactly those revisions from them, also when they are compacted since. A compaction is noted here when
-//! it becomes visible and must be hashed before anything is freed for it.
+//! etcd hashes in every compaction what it is about to drop, remembers the last ten of these
+//! numbers until it ends, and answers HashKV of exactly those revisions from them, also when they
+//! are compacted since. A compaction is noted here when it becomes visible and must be hashed
+//! before anything is freed for it.
 
 use std::collections::VecDeque;
 
@@ -28,7 +30,8 @@ pub struct PastHashes {
 impl PastHashes {
     /// The compaction moved from `before` to `revision`, if that is further.
     pub fn compacted(&mut self, before: i64, revision: i64) {
-        // To compact at 0 or less is allowed once and means nothing; etcd then answers for the newest with the empty hash.
+        // To compact at 0 or less is allowed once and means nothing; etcd then answers for the
+        // newest with the empty hash.
         if revision <= before.max(0) {
             return;
         }
@@ -42,7 +45,8 @@ impl PastHashes {
         self.list.iter().find(|past| past.revision == revision).copied()
     }
 
-    /// The oldest compaction that has not been hashed: as long as there is one, nothing may be freed.
+    /// The oldest compaction that has not been hashed: as long as there is one, nothing may be
+    /// freed.
     pub fn next_to_hash(&self) -> Option<PastHash> {
         self.list.iter().find(|past| past.hash.is_none()).copied()
     }

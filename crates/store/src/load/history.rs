@@ -1,11 +1,13 @@
-//! History: the changes that may still be watched, in the order in which they happened, noted while keys are read in their own.
+//! History: the changes that may still be watched, in the order in which they happened, noted while
+//! keys are read in their own.
 //!
-//! Nearly every revision since the compaction is there, with one change. So a change goes straight to its place in a table
-//! by revision, and nothing is sorted, except what finds its place taken or has none. All of it is noted while its key is
-//! read: later all versions are far apart in memory, and looking at each of them once more would take longer than reading
-//! them did.
+//! Nearly every revision since the compaction is there, with one change. So a change goes straight
+//! to its place in a table by revision, and nothing is sorted, except what finds its place taken or
+//! has none. All of it is noted while its key is read: later all versions are far apart in memory,
+//! and looking at each of them once more would take longer than reading them did.
 //!
-//! The table lies in pieces that are given back one by one, so that what is built of them takes no more memory than they did.
+//! The table lies in pieces that are given back one by one, so that what is built of them takes no
+//! more memory than they did.
 
 use crate::keys::Slot;
 use crate::membership::Membership;
@@ -14,7 +16,8 @@ use crate::state::Mark;
 
 /// Revisions in a piece of the table.
 const PIECE: usize = 4096;
-/// The table has places for so many revisions for each key that is expected: where they are rarer, it would be mostly empty.
+/// The table has places for so many revisions for each key that is expected: where they are rarer,
+/// it would be mostly empty.
 const PLACES_PER_KEY: u64 = 4;
 
 /// Events with their revisions.

@@ -1,7 +1,9 @@
-//! The store judged by the specification: the same requests go to both, and every answer is compared.
+//! The store judged by the specification: the same requests go to both, and every answer is
+//! compared.
 //!
-//! What only the store has is judged here as well, by the simplest rules there are: positions within a revision, the
-//! headers inside a transaction's answer, remaining times of leases, alarms, and what compaction has to keep.
+//! What only the store has is judged here as well, by the simplest rules there are: positions
+//! within a revision, the headers inside a transaction's answer, remaining times of leases, alarms,
+//! and what compaction has to keep.
 
 #![allow(dead_code, reason = "each test binary uses its own part of it")]
 
@@ -114,8 +116,8 @@ impl Spec {
         }
     }
 
-    /// Whether compaction at `compacted` has to keep a version: it is younger, or of that revision, or living and still
-    /// the newest there.
+    /// Whether compaction at `compacted` has to keep a version: it is younger, or of that revision,
+    /// or living and still the newest there.
     pub(crate) fn keeps(&self, version: &Record, compacted: i64) -> bool {
         if version.mod_revision() >= compacted {
             return true;
@@ -157,7 +159,8 @@ impl Spec {
     }
 }
 
-/// Inside a transaction each answer has the revision after the operation, except that a nested transaction has none.
+/// Inside a transaction each answer has the revision after the operation, except that a nested
+/// transaction has none.
 pub(crate) fn check_headers(txn: &TxnResponse, before: i64, changed: &mut bool) {
     for response in &txn.responses {
         let revision = match response {

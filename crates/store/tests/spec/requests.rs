@@ -110,7 +110,8 @@ pub(crate) fn read_txn() -> impl Strategy<Value = TxnRequest> {
 }
 
 fn leaf_op() -> impl Strategy<Value = RequestOp> {
-    // Ranges in write transactions read the newest revision more often, or few transactions would pass.
+    // Ranges in write transactions read the newest revision more often, or few transactions would
+    // pass.
     let range = (range_request(), 0u8..2).prop_map(|(mut range, old)| {
         range.revision = if old == 0 { range.revision } else { 0 };
         range
@@ -167,7 +168,8 @@ pub(crate) fn write() -> impl Strategy<Value = WriteRequest> {
     ]
 }
 
-/// Revisions are generated as large numbers; here they become ones that exist at `head`, or are just one too large.
+/// Revisions are generated as large numbers; here they become ones that exist at `head`, or are
+/// just one too large.
 pub(crate) fn fit(request: &mut WriteRequest, head: i64) {
     match request {
         WriteRequest::Txn(txn) => fit_txn(txn, head),
@@ -186,7 +188,8 @@ pub(crate) fn fit_txn(txn: &mut TxnRequest, head: i64) {
     }
 }
 
-/// Most reads are of the last two revisions: what a transaction has just changed must not show in them.
+/// Most reads are of the last two revisions: what a transaction has just changed must not show in
+/// them.
 pub(crate) fn fit_revision(revision: &mut i64, head: i64) {
     if *revision > 0 {
         let recent = (head - *revision / 4 % 2).max(1);

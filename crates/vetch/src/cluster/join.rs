@@ -1,8 +1,10 @@
-//! Joining: a server that is new, or that the journal was trimmed beyond, takes another server's checkpoint.
+//! Joining: a server that is new, or that the journal was trimmed beyond, takes another server's
+//! checkpoint.
 //!
-//! Where the others are, and the proof that this server may ask them, lies in the last announcements of the journal. The
-//! checkpoint has to be one that the journal bears witness of; whatever goes wrong, another server is asked, and then all of them
-//! again, for as long as a start may take.
+//! Where the others are, and the proof that this server may ask them, lies in the last
+//! announcements of the journal. The checkpoint has to be one that the journal bears witness of;
+//! whatever goes wrong, another server is asked, and then all of them again, for as long as a start
+//! may take.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -1,4 +1,5 @@
-//! How the other servers of a cluster are called: at the URLs they announce, over TLS if those say so.
+//! How the other servers of a cluster are called: at the URLs they announce, over TLS if those say
+//! so.
 
 use std::sync::Arc;
 

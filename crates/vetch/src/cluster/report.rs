@@ -1,4 +1,5 @@
-//! Reporting: a server tells whoever writes that it is there, and from where on it needs the journal.
+//! Reporting: a server tells whoever writes that it is there, and from where on it needs the
+//! journal.
 
 use std::time::Duration;
 
@@ -41,8 +42,8 @@ pub(crate) async fn report(node: Node, others: Reach) {
 
 /// The writer, if it is another server.
 ///
-/// Looks once: who looks a second time while it still holds the first look waits for a change that waits for the first, and the
-/// journal's thread, which makes the changes, with it.
+/// Looks once: who looks a second time while it still holds the first look waits for a change that
+/// waits for the first, and the journal's thread, which makes the changes, with it.
 fn elsewhere(status: &watch::Receiver<ClusterStatus>) -> Option<Writer> {
     let now = status.borrow();
     now.writer.clone().filter(|_| !now.is_writer)
@@ -74,7 +75,8 @@ mod tests {
 
     use super::*;
 
-    /// Looks for the writer while its status changes all the time, as the journal's thread changes it.
+    /// Looks for the writer while its status changes all the time, as the journal's thread changes
+    /// it.
     #[test]
     fn who_looks_for_the_writer_is_in_nobodys_way() {
         let writer = Writer { member: 1, url: "http://10.0.0.1:2379".into() };

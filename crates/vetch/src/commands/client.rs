@@ -13,7 +13,8 @@ use vetch_api::pb::auth_client::AuthClient;
 
 use super::Failure;
 
-/// Flow control windows of a connection: with small ones every few kilobytes of a large answer wait for the other side.
+/// Flow control windows of a connection: with small ones every few kilobytes of a large answer wait
+/// for the other side.
 const WINDOW: u32 = 8 << 20;
 
 #[derive(Args, Clone)]
@@ -28,7 +29,8 @@ pub(crate) struct ClientArgs {
 /// What a connection takes besides an address.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct Access {
-    /// Certificates of the authorities that the server's is checked by. Makes the connection a TLS one.
+    /// Certificates of the authorities that the server's is checked by. Makes the connection a TLS
+    /// one.
     #[arg(long)]
     cacert: Option<PathBuf>,
     /// The client's own certificate.
@@ -139,7 +141,8 @@ pub(crate) fn refused(status: tonic::Status) -> Failure {
     Failure { code: 1, text }
 }
 
-/// What an error says, and what led to it: the last of these is what somebody can do something about.
+/// What an error says, and what led to it: the last of these is what somebody can do something
+/// about.
 pub(crate) fn with_causes(error: impl std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -21,14 +21,15 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Begins an empty journal with what the data directory of a stopped server holds, which then is the first server on it.
-    /// All others begin with empty directories.
+    /// Begins an empty journal with what the data directory of a stopped server holds, which then
+    /// is the first server on it. All others begin with empty directories.
     Refill(Refill),
 }
 
 #[derive(Parser)]
 struct Refill {
-    /// The data directory: of a server that stood alone, of `vetch snapshot restore`, or of a server whose journal is lost.
+    /// The data directory: of a server that stood alone, of `vetch snapshot restore`, or of a
+    /// server whose journal is lost.
     #[arg(long)]
     data_dir: PathBuf,
     /// nats://host:port,...

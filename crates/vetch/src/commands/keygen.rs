@@ -17,8 +17,9 @@ const HEADING: &str =
 
 /// Makes a random key for encryption at rest (--encryption-key-file).
 ///
-/// Without a file, the line that belongs into one is printed. With a file that does not exist, it is made, readable for its
-/// owner alone. With a key file, the new key becomes its first: a server that uses the file takes it up at once.
+/// Without a file, the line that belongs into one is printed. With a file that does not exist, it
+/// is made, readable for its owner alone. With a key file, the new key becomes its first: a server
+/// that uses the file takes it up at once.
 #[derive(Parser)]
 #[command(name = "vetch keygen", disable_version_flag = true)]
 struct Cli {
@@ -84,8 +85,8 @@ fn make(path: &Path, line: &str) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Puts a line before the first key, so that at every moment the file holds the old keys or the old keys and the new one. A line
-/// that says that nothing is to be sealed goes.
+/// Puts a line before the first key, so that at every moment the file holds the old keys or the old
+/// keys and the new one. A line that says that nothing is to be sealed goes.
 fn put_first(path: &Path, line: &str) -> io::Result<()> {
     let old = fs::read_to_string(path)?;
     let is_comment = |line: &&str| line.trim().is_empty() || line.trim().starts_with('#');

@@ -56,7 +56,8 @@ async fn look_at(
     look(&session, 0).await
 }
 
-/// Whether it answers a read that has to be certain. One that is not allowed was answered all the same.
+/// Whether it answers a read that has to be certain. One that is not allowed was answered all the
+/// same.
 async fn check(session: &Session) -> Result<(), String> {
     let request = session.request(pb::RangeRequest { key: "health".into(), ..Default::default() });
     let mut client = KvClient::new(session.channel());
@@ -68,7 +69,8 @@ async fn check(session: &Session) -> Result<(), String> {
     }
 }
 
-/// Everything about a Vetch, with up to `most_streams` slow streams by name; what there is about an etcd.
+/// Everything about a Vetch, with up to `most_streams` slow streams by name; what there is about an
+/// etcd.
 pub(crate) async fn look(session: &Session, most_streams: u32) -> Result<LookResponse, Failure> {
     let looked = tokio::time::timeout(TIMEOUT, look_now(session, most_streams)).await;
     looked.unwrap_or_else(|_| Err(Failure { code: 1, text: format!("no answer in {} s", TIMEOUT.as_secs()) }))

@@ -1,4 +1,5 @@
-//! Commands other than serving. They write their answer to standard output, and what they do meanwhile to standard error.
+//! Commands other than serving. They write their answer to standard output, and what they do
+//! meanwhile to standard error.
 //!
 //! Exit codes are those of etcd's tools: 1 for a failure, 128 for arguments that make no sense.
 

@@ -26,17 +26,19 @@ struct Cli {
     /// The state in the moment this revision was written.
     #[arg(long, conflicts_with = "at_time")]
     at_revision: Option<i64>,
-    /// What is known to have been durable at this time: 2026-01-31T12:00:00Z, or seconds since 1970.
+    /// What is known to have been durable at this time: 2026-01-31T12:00:00Z, or seconds since
+    /// 1970.
     #[arg(long, value_parser = times::parse)]
     at_time: Option<u64>,
     /// The journal to restore from, where a backup has several that hold the revision.
     #[arg(long)]
     journal: Option<String>,
-    /// How far to move the revision ahead, with everything before it compacted, so that no revision that a client has seen is
-    /// given out again and every client begins anew.
+    /// How far to move the revision ahead, with everything before it compacted, so that no revision
+    /// that a client has seen is given out again and every client begins anew.
     #[arg(long, default_value_t = BUMP)]
     bump_revision: u64,
-    /// Keep the revisions of the backup. Only for clients that saw none later than the restored one.
+    /// Keep the revisions of the backup. Only for clients that saw none later than the restored
+    /// one.
     #[arg(long, conflicts_with = "bump_revision")]
     no_bump: bool,
     /// The keys that open a sealed backup; the first of them seals the data directory.

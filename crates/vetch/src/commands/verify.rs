@@ -1,4 +1,5 @@
-//! `vetch verify`: checks every byte of what it is given, offline. What that is decides who checks it.
+//! `vetch verify`: checks every byte of what it is given, offline. What that is decides who checks
+//! it.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -12,9 +13,10 @@ use super::backup::Source;
 use super::output::Format;
 use super::{Failure, exit, parsed, verify_backup, verify_data};
 
-/// Checks every checksum of a data directory, the chain of its journal, and its checkpoints against the journal; or every
-/// hash and checksum of a backup, and the chain of the journal in it. Exit code 0: everything is as it was written; 1: something
-/// is not, and where. A server may be running on either.
+/// Checks every checksum of a data directory, the chain of its journal, and its checkpoints against
+/// the journal; or every hash and checksum of a backup, and the chain of the journal in it. Exit
+/// code 0: everything is as it was written; 1: something is not, and where. A server may be running
+/// on either.
 #[derive(Parser)]
 #[command(name = "vetch verify", disable_version_flag = true)]
 struct Cli {
@@ -23,7 +25,8 @@ struct Cli {
     /// Form of the answer: simple or json.
     #[arg(short = 'w', long, default_value = "simple")]
     write_out: String,
-    /// The keys of encryption at rest of a data directory, if there are any. A backup is checked without.
+    /// The keys of encryption at rest of a data directory, if there are any. A backup is checked
+    /// without.
     #[arg(long)]
     encryption_key_file: Option<PathBuf>,
 }

@@ -1,4 +1,5 @@
-//! `vetch verify` of a data directory: every checksum, the chain of the journal, and checkpoints against the journal.
+//! `vetch verify` of a data directory: every checksum, the chain of the journal, and checkpoints
+//! against the journal.
 
 use std::path::Path;
 use std::sync::Arc;

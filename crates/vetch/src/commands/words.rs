@@ -14,7 +14,8 @@ pub(crate) fn time(seconds: f64) -> String {
     }
 }
 
-/// The bound below which a share of what was observed lies. None if nothing was; infinite above all bounds.
+/// The bound below which a share of what was observed lies. None if nothing was; infinite above all
+/// bounds.
 pub(crate) fn quantile(durations: &Durations, share: f64) -> Option<f64> {
     let total: u64 = durations.counts.iter().sum();
     let wanted = (total as f64 * share).ceil().max(1.0) as u64;

@@ -1,8 +1,10 @@
-//! A configuration file in place of flags and variables: YAML (or JSON), with the names etcd gives its settings.
+//! A configuration file in place of flags and variables: YAML (or JSON), with the names etcd gives
+//! its settings.
 //!
-//! Most names are those of flags. TLS has two blocks of its own, sockets and discovery one each. Types are etcd's:
-//! durations are whole nanoseconds, lists are lists, and a bare number is no text. A name nobody knows is
-//! passed over with a warning, for etcd passes it over in silence and files are written for several of its versions.
+//! Most names are those of flags. TLS has two blocks of its own, sockets and discovery one each.
+//! Types are etcd's: durations are whole nanoseconds, lists are lists, and a bare number is no
+//! text. A name nobody knows is passed over with a warning, for etcd passes it over in silence and
+//! files are written for several of its versions.
 
 use std::fs;
 
@@ -27,7 +29,8 @@ pub(crate) enum FileError {
     Block(String),
 }
 
-/// Blocks of a file: what stands before the flag's name for their names, and names that differ altogether.
+/// Blocks of a file: what stands before the flag's name for their names, and names that differ
+/// altogether.
 struct Block {
     name: &'static str,
     prefix: &'static str,
@@ -67,12 +70,13 @@ const SECURITY: [&str; 10] = [
     "trusted-ca-file",
 ];
 
-/// Flags whose values etcd checks on the command line only. Of the first, another value is refused later and in other words;
-/// the second is ignored.
+/// Flags whose values etcd checks on the command line only. Of the first, another value is refused
+/// later and in other words; the second is ignored.
 const ANY_TEXT_IN_FILES: [&str; 2] = ["initial-cluster-state", "v2-deprecation"];
 
-/// Flags that a file cannot set: they are about the command line, or stand in a block. etcd passes such a name over, whatever
-/// its value: the sample file that comes with etcd says `discovery-fallback: 'proxy'`, which as a flag is refused.
+/// Flags that a file cannot set: they are about the command line, or stand in a block. etcd passes
+/// such a name over, whatever its value: the sample file that comes with etcd says
+/// `discovery-fallback: 'proxy'`, which as a flag is refused.
 const NOT_IN_FILES: [&str; 41] = [
     "auto-tls",
     "cert-file",

@@ -1,7 +1,8 @@
 //! Feature gates: the names of etcd 3.7, each with true or false.
 //!
-//! Each of them switches something that is always on here, or that only members of a cluster do among each other,
-//! so once a set of gates is known to be sound there is nothing more to do with it.
+//! Each of them switches something that is always on here, or that only members of a cluster do
+//! among each other, so once a set of gates is known to be sound there is nothing more to do with
+//! it.
 
 use vetch_server::metrics::Feature;
 
@@ -30,7 +31,8 @@ pub(super) fn check(text: &str) -> Result<(), String> {
     read(text).map(|_| ())
 }
 
-/// The second lease gate needs the first one. etcd finds that out after the list itself was accepted.
+/// The second lease gate needs the first one. etcd finds that out after the list itself was
+/// accepted.
 pub(crate) fn check_together(text: &str) -> Result<(), String> {
     let given = read(text)?;
     let is_on = |name: &str| {

@@ -1,12 +1,13 @@
 //! Flags: etcd's names, parsed as Go's `flag` package parses them, from one table.
 //!
-//! Every flag of etcd 3.7.1 is in the [table]: it works, or it has no meaning here and is accepted with a line in
-//! the log that says why, or it is refused because ignoring it would break what it promises. The help text and
-//! docs/compatibility.md come from the same table. Names of earlier releases are mapped to today's or passed over.
+//! Every flag of etcd 3.7.1 is in the [table]: it works, or it has no meaning here and is accepted
+//! with a line in the log that says why, or it is refused because ignoring it would break what it
+//! promises. The help text and docs/compatibility.md come from the same table. Names of earlier
+//! releases are mapped to today's or passed over.
 //!
-//! Each flag also has an environment variable, `ETCD_` and the name in capitals. Giving both is an error, as in
-//! etcd: there is no telling which one was meant. A configuration [file] stands for all of them: if there is one,
-//! nothing else counts.
+//! Each flag also has an environment variable, `ETCD_` and the name in capitals. Giving both is an
+//! error, as in etcd: there is no telling which one was meant. A configuration [file] stands for
+//! all of them: if there is one, nothing else counts.
 
 mod file;
 mod gates;

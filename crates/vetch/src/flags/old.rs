@@ -1,4 +1,5 @@
-//! Names that flags had in earlier releases. Deployments still write them, so they still mean something.
+//! Names that flags had in earlier releases. Deployments still write them, so they still mean
+//! something.
 
 /// What became of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

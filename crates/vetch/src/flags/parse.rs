@@ -190,7 +190,8 @@ fn read_environment(environment: &BTreeMap<String, String>, line: &mut Line) -> 
             None => flag(&name),
         };
         match flag {
-            // etcd reads it before its flags, on architectures that it does not support. Deployments set it on others, too.
+            // etcd reads it before its flags, on architectures that it does not support.
+            // Deployments set it on others, too.
             _ if name == UNSUPPORTED_ARCH => {
                 parsed.warnings.push(format!("{variable} has no effect: no architecture is refused here"))
             }

@@ -76,7 +76,8 @@ impl Parsed {
         Ok(())
     }
 
-    /// Sets the value of a flag of text, whether or not the text is one of those that the flag knows.
+    /// Sets the value of a flag of text, whether or not the text is one of those that the flag
+    /// knows.
     pub(super) fn set_unchecked(&mut self, flag: &'static Flag, value: String) {
         self.given.insert(flag.name, value);
     }

@@ -63,8 +63,8 @@ pub(super) fn integer(text: &str) -> Option<i128> {
     i128::from_str_radix(&grouped, radix).ok().map(|n| sign * n)
 }
 
-/// A sequence of numbers with units, such as `300ms` or `1h30m`; zero needs no unit. Nothing here can take a negative
-/// duration, so one is not accepted.
+/// A sequence of numbers with units, such as `300ms` or `1h30m`; zero needs no unit. Nothing here
+/// can take a negative duration, so one is not accepted.
 pub(crate) fn duration(text: &str) -> Option<Duration> {
     if text == "0" {
         return Some(Duration::ZERO);

@@ -1,7 +1,8 @@
 //! A log file that is set aside when it has grown to its limit.
 //!
-//! The settings and the names of the files set aside are those of the library etcd uses: `name-<time>.ext`, with
-//! `.gz` behind it if they are compressed. Tidying up happens on a thread of its own; nobody who logs waits for it.
+//! The settings and the names of the files set aside are those of the library etcd uses:
+//! `name-<time>.ext`, with `.gz` behind it if they are compressed. Tidying up happens on a thread
+//! of its own; nobody who logs waits for it.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -109,12 +110,14 @@ impl Rotated {
         Ok(())
     }
 
-    /// A name that is not taken: the time to the microsecond, a later one if need be. Names are then in the order of time.
+    /// A name that is not taken: the time to the microsecond, a later one if need be. Names are
+    /// then in the order of time.
     fn name_aside(&self) -> PathBuf {
         let (stem, extension) = parts(&self.path);
         loop {
             let mut time = String::new();
-            // Formatting the present into a string does not fail; an empty time would still be a name.
+            // Formatting the present into a string does not fail; an empty time would still be a
+            // name.
             let _ = Now.format_time(&mut Writer::new(&mut time));
             let time = time.trim_end_matches('Z').replace(':', "-");
             let path = self.path.with_file_name(format!("{stem}-{time}{extension}"));

@@ -1,7 +1,8 @@
-//! The first copy: a snapshot of the etcd, made into a data directory with its revisions as they are.
+//! The first copy: a snapshot of the etcd, made into a data directory with its revisions as they
+//! are.
 //!
-//! Everything is built under other names. The directory `member` appears when all of it is on disk; an interrupted copy is
-//! thrown away and begun again.
+//! Everything is built under other names. The directory `member` appears when all of it is on disk;
+//! an interrupted copy is thrown away and begun again.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;

@@ -10,8 +10,9 @@
 //!  Vetch answers
 //! ```
 //!
-//! If any step fails before the last but one, the fence is taken down, requests are passed on again, and the etcd goes on as if
-//! nothing had been. From the last but one on, nothing is taken back.
+//! If any step fails before the last but one, the fence is taken down, requests are passed on
+//! again, and the etcd goes on as if nothing had been. From the last but one on, nothing is taken
+//! back.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -48,7 +49,8 @@ pub(super) struct Scene<'a> {
     pub(super) max_pause: Duration,
     /// How the last comparison went.
     pub(super) rehearsal: Verified,
-    /// Whether the etcd has said that it is fenced. If it was asked and has not answered, the fence may still come up.
+    /// Whether the etcd has said that it is fenced. If it was asked and has not answered, the fence
+    /// may still come up.
     pub(super) is_fenced: bool,
 }
 
@@ -101,8 +103,9 @@ impl Scene<'_> {
         Ok(Done { revision, begun, remaining, verified, is_drained })
     }
 
-    /// The truth has changed hands; nobody is answered before that is on disk. If it cannot be put there, nothing is undone: an
-    /// etcd that took writes again would be a second truth beside the one that the directory names.
+    /// The truth has changed hands; nobody is answered before that is on disk. If it cannot be put
+    /// there, nothing is undone: an etcd that took writes again would be a second truth beside the
+    /// one that the directory names.
     fn settle(&self) -> Result<(), Trouble> {
         self.place.sync().map_err(|error| {
             Trouble::Fatal(format!(
@@ -120,8 +123,8 @@ impl Scene<'_> {
         Ok(())
     }
 
-    /// The etcd is to go on. The marker stays as it is if a fence may still come up: then it has to be looked out for. Should
-    /// all of this fail, it is said as loudly as possible.
+    /// The etcd is to go on. The marker stays as it is if a fence may still come up: then it has to
+    /// be looked out for. Should all of this fail, it is said as loudly as possible.
     async fn undo(&mut self, trouble: Trouble) -> Trouble {
         for _ in 0..UNDO_ATTEMPTS {
             if self.source.unfence().await.is_ok() {

@@ -1,4 +1,5 @@
-//! The command line: what is about the etcd is parsed here, everything else is a flag of the server.
+//! The command line: what is about the etcd is parsed here, everything else is a flag of the
+//! server.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -62,15 +63,16 @@ truth. If not, 'etcdctl alarm disarm' lets the etcd take writes again.";
     disable_version_flag = true
 )]
 pub(super) struct Flags {
-    /// Client endpoints of the etcd, separated by commas. The first that answers is used, the others are there for when it
-    /// does not.
+    /// Client endpoints of the etcd, separated by commas. The first that answers is used, the
+    /// others are there for when it does not.
     #[arg(long, value_delimiter = ',', required = true)]
     pub(super) from: Vec<String>,
     /// Cut over as soon as everything is here, instead of waiting to be asked.
     #[arg(long)]
     pub(super) cut_over: bool,
-    /// How long clients may have to wait at the cut-over. If comparing all data takes too long for that, what was compared
-    /// shortly before has to do for the moment, and all of it is compared again right after.
+    /// How long clients may have to wait at the cut-over. If comparing all data takes too long for
+    /// that, what was compared shortly before has to do for the moment, and all of it is compared
+    /// again right after.
     #[arg(long, default_value = "1s", value_parser = duration)]
     pub(super) max_pause: Duration,
     #[command(flatten)]

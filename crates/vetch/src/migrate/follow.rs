@@ -30,10 +30,11 @@ impl Feed {
         Ok(Feed { stream: source.watch(from).await?, assembler: Assembler::default() })
     }
 
-    /// The next revisions; none if the etcd had other things to tell. May be dropped while it waits.
+    /// The next revisions; none if the etcd had other things to tell. May be dropped while it
+    /// waits.
     ///
-    /// An etcd tells every revision for itself. What has come while the last ones were written goes together, because each
-    /// batch waits for the disk once.
+    /// An etcd tells every revision for itself. What has come while the last ones were written goes
+    /// together, because each batch waits for the disk once.
     pub(super) async fn next(&mut self) -> Result<Vec<Revision>, Trouble> {
         let first = self.stream.message().await?;
         let mut revisions = self.take(first)?;

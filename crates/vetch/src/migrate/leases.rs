@@ -1,8 +1,9 @@
 //! Leases: they are no part of what a watch tells, so they are asked for.
 //!
-//! A lease that a key names is granted before the key is written. The list of all leases, asked for every few seconds, brings
-//! those without keys, and tells which are gone; one that is gone is forgotten when the watch has brought the deletes of its
-//! keys. Renewals stay with the etcd, and so does the end of a lease, until the cut-over.
+//! A lease that a key names is granted before the key is written. The list of all leases, asked for
+//! every few seconds, brings those without keys, and tells which are gone; one that is gone is
+//! forgotten when the watch has brought the deletes of its keys. Renewals stay with the etcd, and
+//! so does the end of a lease, until the cut-over.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
@@ -34,8 +35,9 @@ pub(super) async fn make_known(
     Ok(())
 }
 
-/// Makes our leases those of the etcd as far as the node has followed. Returns a lease that could not be matched, if there is
-/// one: either the watch has still to bring the end of its keys, or its time to live is another now.
+/// Makes our leases those of the etcd as far as the node has followed. Returns a lease that could
+/// not be matched, if there is one: either the watch has still to bring the end of its keys, or its
+/// time to live is another now.
 pub(super) async fn match_all(source: &Source, follower: &Follower) -> Result<Option<i64>, Trouble> {
     let listed = source.leases().await?;
     let there: HashSet<i64> = listed.iter().copied().collect();
@@ -55,8 +57,9 @@ pub(super) async fn match_all(source: &Source, follower: &Follower) -> Result<Op
     Ok(unmatched)
 }
 
-/// The seconds that each lease has left. One that is not answered for in time is not in it. A lease that was revoked and granted
-/// again with another time to live is put right if no key hangs on it, and refused otherwise.
+/// The seconds that each lease has left. One that is not answered for in time is not in it. A lease
+/// that was revoked and granted again with another time to live is put right if no key hangs on it,
+/// and refused otherwise.
 pub(super) async fn remaining(
     source: &Source,
     follower: &Follower,

@@ -5,9 +5,10 @@
 //! | `migration.json` | under way: etcd is the truth, and no server starts here |
 //! | `migration.done.json` | finished: this directory is the truth, and a server starts here as on any other |
 //!
-//! The second is the first under another name, so there is exactly one moment at which the truth changes: when that
-//! rename is on disk. `migration.cut-over` is the request to cut over, `migration.failed` says that it came to nothing,
-//! `migration.lock` is held by the process at work, `migration.snapshot` and `migrating` are a copy that is being made.
+//! The second is the first under another name, so there is exactly one moment at which the truth
+//! changes: when that rename is on disk. `migration.cut-over` is the request to cut over,
+//! `migration.failed` says that it came to nothing, `migration.lock` is held by the process at
+//! work, `migration.snapshot` and `migrating` are a copy that is being made.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -86,8 +87,8 @@ impl Place {
         self.put(UNDER_WAY, marker)
     }
 
-    /// The truth changes hands here, and has to be synced by whoever calls. An error means that it has not changed hands, so
-    /// the rename comes last.
+    /// The truth changes hands here, and has to be synced by whoever calls. An error means that it
+    /// has not changed hands, so the rename comes last.
     pub(super) fn finish(&self, marker: &Marker) -> io::Result<()> {
         ignore_missing(fs::remove_file(self.data_dir.join(FAILED)))?;
         self.put(UNDER_WAY, marker)?;

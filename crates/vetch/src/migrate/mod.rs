@@ -7,12 +7,16 @@
 //!  cut over requests are held back, etcd is fenced, the last revisions arrive, both are compared: from here on Vetch answers
 //! ```
 //!
-//! One thing at a time is the truth: etcd until the file [`marker`] says that the migration is done, Vetch from then on.
-//! Whatever goes wrong before leaves etcd as it was, and the same command goes on where it was interrupted.
+//! One thing at a time is the truth: etcd until the file [`marker`] says that the migration is
+//! done, Vetch from then on. Whatever goes wrong before leaves etcd as it was, and the same command
+//! goes on where it was interrupted.
 //!
-//! * `flags` is the command line, `run` the life of the process, `source` every call that is made to the etcd.
-//! * `revisions` (pure) puts together what a watch tells; `follow` and `leases` hand it to the node.
-//! * `watcher` looks after the rest and tells people, `verify` compares, `cut_over` is the change-over itself.
+//! * `flags` is the command line, `run` the life of the process, `source` every call that is made
+//!   to the etcd.
+//! * `revisions` (pure) puts together what a watch tells; `follow` and `leases` hand it to the
+//!   node.
+//! * `watcher` looks after the rest and tells people, `verify` compares, `cut_over` is the
+//!   change-over itself.
 
 mod copy;
 mod cut_over;

@@ -1,7 +1,8 @@
 //! From what a watch over everything tells to whole revisions.
 //!
-//! A response holds whole revisions, unless it is marked as a fragment: then the last one may go on in the next response.
-//! So the revision at the end is kept until something later comes, or a response that is not a fragment.
+//! A response holds whole revisions, unless it is marked as a fragment: then the last one may go on
+//! in the next response. So the revision at the end is kept until something later comes, or a
+//! response that is not a fragment.
 
 use vetch_api::mvccpb::event::EventType;
 use vetch_api::mvccpb::{Event, KeyValue};

@@ -23,7 +23,8 @@ use crate::sockets;
 const LOOK: Duration = Duration::from_millis(100);
 /// How long to wait before a lost etcd is tried again.
 const RECONNECT: Duration = Duration::from_secs(1);
-/// How long a fence that was asked for may take to come up: an etcd gives up on a request in less than half of this.
+/// How long a fence that was asked for may take to come up: an etcd gives up on a request in less
+/// than half of this.
 const SUSPICION: Duration = Duration::from_secs(20);
 
 const NOT_YET: &str = "vetch migrate: not connected to the etcd";
@@ -49,7 +50,8 @@ pub(super) async fn run(settings: Settings, flags: Flags) -> Result<End, Failure
     }
     // Now, so that a port in use or a wrong certificate is found out before hours of copying.
     drop(sockets::bind(&settings).await?);
-    // Wrong endpoints, certificates or passwords are told at once; later, whatever is lost may come back.
+    // Wrong endpoints, certificates or passwords are told at once; later, whatever is lost may come
+    // back.
     Source::connect(&flags.from, &flags.access).await?;
     let mut signals = Signals::listen()?;
     let mut migration = Migration { settings, flags, place, requested: false, suspicion: None };
@@ -106,7 +108,8 @@ pub(super) struct Stage {
 }
 
 impl Migration {
-    /// From a data directory in any state to the end of the process, or to something that went wrong.
+    /// From a data directory in any state to the end of the process, or to something that went
+    /// wrong.
     async fn attempt(&mut self, signals: &mut Signals) -> Result<End, Trouble> {
         let copied = tokio::select! {
             copied = self.have_copy() => copied?,
@@ -242,8 +245,8 @@ impl Migration {
         watcher::same_users(source, &stage.follower).await
     }
 
-    /// An interrupted cut-over goes on if the fence stands: clients are waiting. If it does not, somebody has decided
-    /// otherwise, or it was never put up, or it is about to come up.
+    /// An interrupted cut-over goes on if the fence stands: clients are waiting. If it does not,
+    /// somebody has decided otherwise, or it was never put up, or it is about to come up.
     async fn check_fence(&mut self, source: &Source, marker: &Marker) -> Result<(), Trouble> {
         let is_fenced = source.is_fenced().await?;
         if marker.phase != Phase::CuttingOver {
@@ -345,8 +348,8 @@ impl Migration {
         serve::until_the_end(stage.server, node, archiver, signals).await
     }
 
-    /// The next attempt begins with a new copy. That takes a while, so an etcd that an interrupted cut-over has left fenced
-    /// goes on first.
+    /// The next attempt begins with a new copy. That takes a while, so an etcd that an interrupted
+    /// cut-over has left fenced goes on first.
     async fn forget_copy(&self) -> Result<(), Failure> {
         let Some(mut marker) = self.place.marker()? else { return Ok(()) };
         if marker.phase == Phase::CuttingOver {

@@ -22,7 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The same for one that reads all of the data.
 const LONG_PATIENCE: Duration = Duration::from_secs(900);
 
-/// A lease that nobody grants: revoking it is refused in one way or another, which tells whether the fence stands.
+/// A lease that nobody grants: revoking it is refused in one way or another, which tells whether
+/// the fence stands.
 const NO_LEASE: i64 = i64::MAX;
 
 /// Where the etcd stands.

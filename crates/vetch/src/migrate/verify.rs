@@ -1,4 +1,5 @@
-//! Whether both sides hold the same: etcd's own hash over all history, at the same revision on both.
+//! Whether both sides hold the same: etcd's own hash over all history, at the same revision on
+//! both.
 
 use std::time::{Duration, Instant};
 
@@ -32,7 +33,8 @@ impl Verified {
     }
 }
 
-/// Compares at `revision`, which the node has. History begins where the etcd says that it does: its compactions are followed here.
+/// Compares at `revision`, which the node has. History begins where the etcd says that it does: its
+/// compactions are followed here.
 pub(super) async fn verify(source: &Source, node: &Node, revision: i64) -> Result<Verified, Trouble> {
     let begun = Instant::now();
     let theirs = source.hash_kv(revision).await?;
@@ -41,8 +43,8 @@ pub(super) async fn verify(source: &Source, node: &Node, revision: i64) -> Resul
     }
     let ours = node.hash_kv(revision).await?;
     let is_same = (ours.hash, ours.compact_revision) == (theirs.hash, theirs.compact_revision);
-    // At the very revision that was compacted, both answer with the hash that they made then, if they remember it, and the
-    // compaction before need not have been the same.
+    // At the very revision that was compacted, both answer with the hash that they made then, if
+    // they remember it, and the compaction before need not have been the same.
     if !is_same && node.status().compact_revision == revision {
         compare_keys(source, node, revision).await?;
         return Ok(Verified { revision, hash: None, took: begun.elapsed() });

@@ -1,4 +1,5 @@
-//! One connection's worth of following: what is looked after besides the revisions themselves, and what people are told.
+//! One connection's worth of following: what is looked after besides the revisions themselves, and
+//! what people are told.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,8 @@ use super::trouble::Trouble;
 use super::verify::{self, Verified};
 use crate::commands::say;
 
-/// How often the etcd is asked where it stands, people are told, leases are listed, and everything is compared.
+/// How often the etcd is asked where it stands, people are told, leases are listed, and everything
+/// is compared.
 const ASK: Duration = Duration::from_secs(1);
 const TELL: Duration = Duration::from_secs(5);
 const MATCH: Duration = Duration::from_secs(5);
@@ -86,7 +88,8 @@ impl<'s> Watcher<'s> {
         Ok(())
     }
 
-    /// Reads on until little is left to be read, so that little is left for the time when clients wait.
+    /// Reads on until little is left to be read, so that little is left for the time when clients
+    /// wait.
     pub(super) async fn catch_up(&mut self) -> Result<(), Trouble> {
         for _ in 0..CATCH_UP_ROUNDS {
             self.standing = self.source.standing().await?;
@@ -149,7 +152,8 @@ impl<'s> Watcher<'s> {
     }
 }
 
-/// After the cut-over: compares what there was no time for, and cries out if somebody writes to the etcd all the same.
+/// After the cut-over: compares what there was no time for, and cries out if somebody writes to the
+/// etcd all the same.
 pub(super) async fn look_after(source: Source, node: Node, revision: i64, compare: bool) {
     if compare {
         match verify::verify(&source, &node, revision).await {

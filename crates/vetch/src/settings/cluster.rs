@@ -1,6 +1,7 @@
 //! Who the members of the cluster are: this one.
 //!
-//! What the flags say about members counts until there is data; afterwards the data knows, as in etcd.
+//! What the flags say about members counts until there is data; afterwards the data knows, as in
+//! etcd.
 
 use std::collections::BTreeMap;
 use std::net::ToSocketAddrs;
@@ -11,7 +12,8 @@ use vetch_server::http::url::Url;
 use super::SettingsError;
 use crate::flags::Parsed;
 
-/// etcd's default for the cluster, which is only replaced if the name is given, and not if the URLs are.
+/// etcd's default for the cluster, which is only replaced if the name is given, and not if the URLs
+/// are.
 const DEFAULT_NAME: &str = "default";
 const DEFAULT_PEER: &str = "http://localhost:2380";
 
@@ -81,8 +83,8 @@ fn check_same(name: &str, ours: &[String], advertised: &[String]) -> Result<(), 
     Err(SettingsError::NotAdvertised(pairs(&unadvertised), advertised.join(",")))
 }
 
-/// URLs with the addresses their hosts have. A host that has none stays as it is, and so does localhost, which is another
-/// place for everyone.
+/// URLs with the addresses their hosts have. A host that has none stays as it is, and so does
+/// localhost, which is another place for everyone.
 fn resolved(urls: &[String]) -> Vec<String> {
     let one = |text: &String| {
         let Ok(url) = Url::parse(text) else { return text.clone() };

@@ -90,7 +90,8 @@ enum Reach {
     Anywhere,
 }
 
-/// As far as the name tells. Other names are not resolved: they may mean something else on other machines, or later.
+/// As far as the name tells. Other names are not resolved: they may mean something else on other
+/// machines, or later.
 fn reach(host: &str) -> Reach {
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     let name = host.trim_end_matches('.').to_ascii_lowercase();
@@ -149,7 +150,8 @@ fn login(line: &str) -> Result<Login, SettingsError> {
     Ok(Login::User { name: name.trim().to_string(), password: password.trim().to_string() })
 }
 
-/// All servers on one stream are one cluster. A member is a data directory: its number is drawn when that is made.
+/// All servers on one stream are one cluster. A member is a data directory: its number is drawn
+/// when that is made.
 pub(super) fn identity(stream: &str) -> Identity {
     let cluster_id = identity::derive(&["journal".to_string()], stream).cluster_id;
     let member_id = RandomState::new().hash_one(cluster_id).max(1);

@@ -46,8 +46,9 @@ pub(super) fn peer(
     })
 }
 
-/// How other servers of a cluster are called: verified by the authorities of peers, else by those of clients, and shown what is
-/// for calls between peers, or to peers, or else for the same with clients. None without authorities.
+/// How other servers of a cluster are called: verified by the authorities of peers, else by those
+/// of clients, and shown what is for calls between peers, or to peers, or else for the same with
+/// clients. None without authorities.
 pub(super) fn calls(client: &TlsSettings, peer: &TlsSettings) -> Option<TlsSettings> {
     let trusted_ca_file = peer.trusted_ca_file.clone().or_else(|| client.trusted_ca_file.clone())?;
     let pairs = [

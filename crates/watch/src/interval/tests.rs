@@ -39,8 +39,8 @@ fn orders(count: u32) -> Vec<(&'static str, Vec<u32>)> {
     ]
 }
 
-/// The order that makes a path of a treap whose priorities are [`scatter`] of a counter, as this map once was:
-/// the span that comes n-th lies where its priority is among all priorities.
+/// The order that makes a path of a treap whose priorities are [`scatter`] of a counter, as this
+/// map once was: the span that comes n-th lies where its priority is among all priorities.
 fn treap_path(count: u32) -> Vec<u32> {
     let mut by_priority: Vec<u32> = (0..count).collect();
     by_priority.sort_unstable_by_key(|n| scatter(u64::from(*n) + 1));
@@ -133,7 +133,8 @@ fn a_million_spans_that_would_make_a_path_of_a_treap_make_a_balanced_tree() {
 #[test]
 fn a_lookup_costs_what_it_finds() {
     const COUNT: u32 = 20_000;
-    // Spans that begin at zero and end everywhere: at the ends of the keys many, few or none of them hit.
+    // Spans that begin at zero and end everywhere: at the ends of the keys many, few or none of
+    // them hit.
     for (name, order) in orders(COUNT) {
         let mut map = IntervalMap::default();
         for n in order {
@@ -147,7 +148,8 @@ fn a_lookup_costs_what_it_finds() {
             assert!(visited <= hits as usize + 2 * height, "{name}: {visited} nodes visited for {hits} hits");
         }
     }
-    // Narrow spans, and wide ones scattered among them: the ancestors of every hit are visited, no more.
+    // Narrow spans, and wide ones scattered among them: the ancestors of every hit are visited, no
+    // more.
     let mut map = IntervalMap::default();
     for n in 0..COUNT {
         let end = if n % 200 == 0 { end_key(COUNT) } else { end_key(n) };

@@ -52,7 +52,8 @@ fn each_bound_stops_a_scan_at_a_whole_revision() {
     ] {
         let found = scan(&log, 2, 7, budget);
         assert_eq!((revs(&found), found.next), (vec![2, 3], 4), "{budget:?}");
-        // The revision with three events is larger than the budget for events: it comes alone and whole.
+        // The revision with three events is larger than the budget for events: it comes alone and
+        // whole.
         let found = scan(&log, 6, 7, ScanBudget { events: 2, ..budget });
         assert_eq!(found.revisions[0].events.len(), 3, "{budget:?}");
         assert_eq!((revs(&found), found.next), (vec![6], 7), "{budget:?}");

@@ -1,9 +1,10 @@
 //! Draining: turns what the watchers of a stream have to say into responses, within a budget.
 //!
-//! Order: answers to requests first; then the ready watchers in turn, one response each, so that a busy one
-//! does not starve the others; then progress, per watcher once it is not in the ready queue, and for the
-//! whole stream once that queue is empty. An empty queue means that everything published was handed out,
-//! because notices are taken from the inbox under the same shared borrow of the hub that fixes `published`.
+//! Order: answers to requests first; then the ready watchers in turn, one response each, so that a
+//! busy one does not starve the others; then progress, per watcher once it is not in the ready
+//! queue, and for the whole stream once that queue is empty. An empty queue means that everything
+//! published was handed out, because notices are taken from the inbox under the same shared borrow
+//! of the hub that fixes `published`.
 
 use vetch_bugs::Bug;
 
@@ -21,8 +22,8 @@ const LOOKED_AT: usize = 256;
 /// Watchers that one drain looks at because they owe their progress.
 const DUE_LOOKED_AT: usize = 1024;
 
-/// Bounds on one drain. Each is checked before a response is made, so it can be overrun by one whole
-/// revision, which is never split.
+/// Bounds on one drain. Each is checked before a response is made, so it can be overrun by one
+/// whole revision, which is never split.
 #[derive(Debug, Clone, Copy)]
 pub struct Budget {
     /// Responses produced.
@@ -102,7 +103,8 @@ impl<E: LogEvent> Stream<E> {
             meter.response();
             out.push(answer);
         }
-        // From here on, answers that are left over mean that no response is left in the budget either.
+        // From here on, answers that are left over mean that no response is left in the budget
+        // either.
         self.collect();
         while !meter.is_spent() {
             let Some(slot) = self.next_ready() else { break };
@@ -119,8 +121,8 @@ impl<E: LogEvent> Stream<E> {
         }
     }
 
-    /// Tells the gauges what is left. Of very many watchers only the first are looked at, who have waited
-    /// longest, and the rest is taken to be like them.
+    /// Tells the gauges what is left. Of very many watchers only the first are looked at, who have
+    /// waited longest, and the rest is taken to be like them.
     fn report_backlog(&mut self, hub: &Hub<E>) {
         let (mut seen, mut pending, mut oldest) = (0, 0, None::<(i64, GroupId)>);
         for watcher in self.ready.iter().take(LOOKED_AT).filter_map(|slot| self.watchers[*slot].as_ref()) {
@@ -154,8 +156,8 @@ impl<E: LogEvent> Stream<E> {
         }
     }
 
-    /// Queues a watcher for a match at `first`. If it is not queued it was synced when the inbox was last
-    /// taken, so nothing before that match concerns it.
+    /// Queues a watcher for a match at `first`. If it is not queued it was synced when the inbox
+    /// was last taken, so nothing before that match concerns it.
     fn notice(&mut self, slot: Slot, first: i64) {
         let watcher = self.watchers[slot].as_mut().expect("only live watchers are listed");
         if !watcher.queued {

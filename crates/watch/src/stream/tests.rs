@@ -479,8 +479,8 @@ fn gauges_tell_slow_watchers_and_what_waits_for_them() {
     assert_eq!((gauges.slow_watchers(), gauges.pending_events()), (0, 0));
 }
 
-/// Watchers of one stream that a client creates in the tests below. What each costs must not grow with their
-/// number: at a nanosecond for every pair, these take minutes.
+/// Watchers of one stream that a client creates in the tests below. What each costs must not grow
+/// with their number: at a nanosecond for every pair, these take minutes.
 const MANY: i64 = 300_000;
 
 /// Many times what it takes on a busy machine, and much less than a cost that is quadratic.

@@ -41,8 +41,9 @@ pub(super) fn delete(deleted: &Deleted, header: Option<pb::ResponseHeader>) -> p
     pb::DeleteRangeResponse { header, deleted: deleted.deleted, prev_kvs }
 }
 
-/// `before` is the revision before the transaction. Each answer in it has the revision after its operation in a header
-/// of its own, without ids; that of a nested transaction is empty. `changed` says whether anything has changed so far.
+/// `before` is the revision before the transaction. Each answer in it has the revision after its
+/// operation in a header of its own, without ids; that of a nested transaction is empty. `changed`
+/// says whether anything has changed so far.
 pub(super) fn txn(
     answer: &TxnAnswer,
     header: Option<pb::ResponseHeader>,

@@ -1,6 +1,7 @@
 //! Requests from the wire in the words of the specification.
 //!
-//! None where a request uses a number that the API does not define; both servers refuse those by themselves.
+//! None where a request uses a number that the API does not define; both servers refuse those by
+//! themselves.
 
 use vetch_api::pb;
 use vetch_api::pb::compare::TargetUnion;

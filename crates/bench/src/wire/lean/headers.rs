@@ -1,8 +1,8 @@
 //! Header blocks of requests (RFC 7541): whatever is sent a second time is sent as a reference.
 //!
-//! Requests differ in their path only. The first of a connection inserts its headers into the server's table, the first
-//! of each method its path; from then on the block of a method is seven bytes that never change, until another
-//! method's path moves the entries of the table.
+//! Requests differ in their path only. The first of a connection inserts its headers into the
+//! server's table, the first of each method its path; from then on the block of a method is seven
+//! bytes that never change, until another method's path moves the entries of the table.
 
 use crate::wire::Method;
 
@@ -66,8 +66,8 @@ impl Headers {
         block
     }
 
-    /// A reference if the table has the value; otherwise the value, with its name from the static table. Without a name
-    /// there it is `te`, the only one of ours that the table does not know.
+    /// A reference if the table has the value; otherwise the value, with its name from the static
+    /// table. Without a name there it is `te`, the only one of ours that the table does not know.
     fn header(&mut self, block: &mut Vec<u8>, name: u8, value: &str) {
         if let Some(place) = self.inserted.iter().position(|known| known == value) {
             let index = DYNAMIC + self.inserted.len() - 1 - place;

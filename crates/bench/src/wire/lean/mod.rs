@@ -1,6 +1,8 @@
-//! The lean client: HTTP/2 frames over plain TCP, written for many calls at once and read the same way.
+//! The lean client: HTTP/2 frames over plain TCP, written for many calls at once and read the same
+//! way.
 //!
-//! `protocol` decides what the bytes mean and does no I/O; here are the sockets. No TLS, no passwords.
+//! `protocol` decides what the bytes mean and does no I/O; here are the sockets. No TLS, no
+//! passwords.
 
 mod frame;
 mod headers;

@@ -1,7 +1,8 @@
 //! One HTTP/2 connection with gRPC calls on it, as a machine of bytes in and bytes out.
 //!
-//! Invariants: no byte of data is sent that the server's windows do not allow, and no stream above its limit; what has to
-//! wait does so in the order it came. A call succeeds only if its trailers say status 0.
+//! Invariants: no byte of data is sent that the server's windows do not allow, and no stream above
+//! its limit; what has to wait does so in the order it came. A call succeeds only if its trailers
+//! say status 0.
 
 use std::collections::VecDeque;
 use std::time::Instant;

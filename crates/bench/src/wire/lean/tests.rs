@@ -1,4 +1,5 @@
-//! The protocol against frames made by hand: what it sends, and what it makes of answers, good and bad.
+//! The protocol against frames made by hand: what it sends, and what it makes of answers, good and
+//! bad.
 
 use std::time::Instant;
 

@@ -119,7 +119,8 @@ async fn long_messages_are_encoded_as_they_are_read() {
     assert_eq!(read, 3_000_000);
 }
 
-/// Many small parts, each in a read of its own, keep neither the buffers they came in nor more than was sent.
+/// Many small parts, each in a read of its own, keep neither the buffers they came in nor more than
+/// was sent.
 #[tokio::test]
 async fn messages_that_never_become_whole_are_refused_when_they_are_too_much() {
     let (service, budget) = (Arc::new(Test::default()), Budget::new(SHARE, 100 * SHARE));
@@ -269,7 +270,8 @@ async fn a_small_call_that_waits_passes_lists_that_wait_longer() {
     assert_eq!((service.running.load(SeqCst), service.parts.load(SeqCst)), (0, 0), "the small one went on");
 }
 
-/// A body that is no message goes on as a request, which waits: the client may send more, and it has to count.
+/// A body that is no message goes on as a request, which waits: the client may send more, and it
+/// has to count.
 #[tokio::test]
 async fn bodies_of_requests_that_wait_are_bounded() {
     let (service, budget) = (Arc::new(Test::default()), Budget::new(SHARE, 100 * SHARE));

@@ -48,7 +48,8 @@ impl AsyncWrite for Slow {
     }
 }
 
-/// A client with room for all of a long answer does not get all of it before anybody else gets something.
+/// A client with room for all of a long answer does not get all of it before anybody else gets
+/// something.
 #[tokio::test]
 async fn a_long_answer_is_written_in_many_turns() {
     let room = (LONG as u32 * 2).to_be_bytes();

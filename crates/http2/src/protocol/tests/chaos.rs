@@ -1,4 +1,5 @@
-//! Random clients: whatever they send, the server neither panics nor forgets a request, and what it writes is frames.
+//! Random clients: whatever they send, the server neither panics nor forgets a request, and what it
+//! writes is frames.
 
 use proptest::prelude::*;
 

@@ -43,7 +43,8 @@ fn requests_reset_at_once_are_paid_for_and_time_refills_the_allowance() {
     assert_eq!(reset(&mut server).unwrap_err().code, Code::EnhanceYourCalm);
 }
 
-/// One frame of settings may name the initial window thousands of times, and each stream has a window.
+/// One frame of settings may name the initial window thousands of times, and each stream has a
+/// window.
 #[test]
 fn settings_cost_what_they_make_the_server_do() {
     let mut server = server_with(Limits { streams: 60_000, ..Limits::default() });

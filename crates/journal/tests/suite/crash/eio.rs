@@ -1,5 +1,6 @@
-//! Every read of a recovery fails, once or from then on, or returns too little. Recovery then succeeds with everything
-//! or is refused with a file and an offset; it never takes what it could not read for the end of the journal.
+//! Every read of a recovery fails, once or from then on, or returns too little. Recovery then
+//! succeeds with everything or is refused with a file and an offset; it never takes what it could
+//! not read for the end of the journal.
 
 use std::sync::Arc;
 
@@ -11,7 +12,8 @@ use super::workload::Workload;
 use super::{for_seeds, workloads};
 use crate::support::tell;
 
-/// The disk of a life that the power ended, so that some have torn tails, and some of its last write.
+/// The disk of a life that the power ended, so that some have torn tails, and some of its last
+/// write.
 fn image(workload: &Workload, seed: u64) -> (Life, MemDisk) {
     let mut whole = Life::new(&workload.config);
     whole.live(workload).expect("without faults a life succeeds");

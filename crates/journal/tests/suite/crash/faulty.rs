@@ -16,7 +16,8 @@ pub(super) enum Calls {
     Reads,
     /// Reads, which return less than was asked for.
     ShortReads,
-    /// Everything that takes space: creations, allocations, renames, and writes that make a file longer.
+    /// Everything that takes space: creations, allocations, renames, and writes that make a file
+    /// longer.
     Space,
 }
 

@@ -1,4 +1,5 @@
-//! The judge: takes a disk as the next boot finds it, and what must be on it, and goes through every recovery.
+//! The judge: takes a disk as the next boot finds it, and what must be on it, and goes through
+//! every recovery.
 
 use std::collections::HashSet;
 use std::fmt;

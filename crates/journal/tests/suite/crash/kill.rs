@@ -1,5 +1,6 @@
-//! The process is killed at every operation, the machine goes on, the next process works for a while, and then the
-//! power goes at every operation of that. What the first process left undone in the kernel must not be built upon.
+//! The process is killed at every operation, the machine goes on, the next process works for a
+//! while, and then the power goes at every operation of that. What the first process left undone in
+//! the kernel must not be built upon.
 
 use vetch_journal::{Fault, JournalError};
 

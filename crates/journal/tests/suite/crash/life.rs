@@ -1,4 +1,5 @@
-//! A life: a process that works through a workload on a disk, and what the outside world knows of it.
+//! A life: a process that works through a workload on a disk, and what the outside world knows of
+//! it.
 
 use std::sync::Arc;
 
@@ -99,7 +100,8 @@ impl Life {
         Ok(())
     }
 
-    /// Recovers and claims. What is found becomes what is known to be durable, after it was compared with it.
+    /// Recovers and claims. What is found becomes what is known to be durable, after it was
+    /// compared with it.
     pub(super) fn start(&mut self) -> Result<LocalJournal, JournalError> {
         let (found, mut journal, _) = recover(self.view.clone(), &self.config, self.checkpoint)?;
         self.learn(&found);

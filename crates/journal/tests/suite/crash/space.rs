@@ -1,5 +1,6 @@
-//! The disk is full at everything that takes space. Nothing was written then, the same call succeeds once there is space
-//! again, and the life goes on as if nothing had happened; or the writer is finished, as after any failed write.
+//! The disk is full at everything that takes space. Nothing was written then, the same call
+//! succeeds once there is space again, and the life goes on as if nothing had happened; or the
+//! writer is finished, as after any failed write.
 
 use std::sync::Arc;
 
@@ -35,7 +36,8 @@ fn enumerate(seed: u64) -> [u64; 3] {
     [healed, judge.cases, judge.distinct]
 }
 
-/// From some moment on there is no space: appends fail until the end, and everything acknowledged is there.
+/// From some moment on there is no space: appends fail until the end, and everything acknowledged
+/// is there.
 fn enumerate_for_good(seed: u64) -> [u64; 3] {
     let workload = Workload::new(seed, 14);
     let mut judge = Judge::new(0);

@@ -1,9 +1,11 @@
-//! Which of the pending changes survive: all subsets where there are few, and a spread of them where there are many.
+//! Which of the pending changes survive: all subsets where there are few, and a spread of them
+//! where there are many.
 
 use crate::rng::Rng;
 
-/// Subsets of `n` things, as one flag for each. Up to `exhaustive` of them every subset; beyond that none, all, every
-/// prefix, every single one kept, every single one lost, every second one, and `random` random ones.
+/// Subsets of `n` things, as one flag for each. Up to `exhaustive` of them every subset; beyond
+/// that none, all, every prefix, every single one kept, every single one lost, every second one,
+/// and `random` random ones.
 pub(super) fn subsets(n: usize, exhaustive: usize, random: usize, seed: u64) -> Vec<Vec<bool>> {
     if n <= exhaustive {
         return (0..1u32 << n).map(|bits| (0..n).map(|i| bits & (1 << i) != 0).collect()).collect();

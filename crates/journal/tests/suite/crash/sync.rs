@@ -1,5 +1,6 @@
-//! Every sync of every workload fails. The writer is then finished for good; whatever comes next, the next process on
-//! the same kernel or after a power loss, finds everything that was acknowledged, and nothing of it is lost later.
+//! Every sync of every workload fails. The writer is then finished for good; whatever comes next,
+//! the next process on the same kernel or after a power loss, finds everything that was
+//! acknowledged, and nothing of it is lost later.
 
 use std::sync::Arc;
 
@@ -39,8 +40,8 @@ fn assert_finished(journal: &mut LocalJournal, cause: &str) {
     }
 }
 
-/// What was acknowledged, after the next process read and claimed on the kernel that the failure left, survives
-/// every power loss.
+/// What was acknowledged, after the next process read and claimed on the kernel that the failure
+/// left, survives every power loss.
 fn go_on_without_reboot(life: &Life, judge: &mut Judge, what: &str) {
     let life = &mut life.killed();
     let mut journal = life.start().unwrap_or_else(|error| panic!("{what}: {error}"));
@@ -71,7 +72,8 @@ fn enumerate(seed: u64) -> [u64; 4] {
             }
             (Err(JournalError::Poisoned(_) | JournalError::Io { .. }), _) => poisoned += 1,
             (Err(other), _) => panic!("{what}: {other}"),
-            // The sync of a spare or of a removal: nothing acknowledged depends on it, and it was done again.
+            // The sync of a spare or of a removal: nothing acknowledged depends on it, and it was
+            // done again.
             (Ok(()), _) => {
                 assert!(life.retried > 0, "{what}: nobody noticed");
                 passed += 1;

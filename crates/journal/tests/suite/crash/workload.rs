@@ -21,7 +21,8 @@ pub(super) enum Step {
     ReadBack,
     /// The process ends and the next one begins.
     Restart,
-    /// Another key is used from now on, or none; the number says which. Then the journal may be told at once.
+    /// Another key is used from now on, or none; the number says which. Then the journal may be
+    /// told at once.
     Rekey(usize, bool),
 }
 

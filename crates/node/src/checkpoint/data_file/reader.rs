@@ -106,7 +106,8 @@ impl DataReader {
         self.blocks.len()
     }
 
-    /// Reads, checks and decodes one block. `scratch` is room for its bytes, to be given again for the next one.
+    /// Reads, checks and decodes one block. `scratch` is room for its bytes, to be given again for
+    /// the next one.
     pub(in crate::checkpoint) fn read_block(
         &self,
         index: usize,

@@ -25,8 +25,9 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 pub(in crate::checkpoint) enum Manner {
     /// Nobody else wants the disk: everything is made durable in the end.
     Alone,
-    /// Beside the journal. Each piece is made durable by itself, because a sync of a whole file would hold up those of the journal for as
-    /// long as all of it takes; then the disk is the journal's for twice as long as that took, unless it is [`Late`].
+    /// Beside the journal. Each piece is made durable by itself, because a sync of a whole file
+    /// would hold up those of the journal for as long as all of it takes; then the disk is the
+    /// journal's for twice as long as that took, unless it is [`Late`].
     Beside(Late),
 }
 
@@ -157,7 +158,8 @@ impl DataWriter {
         self.file.sync_data().map_err(CheckpointError::new("sync", &self.path))
     }
 
-    /// Writes the end of the file and makes its content durable. Its name is made durable by the caller.
+    /// Writes the end of the file and makes its content durable. Its name is made durable by the
+    /// caller.
     pub(in crate::checkpoint) fn finish(mut self) -> Result<Written, CheckpointError> {
         if self.block_count > 0 {
             self.close_block();

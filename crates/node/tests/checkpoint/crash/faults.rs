@@ -1,5 +1,6 @@
-//! Every sync, every read and everything that takes space fails, in every run and in loading. A run then fails and is
-//! made good by the next one, or copes; loading is refused, falls back or succeeds. Nothing is ever wrong.
+//! Every sync, every read and everything that takes space fails, in every run and in loading. A run
+//! then fails and is made good by the next one, or copes; loading is refused, falls back or
+//! succeeds. Nothing is ever wrong.
 
 use std::sync::Arc;
 
@@ -11,7 +12,8 @@ use super::life::Life;
 use super::{seeds, tell};
 use crate::world::open_through;
 
-/// A life of which one call fails. Afterwards the power goes, the process is restarted, and the life goes on.
+/// A life of which one call fails. Afterwards the power goes, the process is restarted, and the
+/// life goes on.
 fn fail_in_runs(calls: Calls, judge: &mut Judge) -> (u64, u64) {
     let (mut failed, mut coped) = (0, 0);
     // The very first sync is made by loading, before the life begins; if it fails, nothing begins.
@@ -27,7 +29,8 @@ fn fail_in_runs(calls: Calls, judge: &mut Judge) -> (u64, u64) {
                 break;
             }
             let what = format!("life {seed}, {calls:?} {at} failed");
-            // A run that failed may have got its name in place all the same, or not: it was not promised.
+            // A run that failed may have got its name in place all the same, or not: it was not
+            // promised.
             let allowed = if outcome.is_ok() { vec![life.after] } else { vec![life.before, life.after] };
             failed += u64::from(outcome.is_err());
             coped += u64::from(outcome.is_ok());

@@ -25,7 +25,8 @@ pub(super) struct Judge {
 }
 
 impl Judge {
-    /// Judges every disk that the power may leave behind now; the checkpoint found is one of `allowed`.
+    /// Judges every disk that the power may leave behind now; the checkpoint found is one of
+    /// `allowed`.
     pub(super) fn power_loss(&mut self, life: &Life, exhaustive: usize, allowed: &[Tip], what: &str) {
         let disk = &life.world.disk;
         for set in subsets(disk.pending().len(), exhaustive, 6, disk.ops()) {
@@ -74,7 +75,8 @@ impl Judge {
         }
     }
 
-    /// With the newest manifest damaged the one before takes over, and the journal still reaches back to it.
+    /// With the newest manifest damaged the one before takes over, and the journal still reaches
+    /// back to it.
     fn judge_fallback(&self, life: &Life, image: &MemDisk, what: &dyn Fn() -> String) {
         let disk = image.process_exit();
         let Some(newest) = paths(&disk, ".manifest").pop() else { return };

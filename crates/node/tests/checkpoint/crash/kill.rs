@@ -1,5 +1,5 @@
-//! The process is killed at every operation of every run, the next one loads what the kernel shows, trims the journal
-//! and takes checkpoints of its own, and then the power goes.
+//! The process is killed at every operation of every run, the next one loads what the kernel shows,
+//! trims the journal and takes checkpoints of its own, and then the power goes.
 
 use vetch_journal::Fault;
 

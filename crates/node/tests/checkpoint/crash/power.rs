@@ -20,7 +20,8 @@ fn power_loss_at_any_operation_leaves_the_old_or_the_new_checkpoint() {
                 break;
             }
             points += 1;
-            // A crash while old files are removed is no failure of the run: what was published stays.
+            // A crash while old files are removed is no failure of the run: what was published
+            // stays.
             let allowed = if outcome.is_ok() { vec![life.after] } else { vec![life.before, life.after] };
             judge.power_loss(&life, 6, &allowed, &format!("life {seed}, power lost at operation {at}"));
         }

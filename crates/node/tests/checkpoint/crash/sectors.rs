@@ -1,5 +1,5 @@
-//! Damage by whole sectors: zeroed, or overwritten with the content of any other sector of any file. Loading is refused,
-//! falls back, or is right; a checkpoint is never read as something else.
+//! Damage by whole sectors: zeroed, or overwritten with the content of any other sector of any
+//! file. Loading is refused, falls back, or is right; a checkpoint is never read as something else.
 
 use std::path::PathBuf;
 use std::sync::Arc;

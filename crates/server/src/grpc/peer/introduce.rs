@@ -1,4 +1,5 @@
-//! A server says who it is to the writer of its cluster, again and again, which is also its sign of life.
+//! A server says who it is to the writer of its cluster, again and again, which is also its sign of
+//! life.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,8 @@ use crate::grpc::stand_in::{StandIn, Way};
 const PAUSE: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Says to whoever writes that this server is here, until the node ends. Ends the node if it is not let in.
+/// Says to whoever writes that this server is here, until the node ends. Ends the node if it is not
+/// let in.
 pub async fn stay_introduced(node: Node, stand_in: StandIn) {
     let Some(me) = node.as_member() else { return };
     let mut asking: Option<Instant> = None;

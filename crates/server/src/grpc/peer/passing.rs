@@ -1,6 +1,6 @@
-//! Checkpoints on their way to other servers. A few at once; one that nobody takes for a while is given up, so that its
-//! files do not stay for ever. For a moment after the last piece the journal behind it stays as well: whoever took it
-//! reads on from there.
+//! Checkpoints on their way to other servers. A few at once; one that nobody takes for a while is
+//! given up, so that its files do not stay for ever. For a moment after the last piece the journal
+//! behind it stays as well: whoever took it reads on from there.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! The question that stands before every linearizable read at a server that does not write: how far must its state have come?
+//! The question that stands before every linearizable read at a server that does not write: how far
+//! must its state have come?
 
 use std::time::{Duration, Instant};
 
@@ -13,10 +14,12 @@ use vetch_node::journal::{Position, Tip};
 
 use crate::grpc::stand_in::{StandIn, Way};
 
-/// After a question that was refused, or without anybody to ask: the change that is due is mostly heard of sooner.
+/// After a question that was refused, or without anybody to ask: the change that is due is mostly
+/// heard of sooner.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Carries the questions of the reads here to whoever writes, one after another, until the node ends.
+/// Carries the questions of the reads here to whoever writes, one after another, until the node
+/// ends.
 pub async fn carry_questions(node: Node, stand_in: StandIn) {
     let Some(mut questions) = node.questions() else { return };
     let (mut last, mut took) = (0, Duration::ZERO);
@@ -26,8 +29,8 @@ pub async fn carry_questions(node: Node, stand_in: StandIn) {
             _ = node.stopped() => None,
         };
         let Some(mut question) = question else { return };
-        // Those who were answered together ask again together: one question for all of them, unless a question takes no longer
-        // than they would be waited for.
+        // Those who were answered together ask again together: one question for all of them, unless
+        // a question takes no longer than they would be waited for.
         if question.reads() * 2 < last && took > MOMENT {
             tokio::time::sleep(MOMENT).await;
             questions.join(&mut question);
@@ -39,7 +42,8 @@ pub async fn carry_questions(node: Node, stand_in: StandIn) {
     }
 }
 
-/// Asks until there is an answer or nobody waits for it any more. It is the same to the reads who answers, and when.
+/// Asks until there is an answer or nobody waits for it any more. It is the same to the reads who
+/// answers, and when.
 async fn carry(node: &Node, stand_in: &StandIn, mut question: Question) {
     while question.is_wanted() {
         let (way, changed) = stand_in.way();

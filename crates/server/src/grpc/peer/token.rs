@@ -1,5 +1,6 @@
-//! A simple token is known to the server that gave it out, which is whoever wrote then. Any other server that is shown one asks
-//! the writer whom it stands for, and remembers the answer for a while.
+//! A simple token is known to the server that gave it out, which is whoever wrote then. Any other
+//! server that is shown one asks the writer whom it stands for, and remembers the answer for a
+//! while.
 
 use std::time::Duration;
 
@@ -15,8 +16,9 @@ use crate::grpc::stand_in::{StandIn, Way};
 const PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Finds out whom the token of a request stands for that this server is about to answer, if it is one that only the writer
-/// can know. Refuses if it cannot be asked; whether the token is valid is not decided here.
+/// Finds out whom the token of a request stands for that this server is about to answer, if it is
+/// one that only the writer can know. Refuses if it cannot be asked; whether the token is valid is
+/// not decided here.
 pub(in crate::grpc) async fn learn(
     edge: &Edge,
     stand_in: &StandIn,

@@ -13,8 +13,8 @@ fn replicated_len(request: &impl Message, member: u64) -> usize {
     super::replicated_len(request.encoded_len(), member, &Caller::Anonymous)
 }
 
-/// Observed: a member whose id ends in 0xfa5a takes a value of `LIMIT - 27` under a key of three bytes, and
-/// refuses one byte more.
+/// Observed: a member whose id ends in 0xfa5a takes a value of `LIMIT - 27` under a key of three
+/// bytes, and refuses one byte more.
 #[test]
 fn the_wrapper_of_a_put_is_counted_to_the_byte() {
     assert_eq!(replicated_len(&put(LIMIT - 27), 0xc9f7_51f0_b0b4_fa5a), LIMIT);
@@ -34,7 +34,8 @@ fn a_member_id_with_a_clear_top_bit_saves_a_byte() {
     assert_eq!(replicated_len(&put(0), 0x7fff) + 1, replicated_len(&put(0), 0xffff));
 }
 
-/// The name and the auth revision travel in the wrapper's header: eight bytes for `root` at revision 6.
+/// The name and the auth revision travel in the wrapper's header: eight bytes for `root` at
+/// revision 6.
 #[test]
 fn the_user_counts_as_well() {
     let caller = Caller::user("root", 6);

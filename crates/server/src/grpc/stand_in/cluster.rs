@@ -36,7 +36,8 @@ pub(super) fn is_read(call: Unary) -> bool {
     }
 }
 
-/// Reads, which ask the writer no more than for an index; watches; and what is asked about this very server.
+/// Reads, which ask the writer no more than for an index; watches; and what is asked about this
+/// very server.
 fn is_for_anybody(path: &str) -> bool {
     match path.strip_prefix('/').and_then(|path| path.split_once('/')) {
         Some(("etcdserverpb.KV", method)) => matches!(method, "Range" | "RangeStream"),
@@ -60,7 +61,8 @@ async fn sort_txn(request: Request<Body>) -> Sorted {
     if only_reads { Sorted::Here(request) } else { Sorted::Writer(request) }
 }
 
-/// Whether the message is a transaction without anything in it that could write. The writer decides about all others.
+/// Whether the message is a transaction without anything in it that could write. The writer decides
+/// about all others.
 fn only_reads(mut bytes: Bytes) -> bool {
     if bytes.len() < PREFIX || bytes[0] != 0 {
         return false;

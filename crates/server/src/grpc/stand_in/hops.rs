@@ -1,7 +1,8 @@
 //! How often a request was forwarded from one server to the next.
 //!
-//! While leadership changes, a server may forward to one that does not lead any more, which forwards it again. That ends by itself;
-//! servers that take each other for the leader, because two of them announce the same address, would go on for ever.
+//! While leadership changes, a server may forward to one that does not lead any more, which
+//! forwards it again. That ends by itself; servers that take each other for the leader, because two
+//! of them announce the same address, would go on for ever.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -10,7 +11,8 @@ pub(super) const HOPS_MAX: u8 = 3;
 
 const HOPS: HeaderName = HeaderName::from_static("vetch-hops");
 
-/// A value that no server sets counts as the largest: whoever sends it is served by the leader alone.
+/// A value that no server sets counts as the largest: whoever sends it is served by the leader
+/// alone.
 pub(super) fn of(headers: &HeaderMap) -> u8 {
     let Some(value) = headers.get(HOPS) else { return 0 };
     value.to_str().ok().and_then(|text| text.parse().ok()).unwrap_or(HOPS_MAX)

@@ -125,8 +125,8 @@ fn an_undefined_comparison_is_handed_on_as_such() {
     assert_eq!(result(UNDEFINED), CompareResult::Unknown);
 }
 
-/// As observed: inner headers have the revision only, and the header of a nested transaction is there but
-/// empty.
+/// As observed: inner headers have the revision only, and the header of a nested transaction is
+/// there but empty.
 #[test]
 fn responses_inside_a_transaction_have_headers_with_the_revision_only() {
     let inner = RangeResponse { revision: 4, kvs: vec![record("k", "v")], more: true, count: 2 };

@@ -9,10 +9,10 @@ use super::{compare, delete_fields, put_fields, range_fields, sort_of};
 
 /// The store's form of a transaction that passed every check which needs no state.
 ///
-/// etcd reports the first thing wrong with a transaction in the order of its operations. A range with an
-/// undefined sort option cannot be expressed in the store's terms, so its place is held by an empty
-/// operation: validation stops there, or earlier if something earlier is wrong, and [`Holes`] remembers what
-/// was in the first such place.
+/// etcd reports the first thing wrong with a transaction in the order of its operations. A range
+/// with an undefined sort option cannot be expressed in the store's terms, so its place is held by
+/// an empty operation: validation stops there, or earlier if something earlier is wrong, and
+/// [`Holes`] remembers what was in the first such place.
 pub(in crate::grpc) fn txn(request: pb::TxnRequest, max_ops: usize) -> Result<TxnRequest, StoreError> {
     let mut holes = Holes(None);
     let txn = txn_fields(request, &mut holes);

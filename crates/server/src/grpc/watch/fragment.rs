@@ -8,8 +8,9 @@ const EVENT_TAG: usize = 1;
 /// Tag and value of the mark that more pieces follow.
 const FRAGMENT_MARK: usize = 2;
 
-/// The response in pieces shorter than `limit`, where that is possible: a piece has at least one event. All
-/// but the last say that more follow. A response that is short enough, or has a single event, stays whole.
+/// The response in pieces shorter than `limit`, where that is possible: a piece has at least one
+/// event. All but the last say that more follow. A response that is short enough, or has a single
+/// event, stays whole.
 pub(super) fn split<K: WireKv>(mut response: WatchResponse<K>, limit: usize) -> Vec<WatchResponse<K>> {
     if response.events.len() < 2 || response.encoded_len() < limit {
         return vec![response];

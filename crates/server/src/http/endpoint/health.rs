@@ -1,8 +1,8 @@
 //! `/health`, `/livez` and `/readyz`: can this server do its work.
 //!
-//! `/health` is the old page: alarms and a read, as JSON. The other two run named checks and answer in text, each
-//! check also has a path of its own. A full disk makes `/health` bad but neither of the others: restarting or
-//! isolating a server does not free space.
+//! `/health` is the old page: alarms and a read, as JSON. The other two run named checks and answer
+//! in text, each check also has a path of its own. A full disk makes `/health` bad but neither of
+//! the others: restarting or isolating a server does not free space.
 
 use std::time::Duration;
 

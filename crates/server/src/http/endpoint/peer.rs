@@ -1,5 +1,5 @@
-//! What a peer port answers: who the members are and which version this is. Nothing replicates, so what only another
-//! member would ask, raft above all, is not there.
+//! What a peer port answers: who the members are and which version this is. Nothing replicates, so
+//! what only another member would ask, raft above all, is not there.
 
 use http::header::{HeaderName, HeaderValue};
 use http::{Method, Request, Response, StatusCode};

@@ -7,7 +7,8 @@ use tonic::Status;
 
 const PREFIX: &str = "grpc-metadata-";
 
-/// Carries over the credentials and whatever was marked as metadata. Nothing else means anything to the services.
+/// Carries over the credentials and whatever was marked as metadata. Nothing else means anything to
+/// the services.
 pub(super) fn copy(from: &HeaderMap, to: &mut HeaderMap) {
     to.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
     to.insert(TE, HeaderValue::from_static("trailers"));

@@ -1,13 +1,13 @@
 //! The JSON gateway: every RPC that has an HTTP path, as a POST with JSON in and out.
 //!
-//! A request is translated to a gRPC request and handed to the very same services, in process, and the answer is
-//! translated back. So the two ways in cannot differ in anything but their encoding.
+//! A request is translated to a gRPC request and handed to the very same services, in process, and
+//! the answer is translated back. So the two ways in cannot differ in anything but their encoding.
 //!
-//! Streams answer one JSON object per line. A request stream is JSON values one after the other in a body that may
-//! stay open, or the messages of a websocket.
+//! Streams answer one JSON object per line. A request stream is JSON values one after the other in
+//! a body that may stay open, or the messages of a websocket.
 //!
-//! Bodies that are collected, requests under way and answers that are translated are counted for the client, and refused
-//! when too much is held.
+//! Bodies that are collected, requests under way and answers that are translated are counted for
+//! the client, and refused when too much is held.
 
 mod codec;
 mod frame;

@@ -55,7 +55,8 @@ pub(super) async fn answer_many(
     lines(services.call(request).await, codec, services).await
 }
 
-/// Waits for the first message, because what it is decides the status line; the rest follows as it comes.
+/// Waits for the first message, because what it is decides the status line; the rest follows as it
+/// comes.
 async fn lines(mut messages: Messages, codec: Codec, services: &Services) -> Response<Body> {
     let first = match next_line(&mut messages, codec, services).await {
         Ok(Some(line)) => line,
@@ -96,8 +97,8 @@ async fn next_line(
     Ok(Some(line.into()))
 }
 
-/// JSON values arriving in a body, as a body of gRPC messages. It ends where the JSON ends or stops making sense; a client
-/// that leaves before that has given up the whole call.
+/// JSON values arriving in a body, as a body of gRPC messages. It ends where the JSON ends or stops
+/// making sense; a client that leaves before that has given up the whole call.
 struct Requests {
     body: Option<Body>,
     pending: json::Stream,

@@ -57,12 +57,14 @@ async fn call(
     }
 }
 
-/// What is held for an answer of `len` bytes while it becomes JSON: itself, and text that is about twice as long.
+/// What is held for an answer of `len` bytes while it becomes JSON: itself, and text that is about
+/// twice as long.
 pub(super) fn in_translation(len: usize) -> usize {
     len.saturating_mul(3)
 }
 
-/// The gRPC request for a body with a single JSON message. What is held of it is counted by `charge`.
+/// The gRPC request for a body with a single JSON message. What is held of it is counted by
+/// `charge`.
 pub(super) async fn translated(
     request: Request<Body>,
     route: &Route,

@@ -1,8 +1,8 @@
 //! The gateway over a websocket, for browsers, which cannot stream a request body.
 //!
-//! Each message of the client is one JSON value of the request body; each line of the answer is one message to the
-//! client. Credentials come as the websocket's subprotocol (`Bearer, <token>`) or in a cookie named `token`, since
-//! a page cannot set headers on a websocket.
+//! Each message of the client is one JSON value of the request body; each line of the answer is one
+//! message to the client. Credentials come as the websocket's subprotocol (`Bearer, <token>`) or in
+//! a cookie named `token`, since a page cannot set headers on a websocket.
 
 use std::convert::Infallible;
 use std::io;

@@ -11,7 +11,8 @@ use tonic::{Code, Status};
 
 use super::{Call, Counters, Traffic};
 
-/// Finds message boundaries in a gRPC body: each message is a flag byte, four bytes of length, and that many bytes.
+/// Finds message boundaries in a gRPC body: each message is a flag byte, four bytes of length, and
+/// that many bytes.
 #[derive(Debug, Default)]
 struct Scanner {
     /// Bytes of the message that are still to come.

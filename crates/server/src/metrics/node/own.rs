@@ -1,4 +1,5 @@
-//! What etcd has no name for: prefixes, watch lag, journal, checkpoints, leases, the quota's warning.
+//! What etcd has no name for: prefixes, watch lag, journal, checkpoints, leases, the quota's
+//! warning.
 
 use std::time::Duration;
 
@@ -14,7 +15,8 @@ pub(super) fn write(page: &mut Text, node: &Node) {
     storage(page, node);
     watch_lag(page, node);
     sealing(page, node);
-    // Whoever reaches the page may read it. Where users are asked who they are, the shape of the keys is for root alone.
+    // Whoever reaches the page may read it. Where users are asked who they are, the shape of the
+    // keys is for root alone.
     if !node.auth_enabled() {
         prefixes(page, node);
     }

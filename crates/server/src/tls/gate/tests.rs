@@ -197,7 +197,8 @@ fn names_that_are_demanded_must_be_there() {
     }
 }
 
-/// Made by `openssl x509 -req` without extensions: version 1, valid until 2126, with the authority that signed it.
+/// Made by `openssl x509 -req` without extensions: version 1, valid until 2126, with the authority
+/// that signed it.
 #[test]
 fn a_certificate_of_version_1_comes_in_if_a_trusted_authority_signed_it() {
     let leaf = CertificateDer::from_pem_slice(include_bytes!("testdata/version1.pem")).unwrap();

@@ -142,7 +142,8 @@ async fn an_open_watch_is_more_than_its_first_key() {
     }
 }
 
-/// A read that began while authentication was off, and ends when it is on: what it finds may have been written since.
+/// A read that began while authentication was off, and ends when it is on: what it finds may have
+/// been written since.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_read_by_a_caller_without_a_name_is_not_answered_once_authentication_is_on() {
     let world = World::new().await;

@@ -67,7 +67,8 @@ impl World {
     }
 }
 
-/// A server with keys, `reader` who may read `r/...`, `writer` who may write `w/...`, and authentication on.
+/// A server with keys, `reader` who may read `r/...`, `writer` who may write `w/...`, and
+/// authentication on.
 pub(crate) struct Guarded {
     pub(crate) world: World,
     pub(crate) root: String,

@@ -119,8 +119,8 @@ fn permissions_are_granted_in_etcds_order_of_checks() {
     assert_eq!(auth.role("reader").unwrap().permissions, [permission(read, "r/", "r0")]);
 }
 
-/// etcd adds a second permission instead when another one with the same key comes first, and the wider of the two stays
-/// in force. Here the last word counts.
+/// etcd adds a second permission instead when another one with the same key comes first, and the
+/// wider of the two stays in force. Here the last word counts.
 #[test]
 fn granting_a_range_again_replaces_what_it_permits() {
     let mut auth = in_use();
@@ -151,7 +151,8 @@ fn permissions_are_kept_in_order_of_their_keys() {
     assert_eq!(keys, expected.map(|(key, end)| (Bytes::from(key), Bytes::from(end))));
 }
 
-/// What a password proved holds until the user goes, gets another password, or authentication is turned off.
+/// What a password proved holds until the user goes, gets another password, or authentication is
+/// turned off.
 #[test]
 fn proofs_end_with_what_they_prove() {
     let mut auth = in_use();

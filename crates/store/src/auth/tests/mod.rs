@@ -1,4 +1,5 @@
-//! The rules of users and roles, one by one. What is expected was observed on etcd 3.7.1 unless a test says otherwise.
+//! The rules of users and roles, one by one. What is expected was observed on etcd 3.7.1 unless a
+//! test says otherwise.
 
 mod changes;
 mod permissions;
@@ -62,7 +63,8 @@ fn revoke(role: &str, key: &'static str, end: &'static str) -> Change {
     Change::RoleRevokePermission { role: role.into(), key: key.into(), range_end: end.into() }
 }
 
-/// Root with its role, `reader` who may read `r/...`, `writer` who may write `w/...` and read nothing; enabled.
+/// Root with its role, `reader` who may read `r/...`, `writer` who may write `w/...` and read
+/// nothing; enabled.
 fn in_use() -> Auth {
     let mut auth = Auth::default();
     for user in ["root", "reader", "writer", "nobody"] {

@@ -192,7 +192,8 @@ fn an_old_revision_is_refused_before_permissions_are_looked_at() {
     assert_eq!(store.permit(&unknown, &put("w/a", 0, false)), Err(UserEmpty));
     let gone = Caller::user("missing", store.auth().revision());
     assert_eq!(store.permit(&gone, &put("w/a", 0, false)), NO);
-    // A token can be from a future that was restored away. Writes pass, as in etcd; reads are not answered.
+    // A token can be from a future that was restored away. Writes pass, as in etcd; reads are not
+    // answered.
     let future = Caller::user("writer", store.auth().revision() + 1);
     assert_eq!(store.permit(&future, &put("w/a", 0, false)), Ok(()));
     assert_eq!(store.auth().check_unchanged(&future), Err(OldRevision));

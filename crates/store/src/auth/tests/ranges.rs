@@ -70,8 +70,8 @@ fn holds(range: &(Vec<u8>, Vec<u8>), key: &[u8]) -> bool {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 4000, ..ProptestConfig::default() })]
 
-    /// A range is covered if and only if each of its keys is in one of the ranges. Ends have at most two letters, so
-    /// what is true of all keys of up to three letters is true of all keys.
+    /// A range is covered if and only if each of its keys is in one of the ranges. Ends have at
+    /// most two letters, so what is true of all keys of up to three letters is true of all keys.
     #[test]
     fn covered_is_what_every_key_says(
         ranges in prop::collection::vec((key(), end()), 0..6),

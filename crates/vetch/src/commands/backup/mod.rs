@@ -28,7 +28,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Asks a running server to bring its backup up to date, and waits for it. With authentication on, root may.
+    /// Asks a running server to bring its backup up to date, and waits for it. With authentication
+    /// on, root may.
     Now(now::Now),
     /// Tells which revisions and times can be restored, and from what.
     List(list::List),
@@ -39,8 +40,8 @@ enum Command {
 /// Where a backup is, and what opens it.
 #[derive(Args, Clone)]
 pub(crate) struct Source {
-    /// A directory, or s3://bucket/prefix with AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL and
-    /// the like in the environment.
+    /// A directory, or s3://bucket/prefix with AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
+    /// AWS_REGION, AWS_ENDPOINT_URL and the like in the environment.
     location: String,
     /// Lines of AWS_...=value, beside what the environment has of them.
     #[arg(long)]

@@ -1,5 +1,5 @@
-//! `vetch inspect`: what a data directory holds, offline. Nothing is locked or changed; behind damage it goes on as far as
-//! possible, says where the damage is, and ends with exit code 1.
+//! `vetch inspect`: what a data directory holds, offline. Nothing is locked or changed; behind
+//! damage it goes on as far as possible, says where the damage is, and ends with exit code 1.
 
 mod entries;
 mod filter;
@@ -37,10 +37,11 @@ enum What {
     Entries(Selection),
     /// Every version of keys that the newest checkpoint holds.
     Versions(Selection),
-    /// All that is known of one revision: what changed, what it replaced, and the entry that says so. Clients are not
-    /// recorded; the epoch says which run of the server wrote it.
+    /// All that is known of one revision: what changed, what it replaced, and the entry that says
+    /// so. Clients are not recorded; the epoch says which run of the server wrote it.
     Revision(One),
-    /// Bytes by prefix, sizes, leases, compaction; of the newest checkpoint and the journal behind it.
+    /// Bytes by prefix, sizes, leases, compaction; of the newest checkpoint and the journal behind
+    /// it.
     Stats(Stats),
 }
 

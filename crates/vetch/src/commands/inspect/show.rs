@@ -1,4 +1,5 @@
-//! How things are shown: a line of text or a line of JSON each. Damage is counted, and decides about the exit code.
+//! How things are shown: a line of text or a line of JSON each. Damage is counted, and decides
+//! about the exit code.
 
 use std::io::Write;
 

@@ -96,7 +96,8 @@ fn prefix_of(key: &[u8], depth: usize) -> Vec<u8> {
     ends.take(depth).last().map_or_else(Vec::new, |end| key[..end].to_vec())
 }
 
-/// More prefixes than this are counted together, so that memory stays bounded whatever the keys are.
+/// More prefixes than this are counted together, so that memory stays bounded whatever the keys
+/// are.
 const MOST_PREFIXES: usize = 10_000;
 
 fn sums<'a>(table: &'a mut BTreeMap<Vec<u8>, Sums>, key: &[u8], depth: usize) -> &'a mut Sums {

@@ -33,7 +33,8 @@ enum Command {
     Save(save::Save),
     /// Tells what a snapshot holds, and checks all of it.
     Status(status::StatusCommand),
-    /// Makes a data directory of Vetch from a snapshot, or from the data directory of an etcd that is not running.
+    /// Makes a data directory of Vetch from a snapshot, or from the data directory of an etcd that
+    /// is not running.
     Restore(Box<restore::RestoreCommand>),
 }
 

@@ -94,7 +94,8 @@ impl Cli {
         })
     }
 
-    /// Until somebody ends it. A server that does not answer is asked again, by a new connection if need be.
+    /// Until somebody ends it. A server that does not answer is asked again, by a new connection if
+    /// need be.
     fn show_on(
         &self,
         runtime: &Runtime,

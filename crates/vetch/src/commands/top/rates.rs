@@ -125,7 +125,8 @@ impl View {
     }
 }
 
-/// Those that were written to, busiest first. One that has begun to count anew in between counts from there.
+/// Those that were written to, busiest first. One that has begun to count anew in between counts
+/// from there.
 fn prefixes(before: &LookResponse, now: &LookResponse, seconds: f64) -> Vec<PrefixRate> {
     fn all(look: &LookResponse) -> impl Iterator<Item = &Prefix> {
         look.prefixes.iter().chain(&look.other_prefixes)

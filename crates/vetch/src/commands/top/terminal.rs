@@ -1,4 +1,5 @@
-//! The terminal while `top` owns it: another screen, no cursor, single keys. Dropped, everything is as it was.
+//! The terminal while `top` owns it: another screen, no cursor, single keys. Dropped, everything is
+//! as it was.
 
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;

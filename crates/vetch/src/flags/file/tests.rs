@@ -67,8 +67,8 @@ fn what_etcd_passes_over_is_passed_over_with_a_word() {
     assert_eq!(parsed.duration("watch-progress-notify-interval").as_secs(), 5);
 }
 
-/// Every name of the sample file that comes with etcd 3.7.1, with a value of the same kind. The trial `options` reads that file
-/// itself.
+/// Every name of the sample file that comes with etcd 3.7.1, with a value of the same kind. The
+/// trial `options` reads that file itself.
 #[test]
 fn names_and_values_of_etcds_sample_are_accepted() {
     let parsed = parsed(
