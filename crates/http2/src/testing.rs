@@ -1,5 +1,8 @@
 //! A client that writes frames by hand and reads what comes back as text.
 
+use bytes::Bytes;
+
+use crate::LongMessage;
 use crate::frame::{HEADER_LEN, Header, PREFACE, flag, kind, number};
 use crate::hpack::{Decoder, Name};
 
@@ -106,5 +109,27 @@ impl Client {
         self.block.clear();
         let end = if first.has(flag::END_STREAM) { " END" } else { "" };
         Some(format!("HEADERS {}{end} {}", first.stream, fields.join(", ")))
+    }
+}
+
+/// A message that is encoded piece by piece.
+#[derive(Debug)]
+pub(crate) struct Sevens {
+    pub(crate) left: usize,
+}
+
+impl LongMessage for Sevens {
+    fn remaining(&self) -> usize {
+        self.left
+    }
+
+    fn held(&self) -> usize {
+        0
+    }
+
+    fn next(&mut self, max: usize) -> Bytes {
+        let len = self.left.min(max);
+        self.left -= len;
+        Bytes::from(vec![7; len])
     }
 }

@@ -23,10 +23,8 @@ use tokio::task::JoinHandle;
 
 use super::Connection;
 use crate::frame::{HEADER_LEN, Header, flag, kind};
-use crate::testing::{self, Client, field, frame};
-use crate::{
-    Answer, BodyError, Boxed, Budget, Call, Head, Incoming, Limits, LongMessage, Reply, Service, Weight,
-};
+use crate::testing::{self, Client, Sevens, field, frame};
+use crate::{Answer, BodyError, Boxed, Budget, Call, Head, Incoming, Limits, Reply, Service, Weight};
 
 /// Paths say what it does. Everything that waits, waits for `gate`.
 struct Test {
@@ -169,28 +167,6 @@ impl Service for Test {
                 }
             })
         })
-    }
-}
-
-/// A message that is encoded piece by piece.
-#[derive(Debug)]
-struct Sevens {
-    left: usize,
-}
-
-impl LongMessage for Sevens {
-    fn remaining(&self) -> usize {
-        self.left
-    }
-
-    fn held(&self) -> usize {
-        0
-    }
-
-    fn next(&mut self, max: usize) -> Bytes {
-        let len = self.left.min(max);
-        self.left -= len;
-        Bytes::from(vec![7; len])
     }
 }
 

@@ -1,7 +1,7 @@
 //! Flow control, both ways.
 
 use super::*;
-use crate::service::LongMessage;
+use crate::testing::Sevens;
 
 fn grow(stream: u32, by: u32) -> Vec<u8> {
     frame(kind::WINDOW_UPDATE, 0, stream, &by.to_be_bytes())
@@ -83,28 +83,6 @@ fn small_answers_overtake_large_ones() {
     assert!(end("3") < end("1"), "{lines:?}");
 }
 
-/// A message of ten megabytes that is encoded as it is sent.
-#[derive(Debug)]
-struct Zeros {
-    left: usize,
-}
-
-impl LongMessage for Zeros {
-    fn remaining(&self) -> usize {
-        self.left
-    }
-
-    fn held(&self) -> usize {
-        0
-    }
-
-    fn next(&mut self, max: usize) -> Bytes {
-        let len = self.left.min(max);
-        self.left -= len;
-        Bytes::from(vec![0; len])
-    }
-}
-
 /// The client takes less than the server has, so the output is full whenever a body asks for room.
 #[test]
 fn a_watch_is_not_starved_by_long_messages() {
@@ -116,7 +94,7 @@ fn a_watch_is_not_starved_by_long_messages() {
     }
     events(&mut server);
     for stream in [1, 3] {
-        server.reply_long(stream, Box::new(Zeros { left: 10_000_000 }));
+        server.reply_long(stream, Box::new(Sevens { left: 10_000_000 }));
     }
     server.respond(5, StatusCode::OK, &HeaderMap::new(), false);
     server.pump();
