@@ -151,7 +151,7 @@ fn busiest_first(server: &Server) -> Result<()> {
     }
     println!("{text}\n");
     let both = format!("{endpoint},{endpoint}");
-    ensure!(vetch(&["top", "--once", "--endpoints", &both])?.status.code() == Some(128), "top looks at one");
+    ensure!(vetch(&["top", "--once", "--endpoints", &both])?.status.code() == Some(128), "top shows one");
     ensure!(vetch(&["top", "--endpoints", &endpoint])?.status.code() == Some(128), "there is no terminal");
     Ok(())
 }

@@ -11,7 +11,7 @@ use tokio::sync::Semaphore;
 use vetch_http2::border;
 
 /// Texts and messages from this length on are worth the change of threads.
-pub(crate) const LONG: usize = 16 << 10;
+pub(crate) const OFFLOAD_LEN_MIN: usize = 16 << 10;
 
 /// Half of the processors, for such work. Clones are the same.
 #[derive(Debug, Clone)]
@@ -19,7 +19,7 @@ pub(crate) struct Offload(Arc<Semaphore>);
 
 impl Default for Offload {
     fn default() -> Offload {
-        Offload(Arc::new(Semaphore::new(half_of_processors())))
+        Offload(Arc::new(Semaphore::new(half_of_cpus())))
     }
 }
 
@@ -41,7 +41,7 @@ impl Offload {
 }
 
 /// So that requests go on, whatever one client has computed.
-pub(crate) fn half_of_processors() -> usize {
+pub(crate) fn half_of_cpus() -> usize {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     (processors / 2).max(1)
 }
@@ -73,7 +73,7 @@ mod tests {
         for done in work {
             assert_eq!(done.await.expect("no panic"), Some(()));
         }
-        assert!(most.load(SeqCst) <= half_of_processors(), "{most:?} at a time");
+        assert!(most.load(SeqCst) <= half_of_cpus(), "{most:?} at a time");
         assert_eq!(offload.run(|| panic!("a bug of the edge")).await, None::<()>);
         assert_eq!(offload.run(|| 7).await, Some(7), "its turn is over");
     }

@@ -231,7 +231,7 @@ async fn join(house: &mut House) -> Result<()> {
     house.add()?;
     let at = house.servers.len() - 1;
     let log = house.servers[at].log_of_this_life()?;
-    ensure!(log.contains("taking a checkpoint of another server"), "it took no checkpoint");
+    ensure!(log.contains("fetching a checkpoint from another server"), "it took no checkpoint");
     house.writer().await?;
     everybody_is_known(house).await.context("with the new server")
 }

@@ -65,7 +65,7 @@ pub(super) async fn refused() -> Result<()> {
     let mut server = house.start(true)?;
     // Taken away from a running server: it says so and goes on.
     house.write_keys(&other.lines()?.iter().map(|line| line.replace("k1 ", "k9 ")).collect::<Vec<_>>())?;
-    wait_log(&server, "the keys stay as they were").await?;
+    wait_log(&server, "keeping the current keys").await?;
     ensure!(
         server.log_of_this_life()?.contains("the key k1 is not in it and is still needed"),
         "no reason given"

@@ -45,7 +45,7 @@ async fn play(house: &mut House) -> Result<()> {
     for at in [killed, stopped] {
         let log = house.members.servers[at].log_of_this_life()?;
         ensure!(
-            log.contains("taking a checkpoint of another server"),
+            log.contains("fetching a checkpoint from another server"),
             "server {at} took no checkpoint:\n{log}"
         );
     }

@@ -75,7 +75,7 @@ async fn begin(house: &mut House, directory: &Path, journal: &[String]) -> Resul
     for at in 1..3 {
         house.members.add(journal, &[])?;
         let log = house.members.servers[at].log_of_this_life()?;
-        ensure!(log.contains("taking a checkpoint of another server"), "it took no checkpoint:\n{log}");
+        ensure!(log.contains("fetching a checkpoint from another server"), "it took no checkpoint:\n{log}");
     }
     house.members.writer().await.map(drop)
 }

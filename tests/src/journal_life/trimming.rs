@@ -59,7 +59,7 @@ async fn joins(house: &mut House) -> Result<()> {
     house.members.add(&house.journal.flags(), &[])?;
     let revision = house.all_have_the_same().await?;
     let log = house.members.servers[3].log_of_this_life()?;
-    ensure!(log.contains("taking a checkpoint of another server"), "it took no checkpoint:\n{log}");
+    ensure!(log.contains("fetching a checkpoint from another server"), "it took no checkpoint:\n{log}");
     println!("  a new server had revision {revision} after {} ms", begun.elapsed().as_millis());
     Ok(())
 }

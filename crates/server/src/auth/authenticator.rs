@@ -46,7 +46,7 @@ pub enum LoginError {
     #[error("too many requests")]
     TooMany,
     #[error("users kept changing")]
-    Unsettled,
+    UsersChanging,
 }
 
 impl From<PasswordError> for LoginError {
@@ -86,7 +86,7 @@ impl Authenticator {
 
     /// The token of a caller who is asked for one, if it is simple and this server does not know
     /// it.
-    pub fn unknown<'a>(&self, node: &Node, credentials: &'a Credentials) -> Option<&'a str> {
+    pub fn unknown_token<'a>(&self, node: &Node, credentials: &'a Credentials) -> Option<&'a str> {
         let Tokens::Simple(tokens) = &self.tokens else { return None };
         let token = credentials.token().filter(|_| node.auth_enabled())?;
         tokens.find(&node.auth(), token).is_none().then_some(token)
@@ -100,7 +100,7 @@ impl Authenticator {
         }
     }
 
-    /// Simple tokens that are remembered.
+    /// Simple tokens in memory.
     pub fn tokens(&self) -> usize {
         match &self.tokens {
             Tokens::Simple(tokens) => tokens.len(),
@@ -109,9 +109,9 @@ impl Authenticator {
     }
 
     /// Remembers for a while whom a token stands for that another server gave out.
-    pub fn borrow(&self, auth: &Auth, token: &str, owner: TokenOwner) {
+    pub fn cache(&self, auth: &Auth, token: &str, owner: TokenOwner) {
         if let Tokens::Simple(tokens) = &self.tokens {
-            tokens.borrow(auth, token, owner);
+            tokens.cache(auth, token, owner);
         }
     }
 
@@ -143,13 +143,13 @@ impl Authenticator {
             if !self.passwords.matches(password.to_owned(), user.password.clone()).await? {
                 return Err(LoginError::Failed);
             }
-            let proved = auth.revision();
+            let auth_revision = auth.revision();
             let token = self.assign(node, &auth, name)?;
-            if node.auth().revision() == proved {
+            if node.auth().revision() == auth_revision {
                 return Ok(token);
             }
         }
-        Err(LoginError::Unsettled)
+        Err(LoginError::UsersChanging)
     }
 
     fn assign(&self, node: &Node, auth: &Auth, name: &str) -> Result<String, LoginError> {

@@ -24,18 +24,18 @@ impl Credentials {
         Credentials { token, peer }
     }
 
-    pub fn of<T>(request: &Request<T>) -> Credentials {
+    pub fn from_request<T>(request: &Request<T>) -> Credentials {
         let peer = request.extensions().get::<PeerIdentity>().cloned();
         Credentials { token: token(request.metadata().as_ref()), peer }
     }
 
     /// As far as the headers tell: without the connection.
-    pub fn of_headers(headers: &HeaderMap) -> Credentials {
+    pub fn from_headers(headers: &HeaderMap) -> Credentials {
         Credentials { token: token(headers), peer: None }
     }
 
     pub fn split<T>(request: Request<T>) -> (Credentials, T) {
-        (Credentials::of(&request), request.into_inner())
+        (Credentials::from_request(&request), request.into_inner())
     }
 
     /// The token itself; empty for one that is no text, which is then no token either.

@@ -72,7 +72,7 @@ impl Jwt {
         };
         for (name, _) in options {
             if !["sign-method", "pub-key", "priv-key", "ttl"].contains(&name.as_str()) {
-                tracing::warn!(option = name, "unknown JWT option; it means nothing");
+                tracing::warn!(option = name, "unknown JWT option, ignored");
             }
         }
         let ttl = match option("ttl") {
@@ -82,14 +82,14 @@ impl Jwt {
         let public = option("pub-key").map(|path| KeyFile::read("pub-key", path)).transpose()?;
         let private = option("priv-key").map(|path| KeyFile::read("priv-key", path)).transpose()?;
         let algorithm = algorithm(option("sign-method").ok_or(JwtError::NoMethod)?)?;
-        let (signing, verifying) = keys::of(algorithm, public.as_ref(), private.as_ref())?;
+        let (signing, verifying) = keys::load(algorithm, public.as_ref(), private.as_ref())?;
         Ok(Jwt { algorithm, signing, verifying, ttl })
     }
 
     /// None if tokens are only verified here.
     pub(super) fn sign(&self, user: &str, revision: u64) -> Option<String> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let claims = Signed { username: user, revision, exp: (now + self.ttl).as_secs() };
+        let claims = SignedClaims { username: user, revision, exp: (now + self.ttl).as_secs() };
         jsonwebtoken::encode(&Header::new(self.algorithm), &claims, self.signing.as_ref()?).ok()
     }
 
@@ -108,7 +108,7 @@ impl Jwt {
 
 /// What is put into one.
 #[derive(Serialize)]
-struct Signed<'a> {
+struct SignedClaims<'a> {
     username: &'a str,
     revision: u64,
     exp: u64,

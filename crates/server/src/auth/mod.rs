@@ -2,7 +2,7 @@
 //!
 //! * [`Authenticator`] turns [`Credentials`] into a [`Caller`], and a name and a password into a
 //!   token.
-//! * `simple` are tokens this server remembers, or has heard of from the writer of its cluster,
+//! * `simple` are tokens this server remembers, or has heard of from the leader of its cluster,
 //!   `jwt` tokens that carry their own proof.
 //! * `password` hashes and compares, away from the threads that serve requests and only so much at
 //!   once.
@@ -21,6 +21,6 @@ mod simple;
 pub use authenticator::{Authenticator, LoginError};
 pub use credentials::Credentials;
 pub use jwt::{Jwt, JwtError};
-pub use password::{MAX_PASSWORD, PasswordError};
+pub use password::{PASSWORD_LEN_MAX, PasswordError};
 pub use settings::{Settings, SettingsError, TokenKind};
 pub use simple::TokenOwner;

@@ -12,16 +12,16 @@ use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use vetch_http2::border;
 
-use crate::offload::half_of_processors;
+use crate::offload::half_of_cpus;
 
 /// Longer ones are refused; bcrypt would not look at the rest.
-pub const MAX_PASSWORD: usize = 72;
+pub const PASSWORD_LEN_MAX: usize = 72;
 /// Passwords that may wait for their turn; one more is answered "too many requests".
-const MAX_WAITING: usize = 128;
+const WAITING_MAX: usize = 128;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PasswordError {
-    #[error("too many passwords wait to be looked at")]
+    #[error("too many passwords are waiting to be hashed")]
     TooMany,
     #[error("passwords cannot be hashed")]
     Failed,
@@ -29,14 +29,14 @@ pub enum PasswordError {
 
 pub(super) struct Passwords {
     cost: u32,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     waiting: AtomicUsize,
 }
 
 impl Passwords {
     pub(super) fn new(cost: u32) -> Passwords {
-        let places = Arc::new(Semaphore::new(half_of_processors()));
-        Passwords { cost, places, waiting: AtomicUsize::new(0) }
+        let permits = Arc::new(Semaphore::new(half_of_cpus()));
+        Passwords { cost, permits, waiting: AtomicUsize::new(0) }
     }
 
     /// The hash in the text form that etcd writes.
@@ -46,7 +46,7 @@ impl Passwords {
             let parts = bcrypt::hash_with_result(password, cost).ok()?;
             Some(Bytes::from(parts.format_for_version(Version::TwoA)))
         };
-        self.in_turn(hash).await?.ok_or(PasswordError::Failed)
+        self.run_limited(hash).await?.ok_or(PasswordError::Failed)
     }
 
     /// Whether `password` is the one that was hashed. A hash that is none fits no password.
@@ -55,45 +55,45 @@ impl Passwords {
             let hash = std::str::from_utf8(&hash).unwrap_or_default();
             bcrypt::verify(password, hash).unwrap_or(false)
         };
-        self.in_turn(compare).await
+        self.run_limited(compare).await
     }
 
-    async fn in_turn<T: Send + 'static>(
+    async fn run_limited<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, PasswordError> {
-        let place = self.place().await?;
+        let permit = self.permit().await?;
         // The work goes on if the client goes away, so it takes its place along.
         let working = border::spawn_blocking(move || {
             let done = work();
-            drop(place);
+            drop(permit);
             done
         });
         working.await.map_err(|_| PasswordError::Failed)
     }
 
-    async fn place(&self) -> Result<OwnedSemaphorePermit, PasswordError> {
-        let waiting = Waiting::begin(&self.waiting)?;
-        let place = Arc::clone(&self.places).acquire_owned().await.expect("the places are never closed");
+    async fn permit(&self) -> Result<OwnedSemaphorePermit, PasswordError> {
+        let waiting = WaitingGuard::begin(&self.waiting)?;
+        let permit = Arc::clone(&self.permits).acquire_owned().await.expect("the semaphore is never closed");
         drop(waiting);
-        Ok(place)
+        Ok(permit)
     }
 }
 
 /// Somebody who waits, counted until dropped.
-struct Waiting<'a>(&'a AtomicUsize);
+struct WaitingGuard<'a>(&'a AtomicUsize);
 
-impl<'a> Waiting<'a> {
-    fn begin(count: &'a AtomicUsize) -> Result<Waiting<'a>, PasswordError> {
-        let waiting = Waiting(count);
-        if count.fetch_add(1, Ordering::Relaxed) >= MAX_WAITING {
+impl<'a> WaitingGuard<'a> {
+    fn begin(count: &'a AtomicUsize) -> Result<WaitingGuard<'a>, PasswordError> {
+        let waiting = WaitingGuard(count);
+        if count.fetch_add(1, Ordering::Relaxed) >= WAITING_MAX {
             return Err(PasswordError::TooMany);
         }
         Ok(waiting)
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitingGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     /// What Go makes of the password `secret`, as etcd stores it.
-    const OF_ETCD: &str = "$2a$04$i56Up.oBJjwlFF6XxZCibuhLWLvvo54UQSZ95VjWyfMgFmy2Wn4oW";
+    const ETCD_HASH: &str = "$2a$04$i56Up.oBJjwlFF6XxZCibuhLWLvvo54UQSZ95VjWyfMgFmy2Wn4oW";
 
     #[tokio::test]
     async fn hashes_have_etcds_form_and_fit_their_password_only() {
@@ -113,7 +113,7 @@ mod tests {
         assert!(hash.starts_with(b"$2a$04$") && hash.len() == 60, "{hash:?}");
         assert_eq!(passwords.matches("secret".into(), hash.clone()).await, Ok(true));
         assert_eq!(passwords.matches("Secret".into(), hash).await, Ok(false));
-        assert_eq!(passwords.matches("secret".into(), OF_ETCD.into()).await, Ok(true));
+        assert_eq!(passwords.matches("secret".into(), ETCD_HASH.into()).await, Ok(true));
         assert_eq!(passwords.matches("secret".into(), Bytes::new()).await, Ok(false));
         assert_eq!(passwords.matches("".into(), Bytes::from("no hash")).await, Ok(false));
     }
@@ -122,15 +122,15 @@ mod tests {
     async fn those_who_wait_are_counted_and_limited() {
         let passwords = Arc::new(Passwords::new(4));
         let all =
-            Arc::clone(&passwords.places).acquire_many_owned(passwords.places.available_permits() as u32);
+            Arc::clone(&passwords.permits).acquire_many_owned(passwords.permits.available_permits() as u32);
         let all = all.await.unwrap();
-        let many: Vec<_> = (0..MAX_WAITING)
+        let many: Vec<_> = (0..WAITING_MAX)
             .map(|_| {
                 let passwords = Arc::clone(&passwords);
                 tokio::spawn(async move { passwords.hash("x".into()).await })
             })
             .collect();
-        while passwords.waiting.load(Ordering::Relaxed) < MAX_WAITING {
+        while passwords.waiting.load(Ordering::Relaxed) < WAITING_MAX {
             tokio::task::yield_now().await;
         }
         assert_eq!(passwords.hash("x".into()).await, Err(PasswordError::TooMany));

@@ -17,11 +17,11 @@ use parking_lot::RwLock;
 use vetch_node::store::auth::{Auth, Caller};
 
 /// Tokens remembered at once; one more is refused.
-const MAX_TOKENS: usize = 100_000;
+const TOKENS_MAX: usize = 100_000;
 /// How often dead tokens are looked for, at most.
-const SWEEP_EVERY: Duration = Duration::from_secs(1);
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// What part of its time a token is borrowed for.
-const BORROWED: u32 = 4;
+const CACHED_TTL_DIVISOR: u32 = 4;
 const WORD_LEN: usize = 16;
 const LETTERS: &[u8; 52] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
@@ -39,8 +39,8 @@ struct Table {
 struct Token {
     owner: TokenOwner,
     /// Milliseconds after the table's beginning.
-    ends: AtomicU64,
-    is_borrowed: bool,
+    expires_at: AtomicU64,
+    is_cached: bool,
 }
 
 /// Whom a token stands for.
@@ -48,7 +48,7 @@ struct Token {
 pub struct TokenOwner {
     pub user: Arc<str>,
     /// The auth revision at which the password was right.
-    pub proved: u64,
+    pub auth_revision: u64,
 }
 
 impl SimpleTokens {
@@ -64,31 +64,31 @@ impl SimpleTokens {
     }
 
     /// A new token; None if there are too many already. `index` only makes it look like etcd's.
-    pub(super) fn assign(&self, auth: &Auth, user: &str, proved: u64, index: u64) -> Option<String> {
-        let name = format!("{}.{index}", word());
-        let owner = TokenOwner { user: user.into(), proved };
+    pub(super) fn assign(&self, auth: &Auth, user: &str, auth_revision: u64, index: u64) -> Option<String> {
+        let name = format!("{}.{index}", random_letters());
+        let owner = TokenOwner { user: user.into(), auth_revision };
         self.insert(auth, &name, owner, false).then_some(name)
     }
 
     /// Remembers a token that another server gave out, if there is room.
-    pub(super) fn borrow(&self, auth: &Auth, token: &str, owner: TokenOwner) {
+    pub(super) fn cache(&self, auth: &Auth, token: &str, owner: TokenOwner) {
         self.insert(auth, token, owner, true);
     }
 
-    fn insert(&self, auth: &Auth, name: &str, owner: TokenOwner, is_borrowed: bool) -> bool {
+    fn insert(&self, auth: &Auth, name: &str, owner: TokenOwner, is_cached: bool) -> bool {
         let now = Instant::now();
         let mut table = self.table.write();
-        if now - table.swept >= SWEEP_EVERY {
+        if now - table.swept >= SWEEP_INTERVAL {
             table.swept = now;
             let millis = self.millis(now);
             table.tokens.retain(|_, token| token.is_alive(auth, millis));
         }
-        if table.tokens.len() >= MAX_TOKENS {
+        if table.tokens.len() >= TOKENS_MAX {
             return false;
         }
-        let life = if is_borrowed { self.ttl / BORROWED } else { self.ttl };
-        let ends = AtomicU64::new(self.millis(now + life));
-        table.tokens.insert(name.to_owned(), Token { owner, ends, is_borrowed });
+        let ttl = if is_cached { self.ttl / CACHED_TTL_DIVISOR } else { self.ttl };
+        let expires_at = AtomicU64::new(self.millis(now + ttl));
+        table.tokens.insert(name.to_owned(), Token { owner, expires_at, is_cached });
         true
     }
 
@@ -103,8 +103,8 @@ impl SimpleTokens {
         let now = Instant::now();
         let table = self.table.read();
         let token = table.tokens.get(token).filter(|token| token.is_alive(auth, self.millis(now)))?;
-        if !token.is_borrowed {
-            token.ends.fetch_max(self.millis(now + self.ttl), Ordering::Relaxed);
+        if !token.is_cached {
+            token.expires_at.fetch_max(self.millis(now + self.ttl), Ordering::Relaxed);
         }
         Some(token.owner.clone())
     }
@@ -116,12 +116,13 @@ impl SimpleTokens {
 
 impl Token {
     fn is_alive(&self, auth: &Auth, now: u64) -> bool {
-        now < self.ends.load(Ordering::Relaxed) && auth.still_holds(&self.owner.user, self.owner.proved)
+        now < self.expires_at.load(Ordering::Relaxed)
+            && auth.still_holds(&self.owner.user, self.owner.auth_revision)
     }
 }
 
 /// Letters that nobody can guess, each as likely as any other.
-fn word() -> String {
+fn random_letters() -> String {
     let mut word = String::with_capacity(WORD_LEN);
     while word.len() < WORD_LEN {
         let mut bytes = [0; 2 * WORD_LEN];
@@ -172,7 +173,7 @@ mod tests {
         let auth = users(&["a"]);
         let token = there.assign(&auth, "a", 7, 1).unwrap();
         assert_eq!(here.find(&auth, &token), None);
-        here.borrow(&auth, &token, there.owner(&auth, &token).unwrap());
+        here.cache(&auth, &token, there.owner(&auth, &token).unwrap());
         assert_eq!(here.find(&auth, &token), Some(Caller::user("a", 7)));
         assert_eq!(here.find(&users(&["b"]), &token), None);
         std::thread::sleep(Duration::from_millis(120));

@@ -14,14 +14,14 @@ use vetch_api::{EtcdError, authpb, pb};
 use vetch_node::Node;
 use vetch_node::store::auth::{Change, Permission, PermissionKind, ROOT};
 
-use super::authorise::Demand;
-use super::edge::Edge;
-use super::{status, whole};
-use crate::auth::{Credentials, MAX_PASSWORD};
+use super::authorise::RequiredPermission;
+use super::service_context::ServiceContext;
+use super::{status, unary_reply};
+use crate::auth::{Credentials, PASSWORD_LEN_MAX};
 
-type Answer<T> = Result<Response<T>, Status>;
+type GrpcResult<T> = Result<Response<T>, Status>;
 
-pub(super) struct AuthService(pub(super) Edge);
+pub(super) struct AuthService(pub(super) ServiceContext);
 
 impl AuthService {
     /// Makes a change for whoever may; the node decides about that. Returns the header of the
@@ -31,7 +31,7 @@ impl AuthService {
         request: Request<T>,
         change: impl FnOnce(T) -> Change,
     ) -> Result<Option<pb::ResponseHeader>, Status> {
-        let (node, request) = self.0.admit(request, Demand::Keys)?;
+        let (node, request) = self.0.authorise_request(request, RequiredPermission::CheckedByNode)?;
         self.0.limit(&node, request.encoded_len())?;
         self.make(&node, change(request)).await
     }
@@ -52,12 +52,15 @@ impl AuthService {
 
 /// Refused before anything else, as etcd does.
 fn check_length(password: &str) -> Result<(), Status> {
-    if password.len() > MAX_PASSWORD { Err(status::of(EtcdError::PasswordTooLong)) } else { Ok(()) }
+    if password.len() > PASSWORD_LEN_MAX { Err(status::etcd(EtcdError::PasswordTooLong)) } else { Ok(()) }
 }
 
 #[tonic::async_trait]
 impl auth_server::Auth for AuthService {
-    async fn auth_enable(&self, request: Request<pb::AuthEnableRequest>) -> Answer<pb::AuthEnableResponse> {
+    async fn auth_enable(
+        &self,
+        request: Request<pb::AuthEnableRequest>,
+    ) -> GrpcResult<pb::AuthEnableResponse> {
         let header = self.change(request, |_| Change::Enable).await?;
         Ok(Response::new(pb::AuthEnableResponse { header }))
     }
@@ -65,13 +68,16 @@ impl auth_server::Auth for AuthService {
     async fn auth_disable(
         &self,
         request: Request<pb::AuthDisableRequest>,
-    ) -> Answer<pb::AuthDisableResponse> {
+    ) -> GrpcResult<pb::AuthDisableResponse> {
         let header = self.change(request, |_| Change::Disable).await?;
         Ok(Response::new(pb::AuthDisableResponse { header }))
     }
 
-    async fn auth_status(&self, request: Request<pb::AuthStatusRequest>) -> Answer<pb::AuthStatusResponse> {
-        let (node, _) = self.0.admit(request, Demand::Keys)?;
+    async fn auth_status(
+        &self,
+        request: Request<pb::AuthStatusRequest>,
+    ) -> GrpcResult<pb::AuthStatusResponse> {
+        let (node, _) = self.0.authorise_request(request, RequiredPermission::CheckedByNode)?;
         let auth = node.auth();
         Ok(Response::new(pb::AuthStatusResponse {
             header: self.0.header_now(),
@@ -83,23 +89,26 @@ impl auth_server::Auth for AuthService {
     async fn authenticate(
         &self,
         request: Request<pb::AuthenticateRequest>,
-    ) -> Answer<pb::AuthenticateResponse> {
-        let (node, request) = self.0.admit(request, Demand::Nothing)?;
+    ) -> GrpcResult<pb::AuthenticateResponse> {
+        let (node, request) = self.0.authorise_request(request, RequiredPermission::NoCredentials)?;
         let login = self.0.authenticator().log_in(&node, &request.name, &request.password).await;
         let token = login.map_err(|error| {
-            tracing::info!(user = request.name, %error, "nobody was logged in");
+            tracing::info!(user = request.name, %error, "login failed");
             status::login(error)
         })?;
         Ok(Response::new(pb::AuthenticateResponse { header: self.0.header_now(), token }))
     }
 
-    async fn user_add(&self, request: Request<pb::AuthUserAddRequest>) -> Answer<pb::AuthUserAddResponse> {
+    async fn user_add(
+        &self,
+        request: Request<pb::AuthUserAddRequest>,
+    ) -> GrpcResult<pb::AuthUserAddResponse> {
         let (credentials, mut request) = Credentials::split(request);
         let no_password = request.options.as_ref().is_some_and(|options| options.no_password);
         if !no_password {
             check_length(&request.password)?;
         }
-        let node = self.0.authorise(&credentials, Demand::Root)?;
+        let node = self.0.authorise(&credentials, RequiredPermission::Root)?;
         self.0.limit(&node, request.encoded_len())?;
         let password = match no_password {
             true => None,
@@ -110,27 +119,41 @@ impl auth_server::Auth for AuthService {
         Ok(Response::new(pb::AuthUserAddResponse { header }))
     }
 
-    async fn user_get(&self, request: Request<pb::AuthUserGetRequest>) -> Answer<pb::AuthUserGetResponse> {
-        let holdings = whole::holdings(&request);
-        let (node, request) = self.0.admit(request, Demand::Keys)?;
+    async fn user_get(
+        &self,
+        request: Request<pb::AuthUserGetRequest>,
+    ) -> GrpcResult<pb::AuthUserGetResponse> {
+        let holdings = unary_reply::holdings(&request);
+        let (node, request) = self.0.authorise_request(request, RequiredPermission::CheckedByNode)?;
         let auth = node.auth();
         auth.check_look_at_user(node.caller(), &request.name).map_err(status::auth)?;
-        let user = auth.user(&request.name).ok_or(status::of(EtcdError::UserNotFound))?;
+        let user = auth.user(&request.name).ok_or(status::etcd(EtcdError::UserNotFound))?;
         let roles = user.roles.iter().cloned().collect();
-        whole::long(holdings.as_ref(), None, pb::AuthUserGetResponse { header: self.0.header_now(), roles })
+        unary_reply::charged(
+            holdings.as_ref(),
+            None,
+            pb::AuthUserGetResponse { header: self.0.header_now(), roles },
+        )
     }
 
-    async fn user_list(&self, request: Request<pb::AuthUserListRequest>) -> Answer<pb::AuthUserListResponse> {
-        let holdings = whole::holdings(&request);
-        let (node, _) = self.0.admit(request, Demand::Root)?;
+    async fn user_list(
+        &self,
+        request: Request<pb::AuthUserListRequest>,
+    ) -> GrpcResult<pb::AuthUserListResponse> {
+        let holdings = unary_reply::holdings(&request);
+        let (node, _) = self.0.authorise_request(request, RequiredPermission::Root)?;
         let users = node.auth().user_names().map(str::to_owned).collect();
-        whole::long(holdings.as_ref(), None, pb::AuthUserListResponse { header: self.0.header_now(), users })
+        unary_reply::charged(
+            holdings.as_ref(),
+            None,
+            pb::AuthUserListResponse { header: self.0.header_now(), users },
+        )
     }
 
     async fn user_delete(
         &self,
         request: Request<pb::AuthUserDeleteRequest>,
-    ) -> Answer<pb::AuthUserDeleteResponse> {
+    ) -> GrpcResult<pb::AuthUserDeleteResponse> {
         let header = self.change(request, |request| Change::UserDelete { name: request.name }).await?;
         Ok(Response::new(pb::AuthUserDeleteResponse { header }))
     }
@@ -139,10 +162,10 @@ impl auth_server::Auth for AuthService {
     async fn user_change_password(
         &self,
         request: Request<pb::AuthUserChangePasswordRequest>,
-    ) -> Answer<pb::AuthUserChangePasswordResponse> {
+    ) -> GrpcResult<pb::AuthUserChangePasswordResponse> {
         let (credentials, mut request) = Credentials::split(request);
         check_length(&request.password)?;
-        let node = self.0.authorise(&credentials, Demand::Root)?;
+        let node = self.0.authorise(&credentials, RequiredPermission::Root)?;
         self.0.limit(&node, request.encoded_len())?;
         let password = match request.password.is_empty() {
             true => given_hash(&request.hashed_password),
@@ -156,7 +179,7 @@ impl auth_server::Auth for AuthService {
     async fn user_grant_role(
         &self,
         request: Request<pb::AuthUserGrantRoleRequest>,
-    ) -> Answer<pb::AuthUserGrantRoleResponse> {
+    ) -> GrpcResult<pb::AuthUserGrantRoleResponse> {
         let change = |request: pb::AuthUserGrantRoleRequest| Change::UserGrantRole {
             user: request.user,
             role: request.role,
@@ -168,7 +191,7 @@ impl auth_server::Auth for AuthService {
     async fn user_revoke_role(
         &self,
         request: Request<pb::AuthUserRevokeRoleRequest>,
-    ) -> Answer<pb::AuthUserRevokeRoleResponse> {
+    ) -> GrpcResult<pb::AuthUserRevokeRoleResponse> {
         let change = |request: pb::AuthUserRevokeRoleRequest| Change::UserRevokeRole {
             user: request.name,
             role: request.role,
@@ -177,36 +200,53 @@ impl auth_server::Auth for AuthService {
         Ok(Response::new(pb::AuthUserRevokeRoleResponse { header }))
     }
 
-    async fn role_add(&self, request: Request<pb::AuthRoleAddRequest>) -> Answer<pb::AuthRoleAddResponse> {
+    async fn role_add(
+        &self,
+        request: Request<pb::AuthRoleAddRequest>,
+    ) -> GrpcResult<pb::AuthRoleAddResponse> {
         let header = self.change(request, |request| Change::RoleAdd { name: request.name }).await?;
         Ok(Response::new(pb::AuthRoleAddResponse { header }))
     }
 
-    async fn role_get(&self, request: Request<pb::AuthRoleGetRequest>) -> Answer<pb::AuthRoleGetResponse> {
-        let holdings = whole::holdings(&request);
-        let (node, request) = self.0.admit(request, Demand::Keys)?;
+    async fn role_get(
+        &self,
+        request: Request<pb::AuthRoleGetRequest>,
+    ) -> GrpcResult<pb::AuthRoleGetResponse> {
+        let holdings = unary_reply::holdings(&request);
+        let (node, request) = self.0.authorise_request(request, RequiredPermission::CheckedByNode)?;
         let auth = node.auth();
         auth.check_look_at_role(node.caller(), &request.role).map_err(status::auth)?;
-        let role = auth.role(&request.role).ok_or(status::of(EtcdError::RoleNotFound))?;
+        let role = auth.role(&request.role).ok_or(status::etcd(EtcdError::RoleNotFound))?;
         let perm = match request.role.as_str() {
             // Whatever was granted to it, it permits everything.
             ROOT => vec![everything()],
             _ => role.permissions.iter().map(shown).collect(),
         };
-        whole::long(holdings.as_ref(), None, pb::AuthRoleGetResponse { header: self.0.header_now(), perm })
+        unary_reply::charged(
+            holdings.as_ref(),
+            None,
+            pb::AuthRoleGetResponse { header: self.0.header_now(), perm },
+        )
     }
 
-    async fn role_list(&self, request: Request<pb::AuthRoleListRequest>) -> Answer<pb::AuthRoleListResponse> {
-        let holdings = whole::holdings(&request);
-        let (node, _) = self.0.admit(request, Demand::Root)?;
+    async fn role_list(
+        &self,
+        request: Request<pb::AuthRoleListRequest>,
+    ) -> GrpcResult<pb::AuthRoleListResponse> {
+        let holdings = unary_reply::holdings(&request);
+        let (node, _) = self.0.authorise_request(request, RequiredPermission::Root)?;
         let roles = node.auth().role_names().map(str::to_owned).collect();
-        whole::long(holdings.as_ref(), None, pb::AuthRoleListResponse { header: self.0.header_now(), roles })
+        unary_reply::charged(
+            holdings.as_ref(),
+            None,
+            pb::AuthRoleListResponse { header: self.0.header_now(), roles },
+        )
     }
 
     async fn role_delete(
         &self,
         request: Request<pb::AuthRoleDeleteRequest>,
-    ) -> Answer<pb::AuthRoleDeleteResponse> {
+    ) -> GrpcResult<pb::AuthRoleDeleteResponse> {
         let header = self.change(request, |request| Change::RoleDelete { name: request.role }).await?;
         Ok(Response::new(pb::AuthRoleDeleteResponse { header }))
     }
@@ -214,7 +254,7 @@ impl auth_server::Auth for AuthService {
     async fn role_grant_permission(
         &self,
         request: Request<pb::AuthRoleGrantPermissionRequest>,
-    ) -> Answer<pb::AuthRoleGrantPermissionResponse> {
+    ) -> GrpcResult<pb::AuthRoleGrantPermissionResponse> {
         let change = |request: pb::AuthRoleGrantPermissionRequest| Change::RoleGrantPermission {
             role: request.name,
             permission: request.perm.map(permission),
@@ -226,7 +266,7 @@ impl auth_server::Auth for AuthService {
     async fn role_revoke_permission(
         &self,
         request: Request<pb::AuthRoleRevokePermissionRequest>,
-    ) -> Answer<pb::AuthRoleRevokePermissionResponse> {
+    ) -> GrpcResult<pb::AuthRoleRevokePermissionResponse> {
         let change = |request: pb::AuthRoleRevokePermissionRequest| Change::RoleRevokePermission {
             role: request.role,
             key: request.key,

@@ -13,13 +13,13 @@ use vetch_node::store::auth::Caller;
 use super::status;
 use crate::auth::{Authenticator, Credentials};
 
-/// What a request needs beyond what the node looks at.
+/// What a request needs beyond what the node checks.
 #[derive(Debug, Clone, Copy)]
-pub enum Demand<'a> {
+pub enum RequiredPermission<'a> {
     /// Nothing, not even credentials that are valid.
-    Nothing,
-    /// Nothing more than the node will ask for.
-    Keys,
+    NoCredentials,
+    /// Nothing more than the node checks itself.
+    CheckedByNode,
     /// Any known user.
     User,
     /// A user with the root role.
@@ -31,13 +31,13 @@ pub enum Demand<'a> {
 
 /// Decides.
 #[derive(Clone)]
-pub struct Guard {
+pub struct Authorizer {
     authenticator: Arc<Authenticator>,
 }
 
-impl Guard {
-    pub fn new(authenticator: Arc<Authenticator>) -> Guard {
-        Guard { authenticator }
+impl Authorizer {
+    pub fn new(authenticator: Arc<Authenticator>) -> Authorizer {
+        Authorizer { authenticator }
     }
 
     pub fn authenticator(&self) -> &Authenticator {
@@ -49,21 +49,23 @@ impl Guard {
         &self,
         node: &Node,
         credentials: &Credentials,
-        demand: Demand<'_>,
+        required: RequiredPermission<'_>,
     ) -> Result<Node, EtcdError> {
-        if let Demand::Nothing = demand {
+        if let RequiredPermission::NoCredentials = required {
             return Ok(node.on_behalf_of(Caller::Anonymous));
         }
         let caller = self.authenticator.caller(node, credentials).map_err(|_| EtcdError::InvalidAuthToken)?;
         if node.auth_enabled() {
             let auth = node.auth();
-            let decision = match demand {
-                Demand::Nothing | Demand::Keys => Ok(()),
-                Demand::User => auth.check_user(&caller),
-                Demand::Root => auth.check_root(&caller),
-                Demand::Watch { key, range_end } => auth.check_read(&caller, first_key(key), range_end),
+            let decision = match required {
+                RequiredPermission::NoCredentials | RequiredPermission::CheckedByNode => Ok(()),
+                RequiredPermission::User => auth.check_user(&caller),
+                RequiredPermission::Root => auth.check_root(&caller),
+                RequiredPermission::Watch { key, range_end } => {
+                    auth.check_read(&caller, first_key(key), range_end)
+                }
             };
-            decision.map_err(status::of_auth)?;
+            decision.map_err(status::etcd_from_auth)?;
         }
         Ok(node.on_behalf_of(caller))
     }

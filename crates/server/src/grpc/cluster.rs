@@ -13,15 +13,15 @@ use vetch_api::pb::cluster_server;
 use vetch_api::{EtcdError, pb};
 use vetch_node::members::Member;
 
-use super::authorise::Demand;
-use super::edge::Edge;
+use super::authorise::RequiredPermission;
 use super::peer_url;
+use super::service_context::ServiceContext;
 use super::status;
 use crate::auth::Credentials;
 
-type Answer<T> = Result<Response<T>, Status>;
+type GrpcResult<T> = Result<Response<T>, Status>;
 
-pub(super) struct ClusterService(pub(super) Edge);
+pub(super) struct ClusterService(pub(super) ServiceContext);
 
 impl ClusterService {
     fn own_id(&self) -> u64 {
@@ -49,7 +49,7 @@ impl ClusterService {
 
     async fn known(&self, id: u64) -> Result<pb::Member, Status> {
         let members = self.members(true).await?;
-        members.into_iter().find(|member| member.id == id).ok_or(status::of(EtcdError::MemberNotFound))
+        members.into_iter().find(|member| member.id == id).ok_or(status::etcd(EtcdError::MemberNotFound))
     }
 }
 
@@ -65,33 +65,33 @@ fn to_wire(member: &Member) -> pb::Member {
 
 #[tonic::async_trait]
 impl cluster_server::Cluster for ClusterService {
-    async fn member_add(&self, request: Request<pb::MemberAddRequest>) -> Answer<pb::MemberAddResponse> {
+    async fn member_add(&self, request: Request<pb::MemberAddRequest>) -> GrpcResult<pb::MemberAddResponse> {
         let (credentials, request) = Credentials::split(request);
-        let urls = peer_url::parse(&request.peer_ur_ls).ok_or(status::of(EtcdError::MemberBadURLs))?;
-        self.0.authorise(&credentials, Demand::Root)?;
+        let urls = peer_url::parse(&request.peer_ur_ls).ok_or(status::etcd(EtcdError::MemberBadURLs))?;
+        self.0.authorise(&credentials, RequiredPermission::Root)?;
         if self.is_shared() {
             return Err(status::unsupported(
-                "vetch: a server is added by starting it, with the --journal of the others and a --name of its own",
+                "vetch: add a server by starting it with the same --journal and a --name of its own",
             ));
         }
         if urls.iter().any(|url| self.0.settings.peer_urls.contains(url)) {
-            return Err(status::of(EtcdError::PeerURLExist));
+            return Err(status::etcd(EtcdError::PeerURLExist));
         }
-        Err(status::of(EtcdError::MemberNotEnoughStarted))
+        Err(status::etcd(EtcdError::MemberNotEnoughStarted))
     }
 
     async fn member_remove(
         &self,
         request: Request<pb::MemberRemoveRequest>,
-    ) -> Answer<pb::MemberRemoveResponse> {
-        let (_, request) = self.0.admit(request, Demand::Root)?;
+    ) -> GrpcResult<pb::MemberRemoveResponse> {
+        let (_, request) = self.0.authorise_request(request, RequiredPermission::Root)?;
         self.known(request.id).await?;
         if !self.is_shared() || self.members(false).await?.len() < 2 {
             // The last member cannot go.
-            return Err(status::of(EtcdError::MemberNotEnoughStarted));
+            return Err(status::etcd(EtcdError::MemberNotEnoughStarted));
         }
         if !self.0.node.remove_member(request.id).await.map_err(status::node)? {
-            return Err(status::of(EtcdError::MemberNotFound));
+            return Err(status::etcd(EtcdError::MemberNotFound));
         }
         Ok(Response::new(pb::MemberRemoveResponse {
             header: self.0.header_without_revision(),
@@ -102,13 +102,13 @@ impl cluster_server::Cluster for ClusterService {
     async fn member_update(
         &self,
         request: Request<pb::MemberUpdateRequest>,
-    ) -> Answer<pb::MemberUpdateResponse> {
-        let (_, request) = self.0.admit(request, Demand::Root)?;
+    ) -> GrpcResult<pb::MemberUpdateResponse> {
+        let (_, request) = self.0.authorise_request(request, RequiredPermission::Root)?;
         let known = self.known(request.id).await?;
         if request.peer_ur_ls != known.peer_ur_ls {
             return Err(status::unsupported(match self.is_shared() {
                 false => "vetch: the peer URLs of a single server cannot be changed while it runs",
-                true => "vetch: a server tells its addresses when it starts: start it with others",
+                true => "vetch: a server announces its URLs when it starts; restart it with other URLs",
             }));
         }
         Ok(Response::new(pb::MemberUpdateResponse {
@@ -119,8 +119,11 @@ impl cluster_server::Cluster for ClusterService {
 
     /// A single server always knows the newest membership, so the linearizable flag changes nothing
     /// there.
-    async fn member_list(&self, request: Request<pb::MemberListRequest>) -> Answer<pb::MemberListResponse> {
-        let (_, request) = self.0.admit(request, Demand::User)?;
+    async fn member_list(
+        &self,
+        request: Request<pb::MemberListRequest>,
+    ) -> GrpcResult<pb::MemberListResponse> {
+        let (_, request) = self.0.authorise_request(request, RequiredPermission::User)?;
         Ok(Response::new(pb::MemberListResponse {
             header: self.0.header_without_revision(),
             members: self.members(request.linearizable).await?,
@@ -130,9 +133,9 @@ impl cluster_server::Cluster for ClusterService {
     async fn member_promote(
         &self,
         request: Request<pb::MemberPromoteRequest>,
-    ) -> Answer<pb::MemberPromoteResponse> {
-        let (_, request) = self.0.admit(request, Demand::Root)?;
+    ) -> GrpcResult<pb::MemberPromoteResponse> {
+        let (_, request) = self.0.authorise_request(request, RequiredPermission::Root)?;
         self.known(request.id).await?;
-        Err(status::of(EtcdError::MemberNotLearner))
+        Err(status::etcd(EtcdError::MemberNotLearner))
     }
 }

@@ -10,33 +10,33 @@ use vetch_api::health::{
     HealthCheckRequest, HealthCheckResponse, HealthListRequest, HealthListResponse, health_server,
 };
 
-use super::edge::Edge;
+use super::service_context::ServiceContext;
 use super::status;
 
-type Answer<T> = Result<Response<T>, Status>;
+type GrpcResult<T> = Result<Response<T>, Status>;
 
 const WHOLE_SERVER: &str = "";
 
-pub(super) struct HealthService(pub(super) Edge);
+pub(super) struct HealthService(pub(super) ServiceContext);
 
 #[tonic::async_trait]
 impl health_server::Health for HealthService {
     type WatchStream = Pin<Box<dyn Stream<Item = Result<HealthCheckResponse, Status>> + Send>>;
 
-    async fn check(&self, request: Request<HealthCheckRequest>) -> Answer<HealthCheckResponse> {
+    async fn check(&self, request: Request<HealthCheckRequest>) -> GrpcResult<HealthCheckResponse> {
         if request.get_ref().service != WHOLE_SERVER {
             return Err(status::unknown_health_service());
         }
         Ok(Response::new(reading(ServingStatus::Serving)))
     }
 
-    async fn list(&self, _: Request<HealthListRequest>) -> Answer<HealthListResponse> {
+    async fn list(&self, _: Request<HealthListRequest>) -> GrpcResult<HealthListResponse> {
         Ok(Response::new(all()))
     }
 
     /// Tells the status now and when it changes; stays open in between, also for a name nobody
     /// knows.
-    async fn watch(&self, request: Request<HealthCheckRequest>) -> Answer<Self::WatchStream> {
+    async fn watch(&self, request: Request<HealthCheckRequest>) -> GrpcResult<Self::WatchStream> {
         if request.get_ref().service != WHOLE_SERVER {
             let unknown = stream::once(async { Ok(reading(ServingStatus::ServiceUnknown)) });
             return Ok(Response::new(Box::pin(unknown.chain(stream::pending()))));

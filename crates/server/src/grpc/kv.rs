@@ -10,41 +10,41 @@ use vetch_api::{EtcdError, pb, wire};
 use vetch_node::RangeStream;
 use vetch_node::types::RangeChunk;
 
-use super::authorise::Demand;
-use super::edge::Edge;
+use super::authorise::RequiredPermission;
+use super::service_context::ServiceContext;
 use super::status;
 use super::translate::{self, Kv};
 use crate::auth::Credentials;
 
-type Answer<T> = Result<Response<T>, Status>;
+type GrpcResult<T> = Result<Response<T>, Status>;
 
-pub(super) struct KvService(pub(super) Edge);
+pub(super) struct KvService(pub(super) ServiceContext);
 
 impl kv_server::Kv for KvService {
     type K = Kv;
     type RangeStreamStream =
         Pin<Box<dyn Stream<Item = Result<wire::RangeStreamResponse<Kv>, Status>> + Send>>;
 
-    async fn range(&self, request: Request<pb::RangeRequest>) -> Answer<wire::RangeResponse<Kv>> {
+    async fn range(&self, request: Request<pb::RangeRequest>) -> GrpcResult<wire::RangeResponse<Kv>> {
         let (credentials, request) = Credentials::split(request);
         Ok(Response::new(self.answer_range(&credentials, request).await?))
     }
 
-    async fn range_stream(&self, request: Request<pb::RangeRequest>) -> Answer<Self::RangeStreamStream> {
+    async fn range_stream(&self, request: Request<pb::RangeRequest>) -> GrpcResult<Self::RangeStreamStream> {
         let (credentials, request) = Credentials::split(request);
         let range = translate::range(request).map_err(status::store)?;
         if !range.has_default_order() {
-            return Err(status::of(EtcdError::RangeStreamSort));
+            return Err(status::etcd(EtcdError::RangeStreamSort));
         }
         if range.has_revision_filters() {
-            return Err(status::of(EtcdError::RangeStreamFilter));
+            return Err(status::etcd(EtcdError::RangeStreamFilter));
         }
-        let node = self.0.authorise(&credentials, Demand::Keys)?;
+        let node = self.0.authorise(&credentials, RequiredPermission::CheckedByNode)?;
         let chunks = node.range_stream(range, self.0.settings.max_request_bytes);
         Ok(Response::new(Box::pin(parts(self.0.clone(), chunks))))
     }
 
-    async fn put(&self, request: Request<pb::PutRequest>) -> Answer<wire::PutResponse<Kv>> {
+    async fn put(&self, request: Request<pb::PutRequest>) -> GrpcResult<wire::PutResponse<Kv>> {
         let (credentials, request) = Credentials::split(request);
         Ok(Response::new(self.answer_put(&credentials, request).await?))
     }
@@ -52,18 +52,18 @@ impl kv_server::Kv for KvService {
     async fn delete_range(
         &self,
         request: Request<pb::DeleteRangeRequest>,
-    ) -> Answer<wire::DeleteRangeResponse<Kv>> {
+    ) -> GrpcResult<wire::DeleteRangeResponse<Kv>> {
         let (credentials, request) = Credentials::split(request);
         Ok(Response::new(self.answer_delete_range(&credentials, request).await?))
     }
 
-    async fn txn(&self, request: Request<pb::TxnRequest>) -> Answer<wire::TxnResponse<Kv>> {
+    async fn txn(&self, request: Request<pb::TxnRequest>) -> GrpcResult<wire::TxnResponse<Kv>> {
         let (credentials, request) = Credentials::split(request);
         Ok(Response::new(self.answer_txn(&credentials, request).await?))
     }
 
-    async fn compact(&self, request: Request<pb::CompactionRequest>) -> Answer<pb::CompactionResponse> {
-        let (node, request) = self.0.admit(request, Demand::Root)?;
+    async fn compact(&self, request: Request<pb::CompactionRequest>) -> GrpcResult<pb::CompactionResponse> {
+        let (node, request) = self.0.authorise_request(request, RequiredPermission::Root)?;
         let revision = node.compact(request.revision, request.physical).await.map_err(status::node)?;
         Ok(Response::new(pb::CompactionResponse { header: self.0.header(revision) }))
     }
@@ -77,7 +77,7 @@ impl KvService {
         request: pb::RangeRequest,
     ) -> Result<wire::RangeResponse<Kv>, Status> {
         let range = translate::range(request).map_err(status::store)?;
-        let node = self.0.authorise(credentials, Demand::Keys)?;
+        let node = self.0.authorise(credentials, RequiredPermission::CheckedByNode)?;
         let response = node.range(range).await.map_err(status::node)?;
         let header = self.0.header(response.revision);
         Ok(translate::ranged(response, header))
@@ -90,7 +90,7 @@ impl KvService {
     ) -> Result<wire::PutResponse<Kv>, Status> {
         let len = request.encoded_len();
         let put = translate::put(request).map_err(status::store)?;
-        let node = self.0.authorise(credentials, Demand::Keys)?;
+        let node = self.0.authorise(credentials, RequiredPermission::CheckedByNode)?;
         self.0.limit(&node, len)?;
         let response = node.put(put).await.map_err(status::node)?;
         let header = self.0.header(response.revision);
@@ -104,7 +104,7 @@ impl KvService {
     ) -> Result<wire::DeleteRangeResponse<Kv>, Status> {
         let len = request.encoded_len();
         let delete = translate::delete_range(request).map_err(status::store)?;
-        let node = self.0.authorise(credentials, Demand::Keys)?;
+        let node = self.0.authorise(credentials, RequiredPermission::CheckedByNode)?;
         self.0.limit(&node, len)?;
         let response = node.delete_range(delete).await.map_err(status::node)?;
         let header = self.0.header(response.revision);
@@ -118,7 +118,7 @@ impl KvService {
     ) -> Result<wire::TxnResponse<Kv>, Status> {
         let len = request.encoded_len();
         let txn = translate::txn(request, self.0.settings.max_txn_ops).map_err(status::store)?;
-        let node = self.0.authorise(credentials, Demand::Keys)?;
+        let node = self.0.authorise(credentials, RequiredPermission::CheckedByNode)?;
         if !txn.is_read_only() {
             self.0.limit(&node, len)?;
         }
@@ -131,15 +131,15 @@ impl KvService {
 /// The parts of a streamed range. The next chunk is read when the client's window has room for it,
 /// so a slow client costs one chunk of memory.
 fn parts(
-    edge: Edge,
+    context: ServiceContext,
     chunks: RangeStream,
 ) -> impl Stream<Item = Result<wire::RangeStreamResponse<Kv>, Status>> + Send {
-    stream::unfold(Some((edge, chunks)), async |state| {
-        let (edge, mut chunks) = state?;
+    stream::unfold(Some((context, chunks)), async |state| {
+        let (context, mut chunks) = state?;
         match chunks.next().await? {
             Ok(chunk) => {
-                let part = part(&edge, chunk);
-                Some((Ok(part), Some((edge, chunks))))
+                let part = part(&context, chunk);
+                Some((Ok(part), Some((context, chunks))))
             }
             Err(error) => Some((Err(status::node(error)), None)),
         }
@@ -147,13 +147,16 @@ fn parts(
 }
 
 /// Header, count and more are in the last part only.
-fn part(edge: &Edge, chunk: RangeChunk) -> wire::RangeStreamResponse<Kv> {
+fn part(context: &ServiceContext, chunk: RangeChunk) -> wire::RangeStreamResponse<Kv> {
     let kvs = translate::wire_kvs(chunk.kvs);
     let range_response = match chunk.end {
         None => wire::RangeResponse { header: None, kvs, more: false, count: 0 },
-        Some(end) => {
-            wire::RangeResponse { header: edge.header(end.revision), kvs, more: end.more, count: end.count }
-        }
+        Some(end) => wire::RangeResponse {
+            header: context.header(end.revision),
+            kvs,
+            more: end.more,
+            count: end.count,
+        },
     };
     wire::RangeStreamResponse { range_response }
 }

@@ -6,46 +6,46 @@ use vetch_api::EtcdError;
 use vetch_api::v3lockpb::{LockRequest, LockResponse, UnlockRequest, UnlockResponse, lock_server};
 use vetch_node::store::request::{KeyRange, RangeRequest, RequestOp, TxnRequest};
 
-use super::edge::Edge;
-use super::recipes::{self, Gone, Queue};
+use super::recipes::{self, ClientGone, Queue};
+use super::service_context::ServiceContext;
 use super::status;
 
-type Answer<T> = Result<Response<T>, Status>;
+type GrpcResult<T> = Result<Response<T>, Status>;
 
-pub(super) struct LockService(pub(super) Edge);
+pub(super) struct LockService(pub(super) ServiceContext);
 
 #[tonic::async_trait]
 impl lock_server::Lock for LockService {
-    async fn lock(&self, request: Request<LockRequest>) -> Answer<LockResponse> {
-        let (edge, request) = recipes::admit(&self.0, request)?;
-        let locked = recipes::attended(|gone| acquire(edge, request, gone)).await?;
+    async fn lock(&self, request: Request<LockRequest>) -> GrpcResult<LockResponse> {
+        let (context, request) = recipes::authorise(&self.0, request)?;
+        let locked = recipes::run_to_completion(|gone| acquire(context, request, gone)).await?;
         Ok(Response::new(locked))
     }
 
-    async fn unlock(&self, request: Request<UnlockRequest>) -> Answer<UnlockResponse> {
-        let (edge, request) = recipes::admit(&self.0, request)?;
-        let revision = recipes::delete(&edge, request.key).await?;
+    async fn unlock(&self, request: Request<UnlockRequest>) -> GrpcResult<UnlockResponse> {
+        let (context, request) = recipes::authorise(&self.0, request)?;
+        let revision = recipes::delete(&context, request.key).await?;
         Ok(Response::new(UnlockResponse { header: self.0.header(revision) }))
     }
 }
 
 /// A key in the queue of a lock.
-struct Place {
+struct QueueEntry {
     key: Bytes,
     created: i64,
     /// Set if it was alone from the start.
     owned_at: Option<i64>,
 }
 
-impl Place {
+impl QueueEntry {
     /// Queues up, or finds the place that this lease already has, and looks whether it is alone,
     /// all in one transaction. Who is first among many is found out later: the sequencer would have
     /// to look at all of them for each that comes.
-    async fn take(edge: &Edge, queue: &Queue, lease: i64) -> Result<Place, Status> {
+    async fn enter(context: &ServiceContext, queue: &Queue, lease: i64) -> Result<QueueEntry, Status> {
         let key = queue.key(lease);
         let others = || RequestOp::Range(queue.count());
         let response = recipes::txn(
-            edge,
+            context,
             TxnRequest {
                 compare: vec![recipes::created_at(key.clone(), 0)],
                 success: vec![recipes::put(key.clone(), Bytes::new(), lease), others()],
@@ -58,30 +58,39 @@ impl Place {
             _ => response.revision,
         };
         let is_alone = recipes::counted(&response, 1) <= 1;
-        Ok(Place { key, created, owned_at: is_alone.then_some(response.revision) })
+        Ok(QueueEntry { key, created, owned_at: is_alone.then_some(response.revision) })
     }
 }
 
-async fn acquire(edge: Edge, request: LockRequest, gone: Gone) -> Result<LockResponse, Status> {
-    let lease = recipes::session(&edge, request.lease).await?;
+async fn acquire(
+    context: ServiceContext,
+    request: LockRequest,
+    gone: ClientGone,
+) -> Result<LockResponse, Status> {
+    let lease = recipes::session(&context, request.lease).await?;
     let queue = Queue::new(&request.name);
-    let place = Place::take(&edge, &queue, lease).await?;
-    let revision = match place.owned_at {
+    let entry = QueueEntry::enter(&context, &queue, lease).await?;
+    let revision = match entry.owned_at {
         Some(revision) => revision,
-        None => wait(&edge, &queue, &place, gone).await?,
+        None => wait(&context, &queue, &entry, gone).await?,
     };
-    Ok(LockResponse { header: edge.header(revision), key: place.key })
+    Ok(LockResponse { header: context.header(revision), key: entry.key })
 }
 
 /// Waits to become the first. Returns the revision at which the lock was seen to be held.
-async fn wait(edge: &Edge, queue: &Queue, place: &Place, gone: Gone) -> Result<i64, Status> {
+async fn wait(
+    context: &ServiceContext,
+    queue: &Queue,
+    entry: &QueueEntry,
+    gone: ClientGone,
+) -> Result<i64, Status> {
     let turn = async {
-        queue.wait_for_turn(edge, place.created).await?;
-        recipes::range(edge, RangeRequest::new(KeyRange::single(place.key.clone()))).await
+        queue.wait_for_turn(context, entry.created).await?;
+        recipes::range(context, RangeRequest::new(KeyRange::single(entry.key.clone()))).await
     };
     let outcome = tokio::select! {
         outcome = turn => outcome,
-        _ = gone => Err(status::of(EtcdError::ContextCanceled)),
+        _ = gone => Err(status::etcd(EtcdError::ContextCanceled)),
     };
     match outcome {
         // The lease ran out meanwhile and took the key with it.
@@ -90,7 +99,7 @@ async fn wait(edge: &Edge, queue: &Queue, place: &Place, gone: Gone) -> Result<i
         Err(error) => {
             // Nobody must wait behind this key. If it cannot be deleted its lease will end the
             // wait.
-            let _ = recipes::delete(edge, place.key.clone()).await;
+            let _ = recipes::delete(context, entry.key.clone()).await;
             Err(error)
         }
     }

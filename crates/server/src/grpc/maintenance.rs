@@ -11,30 +11,31 @@ use vetch_node::Node;
 use vetch_node::store::request::{Alarm, AlarmKind};
 use vetch_node::types::{AlarmAction, AlarmSelector};
 
-use super::authorise::Demand;
+use super::authorise::RequiredPermission;
 use super::downgrade;
-use super::edge::Edge;
-use super::snapshot::{self, Places, SnapshotStream};
+use super::service_context::ServiceContext;
+use super::snapshot::{self, SnapshotQueue, SnapshotStream};
 use super::status;
 use crate::http::Remote;
 use crate::metrics::database_bytes;
 use crate::version;
 
 /// How long another server may take to begin to write.
-const HAND_OVER: Duration = Duration::from_secs(5);
+const LEADER_TRANSFER_TIMEOUT: Duration = Duration::from_secs(5);
 
-type Answer<T> = Result<Response<T>, Status>;
+type GrpcResult<T> = Result<Response<T>, Status>;
 
-pub(super) struct MaintenanceService(pub(super) Edge, pub(super) Places);
+pub(super) struct MaintenanceService(pub(super) ServiceContext, pub(super) SnapshotQueue);
 
 #[tonic::async_trait]
 impl maintenance_server::Maintenance for MaintenanceService {
     type SnapshotStream = SnapshotStream;
 
-    async fn alarm(&self, request: Request<pb::AlarmRequest>) -> Answer<pb::AlarmResponse> {
+    async fn alarm(&self, request: Request<pb::AlarmRequest>) -> GrpcResult<pb::AlarmResponse> {
         let action = Action::try_from(request.get_ref().action);
-        let demand = if action == Ok(Action::Get) { Demand::User } else { Demand::Root };
-        let (node, request) = self.0.admit(request, demand)?;
+        let required =
+            if action == Ok(Action::Get) { RequiredPermission::User } else { RequiredPermission::Root };
+        let (node, request) = self.0.authorise_request(request, required)?;
         let alarms = match action {
             Ok(Action::Get) => self.alarms(request.alarm),
             Ok(Action::Activate) => self.change_alarm(&node, AlarmAction::Activate, &request).await?,
@@ -48,8 +49,8 @@ impl maintenance_server::Maintenance for MaintenanceService {
         }))
     }
 
-    async fn status(&self, request: Request<pb::StatusRequest>) -> Answer<pb::StatusResponse> {
-        self.0.admit(request, Demand::User)?;
+    async fn status(&self, request: Request<pb::StatusRequest>) -> GrpcResult<pb::StatusResponse> {
+        self.0.authorise_request(request, RequiredPermission::User)?;
         let node = self.0.node.status();
         Ok(Response::new(pb::StatusResponse {
             header: self.0.header(node.revision),
@@ -71,22 +72,25 @@ impl maintenance_server::Maintenance for MaintenanceService {
     }
 
     /// Answered without a header, as etcd does.
-    async fn defragment(&self, request: Request<pb::DefragmentRequest>) -> Answer<pb::DefragmentResponse> {
-        self.0.admit(request, Demand::Root)?;
+    async fn defragment(
+        &self,
+        request: Request<pb::DefragmentRequest>,
+    ) -> GrpcResult<pb::DefragmentResponse> {
+        self.0.authorise_request(request, RequiredPermission::Root)?;
         let began = Instant::now();
         self.0.node.defragment().await.map_err(status::node)?;
         self.0.metrics.services.defragmented(began.elapsed());
         Ok(Response::new(pb::DefragmentResponse { header: None }))
     }
 
-    async fn hash(&self, request: Request<pb::HashRequest>) -> Answer<pb::HashResponse> {
-        self.0.admit(request, Demand::Root)?;
+    async fn hash(&self, request: Request<pb::HashRequest>) -> GrpcResult<pb::HashResponse> {
+        self.0.authorise_request(request, RequiredPermission::Root)?;
         let (hash, revision) = self.0.node.hash().await.map_err(status::node)?;
         Ok(Response::new(pb::HashResponse { header: self.0.header(revision), hash }))
     }
 
-    async fn hash_kv(&self, request: Request<pb::HashKvRequest>) -> Answer<pb::HashKvResponse> {
-        let (_, request) = self.0.admit(request, Demand::Root)?;
+    async fn hash_kv(&self, request: Request<pb::HashKvRequest>) -> GrpcResult<pb::HashKvResponse> {
+        let (_, request) = self.0.authorise_request(request, RequiredPermission::Root)?;
         let hash = self.0.node.hash_kv(request.revision).await.map_err(status::node)?;
         Ok(Response::new(pb::HashKvResponse {
             header: self.0.header(hash.revision),
@@ -96,30 +100,33 @@ impl maintenance_server::Maintenance for MaintenanceService {
         }))
     }
 
-    async fn snapshot(&self, request: Request<pb::SnapshotRequest>) -> Answer<Self::SnapshotStream> {
+    async fn snapshot(&self, request: Request<pb::SnapshotRequest>) -> GrpcResult<Self::SnapshotStream> {
         let remote = request.extensions().get::<Remote>().cloned();
-        self.0.admit(request, Demand::Root)?;
+        self.0.authorise_request(request, RequiredPermission::Root)?;
         Ok(Response::new(snapshot::stream(&self.0, &self.1, remote).await?))
     }
 
     /// The leader may be told to hand over to itself, which is done at once. Answered without a
     /// header.
-    async fn move_leader(&self, request: Request<pb::MoveLeaderRequest>) -> Answer<pb::MoveLeaderResponse> {
-        let (_, request) = self.0.admit(request, Demand::Root)?;
+    async fn move_leader(
+        &self,
+        request: Request<pb::MoveLeaderRequest>,
+    ) -> GrpcResult<pb::MoveLeaderResponse> {
+        let (_, request) = self.0.authorise_request(request, RequiredPermission::Root)?;
         if self.0.node.cluster().is_some() {
-            let moved = self.0.node.hand_over(Some(request.target_id), HAND_OVER).await;
-            moved.map_err(|error| status::of(status::of_hand_over(error)))?;
+            let moved = self.0.node.hand_over(Some(request.target_id), LEADER_TRANSFER_TIMEOUT).await;
+            moved.map_err(|error| status::etcd(status::etcd_from_leader_transfer(error)))?;
         } else if request.target_id != self.0.node.identity().member_id {
-            return Err(status::of(EtcdError::BadLeaderTransferee));
+            return Err(status::etcd(EtcdError::BadLeaderTransferee));
         }
         Ok(Response::new(pb::MoveLeaderResponse { header: None }))
     }
 
-    async fn downgrade(&self, request: Request<pb::DowngradeRequest>) -> Answer<pb::DowngradeResponse> {
-        let (_, request) = self.0.admit(request, Demand::Root)?;
+    async fn downgrade(&self, request: Request<pb::DowngradeRequest>) -> GrpcResult<pb::DowngradeResponse> {
+        let (_, request) = self.0.authorise_request(request, RequiredPermission::Root)?;
         match DowngradeAction::try_from(request.action) {
             Ok(DowngradeAction::Validate | DowngradeAction::Enable) => {
-                downgrade::check(&request.version).map_err(status::of)?;
+                downgrade::check(&request.version).map_err(status::etcd)?;
                 Err(status::unsupported("vetch: there is no older version of Vetch's data to go back to"))
             }
             // There never is one in progress, and etcd says yes to that too.
@@ -127,7 +134,7 @@ impl maintenance_server::Maintenance for MaintenanceService {
                 header: self.0.header_now(),
                 version: downgrade::CLUSTER.into(),
             })),
-            Err(_) => Err(status::of(EtcdError::UnknownMethod)),
+            Err(_) => Err(status::etcd(EtcdError::UnknownMethod)),
         }
     }
 }

@@ -15,24 +15,27 @@ use vetch_node::error::NodeError;
 use vetch_node::store::Record;
 use vetch_node::watch::{Create, Filters, NodeEvent, Response, WatchEnd, WatchSession};
 
-use super::edge::Edge;
 use super::recipes::Queue;
+use super::service_context::ServiceContext;
 use super::status;
 
 /// What is shown of a leader, or of a change of it.
-pub(super) fn leader(edge: &Edge, revision: i64, record: &Record) -> LeaderResponse {
+pub(super) fn leader(context: &ServiceContext, revision: i64, record: &Record) -> LeaderResponse {
     let kv = KeyValue::decode(&record.wire().concat()[..]).expect("a record is the wire form of a key-value");
-    LeaderResponse { header: edge.header(revision), kv: Some(kv) }
+    LeaderResponse { header: context.header(revision), kv: Some(kv) }
 }
 
 /// The leaders of an election, for as long as someone listens.
-pub(super) fn leaders(edge: Edge, queue: Queue) -> impl Stream<Item = Result<LeaderResponse, Status>> + Send {
-    let observer = Observer { edge, queue, state: State::Unknown, ready: VecDeque::new() };
+pub(super) fn leaders(
+    context: ServiceContext,
+    queue: Queue,
+) -> impl Stream<Item = Result<LeaderResponse, Status>> + Send {
+    let observer = Observer { context, queue, state: State::Unknown, ready: VecDeque::new() };
     stream::unfold(Some(observer), async |observer| {
         let mut observer = observer?;
         match observer.next().await {
             Ok(response) => Some((Ok(response), Some(observer))),
-            Err(End::Stopped) => Some((Err(status::of(EtcdError::Stopped)), None)),
+            Err(End::Stopped) => Some((Err(status::etcd(EtcdError::Stopped)), None)),
             Err(End::Disrupted) => None,
         }
     })
@@ -47,7 +50,7 @@ enum End {
 }
 
 struct Observer {
-    edge: Edge,
+    context: ServiceContext,
     queue: Queue,
     state: State,
     /// Answers not sent yet.
@@ -84,7 +87,7 @@ impl Observer {
     }
 
     async fn look_up(&mut self) -> Result<(), End> {
-        let found = self.edge.node.range(self.queue.first()).await.map_err(|error| match error {
+        let found = self.context.node.range(self.queue.first()).await.map_err(|error| match error {
             NodeError::Stopped => End::Stopped,
             _ => End::Disrupted,
         })?;
@@ -112,7 +115,7 @@ impl Observer {
     }
 
     fn lead(&mut self, revision: i64, record: &Record) {
-        self.ready.push_back(leader(&self.edge, revision, record));
+        self.ready.push_back(leader(&self.context, revision, record));
         self.state = State::Following(self.watch(Create {
             key: record.key().to_vec(),
             start_revision: revision + 1,
@@ -128,13 +131,13 @@ impl Observer {
                     self.state = State::Unknown;
                     return;
                 }
-                self.ready.push_back(leader(&self.edge, response.header_revision, &event.kv));
+                self.ready.push_back(leader(&self.context, response.header_revision, &event.kv));
             }
         }
     }
 
     fn watch(&self, create: Create) -> WatchSession {
-        let mut session = self.edge.node.watch();
+        let mut session = self.context.node.watch();
         session.create(&create);
         session
     }

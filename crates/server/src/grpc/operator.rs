@@ -13,26 +13,26 @@ use vetch_node::metrics::Histogram;
 use vetch_node::prefixes::Writes;
 use vetch_node::{KeyRange, Node};
 
-use super::authorise::Demand;
-use super::edge::Edge;
+use super::authorise::RequiredPermission;
 use super::maintenance::alarm_text;
+use super::service_context::ServiceContext;
 use super::status;
-use crate::metrics::{SLOW_STREAM, prefix_text, usage};
+use crate::metrics::{SLOW_STREAM_LAG, prefix_text, usage};
 use crate::version;
 
 /// Slow streams that are named if nobody says how many, and if somebody wants too many.
-const SOME_STREAMS: u32 = 20;
-const MOST_STREAMS: u32 = 1000;
+const STREAMS_DEFAULT: u32 = 20;
+const STREAMS_MAX: u32 = 1000;
 
-pub(super) struct OperatorService(pub(super) Edge);
+pub(super) struct OperatorService(pub(super) ServiceContext);
 
 #[tonic::async_trait]
 impl Operator for OperatorService {
     async fn look(&self, request: Request<LookRequest>) -> Result<Response<LookResponse>, Status> {
-        let (_, request) = self.0.admit(request, Demand::Root)?;
-        let most = match request.most_streams {
-            0 => SOME_STREAMS,
-            most => most.min(MOST_STREAMS),
+        let (_, request) = self.0.authorise_request(request, RequiredPermission::Root)?;
+        let max = match request.most_streams {
+            0 => STREAMS_DEFAULT,
+            max => max.min(STREAMS_MAX),
         };
         let node = &self.0.node;
         let written = node.written_prefixes();
@@ -41,7 +41,7 @@ impl Operator for OperatorService {
             storage: Some(storage(node)),
             journal: Some(journal(node)),
             traffic: Some(self.traffic()),
-            watching: Some(watching(node, most as usize)),
+            watching: Some(watching(node, max as usize)),
             leases: Some(leases(node)),
             prefixes: written
                 .prefixes
@@ -54,8 +54,8 @@ impl Operator for OperatorService {
     }
 
     async fn back_up(&self, request: Request<BackUpRequest>) -> Result<Response<BackUpResponse>, Status> {
-        let (_, request) = self.0.admit(request, Demand::Root)?;
-        let done = self.0.node.back_up(request.full).await.map_err(status::of_backup)?;
+        let (_, request) = self.0.authorise_request(request, RequiredPermission::Root)?;
+        let done = self.0.node.back_up(request.full).await.map_err(status::backup)?;
         let BackedUp { location, revision, full_revision } = done;
         Ok(Response::new(BackUpResponse { location, revision, full_revision }))
     }
@@ -152,8 +152,8 @@ fn journal(node: &Node) -> Journal {
     }
 }
 
-fn watching(node: &Node, most: usize) -> Watching {
-    let (gauges, lag) = (node.watch_gauges(), node.watch_lag(SLOW_STREAM, most));
+fn watching(node: &Node, max: usize) -> Watching {
+    let (gauges, lag) = (node.watch_gauges(), node.watch_lag(SLOW_STREAM_LAG, max));
     Watching {
         streams: u64::try_from(gauges.streams()).unwrap_or(0),
         watchers: u64::try_from(gauges.watchers()).unwrap_or(0),

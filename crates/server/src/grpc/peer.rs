@@ -1,10 +1,10 @@
 //! The Peer service: what the servers on one journal ask and tell each other. One file for each
-//! question, with both of its ends; [`Passing`] has the checkpoints on their way.
+//! question, with both of its ends; [`CheckpointTransfers`] has the checkpoints on their way.
 //!
 //! No user is asked for here: whoever proves that he can read the journal may have what is in it.
 
+mod checkpoint_transfer;
 mod introduce;
-mod passing;
 mod read_index;
 mod token;
 
@@ -20,44 +20,44 @@ use vetch_node::cluster::{Proof, Report};
 use vetch_node::fence::Index;
 use vetch_node::journal::{Position, Tip};
 
-use super::edge::Edge;
+use super::service_context::ServiceContext;
 use super::status;
-use passing::{CheckpointStream, Passing};
+use checkpoint_transfer::{CheckpointStream, CheckpointTransfers};
 
-pub use introduce::stay_introduced;
-pub use read_index::carry_questions;
-pub(super) use token::learn as learn_token;
+pub use introduce::stay_registered;
+pub use read_index::forward_read_index_requests;
+pub(super) use token::resolve as resolve_token;
 
 pub(super) struct PeerService {
-    edge: Edge,
-    passing: Passing,
+    context: ServiceContext,
+    transfers: CheckpointTransfers,
 }
 
 impl PeerService {
-    pub(super) fn new(edge: Edge) -> PeerService {
-        PeerService { edge, passing: Passing::default() }
+    pub(super) fn new(context: ServiceContext) -> PeerService {
+        PeerService { context, transfers: CheckpointTransfers::default() }
     }
 
     fn check(&self, proof: Option<vetch::Proof>) -> Result<Proof, Status> {
-        let stranger = || Status::permission_denied("this is for servers on the same journal");
-        let proof = proof.ok_or_else(stranger)?;
-        let hash = proof.hash.as_slice().try_into().map_err(|_| stranger())?;
+        let denied = || Status::permission_denied("only servers on the same journal may call this");
+        let proof = proof.ok_or_else(denied)?;
+        let hash = proof.hash.as_slice().try_into().map_err(|_| denied())?;
         let proof = Proof { seq: proof.seq, hash };
-        self.edge.node.is_known(&proof).then_some(proof).ok_or_else(stranger)
+        self.context.node.is_known(&proof).then_some(proof).ok_or_else(denied)
     }
 
     /// Refuses what was meant for another server, and whoever is none of this cluster.
-    fn meant(&self, to: Option<&Addressed>) -> Result<(), Status> {
-        let (identity, to) = (self.edge.node.identity(), to.cloned().unwrap_or_default());
+    fn check_addressee(&self, to: Option<&Addressed>) -> Result<(), Status> {
+        let (identity, to) = (self.context.node.identity(), to.cloned().unwrap_or_default());
         if to.cluster_id != identity.cluster_id {
-            return Err(status::of(EtcdError::ClusterIDMismatch));
+            return Err(status::etcd(EtcdError::ClusterIDMismatch));
         }
         if to.member_id != identity.member_id {
-            return Err(status::of(EtcdError::MemberNotFound));
+            return Err(status::etcd(EtcdError::MemberNotFound));
         }
-        match self.edge.node.cluster() {
+        match self.context.node.cluster() {
             Some(cluster) if to.key != 0 && cluster.borrow().key == to.key => Ok(()),
-            _ => Err(status::of(EtcdError::PermissionDenied)),
+            _ => Err(status::etcd(EtcdError::PermissionDenied)),
         }
     }
 }
@@ -69,8 +69,8 @@ impl Peer for PeerService {
         request: Request<ReadIndexRequest>,
     ) -> Result<Response<ReadIndexResponse>, Status> {
         let request = request.into_inner();
-        self.meant(request.to.as_ref())?;
-        let index = self.edge.node.read_index().await.map_err(status::node)?;
+        self.check_addressee(request.to.as_ref())?;
+        let index = self.context.node.read_index().await.map_err(status::node)?;
         Ok(Response::new(read_index::to_wire(&index)))
     }
 
@@ -79,28 +79,28 @@ impl Peer for PeerService {
         request: Request<IntroduceRequest>,
     ) -> Result<Response<IntroduceResponse>, Status> {
         let request = request.into_inner();
-        self.meant(request.to.as_ref())?;
+        self.check_addressee(request.to.as_ref())?;
         let asking = std::time::Duration::from_millis(request.asking_millis);
         let member = introduce::from_wire(request.member.unwrap_or_default());
-        let introduced = self.edge.node.introduce(member, asking).await.map_err(status::node)?;
+        let introduced = self.context.node.introduce(member, asking).await.map_err(status::node)?;
         Ok(Response::new(introduce::to_wire(introduced)))
     }
 
     async fn token(&self, request: Request<TokenRequest>) -> Result<Response<TokenResponse>, Status> {
         let request = request.into_inner();
-        self.meant(request.to.as_ref())?;
-        let owner = self.edge.authenticator().owner(&self.edge.node, &request.token);
-        let owner =
-            owner.map(|owner| TokenOwner { user: owner.user.to_string(), auth_revision: owner.proved });
+        self.check_addressee(request.to.as_ref())?;
+        let owner = self.context.authenticator().owner(&self.context.node, &request.token);
+        let owner = owner
+            .map(|owner| TokenOwner { user: owner.user.to_string(), auth_revision: owner.auth_revision });
         Ok(Response::new(TokenResponse { owner }))
     }
 
     async fn report(&self, request: Request<ReportRequest>) -> Result<Response<ReportResponse>, Status> {
         let ReportRequest { proof, member, url, vote, keep } = request.into_inner();
         let proof = self.check(proof)?;
-        let vote = vote.map(index).transpose()?;
+        let vote = vote.map(index_from_wire).transpose()?;
         let keep = (keep > 0).then_some(Position(keep));
-        self.edge.node.take_report(&proof, Report { member, url, vote, keep });
+        self.context.node.take_report(&proof, Report { member, url, vote, keep });
         Ok(Response::new(ReportResponse {}))
     }
 
@@ -111,29 +111,31 @@ impl Peer for PeerService {
         request: Request<CheckpointRequest>,
     ) -> Result<Response<CheckpointStream>, Status> {
         self.check(request.into_inner().proof)?;
-        Ok(Response::new(self.passing.begin(&self.edge.node)?))
+        Ok(Response::new(self.transfers.begin(&self.context.node)?))
     }
 }
 
-/// The writer, as the one whom a question is meant for.
-fn writer(node: &Node) -> Result<Addressed, EtcdError> {
+/// The leader, as the one whom a question is meant for.
+fn leader(node: &Node) -> Result<Addressed, EtcdError> {
     let cluster = node.cluster().ok_or(EtcdError::NoLeader)?;
-    let told = cluster.borrow();
-    match &told.writer {
-        Some(writer) if told.key != 0 => {
-            Ok(Addressed { cluster_id: node.identity().cluster_id, member_id: writer.member, key: told.key })
-        }
+    let status = cluster.borrow();
+    match &status.writer {
+        Some(writer) if status.key != 0 => Ok(Addressed {
+            cluster_id: node.identity().cluster_id,
+            member_id: writer.member,
+            key: status.key,
+        }),
         _ => Err(EtcdError::NoLeader),
     }
 }
 
-fn index(place: vetch::Place) -> Result<Index, Status> {
+fn index_from_wire(place: vetch::Place) -> Result<Index, Status> {
     let vetch::Place { position, epoch, seq, hash, next_rev } = place;
     let hash = hash.as_slice().try_into().map_err(|_| Status::invalid_argument("a hash has 32 bytes"))?;
     Ok(Index { position: Position(position), tip: Tip { epoch, seq, hash, next_rev } })
 }
 
-fn place(index: &Index) -> vetch::Place {
+fn index_to_wire(index: &Index) -> vetch::Place {
     let Tip { epoch, seq, hash, next_rev } = index.tip;
     vetch::Place { position: index.position.0, epoch, seq, hash: hash.to_vec(), next_rev }
 }

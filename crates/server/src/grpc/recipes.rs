@@ -19,8 +19,8 @@ use vetch_node::store::request::{
 use vetch_node::store::validate;
 use vetch_node::watch::{Create, Filters};
 
-use super::authorise::Demand;
-use super::edge::Edge;
+use super::authorise::RequiredPermission;
+use super::service_context::ServiceContext;
 use super::status;
 use crate::auth::Credentials;
 
@@ -32,19 +32,23 @@ const SESSION_TTL: i64 = 60;
 
 /// The services as the caller may use them: what is done to keys and leases is judged as if the
 /// caller did it.
-pub(super) fn admit<T>(edge: &Edge, request: Request<T>) -> Result<(Edge, T), Status> {
+pub(super) fn authorise<T>(
+    context: &ServiceContext,
+    request: Request<T>,
+) -> Result<(ServiceContext, T), Status> {
     let (credentials, request) = Credentials::split(request);
-    let node = edge.decide(&credentials, Demand::Keys).map_err(status::relayed)?;
-    Ok((edge.with_node(node), request))
+    let node =
+        context.check_permission(&credentials, RequiredPermission::CheckedByNode).map_err(status::relayed)?;
+    Ok((context.with_node(node), request))
 }
 
 /// The lease that the caller's key is bound to. One that is made here is not renewed: like etcd's,
 /// it lives on for its time, and whoever got the lock renews it or loses it.
-pub(super) async fn session(edge: &Edge, lease: i64) -> Result<i64, Status> {
+pub(super) async fn session(context: &ServiceContext, lease: i64) -> Result<i64, Status> {
     if lease != 0 {
         return Ok(lease);
     }
-    let granted = edge.node.lease_grant(0, SESSION_TTL).await.map_err(relayed)?;
+    let granted = context.node.lease_grant(0, SESSION_TTL).await.map_err(relayed)?;
     Ok(granted.id)
 }
 
@@ -100,24 +104,24 @@ impl Queue {
     }
 
     /// Waits until every key created before `revision` is gone.
-    pub(super) async fn wait_for_turn(&self, edge: &Edge, revision: i64) -> Result<(), Status> {
+    pub(super) async fn wait_for_turn(&self, context: &ServiceContext, revision: i64) -> Result<(), Status> {
         loop {
             let ahead = {
                 // Each looks through all keys of the queue, and very many may be woken at once.
-                let _turn = edge.queue_turns.acquire().await;
-                range(edge, self.before(revision)).await?
+                let _permit = context.queue_permits.acquire().await;
+                range(context, self.before(revision)).await?
             };
             match ahead.kvs.first() {
                 None => return Ok(()),
-                Some(record) => wait_for_delete(edge, record.key(), ahead.revision).await?,
+                Some(record) => wait_for_delete(context, record.key(), ahead.revision).await?,
             }
         }
     }
 }
 
 /// Waits until `key` is deleted at `from` or later.
-async fn wait_for_delete(edge: &Edge, key: &[u8], from: i64) -> Result<(), Status> {
-    let mut session = edge.node.watch();
+async fn wait_for_delete(context: &ServiceContext, key: &[u8], from: i64) -> Result<(), Status> {
+    let mut session = context.node.watch();
     session.create(&Create {
         key: key.to_vec(),
         start_revision: from,
@@ -137,21 +141,21 @@ async fn wait_for_delete(edge: &Edge, key: &[u8], from: i64) -> Result<(), Statu
     }
 }
 
-pub(super) async fn range(edge: &Edge, request: RangeRequest) -> Result<RangeResponse, Status> {
+pub(super) async fn range(context: &ServiceContext, request: RangeRequest) -> Result<RangeResponse, Status> {
     validate::range(&request).map_err(|error| relayed(error.into()))?;
-    edge.node.range(request).await.map_err(relayed)
+    context.node.range(request).await.map_err(relayed)
 }
 
-pub(super) async fn txn(edge: &Edge, request: TxnRequest) -> Result<TxnResponse, Status> {
-    validate::txn(&request, edge.settings.max_txn_ops).map_err(|error| relayed(error.into()))?;
-    edge.node.txn(request).await.map_err(relayed)
+pub(super) async fn txn(context: &ServiceContext, request: TxnRequest) -> Result<TxnResponse, Status> {
+    validate::txn(&request, context.settings.max_txn_ops).map_err(|error| relayed(error.into()))?;
+    context.node.txn(request).await.map_err(relayed)
 }
 
 /// Deletes one key. Returns the revision of the answer.
-pub(super) async fn delete(edge: &Edge, key: Bytes) -> Result<i64, Status> {
+pub(super) async fn delete(context: &ServiceContext, key: Bytes) -> Result<i64, Status> {
     let request = DeleteRangeRequest { range: KeyRange::single(key), prev_kv: false };
     validate::delete_range(&request).map_err(|error| relayed(error.into()))?;
-    Ok(edge.node.delete_range(request).await.map_err(relayed)?.revision)
+    Ok(context.node.delete_range(request).await.map_err(relayed)?.revision)
 }
 
 /// `key` was created at `revision`, or does not exist if that is 0.
@@ -190,24 +194,24 @@ pub(super) fn counted(response: &TxnResponse, index: usize) -> i64 {
 }
 
 pub(super) fn relayed(error: NodeError) -> Status {
-    status::relayed(status::of_node(error))
+    status::relayed(status::etcd_from_node(error))
 }
 
 /// Resolves when the caller has gone away.
-pub(super) type Gone = oneshot::Receiver<()>;
+pub(super) type ClientGone = oneshot::Receiver<()>;
 
 /// Does `work` for a caller, to its end even if the caller goes away before: what was begun must be
 /// taken back then, and only the work itself knows what it has begun.
-pub(super) async fn attended<T, F>(work: impl FnOnce(Gone) -> F) -> Result<T, Status>
+pub(super) async fn run_to_completion<T, F>(work: impl FnOnce(ClientGone) -> F) -> Result<T, Status>
 where
     T: Send + 'static,
     F: Future<Output = Result<T, Status>> + Send + 'static,
 {
     // Dropped with the caller's future.
-    let (_here, gone) = oneshot::channel();
+    let (_alive, gone) = oneshot::channel();
     match border::spawn(work(gone)).await {
         Ok(outcome) => outcome,
         Err(failed) if failed.is_panic() => std::panic::resume_unwind(failed.into_panic()),
-        Err(_) => Err(status::of(EtcdError::Stopped)),
+        Err(_) => Err(status::etcd(EtcdError::Stopped)),
     }
 }

@@ -1,7 +1,7 @@
 //! From the path of a request to the server that answers it.
 //!
-//! A hand-written match instead of a router: there are eleven services, and every request passes
-//! here.
+//! A hand-written match instead of a routing table: there are eleven services, and every request
+//! passes here.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -27,8 +27,8 @@ use vetch_node::cluster::Proof;
 
 use super::auth::AuthService;
 use super::cluster::ClusterService;
-use super::edge::Edge;
 use super::election::ElectionService;
+use super::fast_path::KvMethod;
 use super::health::HealthService;
 use super::kv::KvService;
 use super::lease::LeaseService;
@@ -36,11 +36,11 @@ use super::lock::LockService;
 use super::maintenance::MaintenanceService;
 use super::operator::OperatorService;
 use super::peer::PeerService;
-use super::snapshot::Places;
-use super::stand_in::{Passed, StandIn};
-use super::unary::Unary;
+use super::router::{RequestRouter, Routed};
+use super::service_context::ServiceContext;
+use super::snapshot::SnapshotQueue;
 use super::watch::WatchService;
-use super::{admission, on_behalf, peer, status, whole};
+use super::{call_metadata, forwarded_identity, peer, status, unary_reply};
 use crate::auth::Credentials;
 use crate::tls::PeerIdentity;
 
@@ -62,7 +62,7 @@ pub struct Rpc {
     operator: OperatorServer<OperatorService>,
     peer: PeerServer<PeerService>,
     /// While another server is the one that answers.
-    stand_in: Option<StandIn>,
+    router: Option<RequestRouter>,
 }
 
 /// The stream on which requests come that are judged one by one.
@@ -86,28 +86,31 @@ impl Sender {
     }
 }
 
-type Answer = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+type ResponseFuture = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 
 impl Rpc {
-    pub(super) fn new(edge: Edge) -> Rpc {
-        let limit = edge.settings.max_message_bytes();
-        let kv_service = Arc::new(KvService(edge.clone()));
+    pub(super) fn new(context: ServiceContext) -> Rpc {
+        let limit = context.settings.max_message_bytes();
+        let kv_service = Arc::new(KvService(context.clone()));
         Rpc {
             kv_service: Arc::clone(&kv_service),
             longest_message: limit,
             kv: KvServer::from_arc(kv_service).max_decoding_message_size(limit),
-            watch: WatchServer::new(WatchService(edge.clone())).max_decoding_message_size(limit),
-            lease: LeaseServer::new(LeaseService(edge.clone())).max_decoding_message_size(limit),
-            cluster: ClusterServer::new(ClusterService(edge.clone())).max_decoding_message_size(limit),
-            maintenance: MaintenanceServer::new(MaintenanceService(edge.clone(), Places::default()))
-                .max_decoding_message_size(limit),
-            auth: AuthServer::new(AuthService(edge.clone())).max_decoding_message_size(limit),
-            lock: LockServer::new(LockService(edge.clone())).max_decoding_message_size(limit),
-            election: ElectionServer::new(ElectionService(edge.clone())).max_decoding_message_size(limit),
-            health: HealthServer::new(HealthService(edge.clone())).max_decoding_message_size(limit),
-            operator: OperatorServer::new(OperatorService(edge.clone())).max_decoding_message_size(limit),
-            peer: PeerServer::new(PeerService::new(edge)).max_decoding_message_size(limit),
-            stand_in: None,
+            watch: WatchServer::new(WatchService(context.clone())).max_decoding_message_size(limit),
+            lease: LeaseServer::new(LeaseService(context.clone())).max_decoding_message_size(limit),
+            cluster: ClusterServer::new(ClusterService(context.clone())).max_decoding_message_size(limit),
+            maintenance: MaintenanceServer::new(MaintenanceService(
+                context.clone(),
+                SnapshotQueue::default(),
+            ))
+            .max_decoding_message_size(limit),
+            auth: AuthServer::new(AuthService(context.clone())).max_decoding_message_size(limit),
+            lock: LockServer::new(LockService(context.clone())).max_decoding_message_size(limit),
+            election: ElectionServer::new(ElectionService(context.clone())).max_decoding_message_size(limit),
+            health: HealthServer::new(HealthService(context.clone())).max_decoding_message_size(limit),
+            operator: OperatorServer::new(OperatorService(context.clone())).max_decoding_message_size(limit),
+            peer: PeerServer::new(PeerService::new(context)).max_decoding_message_size(limit),
+            router: None,
         }
     }
 
@@ -115,7 +118,7 @@ impl Rpc {
         &self.kv_service
     }
 
-    /// Simple tokens that are remembered.
+    /// Simple tokens in memory.
     pub(crate) fn tokens(&self) -> usize {
         self.kv_service.0.authenticator().tokens()
     }
@@ -125,28 +128,28 @@ impl Rpc {
         self.longest_message
     }
 
-    /// The same services behind `stand_in`, which decides where requests are answered.
-    pub fn behind(self, stand_in: StandIn) -> Rpc {
-        Rpc { stand_in: Some(stand_in), ..self }
+    /// The same services behind `router`, which decides where requests are answered.
+    pub fn with_router(self, router: RequestRouter) -> Rpc {
+        Rpc { router: Some(router), ..self }
     }
 
     /// Whether there are other servers, and so possibly nobody who leads.
     pub(crate) fn is_in_cluster(&self) -> bool {
-        self.stand_in.as_ref().is_some_and(StandIn::is_in_cluster)
+        self.router.as_ref().is_some_and(RequestRouter::is_in_cluster)
     }
 
     /// Who sends a call over a connection of `peer`, with what another server claims of the sender
     /// and the caller's token in its headers. None if the claim is none.
     pub(crate) fn sender<'a>(
         &self,
-        claim: impl FnOnce() -> Option<&'a HeaderValue>,
+        forwarded: impl FnOnce() -> Option<&'a HeaderValue>,
         token: Option<&HeaderValue>,
         peer: Option<&PeerIdentity>,
     ) -> Option<Sender> {
-        match self.is_in_cluster().then(claim).flatten() {
+        match self.is_in_cluster().then(forwarded).flatten() {
             None => Some(Sender::new(Credentials::new(token.cloned(), peer.cloned()), None)),
-            Some(claim) => {
-                let (sender, proof) = on_behalf::claimed(claim, peer)?;
+            Some(forwarded) => {
+                let (sender, proof) = forwarded_identity::parse(forwarded, peer)?;
                 Some(Sender::new(Credentials::new(token.cloned(), sender), Some(proof)))
             }
         }
@@ -154,36 +157,36 @@ impl Rpc {
 
     /// Whether this server answers a call of this kind from this sender without asking another one
     /// anything, at this moment.
-    pub(crate) fn answers_now(&self, call: Unary, sender: &Sender) -> bool {
-        let Some(stand_in) = &self.stand_in else { return true };
-        let edge = &self.kv_service.0;
-        stand_in.is_here(call)
-            && sender.proof.is_none_or(|proof| edge.node.is_known(&proof))
-            && (!stand_in.is_in_cluster()
-                || edge.authenticator().unknown(&edge.node, &sender.credentials).is_none())
+    pub(crate) fn can_serve_locally(&self, call: KvMethod, sender: &Sender) -> bool {
+        let Some(router) = &self.router else { return true };
+        let context = &self.kv_service.0;
+        router.serves_locally(call)
+            && sender.proof.is_none_or(|proof| context.node.is_known(&proof))
+            && (!router.is_in_cluster()
+                || context.authenticator().unknown_token(&context.node, &sender.credentials).is_none())
     }
 
     /// Lets a request be answered by who can, if that is not this server.
-    async fn pass(&self, stand_in: &StandIn, request: Request<Body>) -> Passed {
-        let edge = &self.kv_service.0;
-        if !stand_in.is_in_cluster() {
-            return stand_in.pass(request, &edge.node).await;
+    async fn route(&self, router: &RequestRouter, request: Request<Body>) -> Routed {
+        let context = &self.kv_service.0;
+        if !router.is_in_cluster() {
+            return router.route(request, &context.node).await;
         }
-        let request = match on_behalf::settle(&edge.node, request).await {
+        let request = match forwarded_identity::verify(&context.node, request).await {
             Ok(request) => request,
-            Err(status) => return Passed::Answered(status.into_http()),
+            Err(status) => return Routed::Answered(status.into_http()),
         };
-        match stand_in.pass(request, &edge.node).await {
-            Passed::Here(mut request) => {
-                let credentials = Credentials::of_headers(request.headers());
-                if let Err(refusal) = peer::learn_token(edge, stand_in, &credentials).await {
-                    return Passed::Answered(status::of(refusal).into_http());
+        match router.route(request, &context.node).await {
+            Routed::Local(mut request) => {
+                let credentials = Credentials::from_headers(request.headers());
+                if let Err(refusal) = peer::resolve_token(context, router, &credentials).await {
+                    return Routed::Answered(status::etcd(refusal).into_http());
                 }
                 // What a token stands for is asked again as long as its stream lasts.
                 if request.uri().path() == WATCH {
-                    request.extensions_mut().insert(stand_in.clone());
+                    request.extensions_mut().insert(router.clone());
                 }
-                Passed::Here(request)
+                Routed::Local(request)
             }
             answered => answered,
         }
@@ -191,31 +194,31 @@ impl Rpc {
 
     /// Answers one request, for callers within this process. An RPC that fails is an answer too.
     pub async fn answer(&self, request: Request<Body>) -> Response<Body> {
-        whole::response(self.reply(request).await)
+        unary_reply::response(self.reply(request).await)
     }
 
     /// The same for connections: a unary call that is served here is answered by a message whose
     /// length is known.
     pub(crate) async fn reply(&self, request: Request<Body>) -> vetch_http2::Answer<Body> {
         use vetch_http2::Answer::{Reply, Response};
-        let request = match &self.stand_in {
+        let request = match &self.router {
             None => request,
             // Boxed, because almost no server has one, and each request would carry the room for
             // it.
-            Some(stand_in) => match Box::pin(self.pass(stand_in, request)).await {
-                Passed::Here(request) => request,
-                Passed::Answered(response) => return Response(response),
+            Some(router) => match Box::pin(self.route(router, request)).await {
+                Routed::Local(request) => request,
+                Routed::Answered(response) => return Response(response),
             },
         };
-        if let Err(refusal) = admission::check(request.headers()) {
-            return Response(status::of(refusal).into_http());
+        if let Err(refusal) = call_metadata::check(request.headers()) {
+            return Response(status::etcd(refusal).into_http());
         }
-        if admission::wants_leader(request.headers()) && self.has_no_leader() {
-            return Response(status::of(EtcdError::NoLeader).into_http());
+        if call_metadata::wants_leader(request.headers()) && self.has_no_leader() {
+            return Response(status::etcd(EtcdError::NoLeader).into_http());
         }
         let uri = request.uri().clone();
-        let response = match Unary::at(uri.path()) {
-            Some(call) => match self.answer_keys(call, request).await {
+        let response = match KvMethod::from_path(uri.path()) {
+            Some(call) => match self.serve_kv_request(call, request).await {
                 Reply(reply) => return Reply(reply),
                 Response(response) => response,
             },
@@ -228,18 +231,18 @@ impl Rpc {
             return Response(status.into_http());
         }
         match self.kv_service.0.metrics.grpc.is_unary(uri.path()) {
-            true => whole::collected(response).await,
+            true => unary_reply::collect(response).await,
             false => Response(response),
         }
     }
 
     /// A call on keys whose message is still in the body of its request.
-    async fn answer_keys(&self, call: Unary, request: Request<Body>) -> vetch_http2::Answer<Body> {
+    async fn serve_kv_request(&self, call: KvMethod, request: Request<Body>) -> vetch_http2::Answer<Body> {
         let rpc = self.clone();
         let answer = move |credentials: Credentials, message| async move {
-            rpc.unary(call.decode(message)?, &credentials).await
+            rpc.serve_kv(call.decode(message)?, &credentials).await
         };
-        whole::unary(request, self.longest_message, answer).await
+        unary_reply::unary(request, self.longest_message, answer).await
     }
 
     /// Whether this server knows that there is no leader.
@@ -248,7 +251,7 @@ impl Rpc {
     }
 
     /// None if there is no such service.
-    fn dispatch(&self, request: Request<Body>) -> Option<Answer> {
+    fn dispatch(&self, request: Request<Body>) -> Option<ResponseFuture> {
         let (service, _) = request.uri().path().strip_prefix('/')?.rsplit_once('/')?;
         Some(match service {
             "etcdserverpb.KV" => self.kv.clone().call(request),
@@ -270,13 +273,13 @@ impl Rpc {
 impl Service<Request<Body>> for Rpc {
     type Response = Response<Body>;
     type Error = Infallible;
-    type Future = Answer;
+    type Future = ResponseFuture;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<Body>) -> Answer {
+    fn call(&mut self, request: Request<Body>) -> ResponseFuture {
         let rpc = self.clone();
         Box::pin(async move { Ok(rpc.answer(request).await) })
     }
@@ -302,17 +305,17 @@ mod tests {
         let opening = tokio::task::spawn_blocking(move || Node::open(config, |_| {}));
         let node = opening.await.expect("no panic").expect("a node");
         let metrics = Arc::new(ServerMetrics::new(false, Duration::MAX));
-        let stand_in = StandIn::in_cluster();
-        let rpc = routes(node.clone(), Arc::new(Settings::default()), metrics).behind(stand_in.clone());
-        stand_in.take_over();
+        let router = RequestRouter::in_cluster();
+        let rpc = routes(node.clone(), Arc::new(Settings::default()), metrics).with_router(router.clone());
+        router.serve_locally();
         let unknown = HeaderValue::from_static("1.AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");
         let claimed =
             rpc.sender(|| Some(&unknown), None, None).expect("it is one, whether or not it is true");
-        assert!(!rpc.answers_now(Unary::Range, &claimed), "this server knows no such announcement");
+        assert!(!rpc.can_serve_locally(KvMethod::Range, &claimed), "this server knows no such announcement");
         let own = rpc.sender(|| None, None, None).expect("no claim");
-        assert!(rpc.answers_now(Unary::Range, &own) && rpc.answers_now(Unary::Put, &own));
-        stand_in.no_writer();
-        assert!(rpc.answers_now(Unary::Range, &own) && !rpc.answers_now(Unary::Put, &own));
+        assert!(rpc.can_serve_locally(KvMethod::Range, &own) && rpc.can_serve_locally(KvMethod::Put, &own));
+        router.no_leader();
+        assert!(rpc.can_serve_locally(KvMethod::Range, &own) && !rpc.can_serve_locally(KvMethod::Put, &own));
         let nonsense = HeaderValue::from_static("nonsense");
         assert!(rpc.sender(|| Some(&nonsense), None, None).is_none());
         node.shutdown().await;

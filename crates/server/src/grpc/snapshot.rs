@@ -3,9 +3,9 @@
 //!
 //! A snapshot keeps the versions of its moment in memory until they are sent. So only a few may be
 //! under way at once, and one whose client does not take it, or takes little while others wait, is
-//! ended: [`places`].
+//! ended: [`queue`].
 
-mod places;
+mod queue;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -21,13 +21,13 @@ use vetch_http2::border;
 use vetch_node::error::NodeError;
 use vetch_snapshot::{Export, Member};
 
-use super::edge::Edge;
+use super::service_context::ServiceContext;
 use super::status;
 use crate::http::Remote;
 use crate::metrics::ServerMetrics;
 use crate::version;
-pub(super) use places::Places;
-use places::{CHECK_INTERVAL, Client, Pace, Place};
+pub(super) use queue::SnapshotQueue;
+use queue::{CHECK_INTERVAL, Client, ProgressCheck, SnapshotPermit};
 
 /// Bytes of the file in one message, as etcd sends them.
 const PIECE: usize = 32 << 10;
@@ -40,7 +40,7 @@ struct Sending {
     taken: u64,
     began: Instant,
     metrics: Arc<ServerMetrics>,
-    place: Place,
+    permit: SnapshotPermit,
 }
 
 enum State {
@@ -53,19 +53,19 @@ enum State {
 type Slot = Arc<Mutex<State>>;
 
 pub(super) async fn stream(
-    edge: &Edge,
-    places: &Places,
+    context: &ServiceContext,
+    snapshots: &SnapshotQueue,
     remote: Option<Remote>,
 ) -> Result<SnapshotStream, Status> {
     let began = Instant::now();
-    let place = places.take(Client::of(remote.as_ref())).await.map_err(status::node)?;
-    let state = edge.node.snapshot().await.map_err(status::node)?;
-    let member = member(edge);
+    let permit = snapshots.acquire(Client::from_remote(remote.as_ref())).await.map_err(status::node)?;
+    let state = context.node.snapshot().await.map_err(status::node)?;
+    let member = member(context);
     let lay_out = move || Export::new(state, &member);
-    let export = border::spawn_blocking(lay_out).await.map_err(|_| status::of(EtcdError::Stopped))?;
+    let export = border::spawn_blocking(lay_out).await.map_err(|_| status::etcd(EtcdError::Stopped))?;
     tracing::info!(bytes = export.bytes(), "sending a snapshot to a client");
-    let metrics = Arc::clone(&edge.metrics);
-    let sending = Box::new(Sending { export, taken: 0, began, metrics, place });
+    let metrics = Arc::clone(&context.metrics);
+    let sending = Box::new(Sending { export, taken: 0, began, metrics, permit });
     let slot = Arc::new(Mutex::new(State::Sending(sending)));
     let watchdog = Watchdog(border::spawn(watch(Arc::clone(&slot))));
     let next = |(slot, watchdog): (Slot, Watchdog)| async move {
@@ -77,13 +77,13 @@ pub(super) async fn stream(
     Ok(Box::pin(stream::unfold((slot, watchdog), next)))
 }
 
-fn member(edge: &Edge) -> Member {
+fn member(context: &ServiceContext) -> Member {
     Member {
-        id: edge.node.identity().member_id,
-        name: edge.settings.name.clone(),
-        peer_urls: edge.settings.peer_urls.clone(),
-        client_urls: edge.settings.client_urls.clone(),
-        term: edge.node.term(),
+        id: context.node.identity().member_id,
+        name: context.settings.name.clone(),
+        peer_urls: context.settings.peer_urls.clone(),
+        client_urls: context.settings.client_urls.clone(),
+        term: context.node.term(),
         cluster_version: version::CLUSTER.into(),
         storage_version: version::STORAGE.into(),
     }
@@ -125,15 +125,15 @@ impl Drop for Watchdog {
 
 /// Lets go of the state when the client does not take it, or too slowly for those who wait.
 async fn watch(slot: Slot) {
-    let mut pace = Pace::default();
+    let mut progress = ProgressCheck::default();
     loop {
         tokio::time::sleep(CHECK_INTERVAL).await;
         let mut state = slot.lock();
         let State::Sending(sending) = &*state else { return };
-        if let Some(error) = pace.check(sending.taken, sending.place.demand()) {
-            tracing::warn!(taken = sending.taken, %error, "a client does not take its snapshot; it is ended");
+        if let Some(error) = progress.check(sending.taken, sending.permit.contention()) {
+            tracing::warn!(taken = sending.taken, %error, "a client does not read its snapshot; aborting it");
             if error == NodeError::TooManyRequests {
-                sending.place.forfeit();
+                sending.permit.refuse_waiting_calls();
             }
             *state = State::Ended(error);
             return;

@@ -18,7 +18,7 @@ use crate::auth::{LoginError, PasswordError};
 mod tests;
 
 /// What etcd calls a refusal by the rules of the API.
-pub(super) fn of_store(error: StoreError) -> EtcdError {
+pub(super) fn etcd_from_store(error: StoreError) -> EtcdError {
     match error {
         StoreError::EmptyKey => EtcdError::EmptyKey,
         StoreError::KeyNotFound => EtcdError::KeyNotFound,
@@ -35,12 +35,12 @@ pub(super) fn of_store(error: StoreError) -> EtcdError {
         StoreError::LeaseTtlTooLarge => EtcdError::LeaseTTLTooLarge,
         // No request of a client leads here.
         StoreError::Misfit(_) => EtcdError::Corrupt,
-        StoreError::Auth(error) => of_auth(error),
+        StoreError::Auth(error) => etcd_from_auth(error),
     }
 }
 
 /// What etcd calls a refusal by the rules of users and roles.
-pub(super) fn of_auth(error: AuthError) -> EtcdError {
+pub(super) fn etcd_from_auth(error: AuthError) -> EtcdError {
     match error {
         AuthError::RootUserNotExist => EtcdError::RootUserNotExist,
         AuthError::RootRoleNotExist => EtcdError::RootRoleNotExist,
@@ -61,9 +61,9 @@ pub(super) fn of_auth(error: AuthError) -> EtcdError {
 }
 
 /// What etcd calls the outcome of a request that was not served.
-pub(super) fn of_node(error: NodeError) -> EtcdError {
+pub(super) fn etcd_from_node(error: NodeError) -> EtcdError {
     match error {
-        NodeError::Store(error) => of_store(error),
+        NodeError::Store(error) => etcd_from_store(error),
         NodeError::TooManyRequests => EtcdError::RequestTooManyRequests,
         NodeError::NoSpace => EtcdError::NoSpace,
         NodeError::DiskFails => EtcdError::Unhealthy,
@@ -76,7 +76,7 @@ pub(super) fn of_node(error: NodeError) -> EtcdError {
 }
 
 /// What etcd calls a leader that stays.
-pub(super) fn of_hand_over(error: HandOverError) -> EtcdError {
+pub(super) fn etcd_from_leader_transfer(error: HandOverError) -> EtcdError {
     match error {
         HandOverError::NotWriter => EtcdError::NotLeader,
         HandOverError::Unknown => EtcdError::BadLeaderTransferee,
@@ -84,38 +84,38 @@ pub(super) fn of_hand_over(error: HandOverError) -> EtcdError {
     }
 }
 
-pub(super) fn of(error: EtcdError) -> Status {
+pub(super) fn etcd(error: EtcdError) -> Status {
     error.into()
 }
 
 pub(super) fn store(error: StoreError) -> Status {
-    of(of_store(error))
+    etcd(etcd_from_store(error))
 }
 
 pub(super) fn node(error: NodeError) -> Status {
-    of(of_node(error))
+    etcd(etcd_from_node(error))
 }
 
 pub(super) fn auth(error: AuthError) -> Status {
-    of(of_auth(error))
+    etcd(etcd_from_auth(error))
 }
 
 /// Why nobody was logged in.
 pub(super) fn login(error: LoginError) -> Status {
-    of(match error {
+    etcd(match error {
         LoginError::NotEnabled => EtcdError::AuthNotEnabled,
         LoginError::Failed => EtcdError::AuthFailed,
         LoginError::NoPasswordUser => EtcdError::NoPasswordUser,
         LoginError::VerifyOnly => EtcdError::TokenVerifyOnly,
         LoginError::TooMany => EtcdError::RequestTooManyRequests,
-        LoginError::Unsettled => EtcdError::Timeout,
+        LoginError::UsersChanging => EtcdError::Timeout,
     })
 }
 
 /// Why a password could not be hashed.
 pub(super) fn password(error: PasswordError) -> Status {
     match error {
-        PasswordError::TooMany => of(EtcdError::RequestTooManyRequests),
+        PasswordError::TooMany => etcd(EtcdError::RequestTooManyRequests),
         PasswordError::Failed => Status::internal("vetch: the password could not be hashed"),
     }
 }
@@ -124,7 +124,7 @@ pub(super) fn password(error: PasswordError) -> Status {
 /// Only a server that stops is not relayed: there, clients of etcd see their own connection end,
 /// which is "unavailable" to them.
 pub(super) fn relayed(error: EtcdError) -> Status {
-    if error == EtcdError::Stopped { of(error) } else { error.relayed() }
+    if error == EtcdError::Stopped { etcd(error) } else { error.relayed() }
 }
 
 /// Refuses something that etcd does and Vetch does not. The text is our own.
@@ -133,7 +133,7 @@ pub(super) fn unsupported(what: &'static str) -> Status {
 }
 
 /// Why there is no backup now. No part of etcd's API, so the text is our own.
-pub(super) fn of_backup(error: BackupError) -> Status {
+pub(super) fn backup(error: BackupError) -> Status {
     let text = error.to_string();
     match error {
         BackupError::NotConfigured => Status::failed_precondition(text),
@@ -163,12 +163,12 @@ pub(super) fn unknown_service(path: &str) -> Status {
 
 /// Rewords what tonic says about a request stream that broke, for a service that ends cancelled
 /// streams with `cancelled`.
-pub(super) fn of_request_stream(status: Status, cancelled: EtcdError) -> Status {
+pub(super) fn request_stream(status: Status, cancelled: EtcdError) -> Status {
     match received_too_large(status.code(), status.message()) {
         Some(reworded) => reworded,
         // The gateway says aborted of a client that left: tonic takes cancelled for the end of the
         // requests.
-        None if matches!(status.code(), Code::Cancelled | Code::Aborted) => of(cancelled),
+        None if matches!(status.code(), Code::Cancelled | Code::Aborted) => etcd(cancelled),
         None => status,
     }
 }

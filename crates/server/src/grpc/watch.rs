@@ -20,11 +20,11 @@ use vetch_http2::Charge;
 use vetch_node::cluster::ClusterStatus;
 use vetch_node::watch::{Create, Filters, NodeEvent, WatchEnd, WatchSession};
 
-use super::authorise::Demand;
-use super::edge::Edge;
-use super::stand_in::StandIn;
+use super::authorise::RequiredPermission;
+use super::router::RequestRouter;
+use super::service_context::ServiceContext;
 use super::translate::Kv;
-use super::{admission, peer, status};
+use super::{call_metadata, peer, status};
 use crate::auth::Credentials;
 use crate::http::Remote;
 use crate::metrics::WatchFrame;
@@ -36,9 +36,9 @@ mod tests;
 type SessionResponse = vetch_node::watch::Response<NodeEvent>;
 
 /// Answers to requests that may wait to be sent before further requests are taken.
-const MAX_BACKLOG: usize = 64;
+const BACKLOG_MAX: usize = 64;
 
-pub(super) struct WatchService(pub(super) Edge);
+pub(super) struct WatchService(pub(super) ServiceContext);
 
 impl watch_server::Watch for WatchService {
     type K = Kv;
@@ -49,9 +49,9 @@ impl watch_server::Watch for WatchService {
         request: Request<Streaming<pb::WatchRequest>>,
     ) -> Result<Response<Self::WatchStream>, Status> {
         let remote = request.extensions().get::<Remote>().cloned();
-        let wants_leader = admission::wants_leader(request.metadata().as_ref());
+        let wants_leader = call_metadata::wants_leader(request.metadata().as_ref());
         let leader = self.0.node.cluster().filter(|_| wants_leader);
-        let stand_in = request.extensions().get::<StandIn>().cloned();
+        let router = request.extensions().get::<RequestRouter>().cloned();
         let (credentials, requests) = Credentials::split(request);
         let session = self.0.node.watch();
         let charge = remote.map(|Remote { address, watching }| {
@@ -59,9 +59,9 @@ impl watch_server::Watch for WatchService {
             watching.charge()
         });
         let stream = WatchStream {
-            edge: self.0.clone(),
+            context: self.0.clone(),
             credentials,
-            stand_in,
+            router,
             requests: Some(requests),
             session,
             charge,
@@ -81,12 +81,12 @@ impl watch_server::Watch for WatchService {
 }
 
 struct WatchStream {
-    edge: Edge,
+    context: ServiceContext,
     /// Every create is judged by them anew.
     credentials: Credentials,
     /// Who is asked about their token, in a cluster: it may have been forgotten here since the last
     /// create.
-    stand_in: Option<StandIn>,
+    router: Option<RequestRouter>,
     /// None once the client has sent its last request. It is served on until it goes away.
     requests: Option<Streaming<pb::WatchRequest>>,
     session: WatchSession,
@@ -103,7 +103,7 @@ impl WatchStream {
     /// The next frame, or what the stream ends with.
     async fn next(&mut self) -> Result<wire::WatchResponse<Kv>, Status> {
         if let Some((frame, began)) = self.sending.take() {
-            self.edge.metrics.services.watch_sent(frame, began.elapsed());
+            self.context.metrics.services.watch_sent(frame, began.elapsed());
         }
         loop {
             if let Some(frame) = self.ready.pop_front() {
@@ -113,44 +113,44 @@ impl WatchStream {
             let Some(requests) = &mut self.requests else {
                 let responses = tokio::select! {
                     responses = self.session.next() => responses,
-                    () = lost(&mut self.leader) => return Err(status::of(EtcdError::NoLeader)),
+                    () = leader_lost(&mut self.leader) => return Err(status::etcd(EtcdError::NoLeader)),
                 };
                 self.take_responses(responses)?;
                 continue;
             };
             tokio::select! {
-                request = requests.message(), if self.session.backlog() < MAX_BACKLOG => match request {
+                request = requests.message(), if self.session.backlog() < BACKLOG_MAX => match request {
                     Ok(Some(request)) => {
                         self.take_request(request).await;
-                        self.settle();
+                        self.update_charge();
                     }
                     Ok(None) => self.requests = None,
-                    Err(broken) => return Err(status::of_request_stream(broken, EtcdError::WatchCanceled)),
+                    Err(broken) => return Err(status::request_stream(broken, EtcdError::WatchCanceled)),
                 },
                 responses = self.session.next() => self.take_responses(responses)?,
-                () = lost(&mut self.leader) => return Err(status::of(EtcdError::NoLeader)),
+                () = leader_lost(&mut self.leader) => return Err(status::etcd(EtcdError::NoLeader)),
             }
         }
     }
 
     fn take_responses(&mut self, responses: Result<Vec<SessionResponse>, WatchEnd>) -> Result<(), Status> {
-        for response in responses.map_err(|WatchEnd| status::of(EtcdError::Stopped))? {
+        for response in responses.map_err(|WatchEnd| status::etcd(EtcdError::Stopped))? {
             let fragment = response.fragment;
-            let header = self.edge.header(response.header_revision);
+            let header = self.context.header(response.header_revision);
             let frame = frame(response, header);
             if fragment {
-                self.ready.extend(fragment::split(frame, self.edge.settings.max_message_bytes()));
+                self.ready.extend(fragment::split(frame, self.context.settings.max_message_bytes()));
             } else {
                 self.ready.push_back(frame);
             }
         }
         // Compaction may have cancelled some.
-        self.settle();
+        self.update_charge();
         Ok(())
     }
 
     /// Counts what the watchers take now.
-    fn settle(&mut self) {
+    fn update_charge(&mut self) {
         if let Some(charge) = &mut self.charge
             && charge.len() != self.session.bytes()
         {
@@ -171,7 +171,7 @@ impl WatchStream {
     async fn create(&mut self, create: pb::WatchCreateRequest) {
         // A negative start is refused first, whoever asks; the session does that.
         if create.start_revision >= 0
-            && let Err(refusal) = self.judge(&create).await
+            && let Err(refusal) = self.check_create(&create).await
         {
             self.session.refuse_create(refusal.rpc_text());
             return;
@@ -190,12 +190,12 @@ impl WatchStream {
         self.charge.as_mut().is_none_or(|charge| charge.try_set(bytes).is_ok())
     }
 
-    async fn judge(&self, create: &pb::WatchCreateRequest) -> Result<(), EtcdError> {
-        if let Some(stand_in) = &self.stand_in {
-            peer::learn_token(&self.edge, stand_in, &self.credentials).await?;
+    async fn check_create(&self, create: &pb::WatchCreateRequest) -> Result<(), EtcdError> {
+        if let Some(router) = &self.router {
+            peer::resolve_token(&self.context, router, &self.credentials).await?;
         }
-        let demand = Demand::Watch { key: &create.key, range_end: &create.range_end };
-        self.edge.decide(&self.credentials, demand).map(drop)
+        let required = RequiredPermission::Watch { key: &create.key, range_end: &create.range_end };
+        self.context.check_permission(&self.credentials, required).map(drop)
     }
 }
 
@@ -209,7 +209,7 @@ impl Drop for WatchStream {
 }
 
 /// Resolves when there is no leader any more, if that is wanted to be known.
-async fn lost(leader: &mut Option<watch::Receiver<ClusterStatus>>) {
+async fn leader_lost(leader: &mut Option<watch::Receiver<ClusterStatus>>) {
     let is_lost = match leader {
         // An error means that the node is gone, which its session tells.
         Some(status) => status.wait_for(|status| status.silent).await.is_ok(),

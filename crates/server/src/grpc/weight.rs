@@ -23,7 +23,7 @@ const AUTH: [&str; 13] = [
     "RoleRevokePermission",
 ];
 
-pub(crate) fn of(path: &str) -> Weight {
+pub(crate) fn by_path(path: &str) -> Weight {
     let light = match path.strip_prefix('/').and_then(|path| path.split_once('/')) {
         Some(("etcdserverpb.KV", method)) => matches!(method, "Put" | "Compact" | "RangeStream"),
         Some(("etcdserverpb.Watch", method)) => method == "Watch",
@@ -63,7 +63,7 @@ mod tests {
     #[test]
     fn what_shows_lists_or_computes_is_heavy() {
         let mut heavy: Vec<&str> =
-            ROUTES.iter().map(|route| route.rpc).filter(|rpc| of(rpc) == Weight::Heavy).collect();
+            ROUTES.iter().map(|route| route.rpc).filter(|rpc| by_path(rpc) == Weight::Heavy).collect();
         heavy.sort_unstable();
         heavy.dedup();
         let expected = [
@@ -82,8 +82,8 @@ mod tests {
             "/v3electionpb.Election/Leader",
         ];
         assert_eq!(heavy, expected);
-        assert_eq!(of("/vetch.v1.Operator/Look"), Weight::Heavy);
-        assert_eq!(of("/no.such.Service/Call"), Weight::Heavy);
+        assert_eq!(by_path("/vetch.v1.Operator/Look"), Weight::Heavy);
+        assert_eq!(by_path("/no.such.Service/Call"), Weight::Heavy);
     }
 
     /// A stream's answers are made as they are read, and one that waits must not keep others from
@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn streams_are_light() {
         for route in ROUTES.iter().filter(|route| route.kind != Kind::Unary) {
-            assert_eq!(of(route.rpc), Weight::Light, "{}", route.rpc);
+            assert_eq!(by_path(route.rpc), Weight::Light, "{}", route.rpc);
         }
     }
 }

@@ -29,7 +29,7 @@ impl Whitelist {
         }
     }
 
-    fn admits(&self, name: &str) -> bool {
+    fn allows(&self, name: &str) -> bool {
         self.names.is_empty() || self.names.contains(name)
     }
 }
@@ -44,7 +44,7 @@ impl Access {
     /// The refusal of a request whose Host is not whitelisted.
     pub(super) fn refusal<B>(&self, request: &Request<B>) -> Option<Response<Body>> {
         let host = hostname(request);
-        if self.hosts.admits(host) {
+        if self.hosts.allows(host) {
             return None;
         }
         tracing::warn!(host, "rejecting HTTP request to prevent DNS rebinding attacks");
@@ -62,7 +62,7 @@ impl Access {
             return Some(HeaderValue::from_static("*"));
         }
         let origin = request.get(ORIGIN)?;
-        self.origins.admits(origin.to_str().ok()?).then(|| origin.clone())
+        self.origins.allows(origin.to_str().ok()?).then(|| origin.clone())
     }
 }
 

@@ -15,16 +15,16 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream};
 use tokio_rustls::server::TlsStream;
 
-use super::attended::MayLeave;
 use super::detect::Rewound;
-use super::url::{Place, Url};
+use super::stall_guard::DetectsDisconnect;
+use super::url::{Address, Url};
 
 /// Opens the socket a URL names. A socket file left by an earlier process is replaced; any other
 /// file is not.
 pub async fn bind(url: &Url, reuse_port: bool) -> io::Result<Listener> {
-    match url.place() {
-        Place::Tcp(address) => Ok(Listener::Tcp(bind_tcp(address, reuse_port).await?)),
-        Place::Unix(path) => {
+    match url.target() {
+        Address::Tcp(address) => Ok(Listener::Tcp(bind_tcp(address, reuse_port).await?)),
+        Address::Unix(path) => {
             remove_stale_socket(path)?;
             Ok(Listener::Unix(UnixListener::bind(path)?, path.clone()))
         }
@@ -101,7 +101,7 @@ impl Listener {
                 // Answers are small and wanted at once; waiting to fill a packet would add
                 // milliseconds.
                 stream.set_nodelay(true)?;
-                notice_dead_peer(&stream)?;
+                enable_tcp_keepalive(&stream)?;
                 Ok(Stream::Tcp(stream))
             }
             Listener::Unix(listener, _) => Ok(Stream::Unix(listener.accept().await?.0)),
@@ -119,7 +119,7 @@ impl Listener {
 
 /// A peer that vanished without a word would otherwise hold its HTTP/1 stream for ever; HTTP/2 has
 /// its own pings.
-fn notice_dead_peer(stream: &TcpStream) -> io::Result<()> {
+fn enable_tcp_keepalive(stream: &TcpStream) -> io::Result<()> {
     const IDLE: Duration = Duration::from_secs(15);
     sockopt::set_socket_keepalive(stream, true)?;
     sockopt::set_tcp_keepidle(stream, IDLE)?;
@@ -157,13 +157,13 @@ impl Stream {
     }
 }
 
-impl MayLeave for Stream {
+impl DetectsDisconnect for Stream {
     /// Whether the other end is known to send nothing more, whatever of it is left to be read.
-    fn has_left(&self) -> bool {
+    fn is_disconnected(&self) -> bool {
         let ready = match self {
             Stream::Tcp(stream) => stream.ready(Interest::READABLE).now_or_never(),
             Stream::Unix(stream) => stream.ready(Interest::READABLE).now_or_never(),
-            Stream::Tls(stream) => return stream.get_ref().0.inner().has_left(),
+            Stream::Tls(stream) => return stream.get_ref().0.inner().is_disconnected(),
         };
         ready.is_some_and(|ready| ready.is_ok_and(|ready| ready.is_read_closed()))
     }

@@ -11,18 +11,18 @@
 
 pub mod access;
 mod answer;
-mod arrival;
-mod attended;
+mod charged_body;
 mod connection;
 mod detect;
 mod endpoint;
-mod front;
 mod gateway;
+mod handshake;
+mod http2_service;
 pub mod listen;
-mod newcomers;
+mod pending_connections;
 mod route;
 mod server;
-mod unread;
+mod stall_guard;
 pub mod url;
 
 use std::sync::Arc;
@@ -35,8 +35,8 @@ use crate::grpc::Rpc;
 use crate::metrics::ServerMetrics;
 use crate::offload::Offload;
 
-pub use arrival::Security;
-pub use server::{Offer, Server};
+pub use handshake::Security;
+pub use server::{ListenerConfig, Server};
 
 /// What a listener offers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,7 +92,7 @@ pub struct Settings {
     /// Bytes that the watchers of one connection take, and those of all.
     pub max_connection_watch_bytes: usize,
     pub max_watch_bytes: usize,
-    pub patience: Patience,
+    pub timeouts: Timeouts,
     /// An idle HTTP/2 connection is pinged this often. None: never.
     pub keepalive_interval: Option<Duration>,
     /// A ping unanswered for this long ends the connection.
@@ -114,30 +114,35 @@ impl Default for Settings {
             max_client_bytes: 512 << 20,
             max_connection_watch_bytes: 512 << 20,
             max_watch_bytes: 1 << 30,
-            patience: Patience::default(),
+            timeouts: Timeouts::default(),
             keepalive_interval: Some(Duration::from_secs(2 * 60 * 60)),
             keepalive_timeout: Duration::from_secs(20),
         }
     }
 }
 
-/// How long is waited for clients that do not go on.
+/// Timeouts for clients that make no progress.
 #[derive(Debug, Clone, Copy)]
-pub struct Patience {
-    /// For the next bytes of a body that is collected, and for all of it.
-    pub part: Duration,
+pub struct Timeouts {
+    /// For the next bytes of a request body, and for all of it.
+    pub body_chunk: Duration,
     pub body: Duration,
-    /// For an HTTP/1 client to take anything of its answer.
-    pub unread: Duration,
-    /// How often it is looked whether an HTTP/1 client has left; it is believed when it was seen
+    /// For an HTTP/1 client to read anything of its response.
+    pub unread_response: Duration,
+    /// Interval at which an HTTP/1 client is checked for having disconnected; it counts when seen
     /// twice.
-    pub look: Duration,
+    pub disconnect_check_interval: Duration,
 }
 
-impl Default for Patience {
-    fn default() -> Patience {
+impl Default for Timeouts {
+    fn default() -> Timeouts {
         let minutes = |n: u64| Duration::from_secs(60 * n);
-        Patience { part: minutes(1), body: minutes(5), unread: minutes(2), look: Duration::from_secs(15) }
+        Timeouts {
+            body_chunk: minutes(1),
+            body: minutes(5),
+            unread_response: minutes(2),
+            disconnect_check_interval: Duration::from_secs(15),
+        }
     }
 }
 
@@ -150,7 +155,7 @@ pub struct Remote {
 }
 
 /// What every connection shares.
-pub struct Shared {
+pub struct ServerState {
     pub node: Node,
     /// All gRPC services.
     pub grpc: Rpc,
@@ -164,10 +169,10 @@ pub struct Shared {
     pub(crate) offload: Offload,
 }
 
-impl Shared {
-    pub fn new(node: Node, grpc: Rpc, metrics: Arc<ServerMetrics>, settings: Settings) -> Shared {
+impl ServerState {
+    pub fn new(node: Node, grpc: Rpc, metrics: Arc<ServerMetrics>, settings: Settings) -> ServerState {
         let budget = Budget::new(settings.max_connection_bytes, settings.max_client_bytes);
         let watching = Budget::new(settings.max_connection_watch_bytes, settings.max_watch_bytes);
-        Shared { node, grpc, metrics, settings, budget, watching, offload: Offload::default() }
+        ServerState { node, grpc, metrics, settings, budget, watching, offload: Offload::default() }
     }
 }

@@ -11,25 +11,25 @@ use vetch_http2::Answer;
 
 use super::access::add_cors;
 use super::answer;
-use super::connection::Context;
+use super::connection::ConnectionContext;
 use super::endpoint::{debug, health, metrics, peer, version};
 use super::gateway;
-use super::{Serves, Shared};
+use super::{ServerState, Serves};
 use crate::tls::PeerIdentity;
 
 /// Calls in progress, over all connections. Each holds some five kilobytes, whether anything comes
 /// of it or not.
-pub(super) const MOST_CALLS: u64 = 128 << 10;
+pub(super) const CALLS_MAX: u64 = 128 << 10;
 
 /// Of a request that is refused, this much is read.
-const SMALL_BODY: usize = 64 << 10;
+const REFUSED_BODY_READ_MAX: usize = 64 << 10;
 
 /// A request on an HTTP/2 connection: gRPC by its content type, else whatever the listener offers.
-pub(super) async fn any(request: Request<Body>, context: &Context) -> Answer<Body> {
+pub(super) async fn any(request: Request<Body>, context: &ConnectionContext) -> Answer<Body> {
     let shared = &context.shared;
     let has_grpc = matches!(context.serves, Serves::GrpcAndHttp | Serves::Grpc);
     if has_grpc && is_grpc(&request) {
-        if shared.metrics.grpc.open() >= MOST_CALLS {
+        if shared.metrics.grpc.open() >= CALLS_MAX {
             let refusal = tonic::Status::from(EtcdError::RequestTooManyRequests);
             return Answer::Response(refusal.into_http());
         }
@@ -43,7 +43,7 @@ pub(super) async fn any(request: Request<Body>, context: &Context) -> Answer<Bod
 }
 
 /// A request that is not gRPC.
-pub(super) async fn http(mut request: Request<Body>, context: &Context) -> Response<Body> {
+pub(super) async fn http(mut request: Request<Body>, context: &ConnectionContext) -> Response<Body> {
     match context.serves {
         Serves::Metrics => {
             return common_page(&request.map(drop), &context.shared).await.unwrap_or_else(answer::not_found);
@@ -59,10 +59,10 @@ pub(super) async fn http(mut request: Request<Body>, context: &Context) -> Respo
     {
         return refusal;
     }
-    if let Some(refusal) = refuse_name(&request, &context.shared) {
+    if let Some(refusal) = refuse_common_name(&request, &context.shared) {
         // An answer that comes before its request is over may be lost with what is cut off then.
-        let body = Limited::new(request.into_body(), SMALL_BODY).collect();
-        let _ = tokio::time::timeout(context.shared.settings.patience.part, body).await;
+        let body = Limited::new(request.into_body(), REFUSED_BODY_READ_MAX).collect();
+        let _ = tokio::time::timeout(context.shared.settings.timeouts.body_chunk, body).await;
         return refusal;
     }
     let origin = access.cors_headers(request.headers());
@@ -78,7 +78,7 @@ pub(super) async fn http(mut request: Request<Body>, context: &Context) -> Respo
 
 /// Whoever comes with a name in a certificate expects to be known by it, which the gateway cannot
 /// do, so etcd refuses it while users are asked who they are; and so does this.
-fn refuse_name<B>(request: &Request<B>, shared: &Shared) -> Option<Response<Body>> {
+fn refuse_common_name<B>(request: &Request<B>, shared: &ServerState) -> Option<Response<Body>> {
     let has_name =
         request.extensions().get::<PeerIdentity>().is_some_and(|peer| !peer.common_name().is_empty());
     let is_gateway = shared.settings.gateway && request.uri().path().starts_with("/v3/");
@@ -90,7 +90,7 @@ fn refuse_name<B>(request: &Request<B>, shared: &Shared) -> Option<Response<Body
     Some(answer::failure(StatusCode::BAD_REQUEST, text))
 }
 
-async fn page(request: Request<Body>, context: &Context) -> Response<Body> {
+async fn page(request: Request<Body>, context: &ConnectionContext) -> Response<Body> {
     let shared = &context.shared;
     if let Some(redirect) = redirect_to_clean(&request, shared.settings.gateway) {
         return redirect;
@@ -106,7 +106,7 @@ async fn page(request: Request<Body>, context: &Context) -> Response<Body> {
 }
 
 /// The pages that metrics listeners have too. None of them looks at a body.
-async fn common_page(request: &Request<()>, shared: &Arc<Shared>) -> Option<Response<Body>> {
+async fn common_page(request: &Request<()>, shared: &Arc<ServerState>) -> Option<Response<Body>> {
     match request.uri().path() {
         "/metrics" => Some(metrics::answer(shared).await),
         path if health::is_at(path) => Some(health::answer(request, shared).await),

@@ -8,15 +8,15 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 use vetch_http2::border;
 
-use super::arrival::Security;
 use super::connection;
+use super::handshake::Security;
 use super::listen::{Listener, Stream};
-use super::newcomers::Newcomers;
-use super::{Serves, Shared};
+use super::pending_connections::PendingConnections;
+use super::{ServerState, Serves};
 
 /// What a listener has for its clients.
 #[derive(Debug)]
-pub struct Offer {
+pub struct ListenerConfig {
     pub serves: Serves,
     pub security: Security,
 }
@@ -31,15 +31,14 @@ pub(super) enum Phase {
     Closing,
 }
 
-/// Held by everything that serves a client. Lets it hear the phase, and lets the server wait for
-/// it.
+/// Held by everything that serves a client: tells it the phase, and lets the server wait for it.
 #[derive(Debug, Clone)]
-pub(super) struct Lifeline {
+pub(super) struct ShutdownToken {
     phase: watch::Receiver<Phase>,
     _alive: mpsc::Sender<()>,
 }
 
-impl Lifeline {
+impl ShutdownToken {
     /// Waits until the phase is `phase` or a later one.
     pub(super) async fn reached(&mut self, phase: Phase) {
         // An error means that the server is gone, which is later than every phase.
@@ -57,33 +56,33 @@ pub struct Server {
 
 impl Server {
     /// Serves on every listener until stopped.
-    pub fn start(shared: Arc<Shared>, listeners: Vec<(Listener, Offer)>) -> Server {
-        let (phase, heard) = watch::channel(Phase::Serving);
+    pub fn start(shared: Arc<ServerState>, listeners: Vec<(Listener, ListenerConfig)>) -> Server {
+        let (phase, phases) = watch::channel(Phase::Serving);
         let (alive_sender, alive) = mpsc::channel(1);
-        let lifeline = Lifeline { phase: heard, _alive: alive_sender };
+        let shutdown = ShutdownToken { phase: phases, _alive: alive_sender };
         let mut accepting = JoinSet::new();
         let limit = connection_limit();
-        let places = Places {
+        let limits = ConnectionLimits {
             connections: Arc::new(Semaphore::new(limit)),
-            newcomers: Newcomers::new((limit / 4).clamp(1, NEWCOMERS)),
+            pending: PendingConnections::new((limit / 4).clamp(1, PENDING_CONNECTIONS_MAX)),
         };
-        for (listener, offer) in listeners {
-            announce(&listener, &offer);
-            if let Some(tls) = offer.security.tls() {
+        for (listener, config) in listeners {
+            announce(&listener, &config);
+            if let Some(tls) = config.security.tls() {
                 shared.metrics.tls.include(tls);
             }
-            let (shared, places, lifeline) = (shared.clone(), places.clone(), lifeline.clone());
-            accepting.spawn(accept(listener, Arc::new(offer), shared, places, lifeline));
+            let (shared, limits, shutdown) = (shared.clone(), limits.clone(), shutdown.clone());
+            accepting.spawn(accept(listener, Arc::new(config), shared, limits, shutdown));
         }
         Server { phase, alive, accepting }
     }
 
-    /// Stops accepting and lets running requests finish, at most for `patience`. True when all are
+    /// Stops accepting and lets running requests finish, at most for `timeout`. True when all are
     /// done.
-    pub async fn drain(&mut self, patience: Duration) -> bool {
+    pub async fn drain(&mut self, timeout: Duration) -> bool {
         self.phase.send_replace(Phase::Draining);
         while self.accepting.join_next().await.is_some() {}
-        tokio::time::timeout(patience, self.alive.recv()).await.is_ok()
+        tokio::time::timeout(timeout, self.alive.recv()).await.is_ok()
     }
 
     /// Closes what is left.
@@ -94,9 +93,9 @@ impl Server {
     }
 }
 
-fn announce(listener: &Listener, offer: &Offer) {
-    let (traffic, address) = (offer.serves.traffic(), listener.address());
-    match offer.security {
+fn announce(listener: &Listener, config: &ListenerConfig) {
+    let (traffic, address) = (config.serves.traffic(), listener.address());
+    match config.security {
         Security::Plain => tracing::info!(traffic, address, "serving client traffic insecurely"),
         Security::Tls(_) => tracing::info!(traffic, address, "serving client traffic securely"),
         Security::Either(_) => {
@@ -111,10 +110,10 @@ fn announce(listener: &Listener, offer: &Offer) {
 
 /// Out of file descriptors is the one failure of accept that lasts; trying on in a loop would only
 /// burn CPU.
-const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(100);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// Descriptors kept back from connections, for the files of the store; as many as etcd keeps.
-const DESCRIPTORS_KEPT: usize = 150;
+const RESERVED_DESCRIPTORS: usize = 150;
 
 /// Connections that may be open at once: one more waits in the kernel's queue until another ends.
 fn connection_limit() -> usize {
@@ -122,65 +121,65 @@ fn connection_limit() -> usize {
         Some(limit) => usize::try_from(limit).unwrap_or(usize::MAX),
         None => usize::MAX,
     };
-    descriptors.saturating_sub(DESCRIPTORS_KEPT).max(descriptors / 2).clamp(1, Semaphore::MAX_PERMITS)
+    descriptors.saturating_sub(RESERVED_DESCRIPTORS).max(descriptors / 2).clamp(1, Semaphore::MAX_PERMITS)
 }
 
 /// Most connections that have not asked for anything yet; at most a quarter of all.
-const NEWCOMERS: usize = 1024;
+const PENDING_CONNECTIONS_MAX: usize = 1024;
 
 /// What connections compete for, whichever listener they come by.
 #[derive(Debug, Clone)]
-struct Places {
+struct ConnectionLimits {
     connections: Arc<Semaphore>,
-    newcomers: Arc<Newcomers>,
+    pending: Arc<PendingConnections>,
 }
 
 async fn accept(
     listener: Listener,
-    offer: Arc<Offer>,
-    shared: Arc<Shared>,
-    places: Places,
-    mut lifeline: Lifeline,
+    config: Arc<ListenerConfig>,
+    shared: Arc<ServerState>,
+    limits: ConnectionLimits,
+    mut shutdown: ShutdownToken,
 ) {
-    let for_connections = lifeline.clone();
+    let for_connections = shutdown.clone();
     loop {
         let accepted = tokio::select! {
-            accepted = take_place(&listener, &places.connections) => accepted,
-            () = lifeline.reached(Phase::Draining) => return,
+            accepted = accept_with_permit(&listener, &limits.connections) => accepted,
+            () = shutdown.reached(Phase::Draining) => return,
         };
         match accepted {
-            Ok((stream, place)) => {
-                let newcomer = places.newcomers.enter();
-                let (offer, shared, lifeline) = (offer.clone(), shared.clone(), for_connections.clone());
+            Ok((stream, permit)) => {
+                let pending = limits.pending.register();
+                let (config, shared, shutdown) = (config.clone(), shared.clone(), for_connections.clone());
                 let metrics = Arc::clone(&shared.metrics);
-                let serving = connection::serve(stream, offer, shared, lifeline, newcomer);
+                let serving = connection::serve(stream, config, shared, shutdown, pending);
                 let connection = async move {
                     let connected = metrics.services.connected();
                     serving.await;
-                    drop((connected, place));
+                    drop((connected, permit));
                 };
                 border::spawn(connection);
             }
-            Err(e) if is_of_the_peer(&e) => {}
+            Err(e) if is_peer_error(&e) => {}
             Err(e) => {
                 tracing::warn!(error = %e, address = listener.address(), "cannot accept a connection");
-                tokio::time::sleep(PAUSE_AFTER_FAILURE).await;
+                tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
             }
         }
     }
 }
 
 /// Waits for a place first, so that a connection nobody could serve is not even accepted.
-async fn take_place(
+async fn accept_with_permit(
     listener: &Listener,
-    places: &Arc<Semaphore>,
+    limits: &Arc<Semaphore>,
 ) -> io::Result<(Stream, OwnedSemaphorePermit)> {
-    let place = Arc::clone(places).acquire_owned().await.expect("the places are never closed");
-    Ok((listener.accept().await?, place))
+    let permit = Arc::clone(limits).acquire_owned().await.expect("the semaphore is never closed");
+    Ok((listener.accept().await?, permit))
 }
 
 /// The connection broke before it was accepted; the listener is fine.
-fn is_of_the_peer(error: &io::Error) -> bool {
+fn is_peer_error(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, InvalidInput, NotConnected};
     matches!(error.kind(), ConnectionAborted | ConnectionReset | NotConnected | InvalidInput)
 }

@@ -15,11 +15,11 @@ mod tests;
 pub struct Url {
     text: String,
     secure: bool,
-    place: Place,
+    target: Address,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Place {
+pub(super) enum Address {
     /// `host:port`, the host in brackets if it has colons.
     Tcp(String),
     Unix(PathBuf),
@@ -47,12 +47,12 @@ impl Url {
         let unknown = || UrlError::Scheme(text.to_string());
         let (scheme, rest) = text.split_once(':').ok_or_else(unknown)?;
         let scheme = scheme.to_ascii_lowercase();
-        let place = match scheme.as_str() {
-            "http" | "https" => Place::Tcp(tcp(text, rest)?),
-            "unix" | "unixs" => Place::Unix(PathBuf::from(rest.strip_prefix("//").unwrap_or(rest))),
+        let target = match scheme.as_str() {
+            "http" | "https" => Address::Tcp(tcp(text, rest)?),
+            "unix" | "unixs" => Address::Unix(PathBuf::from(rest.strip_prefix("//").unwrap_or(rest))),
             _ => return Err(unknown()),
         };
-        Ok(Url { text: format!("{scheme}:{rest}"), secure: scheme.ends_with('s'), place })
+        Ok(Url { text: format!("{scheme}:{rest}"), secure: scheme.ends_with('s'), target })
     }
 
     /// All of a list separated by commas, in order and each once.
@@ -70,14 +70,14 @@ impl Url {
 
     /// `host:port`, or the path of the socket.
     pub fn address(&self) -> String {
-        match &self.place {
-            Place::Tcp(address) => address.clone(),
-            Place::Unix(path) => path.display().to_string(),
+        match &self.target {
+            Address::Tcp(address) => address.clone(),
+            Address::Unix(path) => path.display().to_string(),
         }
     }
 
-    pub(super) fn place(&self) -> &Place {
-        &self.place
+    pub(super) fn target(&self) -> &Address {
+        &self.target
     }
 
     /// A listener needs an address: what a name resolves to may change under it.
@@ -97,7 +97,7 @@ impl Url {
 
     /// The host without brackets; none for a socket in the file system.
     pub fn host(&self) -> Option<&str> {
-        let Place::Tcp(address) = &self.place else { return None };
+        let Address::Tcp(address) = &self.target else { return None };
         let host = address.rsplit_once(':').map_or(address.as_str(), |(host, _)| host);
         Some(host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host))
     }

@@ -13,17 +13,25 @@ pub(super) fn write(page: &mut Text, node: &Node) {
     let backup = &node.metrics().backup;
     let seconds = |millis: i64| millis as f64 / 1000.0;
     let gauges: [(&str, &str, f64); 5] = [
-        ("vetch_backup_revision", "Everything up to here is in the backup.", backup.revision.get() as f64),
+        (
+            "vetch_backup_revision",
+            "Revision up to which everything is in the backup.",
+            backup.revision.get() as f64,
+        ),
         (
             "vetch_backup_time_seconds",
-            "When the backup last had everything that was durable.",
+            "Unix time at which the backup last held everything durable.",
             seconds(backup.time.get()),
         ),
         ("vetch_backup_behind_entries", "Durable entries not yet in the backup.", backup.lag.get() as f64),
-        ("vetch_backup_full_revision", "Of the newest full backup.", backup.full_revision.get() as f64),
+        (
+            "vetch_backup_full_revision",
+            "Revision of the newest full backup.",
+            backup.full_revision.get() as f64,
+        ),
         (
             "vetch_backup_full_time_seconds",
-            "When the newest full backup was taken.",
+            "Unix time of the newest full backup.",
             seconds(backup.full_time.get()),
         ),
     ];
@@ -32,12 +40,12 @@ pub(super) fn write(page: &mut Text, node: &Node) {
     }
     let counters: [(&str, &str, &Counter); 5] = [
         ("vetch_backup_fulls_total", "Full backups taken.", &backup.fulls),
-        ("vetch_backup_pieces_total", "Pieces of journal sent.", &backup.chunks),
+        ("vetch_backup_pieces_total", "Journal chunks sent.", &backup.chunks),
         ("vetch_backup_journal_bytes_total", "Bytes of journal sent.", &backup.bytes),
         ("vetch_backup_failures_total", "Attempts that failed.", &backup.failures),
         (
             "vetch_backup_let_go_total",
-            "How often journal that was not yet in the backup had to go.",
+            "Times that journal was dropped before it was backed up.",
             &backup.let_go,
         ),
     ];

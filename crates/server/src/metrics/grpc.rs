@@ -24,13 +24,13 @@ use super::Histogram;
 use super::methods::{self, Method};
 use super::text::{Text, Type};
 use body::{Incoming, Outgoing};
-pub(crate) use unary::{Method as Counted, Place};
+pub(crate) use unary::{Method as CountedMethod, OpenCall};
 
 /// What precedes a message on the wire, which is not counted.
 const PREFIX: usize = 5;
 /// Distinct client versions counted by name. A client chooses what it sends, so their number must
 /// end somewhere.
-const MOST_CLIENT_VERSIONS: usize = 64;
+const CLIENT_VERSIONS_MAX: usize = 64;
 
 const CODES: [Code; 17] = [
     Code::Ok,
@@ -92,7 +92,7 @@ struct Counters {
     sent: AtomicU64,
     handled: [AtomicU64; CODES.len()],
     took: Histogram,
-    took_to_refuse: Histogram,
+    took_failed: Histogram,
     handling: Option<Histogram>,
     /// A unary call that takes longer is logged.
     slow: Duration,
@@ -110,7 +110,7 @@ impl Counters {
             sent: AtomicU64::new(0),
             handled: std::array::from_fn(|_| AtomicU64::new(0)),
             took: Histogram::exponential(0.001, 2.0, 14),
-            took_to_refuse: Histogram::exponential(0.001, 2.0, 14),
+            took_failed: Histogram::exponential(0.001, 2.0, 14),
             handling: extensive.then(|| Histogram::with_bounds(HANDLING_BOUNDS.to_vec())),
             slow,
         }
@@ -118,8 +118,7 @@ impl Counters {
 
     fn calls(&self) -> Calls {
         let handled: Vec<u64> = self.handled.iter().map(|count| count.load(Relaxed)).collect();
-        let counts =
-            self.took.counts().iter().zip(self.took_to_refuse.counts()).map(|(a, b)| a + b).collect();
+        let counts = self.took.counts().iter().zip(self.took_failed.counts()).map(|(a, b)| a + b).collect();
         Calls {
             service: self.method.service,
             method: self.method.name,
@@ -128,7 +127,7 @@ impl Counters {
             failed: handled[1..].iter().sum(),
             bounds: self.took.bounds().to_vec(),
             counts,
-            sum: self.took.sum() + self.took_to_refuse.sum(),
+            sum: self.took.sum() + self.took_failed.sum(),
         }
     }
 
@@ -136,7 +135,7 @@ impl Counters {
         let index = CODES.iter().position(|c| *c == code).expect("every code is in the list");
         self.handled[index].fetch_add(1, Relaxed);
         if self.method.kind == Kind::Unary {
-            if code == Code::Ok { &self.took } else { &self.took_to_refuse }.record(took);
+            if code == Code::Ok { &self.took } else { &self.took_failed }.record(took);
             if took > self.slow {
                 let code = code_name(code);
                 tracing::warn!(method = self.method.path, code, took = ?took, "request took too long");
@@ -280,7 +279,7 @@ impl GrpcMetrics {
             return client.count(kind);
         }
         let mut clients = self.clients.write();
-        let full = clients.len() >= MOST_CLIENT_VERSIONS;
+        let full = clients.len() >= CLIENT_VERSIONS_MAX;
         let version = if full { "other" } else { version };
         if let Some(client) = clients.iter().find(|c| is_it(c, version)) {
             return client.count(kind);
@@ -341,7 +340,7 @@ impl GrpcMetrics {
         page.heading(name, Type::Histogram, "Time to answer a unary request.");
         for counters in &self.methods {
             let kind = counters.method.request_type();
-            for (success, took) in [("false", &counters.took_to_refuse), ("true", &counters.took)] {
+            for (success, took) in [("false", &counters.took_failed), ("true", &counters.took)] {
                 if took.counts().iter().any(|n| *n > 0) {
                     page.histogram(name, &[("success", success), ("type", &kind)], took);
                 }

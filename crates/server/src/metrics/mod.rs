@@ -20,11 +20,11 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 pub use grpc::GrpcMetrics;
-pub(crate) use grpc::{Counted, Place};
+pub(crate) use grpc::{CountedMethod, OpenCall};
 pub(crate) use health::CHECKS;
 pub use health::HealthMetrics;
 pub use histogram::Histogram;
-pub(crate) use node::{SLOW_STREAM, database_bytes, prefix_text};
+pub(crate) use node::{SLOW_STREAM_LAG, database_bytes, prefix_text};
 pub(crate) use page::{Held, page};
 pub(crate) use process::usage;
 pub use services::ServiceMetrics;

@@ -9,7 +9,7 @@ use vetch_node::Node;
 use vetch_node::metrics::{Counter, NodeMetrics};
 use vetch_node::types::NodeStatus;
 
-pub(crate) use own::{SLOW_STREAM, prefix_text};
+pub(crate) use own::{SLOW_STREAM_LAG, prefix_text};
 
 use super::backup;
 use super::text::{Text, Type};
@@ -17,7 +17,7 @@ use crate::version;
 
 pub(super) fn write(page: &mut Text, node: &Node) {
     identity(page, node);
-    never(page);
+    always_zero(page);
     state(page, node);
     let metrics = node.metrics();
     counters(page, metrics);
@@ -56,7 +56,7 @@ fn leader(node: &Node) -> (f64, f64) {
 }
 
 /// What cannot happen to a single server, but is asked for by dashboards.
-fn never(page: &mut Text) {
+fn always_zero(page: &mut Text) {
     let counters = [
         ("etcd_server_heartbeat_send_failures_total", "Heartbeats that could not be sent."),
         ("etcd_server_learner_promote_successes", "Members promoted."),

@@ -24,7 +24,7 @@ pub(crate) fn page(metrics: &ServerMetrics, node: &Node, held: &Held<'_>) -> Str
     metrics.services.write(&mut page);
     clients(&mut page, held.clients);
     watchers(&mut page, held.watching);
-    page.gauge("vetch_tokens", "Simple tokens that are remembered.", held.tokens as f64);
+    page.gauge("vetch_tokens", "Simple tokens in memory.", held.tokens as f64);
     features(&mut page, &metrics.features);
     metrics.tls.write(&mut page);
     process::write(&mut page);
@@ -41,10 +41,10 @@ pub(crate) fn page(metrics: &ServerMetrics, node: &Node, held: &Held<'_>) -> Str
 
 /// What is held for clients, and what became of those that held too much.
 fn clients(page: &mut Text, budget: &Budget) {
-    let held = "Bytes held for clients: requests that are not whole, streams, answers that are not read.";
+    let held = "Bytes held for clients: incomplete requests, streams, unread responses.";
     page.gauge("vetch_client_bytes", held, budget.held() as f64);
-    page.gauge("vetch_client_bytes_max", "Most bytes that are held for clients.", budget.total_max() as f64);
-    let deferred = "Calls that waited until less was held for their connection.";
+    page.gauge("vetch_client_bytes_max", "Limit on bytes held for clients.", budget.total_max() as f64);
+    let deferred = "Calls delayed because too much was held for their connection.";
     page.counter("vetch_calls_deferred_total", deferred, budget.deferred());
     let refused = "Requests refused because too much was held for their connection.";
     page.counter("vetch_requests_refused_total", refused, budget.refused());
@@ -53,9 +53,9 @@ fn clients(page: &mut Text, budget: &Budget) {
 }
 
 fn watchers(page: &mut Text, budget: &Budget) {
-    page.gauge("vetch_watch_bytes", "Bytes that watchers take, about.", budget.held() as f64);
-    page.gauge("vetch_watch_bytes_max", "Most bytes that watchers may take.", budget.total_max() as f64);
-    let refused = "Watches refused because watchers take too much.";
+    page.gauge("vetch_watch_bytes", "Approximate bytes used by watchers.", budget.held() as f64);
+    page.gauge("vetch_watch_bytes_max", "Limit on bytes used by watchers.", budget.total_max() as f64);
+    let refused = "Watches refused because watchers use too many bytes.";
     page.counter("vetch_watches_refused_total", refused, budget.refused());
 }
 

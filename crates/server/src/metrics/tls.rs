@@ -43,7 +43,7 @@ impl TlsMetrics {
         let current = endpoints.iter().all(|tls| tls.is_up_to_date());
         let help = "1 while the TLS files as they are now are the ones in use.";
         page.gauge("vetch_tls_files_current", help, f64::from(u8::from(current)));
-        let help = "Unix time at which the first of the server's own certificates ends.";
+        let help = "Unix time at which the first of the server's own certificates expires.";
         page.gauge("vetch_tls_certificate_not_after_seconds", help, first_end as f64);
     }
 }

@@ -14,47 +14,47 @@ use rustls::{ServerConfig, SupportedProtocolVersion, version};
 use vetch_http2::border;
 
 use super::cipher;
+use super::client_verifier::{AllowedNames, ClientVerifier};
 use super::error::TlsError;
 use super::failures::Failures;
-use super::files::{Kept, Look};
-use super::gate::{Gate, Names};
-use super::material::{Identity, Revoked, Trust};
+use super::files::{Reload, Reloadable};
+use super::material::{Identity, Revoked, TrustedCas};
 use super::self_signed;
 use super::settings::{TlsSettings, TlsVersion};
 
 /// The files are looked at when a client calls, but no more often than this.
-const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
+const FILE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Serves TLS as one set of settings says.
 pub struct Tls {
-    fixed: Fixed,
+    fixed: StaticConfig,
     files: Mutex<Files>,
-    current: Mutex<Arc<Generation>>,
-    looked: Mutex<Instant>,
+    current: Mutex<Arc<LoadedConfig>>,
+    checked_at: Mutex<Instant>,
     pub(crate) failures: Failures,
     pub(crate) reloads: Reloads,
 }
 
 /// What does not change while the server runs.
-pub(super) struct Fixed {
+pub(super) struct StaticConfig {
     pub(super) provider: Arc<CryptoProvider>,
     pub(super) versions: Vec<&'static SupportedProtocolVersion>,
-    names: Names,
+    names: AllowedNames,
 }
 
 struct Files {
-    identity: Kept<Identity>,
-    trust: Option<Kept<Trust>>,
-    revoked: Option<Kept<Revoked>>,
+    identity: Reloadable<Identity>,
+    trust: Option<Reloadable<TrustedCas>>,
+    revoked: Option<Reloadable<Revoked>>,
 }
 
 /// What was made of the files as they were at one time. Tickets for resuming a session are sealed
 /// with a key of their own in each, so nobody resumes a session past authorities that have been
 /// replaced.
-pub(super) struct Generation {
+pub(super) struct LoadedConfig {
     pub(super) config: Arc<ServerConfig>,
     /// None: clients need no certificate.
-    pub(super) gate: Option<Arc<Gate>>,
+    pub(super) verifier: Option<Arc<ClientVerifier>>,
     not_after: i64,
 }
 
@@ -68,27 +68,27 @@ pub(crate) struct Reloads {
 impl Tls {
     /// Reads everything, and makes a certificate first if there is none and one was asked for.
     pub fn open(settings: &TlsSettings) -> Result<Tls, TlsError> {
-        let fixed = Fixed::of(settings)?;
+        let fixed = StaticConfig::from_settings(settings)?;
         let files = Files::open(settings)?;
-        let first = Arc::new(files.generation(&fixed)?);
-        warn_of_end(first.not_after);
+        let first = Arc::new(files.load(&fixed)?);
+        warn_if_expired(first.not_after);
         Ok(Tls {
             fixed,
             files: Mutex::new(files),
             current: Mutex::new(first),
-            looked: Mutex::new(Instant::now()),
+            checked_at: Mutex::new(Instant::now()),
             failures: Failures::default(),
             reloads: Reloads::default(),
         })
     }
 
     /// What the next handshake is done with, after a look at the files if one is due.
-    pub(super) async fn current(self: &Arc<Tls>) -> Arc<Generation> {
-        if self.claim_look() {
+    pub(super) async fn current(self: &Arc<Tls>) -> Arc<LoadedConfig> {
+        if self.claim_check() {
             let this = self.clone();
             // A file may lie on a disk that hangs, which must not stop a thread that serves others.
-            let looking = border::spawn_blocking(move || this.look());
-            looking.await.expect("looking at files does not panic");
+            let reloading = border::spawn_blocking(move || this.reload());
+            reloading.await.expect("looking at files does not panic");
         }
         self.current.lock().clone()
     }
@@ -100,29 +100,29 @@ impl Tls {
 
     /// Are the files as they lie there what is in use?
     pub(crate) fn is_up_to_date(&self) -> bool {
-        self.files.lock().work()
+        self.files.lock().are_current()
     }
 
-    fn claim_look(&self) -> bool {
-        let mut looked = self.looked.lock();
-        let due = looked.elapsed() >= BETWEEN_LOOKS;
+    fn claim_check(&self) -> bool {
+        let mut checked_at = self.checked_at.lock();
+        let due = checked_at.elapsed() >= FILE_CHECK_INTERVAL;
         if due {
-            *looked = Instant::now();
+            *checked_at = Instant::now();
         }
         due
     }
 
-    fn look(&self) {
+    fn reload(&self) {
         let mut files = self.files.lock();
-        let (replaced, refused) = files.look();
+        let (replaced, refused) = files.reload();
         self.reloads.refused.fetch_add(refused, Relaxed);
         if replaced == 0 {
             return;
         }
-        match files.generation(&self.fixed) {
+        match files.load(&self.fixed) {
             Ok(next) => {
                 self.reloads.taken.fetch_add(replaced, Relaxed);
-                warn_of_end(next.not_after);
+                warn_if_expired(next.not_after);
                 *self.current.lock() = Arc::new(next);
             }
             Err(error) => tracing::error!(%error, "cannot use replaced TLS files; the old ones stay in use"),
@@ -136,39 +136,39 @@ impl fmt::Debug for Tls {
     }
 }
 
-fn warn_of_end(not_after: i64) {
+fn warn_if_expired(not_after: i64) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() as i64;
     if not_after < now {
         tracing::warn!(
-            ended_seconds_ago = now - not_after,
-            "the server's certificate has ended; clients will refuse it"
+            expired_seconds_ago = now - not_after,
+            "the server's certificate has expired; clients will refuse it"
         );
     }
 }
 
-impl Fixed {
-    pub(super) fn of(settings: &TlsSettings) -> Result<Fixed, TlsError> {
-        let cipher_suites = cipher::chosen(&settings.cipher_suites)?;
+impl StaticConfig {
+    pub(super) fn from_settings(settings: &TlsSettings) -> Result<StaticConfig, TlsError> {
+        let cipher_suites = cipher::select(&settings.cipher_suites)?;
         let provider = CryptoProvider { cipher_suites, ..aws_lc_rs::default_provider() };
         let spoken = settings.min_version..=settings.max_version.unwrap_or(TlsVersion::V1_3);
         let all = [(TlsVersion::V1_3, &version::TLS13), (TlsVersion::V1_2, &version::TLS12)];
         let versions = all.iter().filter(|(v, _)| spoken.contains(v)).map(|(_, version)| *version).collect();
-        Ok(Fixed { provider: Arc::new(provider), versions, names: names(settings)? })
+        Ok(StaticConfig { provider: Arc::new(provider), versions, names: names(settings)? })
     }
 }
 
-fn names(settings: &TlsSettings) -> Result<Names, TlsError> {
+fn names(settings: &TlsSettings) -> Result<AllowedNames, TlsError> {
     let (cns, hostnames) = (settings.allowed_cns.clone(), settings.allowed_hostnames.clone());
     match (cns.is_empty(), hostnames.is_empty()) {
-        (true, true) => Ok(Names::Any),
-        (false, true) => Ok(Names::Common(cns)),
+        (true, true) => Ok(AllowedNames::Any),
+        (false, true) => Ok(AllowedNames::Common(cns)),
         (true, false) => {
             let parse = |name: String| {
                 ServerName::try_from(name.clone()).map_err(|_| TlsError::AllowedHostname(name))
             };
-            Ok(Names::Hosts(hostnames.into_iter().map(parse).collect::<Result<_, _>>()?))
+            Ok(AllowedNames::Hosts(hostnames.into_iter().map(parse).collect::<Result<_, _>>()?))
         }
-        (false, false) => Err(TlsError::NamesOfBothKinds { cns, hostnames }),
+        (false, false) => Err(TlsError::ConflictingNames { cns, hostnames }),
     }
 }
 
@@ -177,34 +177,35 @@ impl Files {
         let pair = match (&settings.cert_file, &settings.key_file, &settings.auto) {
             (Some(cert), Some(key), _) => (cert.clone(), key.clone()),
             (None, None, Some(wanted)) => self_signed::ensure(wanted)?,
-            (cert, key, _) => return Err(half_a_pair(cert, key)),
+            (cert, key, _) => return Err(incomplete_pair(cert, key)),
         };
         check_client_pair(settings)?;
         if settings.client_cert_auth && settings.trusted_ca_file.is_none() {
-            return Err(TlsError::NoAuthority);
+            return Err(TlsError::NoTrustedCa);
         }
-        let identity = Kept::open(vec![pair.0, pair.1], identity)?;
+        let identity = Reloadable::open(vec![pair.0, pair.1], identity)?;
         let trust = settings.trusted_ca_file.clone();
-        let trust = trust.map(|path| Kept::open(vec![path], |files| Trust::parse(&files[0].0, &files[0].1)));
+        let trust = trust
+            .map(|path| Reloadable::open(vec![path], |files| TrustedCas::parse(&files[0].0, &files[0].1)));
         let revoked = settings.crl_file.clone();
-        let revoked =
-            revoked.map(|path| Kept::open(vec![path], |files| Revoked::parse(&files[0].0, &files[0].1)));
+        let revoked = revoked
+            .map(|path| Reloadable::open(vec![path], |files| Revoked::parse(&files[0].0, &files[0].1)));
         Ok(Files { identity, trust: trust.transpose()?, revoked: revoked.transpose()? })
     }
 
-    fn generation(&self, fixed: &Fixed) -> Result<Generation, TlsError> {
-        let gate = self.trust.as_ref().map(|trust| {
-            Arc::new(Gate {
+    fn load(&self, fixed: &StaticConfig) -> Result<LoadedConfig, TlsError> {
+        let verifier = self.trust.as_ref().map(|trust| {
+            Arc::new(ClientVerifier {
                 trust: trust.value(),
-                revoked: self.revoked.as_ref().map(Kept::value),
+                revoked: self.revoked.as_ref().map(Reloadable::value),
                 names: fixed.names.clone(),
                 algorithms: fixed.provider.signature_verification_algorithms,
             })
         });
         let builder = ServerConfig::builder_with_provider(fixed.provider.clone())
             .with_protocol_versions(&fixed.versions)?;
-        let builder = match &gate {
-            Some(gate) => builder.with_client_cert_verifier(gate.clone()),
+        let builder = match &verifier {
+            Some(verifier) => builder.with_client_cert_verifier(verifier.clone()),
             None => builder.with_no_client_auth(),
         };
         let identity = self.identity.value();
@@ -212,25 +213,26 @@ impl Files {
         let mut config = builder.with_cert_resolver(Arc::new(key));
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         config.ticketer = aws_lc_rs::Ticketer::new()?;
-        Ok(Generation { config: Arc::new(config), gate, not_after: identity.not_after })
+        Ok(LoadedConfig { config: Arc::new(config), verifier, not_after: identity.not_after })
     }
 
     /// Looks at all files. Gives how many groups of them were replaced, and how many of the
     /// replacements are no good.
-    fn look(&mut self) -> (u64, u64) {
-        let looks = [
-            Some(look(&mut self.identity, "certificate")),
-            self.trust.as_mut().map(|trust| look(trust, "trusted authorities")),
-            self.revoked.as_mut().map(|revoked| look(revoked, "revocation list")),
+    fn reload(&mut self) -> (u64, u64) {
+        let reloads = [
+            Some(reload(&mut self.identity, "certificate")),
+            self.trust.as_mut().map(|trust| reload(trust, "trusted CAs")),
+            self.revoked.as_mut().map(|revoked| reload(revoked, "revocation list")),
         ];
-        let count = |wanted: fn(&Look) -> bool| looks.iter().flatten().filter(|l| wanted(l)).count() as u64;
-        (count(|l| matches!(l, Look::Replaced)), count(|l| matches!(l, Look::Refused(_))))
+        let count =
+            |wanted: fn(&Reload) -> bool| reloads.iter().flatten().filter(|l| wanted(l)).count() as u64;
+        (count(|l| matches!(l, Reload::Replaced)), count(|l| matches!(l, Reload::Rejected(_))))
     }
 
-    fn work(&self) -> bool {
-        self.identity.works()
-            && self.trust.as_ref().is_none_or(Kept::works)
-            && self.revoked.as_ref().is_none_or(Kept::works)
+    fn are_current(&self) -> bool {
+        self.identity.is_current()
+            && self.trust.as_ref().is_none_or(Reloadable::is_current)
+            && self.revoked.as_ref().is_none_or(Reloadable::is_current)
     }
 }
 
@@ -244,24 +246,24 @@ pub(super) fn identity(files: &[(PathBuf, Vec<u8>)]) -> Result<Identity, TlsErro
 fn check_client_pair(settings: &TlsSettings) -> Result<(), TlsError> {
     match (&settings.client_cert_file, &settings.client_key_file) {
         (None, None) => Ok(()),
-        (Some(cert), Some(key)) => Kept::open(vec![cert.clone(), key.clone()], identity).map(|_| ()),
-        (cert, key) => Err(half_a_pair(cert, key)),
+        (Some(cert), Some(key)) => Reloadable::open(vec![cert.clone(), key.clone()], identity).map(|_| ()),
+        (cert, key) => Err(incomplete_pair(cert, key)),
     }
 }
 
-pub(super) fn half_a_pair(cert: &Option<PathBuf>, key: &Option<PathBuf>) -> TlsError {
+pub(super) fn incomplete_pair(cert: &Option<PathBuf>, key: &Option<PathBuf>) -> TlsError {
     let shown = |path: &Option<PathBuf>| path.as_ref().map(|p| p.display().to_string()).unwrap_or_default();
-    TlsError::HalfAPair { key: shown(key), cert: shown(cert) }
+    TlsError::IncompletePair { key: shown(key), cert: shown(cert) }
 }
 
-pub(super) fn look<T>(kept: &mut Kept<T>, what: &str) -> Look {
-    let look = kept.look();
-    match &look {
-        Look::Same => {}
-        Look::Replaced => tracing::info!(what, files = kept.paths(), "reloaded TLS files"),
-        Look::Refused(error) => {
+pub(super) fn reload<T>(kept: &mut Reloadable<T>, what: &str) -> Reload {
+    let outcome = kept.reload();
+    match &outcome {
+        Reload::Unchanged => {}
+        Reload::Replaced => tracing::info!(what, files = kept.paths(), "reloaded TLS files"),
+        Reload::Rejected(error) => {
             tracing::error!(what, %error, "cannot use replaced TLS files; the old ones stay in use");
         }
     }
-    look
+    outcome
 }

@@ -6,16 +6,16 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     #[error("KeyFile and CertFile must both be present[key: {key}, cert: {cert}]")]
-    HalfAPair { key: String, cert: String },
+    IncompletePair { key: String, cert: String },
     #[error(
-        "--client-cert-auth needs --trusted-ca-file: without it a certificate from any public authority would do"
+        "--client-cert-auth needs --trusted-ca-file: without it a certificate of any public CA would be accepted"
     )]
-    NoAuthority,
+    NoTrustedCa,
     #[error("AllowedCNs and AllowedHostnames are mutually exclusive (cns={cns:?}, hostnames={hostnames:?})")]
-    NamesOfBothKinds { cns: Vec<String>, hostnames: Vec<String> },
+    ConflictingNames { cns: Vec<String>, hostnames: Vec<String> },
     #[error("{0:?} is neither a host name nor an IP address, so no client certificate can be valid for it")]
     AllowedHostname(String),
-    #[error("unexpected TLS cipher suite {name:?}; the ones spoken here are {known}")]
+    #[error("unexpected TLS cipher suite {name:?}; supported: {known}")]
     Cipher { name: String, known: String },
     #[error("open {path}: {error}", path = path.display())]
     Read { path: PathBuf, error: io::Error },

@@ -46,8 +46,8 @@ impl Reason {
 }
 
 /// Lines of one window of time; what comes after them is only counted.
-const LINES: u32 = 20;
-const WINDOW: Duration = Duration::from_secs(10);
+const LOG_LINES_MAX: u32 = 20;
+const LOG_WINDOW: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]
 pub(crate) struct Failures {
@@ -90,11 +90,11 @@ impl Failures {
 impl Lines {
     /// May a line be written now? Then this many were left out before it.
     fn take(&mut self, now: Instant) -> Option<u64> {
-        if self.window.is_none_or(|begin| now.duration_since(begin) >= WINDOW) {
+        if self.window.is_none_or(|begin| now.duration_since(begin) >= LOG_WINDOW) {
             self.window = Some(now);
             self.written = 0;
         }
-        if self.written == LINES {
+        if self.written == LOG_LINES_MAX {
             self.left_out += 1;
             return None;
         }
@@ -112,8 +112,8 @@ mod tests {
         let mut lines = Lines::default();
         let begin = Instant::now();
         let written = (0..1000).filter(|_| lines.take(begin).is_some()).count();
-        assert_eq!(written, LINES as usize);
-        assert_eq!(lines.take(begin + WINDOW), Some(1000 - u64::from(LINES)));
-        assert_eq!(lines.take(begin + WINDOW), Some(0));
+        assert_eq!(written, LOG_LINES_MAX as usize);
+        assert_eq!(lines.take(begin + LOG_WINDOW), Some(1000 - u64::from(LOG_LINES_MAX)));
+        assert_eq!(lines.take(begin + LOG_WINDOW), Some(0));
     }
 }

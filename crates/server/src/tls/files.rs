@@ -15,35 +15,35 @@ use super::error::TlsError;
 type Parse<T> = fn(&[(PathBuf, Vec<u8>)]) -> Result<T, TlsError>;
 
 /// A value read from one file or several.
-pub(super) struct Kept<T> {
+pub(super) struct Reloadable<T> {
     paths: Vec<PathBuf>,
     parse: Parse<T>,
     /// What was read last, whether it worked or not.
     seen: Contents,
     value: Arc<T>,
-    works: bool,
+    is_current: bool,
 }
 
 /// What a look at the files found.
 #[derive(Debug)]
-pub(super) enum Look {
-    Same,
+pub(super) enum Reload {
+    Unchanged,
     Replaced,
     /// The new contents cannot be used; the old ones still are.
-    Refused(TlsError),
+    Rejected(TlsError),
 }
 
 /// A file that cannot be read counts as contents of its own.
 type Contents = Vec<Result<Vec<u8>, io::ErrorKind>>;
 
 /// Files that belong together are not always replaced together; this often is looked again at once.
-const LOOKS: usize = 3;
+const RELOAD_ATTEMPTS: usize = 3;
 
-impl<T> Kept<T> {
+impl<T> Reloadable<T> {
     /// Reads for the first time; now everything has to be right.
-    pub(super) fn open(paths: Vec<PathBuf>, parse: Parse<T>) -> Result<Kept<T>, TlsError> {
+    pub(super) fn open(paths: Vec<PathBuf>, parse: Parse<T>) -> Result<Reloadable<T>, TlsError> {
         let (seen, value) = read(&paths, parse);
-        Ok(Kept { value: Arc::new(value?), paths, parse, seen, works: true })
+        Ok(Reloadable { value: Arc::new(value?), paths, parse, seen, is_current: true })
     }
 
     pub(super) fn value(&self) -> Arc<T> {
@@ -51,8 +51,8 @@ impl<T> Kept<T> {
     }
 
     /// Is what lies in the files now what is in use?
-    pub(super) fn works(&self) -> bool {
-        self.works
+    pub(super) fn is_current(&self) -> bool {
+        self.is_current
     }
 
     pub(super) fn paths(&self) -> String {
@@ -60,24 +60,24 @@ impl<T> Kept<T> {
         paths.join(", ")
     }
 
-    pub(super) fn look(&mut self) -> Look {
-        let mut look = Look::Same;
-        for _ in 0..LOOKS {
+    pub(super) fn reload(&mut self) -> Reload {
+        let mut outcome = Reload::Unchanged;
+        for _ in 0..RELOAD_ATTEMPTS {
             if contents(&self.paths).0 == self.seen {
                 break;
             }
             let (seen, value) = read(&self.paths, self.parse);
             self.seen = seen;
-            self.works = value.is_ok();
-            look = match value {
+            self.is_current = value.is_ok();
+            outcome = match value {
                 Ok(value) => {
                     self.value = Arc::new(value);
-                    Look::Replaced
+                    Reload::Replaced
                 }
-                Err(error) => Look::Refused(error),
+                Err(error) => Reload::Rejected(error),
             };
         }
-        look
+        outcome
     }
 }
 

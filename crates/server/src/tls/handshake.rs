@@ -11,9 +11,9 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use super::endpoint::{Generation, Tls};
+use super::client_verifier::describe;
+use super::endpoint::{LoadedConfig, Tls};
 use super::failures::Reason;
-use super::gate::words;
 use super::peer::PeerIdentity;
 
 /// A connection that is ready for use.
@@ -42,19 +42,19 @@ impl Tls {
         let start = LazyConfigAcceptor::new(Acceptor::default(), io).await;
         let start = start.map_err(|error| failure(String::new(), &error))?;
         let server_name = start.client_hello().server_name().unwrap_or_default().to_string();
-        let generation = self.current().await;
-        let stream = match start.into_stream(generation.config.clone()).into_fallible().await {
+        let loaded = self.current().await;
+        let stream = match start.into_stream(loaded.config.clone()).into_fallible().await {
             Ok(stream) => stream,
             Err((error, io)) => {
-                linger(io).await;
+                close_gracefully(io).await;
                 return Err(failure(server_name, &error));
             }
         };
-        match admit(&generation, &stream) {
+        match peer_identity(&loaded, &stream) {
             Ok(peer) => Ok(Secured { stream, peer }),
             Err(error) => {
-                linger(stream).await;
-                Err(HandshakeError { reason: Reason::Certificate, server_name, text: words(&error) })
+                close_gracefully(stream).await;
+                Err(HandshakeError { reason: Reason::Certificate, server_name, text: describe(&error) })
             }
         }
     }
@@ -62,31 +62,31 @@ impl Tls {
 
 /// Says goodbye and listens on for a moment. A client that is still sending would otherwise be told
 /// that the connection was reset, and never read why it was refused.
-pub(crate) async fn linger<IO>(mut io: IO)
+pub(crate) async fn close_gracefully<IO>(mut io: IO)
 where
     IO: AsyncRead + AsyncWrite + Unpin,
 {
-    const MOMENT: Duration = Duration::from_millis(500);
+    const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
     const BYTES: u64 = 64 << 10;
     let leaving = async {
         io.shutdown().await?;
         tokio::io::copy(&mut io.take(BYTES), &mut tokio::io::sink()).await
     };
     // Whatever goes wrong now, the connection is given up anyway.
-    let _ = tokio::time::timeout(MOMENT, leaving).await;
+    let _ = tokio::time::timeout(CLOSE_TIMEOUT, leaving).await;
 }
 
 /// Who the client is. Whoever resumes an earlier session has shown a certificate then, not now: it
 /// is checked again, because it may have ended or been revoked since.
-fn admit<IO>(generation: &Generation, stream: &TlsStream<IO>) -> Result<Option<PeerIdentity>, Error> {
+fn peer_identity<IO>(loaded: &LoadedConfig, stream: &TlsStream<IO>) -> Result<Option<PeerIdentity>, Error> {
     let connection = stream.get_ref().1;
     let chain = connection.peer_certificates().unwrap_or_default();
-    if let Some(gate) = &generation.gate
+    if let Some(verifier) = &loaded.verifier
         && connection.handshake_kind() == Some(HandshakeKind::Resumed)
     {
-        gate.check(chain, UnixTime::now())?;
+        verifier.check(chain, UnixTime::now())?;
     }
-    Ok(PeerIdentity::of(chain))
+    Ok(PeerIdentity::from_chain(chain))
 }
 
 fn failure(server_name: String, error: &io::Error) -> HandshakeError {
@@ -96,5 +96,5 @@ fn failure(server_name: String, error: &io::Error) -> HandshakeError {
         Some(_) => Reason::Protocol,
         None => Reason::Closed,
     };
-    HandshakeError { reason, server_name, text: tls.map_or_else(|| error.to_string(), words) }
+    HandshakeError { reason, server_name, text: tls.map_or_else(|| error.to_string(), describe) }
 }

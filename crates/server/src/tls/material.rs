@@ -44,33 +44,33 @@ impl Identity {
 
 /// The authorities whose clients are trusted.
 #[derive(Debug)]
-pub(super) struct Trust {
-    pub(super) authorities: Vec<Authority>,
+pub(super) struct TrustedCas {
+    pub(super) cas: Vec<CaCertificate>,
     /// Their names, which a client is told so that it can choose among its certificates.
     pub(super) names: Vec<DistinguishedName>,
 }
 
 /// One certificate of the file.
 #[derive(Debug)]
-pub(super) struct Authority {
+pub(super) struct CaCertificate {
     pub(super) der: CertificateDer<'static>,
     pub(super) anchor: TrustAnchor<'static>,
     /// From when to when it is valid, in Unix time.
     pub(super) valid: (i64, i64),
 }
 
-impl Trust {
-    pub(super) fn parse(path: &Path, contents: &[u8]) -> Result<Trust, TlsError> {
-        let mut authorities = Vec::new();
+impl TrustedCas {
+    pub(super) fn parse(path: &Path, contents: &[u8]) -> Result<TrustedCas, TlsError> {
+        let mut cas = Vec::new();
         for der in certificates(path, contents)? {
             let validity = parsed(path, &der)?.validity().clone();
             let anchor = webpki::anchor_from_trusted_cert(&der).map_err(|e| TlsError::content(path, e))?;
             let anchor = anchor.to_owned();
             let valid = (validity.not_before.timestamp(), validity.not_after.timestamp());
-            authorities.push(Authority { der, anchor, valid });
+            cas.push(CaCertificate { der, anchor, valid });
         }
-        let names = authorities.iter().map(|a| DistinguishedName::in_sequence(&a.anchor.subject)).collect();
-        Ok(Trust { authorities, names })
+        let names = cas.iter().map(|a| DistinguishedName::in_sequence(&a.anchor.subject)).collect();
+        Ok(TrustedCas { cas, names })
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rustls::pki_types::CertificateDer;
 
-use super::gate;
+use super::client_verifier;
 
 /// A client that showed a certificate and was let in by it. An extension of every request on its
 /// connection, also of those that are not gRPC; requests on connections without such a certificate
@@ -24,8 +24,8 @@ impl PeerIdentity {
         &self.common_name
     }
 
-    pub(super) fn of(chain: &[CertificateDer<'_>]) -> Option<PeerIdentity> {
-        let leaf = gate::parsed(chain.first()?).ok()?;
-        Some(PeerIdentity::new(&gate::common_name(&leaf).unwrap_or_default()))
+    pub(super) fn from_chain(chain: &[CertificateDer<'_>]) -> Option<PeerIdentity> {
+        let leaf = client_verifier::parsed(chain.first()?).ok()?;
+        Some(PeerIdentity::new(&client_verifier::common_name(&leaf).unwrap_or_default()))
     }
 }

@@ -25,7 +25,7 @@ pub(super) fn ensure(wanted: &SelfSigned) -> Result<(PathBuf, PathBuf), TlsError
     if wanted.years == 0 {
         return Err(failed(wanted, "selfSignedCertValidity is invalid,it should be greater than 0"));
     }
-    if cert.exists() && key.exists() && !has_ended(&cert, &key)? {
+    if cert.exists() && key.exists() && !has_expired(&cert, &key)? {
         return Ok((cert, key));
     }
     let (cert_pem, key_pem, not_after) = make(wanted).map_err(|e| failed(wanted, e))?;
@@ -41,7 +41,7 @@ pub(super) fn ensure(wanted: &SelfSigned) -> Result<(PathBuf, PathBuf), TlsError
     Ok((cert, key))
 }
 
-fn has_ended(cert: &Path, key: &Path) -> Result<bool, TlsError> {
+fn has_expired(cert: &Path, key: &Path) -> Result<bool, TlsError> {
     let read = |path: &Path| fs::read(path).map_err(|error| TlsError::Read { path: path.into(), error });
     let identity = Identity::parse((cert, &read(cert)?), (key, &read(key)?))?;
     Ok(identity.not_after < OffsetDateTime::now_utc().unix_timestamp())

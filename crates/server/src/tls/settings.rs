@@ -34,7 +34,7 @@ pub struct TlsSettings {
     pub min_version: TlsVersion,
     /// None: the newest there is.
     pub max_version: Option<TlsVersion>,
-    /// Suites of TLS 1.2 by their Go (IANA) names. Empty: a sound choice. Names nobody knows are
+    /// Suites of TLS 1.2 by their Go (IANA) names. Empty: a sound choice. Unknown names are
     /// still in here.
     pub cipher_suites: Vec<String>,
 }

@@ -8,13 +8,13 @@
 
 mod auth;
 mod cluster;
+mod kept_connections;
 mod kv;
 mod lease;
 mod operator;
 mod peer;
 mod recipes;
-mod stand_in;
-mod warm;
+mod router;
 mod watch;
 
 use std::sync::Arc;

@@ -12,7 +12,7 @@ use vetch_node::config::{Identity, NodeConfig};
 use vetch_server::grpc;
 use vetch_server::http::listen;
 use vetch_server::http::url::Url;
-use vetch_server::http::{Offer, Security, Server, Serves, Settings, Shared};
+use vetch_server::http::{ListenerConfig, Security, Server, ServerState, Serves, Settings};
 use vetch_server::metrics::ServerMetrics;
 
 pub(crate) struct Harness {
@@ -54,9 +54,9 @@ impl Harness {
         let address = listener.address();
         let metrics = Arc::new(ServerMetrics::new(false, Duration::MAX));
         let routes = grpc::routes(node.clone(), Arc::default(), Arc::clone(&metrics));
-        let shared = Shared::new(node.clone(), routes, metrics, settings);
-        let offer = Offer { serves: Serves::GrpcAndHttp, security };
-        let server = Server::start(Arc::new(shared), vec![(listener, offer)]);
+        let shared = ServerState::new(node.clone(), routes, metrics, settings);
+        let config = ListenerConfig { serves: Serves::GrpcAndHttp, security };
+        let server = Server::start(Arc::new(shared), vec![(listener, config)]);
         Harness { node, server, address, _dir: dir }
     }
 

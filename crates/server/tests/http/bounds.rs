@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use vetch_server::http::{Patience, Security, Settings};
+use vetch_server::http::{Security, Settings, Timeouts};
 
 use super::harness::Harness;
 
@@ -135,7 +135,9 @@ async fn answers_that_are_not_read_count_and_further_long_ones_are_refused() {
 #[tokio::test]
 async fn an_answer_that_is_not_read_for_long_is_given_up() {
     let unread = Duration::from_millis(300);
-    let server = server(|settings| settings.patience = Patience { unread, ..Patience::default() }).await;
+    let server =
+        server(|settings| settings.timeouts = Timeouts { unread_response: unread, ..Timeouts::default() })
+            .await;
     let range = with_large_answer(&server).await;
     let before = server.metric("vetch_connections_total").await;
     let held = server.raw(&range).await;
@@ -148,7 +150,8 @@ async fn an_answer_that_is_not_read_for_long_is_given_up() {
 #[tokio::test]
 async fn a_body_that_does_not_go_on_is_answered() {
     let part = Duration::from_millis(200);
-    let server = server(|settings| settings.patience = Patience { part, ..Patience::default() }).await;
+    let server =
+        server(|settings| settings.timeouts = Timeouts { body_chunk: part, ..Timeouts::default() }).await;
     let slow = r#"{"code":4,"message":"the request body did not arrive in time"}"#;
     let answer = rest(server.raw(&post("/v3/kv/put", 100, "{")).await).await;
     assert!(answer.starts_with("HTTP/1.1 504 ") && answer.ends_with(slow), "{answer}");
@@ -162,7 +165,10 @@ async fn a_body_that_does_not_go_on_is_answered() {
 #[tokio::test]
 async fn a_client_that_leaves_unheard_is_no_watcher() {
     let look = Duration::from_millis(50);
-    let server = server(|settings| settings.patience = Patience { look, ..Patience::default() }).await;
+    let server = server(|settings| {
+        settings.timeouts = Timeouts { disconnect_check_interval: look, ..Timeouts::default() }
+    })
+    .await;
     let create = r#"{"create_request":{"key":"Zm9v"}}"#;
     let mut pipelined = server.open_stream("/v3/watch").await;
     pipelined.send_chunk(create).await;

@@ -22,7 +22,7 @@ use tokio_rustls::client::TlsStream;
 use vetch_api::health::HealthCheckRequest;
 use vetch_api::health::health_client::HealthClient;
 use vetch_server::http::Security;
-use vetch_server::tls::calls::{self, Calls};
+use vetch_server::tls::peer_connector::{self, PeerConnector};
 use vetch_server::tls::settings::{SelfSigned, TlsSettings};
 use vetch_server::tls::{Tls, TlsError};
 
@@ -86,7 +86,7 @@ async fn naming_an_authority_demands_a_certificate_and_demanding_one_needs_an_au
     let open = serve(&pki.open_settings()).await;
     version(&open, pki.caller(None)).await.unwrap();
     let demanded = TlsSettings { client_cert_auth: true, ..pki.open_settings() };
-    assert!(matches!(Tls::open(&demanded), Err(TlsError::NoAuthority)));
+    assert!(matches!(Tls::open(&demanded), Err(TlsError::NoTrustedCa)));
 }
 
 #[tokio::test]
@@ -265,15 +265,15 @@ async fn servers_call_each_other_with_what_lies_in_the_files_now() {
     write_caller(&pki);
     let (cert_file, key_file) = (Some(pki.path("call.crt")), Some(pki.path("call.key")));
     let settings = TlsSettings { cert_file, key_file, ..pki.closed_settings() };
-    let calls = Arc::new(Calls::open(&settings).unwrap());
-    let endpoint = calls::endpoint(&format!("https://{}", server.address)).unwrap();
-    let asked = async |calls: &Arc<Calls>| {
+    let calls = Arc::new(PeerConnector::open(&settings).unwrap());
+    let endpoint = peer_connector::endpoint(&format!("https://{}", server.address)).unwrap();
+    let asked = async |calls: &Arc<PeerConnector>| {
         let mut health = HealthClient::new(calls.connect_lazy(&endpoint));
         health.check(HealthCheckRequest::default()).await
     };
     asked(&calls).await.unwrap();
     let silent = TlsSettings { cert_file: None, key_file: None, ..settings.clone() };
-    assert!(asked(&Arc::new(Calls::open(&silent).unwrap())).await.is_err(), "without a certificate");
+    assert!(asked(&Arc::new(PeerConnector::open(&silent).unwrap())).await.is_err(), "without a certificate");
 
     pki.replace_authority();
     write_caller(&pki);
@@ -284,7 +284,10 @@ async fn servers_call_each_other_with_what_lies_in_the_files_now() {
     asked(&calls).await.unwrap();
     pki.write("call.crt", "nonsense");
     asked(&calls).await.unwrap();
-    assert!(Calls::open(&TlsSettings { trusted_ca_file: None, ..settings }).is_err(), "trusts nobody");
+    assert!(
+        PeerConnector::open(&TlsSettings { trusted_ca_file: None, ..settings }).is_err(),
+        "trusts nobody"
+    );
 }
 
 #[tokio::test]
@@ -293,10 +296,10 @@ async fn a_server_that_cannot_be_verified_is_not_called() {
     let server = serve(&pki.open_settings()).await;
     let calls = |trusted: &Pki| {
         let trusted_ca_file = Some(trusted.path("ca.crt"));
-        Arc::new(Calls::open(&TlsSettings { trusted_ca_file, ..TlsSettings::default() }).unwrap())
+        Arc::new(PeerConnector::open(&TlsSettings { trusted_ca_file, ..TlsSettings::default() }).unwrap())
     };
     let port = server.address.rsplit_once(':').unwrap().1;
-    let at = |host: &str| calls::endpoint(&format!("https://{host}:{port}")).unwrap();
+    let at = |host: &str| peer_connector::endpoint(&format!("https://{host}:{port}")).unwrap();
     calls(&pki).connect(&at("127.0.0.1")).await.unwrap();
     assert!(calls(&other).connect(&at("127.0.0.1")).await.is_err(), "of another authority");
     assert!(calls(&pki).connect(&at("localhost")).await.is_err(), "of another name");

@@ -11,7 +11,7 @@ use rustls::pki_types::pem::PemObject;
 use super::{JwtError, KeyFile, family_name};
 
 /// The key to sign with, if there is one, and the key to verify with.
-pub(super) fn of(
+pub(super) fn load(
     algorithm: Algorithm,
     public: Option<&KeyFile>,
     private: Option<&KeyFile>,
@@ -31,7 +31,7 @@ pub(super) fn of(
     };
     let signing = private_key(algorithm, private)?;
     let own = own_public_key(algorithm, &signing).ok_or_else(|| private.bad(name))?;
-    if verifying.is_some_and(|verifying| !belongs(algorithm, &signing, &verifying)) {
+    if verifying.is_some_and(|verifying| !is_key_pair(algorithm, &signing, &verifying)) {
         return Err(JwtError::Mismatch);
     }
     Ok((Some(signing), own))
@@ -60,7 +60,7 @@ fn private_key(algorithm: Algorithm, file: &KeyFile) -> Result<EncodingKey, JwtE
         AlgorithmFamily::Ec => match PrivateKeyDer::from_pem_slice(&file.content) {
             // OpenSSL's older form, which `openssl ecparam -genkey` writes.
             Ok(PrivateKeyDer::Sec1(key)) => {
-                let der = modern(algorithm, key.secret_sec1_der()).ok_or_else(bad)?;
+                let der = sec1_to_pkcs8(algorithm, key.secret_sec1_der()).ok_or_else(bad)?;
                 Ok(EncodingKey::from_ec_der(&der))
             }
             _ => EncodingKey::from_ec_pem(&file.content).map_err(|_| bad()),
@@ -70,7 +70,7 @@ fn private_key(algorithm: Algorithm, file: &KeyFile) -> Result<EncodingKey, JwtE
 }
 
 /// The same key in the form that signing takes.
-fn modern(algorithm: Algorithm, sec1: &[u8]) -> Option<Vec<u8>> {
+fn sec1_to_pkcs8(algorithm: Algorithm, sec1: &[u8]) -> Option<Vec<u8>> {
     let curve = match algorithm {
         Algorithm::ES256 => &ECDSA_P256_SHA256_FIXED_SIGNING,
         _ => &ECDSA_P384_SHA384_FIXED_SIGNING,
@@ -89,7 +89,7 @@ fn own_public_key(algorithm: Algorithm, signing: &EncodingKey) -> Option<Decodin
 }
 
 /// Whether what one key signs is believed by the other.
-fn belongs(algorithm: Algorithm, signing: &EncodingKey, verifying: &DecodingKey) -> bool {
+fn is_key_pair(algorithm: Algorithm, signing: &EncodingKey, verifying: &DecodingKey) -> bool {
     let mut validation = Validation::new(algorithm);
     validation.validate_exp = false;
     validation.required_spec_claims.clear();

@@ -1,5 +1,4 @@
-//! A server says who it is to the writer of its cluster, again and again, which is also its sign of
-//! life.
+//! A server registers with the leader of its cluster at an interval, which is also its heartbeat.
 
 use std::time::{Duration, Instant};
 
@@ -12,35 +11,36 @@ use vetch_api::vetch::{IntroduceRequest, IntroduceResponse};
 use vetch_node::Node;
 use vetch_node::members::{Introduced, Member};
 
-use crate::grpc::stand_in::{StandIn, Way};
+use crate::grpc::router::{LeaderChannel, RequestRouter};
 
 /// Between two signs of life, and how long one may take.
-const PAUSE: Duration = Duration::from_millis(500);
-const PATIENCE: Duration = Duration::from_secs(2);
+const INTRODUCE_INTERVAL: Duration = Duration::from_millis(500);
+const INTRODUCE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Says to whoever writes that this server is here, until the node ends. Ends the node if it is not
-/// let in.
-pub async fn stay_introduced(node: Node, stand_in: StandIn) {
+/// Registers this server with the leader until the node ends. Ends the node if it is refused.
+pub async fn stay_registered(node: Node, router: RequestRouter) {
     let Some(me) = node.as_member() else { return };
     let mut asking: Option<Instant> = None;
     loop {
-        // The writer looks after its own place.
-        let (way, changed) = stand_in.way();
-        if let Way::There(channel) = way {
+        // The leader looks after its own place.
+        let (leader, changed) = router.leader_channel();
+        if let LeaderChannel::Remote(channel) = leader {
             let since = *asking.get_or_insert_with(Instant::now);
-            match tokio::time::timeout(PATIENCE, introduce(&node, &me, channel, since.elapsed())).await {
+            match tokio::time::timeout(INTRODUCE_TIMEOUT, introduce(&node, &me, channel, since.elapsed()))
+                .await
+            {
                 Ok(Ok(Introduced::Known)) => asking = None,
                 Ok(Ok(Introduced::Wait)) => {
-                    tracing::info!(name = me.name, "waiting for the place of an earlier server of this name")
+                    tracing::info!(name = me.name, "waiting for an earlier member of this name to expire")
                 }
                 Ok(Ok(Introduced::Refused(why))) => return node.leave(&why),
-                Ok(Err(error)) => tracing::debug!(%error, "the writer did not take an introduction"),
-                Err(_) => tracing::debug!("the writer did not answer an introduction in time"),
+                Ok(Err(error)) => tracing::debug!(%error, "the leader did not accept the registration"),
+                Err(_) => tracing::debug!("the leader did not answer the registration in time"),
             }
         }
         tokio::select! {
-            () = tokio::time::sleep(PAUSE) => {}
-            // A new writer has to hear of everybody.
+            () = tokio::time::sleep(INTRODUCE_INTERVAL) => {}
+            // A new leader has to hear of everybody.
             () = changed => {}
             _ = node.stopped() => return,
         }
@@ -54,7 +54,7 @@ async fn introduce(
     asking: Duration,
 ) -> Result<Introduced, Status> {
     let request = IntroduceRequest {
-        to: Some(super::writer(node)?),
+        to: Some(super::leader(node)?),
         member: Some(vetch::Member {
             id: me.id,
             life: me.life,

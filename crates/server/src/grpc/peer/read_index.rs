@@ -1,5 +1,5 @@
-//! The question that stands before every linearizable read at a server that does not write: how far
-//! must its state have come?
+//! The read index: up to which index must a follower have applied the journal for a linearizable
+//! read?
 
 use std::time::{Duration, Instant};
 
@@ -12,66 +12,66 @@ use vetch_node::cluster::{MOMENT, Question};
 use vetch_node::fence::Index;
 use vetch_node::journal::{Position, Tip};
 
-use crate::grpc::stand_in::{StandIn, Way};
+use crate::grpc::router::{LeaderChannel, RequestRouter};
 
 /// After a question that was refused, or without anybody to ask: the change that is due is mostly
 /// heard of sooner.
-const PAUSE: Duration = Duration::from_millis(20);
+const RETRY_DELAY: Duration = Duration::from_millis(20);
 
-/// Carries the questions of the reads here to whoever writes, one after another, until the node
+/// Sends the read-index requests of local reads to the leader, one after another, until the node
 /// ends.
-pub async fn carry_questions(node: Node, stand_in: StandIn) {
-    let Some(mut questions) = node.questions() else { return };
+pub async fn forward_read_index_requests(node: Node, router: RequestRouter) {
+    let Some(mut batches) = node.questions() else { return };
     let (mut last, mut took) = (0, Duration::ZERO);
     loop {
-        let question = tokio::select! {
-            question = questions.next() => question,
+        let batch = tokio::select! {
+            batch = batches.next() => batch,
             _ = node.stopped() => None,
         };
-        let Some(mut question) = question else { return };
+        let Some(mut batch) = batch else { return };
         // Those who were answered together ask again together: one question for all of them, unless
         // a question takes no longer than they would be waited for.
-        if question.reads() * 2 < last && took > MOMENT {
+        if batch.reads() * 2 < last && took > MOMENT {
             tokio::time::sleep(MOMENT).await;
-            questions.join(&mut question);
+            batches.join(&mut batch);
         }
-        last = question.reads();
-        let asked = Instant::now();
-        carry(&node, &stand_in, question).await;
-        took = asked.elapsed();
+        last = batch.reads();
+        let started = Instant::now();
+        answer_batch(&node, &router, batch).await;
+        took = started.elapsed();
     }
 }
 
 /// Asks until there is an answer or nobody waits for it any more. It is the same to the reads who
 /// answers, and when.
-async fn carry(node: &Node, stand_in: &StandIn, mut question: Question) {
-    while question.is_wanted() {
-        let (way, changed) = stand_in.way();
-        match way {
-            Way::Here => {
-                question.ask_here();
+async fn answer_batch(node: &Node, router: &RequestRouter, mut batch: Question) {
+    while batch.is_wanted() {
+        let (leader, changed) = router.leader_channel();
+        match leader {
+            LeaderChannel::Local => {
+                batch.ask_here();
                 return tokio::time::sleep(Duration::from_millis(1)).await;
             }
-            Way::There(channel) => {
+            LeaderChannel::Remote(channel) => {
                 tokio::pin!(changed);
                 let asked = tokio::select! {
-                    asked = ask(node, channel) => asked,
+                    asked = request_read_index(node, channel) => asked,
                     // Whoever was asked may never answer.
                     () = &mut changed => continue,
                 };
                 match asked {
-                    Ok(index) => return question.answer(index),
-                    Err(error) => tracing::debug!(%error, "the writer gave no read index"),
+                    Ok(index) => return batch.answer(index),
+                    Err(error) => tracing::debug!(%error, "the leader returned no read index"),
                 }
-                let _ = tokio::time::timeout(PAUSE, changed).await;
+                let _ = tokio::time::timeout(RETRY_DELAY, changed).await;
             }
-            Way::Nowhere => drop(tokio::time::timeout(PAUSE, changed).await),
+            LeaderChannel::Unavailable => drop(tokio::time::timeout(RETRY_DELAY, changed).await),
         }
     }
 }
 
-async fn ask(node: &Node, channel: Channel) -> Result<Index, Status> {
-    let request = ReadIndexRequest { to: Some(super::writer(node)?) };
+async fn request_read_index(node: &Node, channel: Channel) -> Result<Index, Status> {
+    let request = ReadIndexRequest { to: Some(super::leader(node)?) };
     from_wire(&PeerClient::new(channel).read_index(request).await?.into_inner())
 }
 

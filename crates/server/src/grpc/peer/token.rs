@@ -1,5 +1,5 @@
 //! A simple token is known to the server that gave it out, which is whoever wrote then. Any other
-//! server that is shown one asks the writer whom it stands for, and remembers the answer for a
+//! server that is shown one asks the leader whom it stands for, and remembers the answer for a
 //! while.
 
 use std::time::Duration;
@@ -9,54 +9,56 @@ use vetch_api::vetch::TokenRequest;
 use vetch_api::vetch::peer_client::PeerClient;
 
 use crate::auth::{Credentials, TokenOwner};
-use crate::grpc::edge::Edge;
-use crate::grpc::stand_in::{StandIn, Way};
+use crate::grpc::router::{LeaderChannel, RequestRouter};
+use crate::grpc::service_context::ServiceContext;
 
-/// How long the writer may take, and how long this server may be behind it.
-const PATIENCE: Duration = Duration::from_secs(2);
-const PAUSE: Duration = Duration::from_millis(5);
+/// How long the leader may take, and how long this server may be behind it.
+const LEADER_TIMEOUT: Duration = Duration::from_secs(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Finds out whom the token of a request stands for that this server is about to answer, if it is
-/// one that only the writer can know. Refuses if it cannot be asked; whether the token is valid is
+/// one that only the leader can know. Refuses if it cannot be asked; whether the token is valid is
 /// not decided here.
-pub(in crate::grpc) async fn learn(
-    edge: &Edge,
-    stand_in: &StandIn,
+pub(in crate::grpc) async fn resolve(
+    context: &ServiceContext,
+    router: &RequestRouter,
     credentials: &Credentials,
 ) -> Result<(), EtcdError> {
-    let Some(token) = edge.authenticator().unknown(&edge.node, credentials) else { return Ok(()) };
-    let channel = match stand_in.way().0 {
-        Way::There(channel) => channel,
-        Way::Here => return Ok(()),
-        // It may be valid: that is not known without the writer.
-        Way::Nowhere => return Err(EtcdError::NoLeader),
+    let Some(token) = context.authenticator().unknown_token(&context.node, credentials) else {
+        return Ok(());
     };
-    let to = super::writer(&edge.node)?;
+    let channel = match router.leader_channel().0 {
+        LeaderChannel::Remote(channel) => channel,
+        LeaderChannel::Local => return Ok(()),
+        // It may be valid: that is not known without the leader.
+        LeaderChannel::Unavailable => return Err(EtcdError::NoLeader),
+    };
+    let to = super::leader(&context.node)?;
     let request = TokenRequest { to: Some(to), token: token.to_string() };
     let mut client = PeerClient::new(channel);
-    let asked = tokio::time::timeout(PATIENCE, client.token(request)).await;
+    let asked = tokio::time::timeout(LEADER_TIMEOUT, client.token(request)).await;
     let answer = match asked {
         Ok(Ok(answer)) => answer.into_inner(),
         Ok(Err(error)) => {
-            tracing::debug!(%error, "the writer did not say whom a token stands for");
+            tracing::debug!(%error, "the leader did not resolve a token");
             return Err(EtcdError::Timeout);
         }
         Err(_) => return Err(EtcdError::Timeout),
     };
     if let Some(owner) = answer.owner {
-        let owner = TokenOwner { user: owner.user.into(), proved: owner.auth_revision };
-        await_users(edge, owner.proved).await;
-        edge.authenticator().borrow(&edge.node.auth(), token, owner);
+        let owner = TokenOwner { user: owner.user.into(), auth_revision: owner.auth_revision };
+        wait_for_auth_revision(context, owner.auth_revision).await;
+        context.authenticator().cache(&context.node.auth(), token, owner);
     }
     Ok(())
 }
 
 /// The token may be younger than the users this server knows of.
-async fn await_users(edge: &Edge, revision: u64) {
+async fn wait_for_auth_revision(context: &ServiceContext, revision: u64) {
     let waiting = async {
-        while edge.node.auth().revision() < revision {
-            tokio::time::sleep(PAUSE).await;
+        while context.node.auth().revision() < revision {
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     };
-    let _ = tokio::time::timeout(PATIENCE, waiting).await;
+    let _ = tokio::time::timeout(LEADER_TIMEOUT, waiting).await;
 }

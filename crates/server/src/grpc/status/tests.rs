@@ -3,7 +3,7 @@ use vetch_api::EtcdError;
 use vetch_node::error::NodeError;
 use vetch_node::store::StoreError;
 
-use super::{node, of_request_stream, relayed, reworded, unknown_service};
+use super::{node, relayed, request_stream, reworded, unknown_service};
 
 fn headers(status: &Status) -> http::HeaderMap {
     let mut headers = http::HeaderMap::new();
@@ -36,7 +36,7 @@ fn a_message_over_the_limit_is_refused_in_the_words_of_grpc() {
     );
     let expected = "grpc: received message larger than max (2097162 vs. 2097152)";
 
-    let in_stream = of_request_stream(tonic.clone(), EtcdError::WatchCanceled);
+    let in_stream = request_stream(tonic.clone(), EtcdError::WatchCanceled);
     assert_eq!((in_stream.code(), in_stream.message()), (Code::ResourceExhausted, expected));
 
     let path = "/etcdserverpb.KV/Put";
@@ -47,9 +47,9 @@ fn a_message_over_the_limit_is_refused_in_the_words_of_grpc() {
 
 #[test]
 fn a_cancelled_request_stream_ends_with_the_code_of_its_service() {
-    let left = of_request_stream(Status::aborted("left"), EtcdError::WatchCanceled);
+    let left = request_stream(Status::aborted("left"), EtcdError::WatchCanceled);
     assert_eq!(left.message(), EtcdError::WatchCanceled.text());
-    let status = of_request_stream(Status::cancelled("h2 says so"), EtcdError::WatchCanceled);
+    let status = request_stream(Status::cancelled("h2 says so"), EtcdError::WatchCanceled);
     assert_eq!((status.code(), status.message()), (Code::Cancelled, "etcdserver: watch canceled"));
 }
 

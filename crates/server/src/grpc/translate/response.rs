@@ -1,7 +1,7 @@
 //! The store's responses as wire messages.
 //!
-//! The header of an RPC's response is the edge's to fill; the responses inside a transaction carry
-//! a header with nothing but the revision.
+//! The header of an RPC's response is the context's to fill; the responses inside a transaction
+//! carry a header with nothing but the revision.
 
 use vetch_api::pb::ResponseHeader;
 use vetch_api::wire;

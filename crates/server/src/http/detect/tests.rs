@@ -1,7 +1,7 @@
 use super::*;
 use tokio::io::AsyncWriteExt;
 
-async fn told(chunks: &[&[u8]]) -> Option<(Protocol, Vec<u8>)> {
+async fn detected(chunks: &[&[u8]]) -> Option<(Protocol, Vec<u8>)> {
     let (mut client, server) = tokio::io::duplex(64);
     let sent: Vec<Vec<u8>> = chunks.iter().map(|c| c.to_vec()).collect();
     let sending = tokio::spawn(async move {
@@ -21,20 +21,20 @@ async fn told(chunks: &[&[u8]]) -> Option<(Protocol, Vec<u8>)> {
 #[tokio::test]
 async fn tells_the_protocols_apart_and_loses_no_byte() {
     let get = b"GET /version HTTP/1.1\r\n\r\n";
-    assert_eq!(told(&[get]).await, Some((Protocol::Http1, get.to_vec())));
+    assert_eq!(detected(&[get]).await, Some((Protocol::Http1, get.to_vec())));
     // A method that begins like the preface does.
     let propfind = b"PROPFIND / HTTP/1.1\r\n\r\n";
-    assert_eq!(told(&[b"P", b"R", &propfind[2..]]).await, Some((Protocol::Http1, propfind.to_vec())));
+    assert_eq!(detected(&[b"P", b"R", &propfind[2..]]).await, Some((Protocol::Http1, propfind.to_vec())));
     let mut preface = PREFACE.to_vec();
     preface.extend(b"frames");
-    assert_eq!(told(&[&preface[..3], &preface[3..]]).await, Some((Protocol::Http2, preface)));
+    assert_eq!(detected(&[&preface[..3], &preface[3..]]).await, Some((Protocol::Http2, preface)));
 }
 
 #[tokio::test]
 async fn a_peer_that_says_too_little_is_nobody() {
-    assert_eq!(told(&[]).await, None);
-    assert_eq!(told(&[b"PRI * HTTP"]).await, None);
-    assert_eq!(told(&[&[0x16, 3, 1, 2, 0, 1]]).await, None, "TLS where none is spoken");
+    assert_eq!(detected(&[]).await, None);
+    assert_eq!(detected(&[b"PRI * HTTP"]).await, None);
+    assert_eq!(detected(&[&[0x16, 3, 1, 2, 0, 1]]).await, None, "TLS where none is spoken");
 }
 
 #[tokio::test]

@@ -16,17 +16,17 @@ use vetch_node::store::request::{AlarmKind, KeyRange, RangeRequest};
 
 use super::query;
 use crate::grpc::Rpc;
-use crate::http::{Shared, answer};
+use crate::http::{ServerState, answer};
 use crate::metrics::CHECKS;
 
-/// How long the writer of a cluster may take to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long the leader of a cluster may take to answer.
+const LEADER_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(in crate::http) fn is_at(path: &str) -> bool {
     path == "/health" || path == "/livez" || path == "/readyz" || single_check(path).is_some()
 }
 
-pub(in crate::http) async fn answer<B>(request: &Request<B>, shared: &Shared) -> Response<Body> {
+pub(in crate::http) async fn answer<B>(request: &Request<B>, shared: &ServerState) -> Response<Body> {
     if request.method() != Method::GET {
         return answer::only_get();
     }
@@ -49,7 +49,7 @@ fn single_check(path: &str) -> Option<usize> {
     CHECKS.iter().position(|check| *check == (page, name))
 }
 
-async fn run(checks: &[usize], verbose: bool, shared: &Shared) -> Response<Body> {
+async fn run(checks: &[usize], verbose: bool, shared: &ServerState) -> Response<Body> {
     let (mut text, mut failed) = (String::new(), false);
     for index in checks {
         let name = CHECKS[*index].1;
@@ -70,7 +70,7 @@ async fn run(checks: &[usize], verbose: bool, shared: &Shared) -> Response<Body>
     answer::plain(StatusCode::OK, if verbose { text + "ok\n" } else { "ok\n".to_string() })
 }
 
-async fn check(name: &str, shared: &Shared) -> Result<(), String> {
+async fn check(name: &str, shared: &ServerState) -> Result<(), String> {
     match name {
         "data_corruption" => {
             match shared.node.alarms().iter().any(|alarm| alarm.kind == AlarmKind::Corrupt) {
@@ -86,9 +86,9 @@ async fn check(name: &str, shared: &Shared) -> Result<(), String> {
     }
 }
 
-async fn read(shared: &Shared, serializable: bool) -> Result<(), String> {
+async fn read(shared: &ServerState, serializable: bool) -> Result<(), String> {
     if !serializable && shared.node.cluster().is_some_and(|cluster| !cluster.borrow().is_writer) {
-        return ask_writer(shared.grpc.clone()).await;
+        return read_via_leader(shared.grpc.clone()).await;
     }
     let mut request = RangeRequest::new(KeyRange::single("health"));
     request.serializable = serializable;
@@ -98,18 +98,18 @@ async fn read(shared: &Shared, serializable: bool) -> Result<(), String> {
 }
 
 /// A server that does not write has its reads answered by the one that does.
-async fn ask_writer(grpc: Rpc) -> Result<(), String> {
+async fn read_via_leader(grpc: Rpc) -> Result<(), String> {
     let request = pb::RangeRequest { key: "health".into(), keys_only: true, limit: 1, ..Default::default() };
     let mut client = KvClient::new(grpc);
-    match tokio::time::timeout(PATIENCE, client.range(request)).await {
-        Err(_) => Err("the writer does not answer".to_string()),
+    match tokio::time::timeout(LEADER_TIMEOUT, client.range(request)).await {
+        Err(_) => Err("the leader does not answer".to_string()),
         // It answered, if only that strangers may not read.
         Ok(Err(status)) if matches!(status.code(), Code::InvalidArgument | Code::PermissionDenied) => Ok(()),
         Ok(outcome) => outcome.map(|_| ()).map_err(|status| status.message().to_string()),
     }
 }
 
-async fn health(query: &[(String, String)], shared: &Shared) -> Response<Body> {
+async fn health(query: &[(String, String)], shared: &ServerState) -> Response<Body> {
     let found = unhealthy(query, shared).await;
     shared.metrics.health.health(found.is_none());
     let body = serde_json::json!({
@@ -126,7 +126,7 @@ async fn health(query: &[(String, String)], shared: &Shared) -> Response<Body> {
 }
 
 /// Why the server is not healthy.
-async fn unhealthy(query: &[(String, String)], shared: &Shared) -> Option<String> {
+async fn unhealthy(query: &[(String, String)], shared: &ServerState) -> Option<String> {
     for alarm in shared.node.alarms() {
         let name = match alarm.kind {
             AlarmKind::NoSpace => "NOSPACE",

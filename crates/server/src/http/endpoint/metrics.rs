@@ -5,15 +5,15 @@ use std::sync::Arc;
 use http::{HeaderValue, Response, StatusCode};
 use tonic::body::Body;
 
-use crate::http::{Shared, answer};
+use crate::http::{ServerState, answer};
 use crate::metrics::{Held, page};
 
-pub(in crate::http) async fn answer(shared: &Arc<Shared>) -> Response<Body> {
+pub(in crate::http) async fn answer(shared: &Arc<ServerState>) -> Response<Body> {
     let format = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8; escaping=underscores");
-    let of = Arc::clone(shared);
+    let state = Arc::clone(shared);
     let made = shared.offload.run(move || {
-        let held = Held { clients: &of.budget, watching: &of.watching, tokens: of.grpc.tokens() };
-        page(&of.metrics, &of.node, &held)
+        let held = Held { clients: &state.budget, watching: &state.watching, tokens: state.grpc.tokens() };
+        page(&state.metrics, &state.node, &held)
     });
     match made.await {
         Some(page) => answer::whole(StatusCode::OK, format, page),

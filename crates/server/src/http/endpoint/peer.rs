@@ -6,12 +6,12 @@ use http::{Method, Request, Response, StatusCode};
 use tonic::body::Body;
 
 use super::version;
-use crate::http::{Shared, answer};
+use crate::http::{ServerState, answer};
 
 const CLUSTER_ID: HeaderName = HeaderName::from_static("x-etcd-cluster-id");
 const PLAIN: HeaderValue = HeaderValue::from_static("text/plain");
 
-pub(in crate::http) fn answer<B>(request: &Request<B>, shared: &Shared) -> Response<Body> {
+pub(in crate::http) fn answer<B>(request: &Request<B>, shared: &ServerState) -> Response<Body> {
     let page = match request.uri().path() {
         "/version" => return version::answer(request),
         "/members" => (answer::JSON, members(shared)),
@@ -28,7 +28,7 @@ pub(in crate::http) fn answer<B>(request: &Request<B>, shared: &Shared) -> Respo
     response
 }
 
-fn members(shared: &Shared) -> String {
+fn members(shared: &ServerState) -> String {
     let settings = &shared.settings;
     let urls = |urls: &[String]| serde_json::Value::from(urls.to_vec()).to_string();
     let (peer, client) = (urls(&settings.peer_urls), urls(&settings.client_urls));

@@ -77,7 +77,7 @@ fn reworded(error: &serde_json::Error, body: &[u8]) -> String {
 macro_rules! codecs {
     ($($rpc:literal: $request:ty => $response:ty;)*) => {
         impl Codec {
-            pub(super) fn of(route: &Route) -> Codec {
+            pub(super) fn for_route(route: &Route) -> Codec {
                 match route.rpc {
                     $($rpc => Codec::typed::<$request, $response>(),)*
                     rpc => unreachable!("no types for {rpc}"),
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn every_route_has_types() {
         for route in ROUTES {
-            let codec = Codec::of(route);
+            let codec = Codec::for_route(route);
             assert_eq!(codec.read(b"{}").unwrap(), b"", "{}", route.rpc);
             assert_eq!(codec.write(Bytes::new()).unwrap(), b"{}", "{}", route.rpc);
             assert_eq!(codec.write_line(Bytes::new()).unwrap(), b"{\"result\":{}}\n", "{}", route.rpc);
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn broken_bodies_are_refused_in_known_words() {
-        let range = Codec::of(&ROUTES[3]);
+        let range = Codec::for_route(&ROUTES[3]);
         let refusal = |body: &str| range.read(body.as_bytes()).unwrap_err().message().to_string();
         assert_eq!(refusal("{"), "unexpected EOF");
         assert_eq!(refusal("xyz"), "invalid character 'x' looking for beginning of value");

@@ -32,7 +32,7 @@ pub(super) struct Messages {
 }
 
 impl Messages {
-    pub(super) fn of(answer: Answer<Body>) -> Messages {
+    pub(super) fn from_answer(answer: Answer<Body>) -> Messages {
         let (mut ready, mut long) = (VecDeque::new(), None);
         let (headers, body) = match answer {
             Answer::Response(response) => {

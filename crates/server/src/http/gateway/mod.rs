@@ -27,19 +27,19 @@ use vetch_api::EtcdError;
 use vetch_api::gateway::{Kind, Route, route};
 use vetch_http2::{Holdings, TooMuchHeld};
 
-use super::connection::Context;
-use super::{Patience, Remote};
+use super::connection::ConnectionContext;
+use super::{Remote, Timeouts};
 use crate::grpc::Rpc;
 use crate::metrics::ServerMetrics;
-use crate::offload::{LONG, Offload};
+use crate::offload::{OFFLOAD_LEN_MIN, Offload};
 use codec::Codec;
 use frame::Messages;
 
-pub(super) async fn answer(mut request: Request<Body>, context: &Context) -> Response<Body> {
+pub(super) async fn answer(mut request: Request<Body>, context: &ConnectionContext) -> Response<Body> {
     if websocket::is_wanted(&request) {
         return websocket::upgrade(&mut request, context);
     }
-    serve(request, &Services::of(context)).await
+    serve(request, &Services::from_context(context)).await
 }
 
 /// What a gateway request needs of the server, so that it can outlive the connection's own future.
@@ -48,7 +48,7 @@ struct Services {
     grpc: Rpc,
     metrics: Arc<ServerMetrics>,
     max_json_bytes: usize,
-    patience: Patience,
+    timeouts: Timeouts,
     offload: Offload,
     /// What is held for the client.
     holdings: Holdings,
@@ -56,13 +56,13 @@ struct Services {
 }
 
 impl Services {
-    fn of(context: &Context) -> Services {
+    fn from_context(context: &ConnectionContext) -> Services {
         let shared = &context.shared;
         Services {
             grpc: shared.grpc.clone(),
             metrics: shared.metrics.clone(),
             max_json_bytes: shared.settings.max_json_bytes,
-            patience: shared.settings.patience,
+            timeouts: shared.settings.timeouts,
             offload: shared.offload.clone(),
             holdings: context.holdings.clone(),
             remote: context.remote.clone(),
@@ -75,7 +75,7 @@ impl Services {
         T: Send + 'static,
         W: FnOnce() -> Result<T, Status> + Send + 'static,
     {
-        if len < LONG {
+        if len < OFFLOAD_LEN_MIN {
             return work();
         }
         let failed = || Err(Status::internal("the translation failed"));
@@ -84,7 +84,7 @@ impl Services {
 
     async fn call(&self, mut request: Request<Body>) -> Messages {
         request.extensions_mut().insert(self.holdings.clone());
-        Messages::of(self.metrics.grpc.observed(request, |request| self.grpc.reply(request)).await)
+        Messages::from_answer(self.metrics.grpc.observed(request, |request| self.grpc.reply(request)).await)
     }
 }
 
@@ -99,7 +99,7 @@ async fn serve(request: Request<Body>, services: &Services) -> Response<Body> {
         Ok(timeout) => timeout,
         Err(status) => return refusal::whole(&status),
     };
-    let codec = Codec::of(route);
+    let codec = Codec::for_route(route);
     let answered = async {
         match route.kind {
             Kind::Unary => unary::answer(request, route, codec, services).await,
@@ -107,7 +107,7 @@ async fn serve(request: Request<Body>, services: &Services) -> Response<Body> {
             Kind::Bidi => stream::answer_many(request, route, codec, services).await,
         }
     };
-    within(timeout, answered).await
+    with_timeout(timeout, answered).await
 }
 
 /// The method, or the one a client that can only send POST says it means.
@@ -117,7 +117,10 @@ fn method<B>(request: &Request<B>) -> Method {
     meant.and_then(|m| Method::from_bytes(m.as_bytes()).ok()).unwrap_or_else(|| request.method().clone())
 }
 
-async fn within(timeout: Option<Duration>, answer: impl Future<Output = Response<Body>>) -> Response<Body> {
+async fn with_timeout(
+    timeout: Option<Duration>,
+    answer: impl Future<Output = Response<Body>>,
+) -> Response<Body> {
     match timeout {
         None => answer.await,
         Some(timeout) => match tokio::time::timeout(timeout, answer).await {
@@ -128,7 +131,7 @@ async fn within(timeout: Option<Duration>, answer: impl Future<Output = Response
 }
 
 /// The answer when too much is held: etcd's words for a server that has too much to do.
-fn too_much(_: TooMuchHeld) -> Status {
+fn overloaded(_: TooMuchHeld) -> Status {
     Status::resource_exhausted(EtcdError::RequestTooManyRequests.text())
 }
 

@@ -18,7 +18,7 @@ use vetch_http2::Charge;
 use super::codec::Codec;
 use super::frame::{Messages, framed};
 use super::unary::{GRPC_CONTENT_TYPE, in_translation, translated};
-use super::{Services, grpc_request, refusal, too_much};
+use super::{Services, grpc_request, overloaded, refusal};
 use crate::http::answer;
 
 /// One request, many answers.
@@ -92,7 +92,7 @@ async fn next_line(
 ) -> Result<Option<Bytes>, Status> {
     let Some(message) = messages.next().await? else { return Ok(None) };
     let mut charge = services.holdings.charge();
-    charge.try_answer(in_translation(message.len())).map_err(too_much)?;
+    charge.try_answer(in_translation(message.len())).map_err(overloaded)?;
     let line = services.translate(message.len(), move || codec.write_line(message)).await?;
     Ok(Some(line.into()))
 }
@@ -127,7 +127,7 @@ impl HttpBody for Requests {
             let held = if self.body.is_some() { 2 * self.pending.len() } else { 0 };
             if let Err(refused) = self.charge.try_set(held) {
                 self.body = None;
-                return Poll::Ready(Some(Err(too_much(refused))));
+                return Poll::Ready(Some(Err(overloaded(refused))));
             }
             let Some(body) = &mut self.body else {
                 self.pending = json::Stream::default();
@@ -142,7 +142,7 @@ impl HttpBody for Requests {
                 None => self.body = None,
                 Some(Err(_)) => {
                     self.body = None;
-                    return Poll::Ready(Some(Err(Status::aborted("the client has left"))));
+                    return Poll::Ready(Some(Err(Status::aborted("the client has disconnected"))));
                 }
             }
         }

@@ -11,7 +11,7 @@ use vetch_http2::Charge;
 
 use super::codec::Codec;
 use super::frame::{encoded, framed};
-use super::{Services, grpc_request, refusal, too_much};
+use super::{Services, grpc_request, overloaded, refusal};
 use crate::http::answer;
 
 pub(super) const GRPC_CONTENT_TYPE: HeaderName = HeaderName::from_static("grpc-metadata-content-type");
@@ -43,13 +43,13 @@ async fn call(
     let request = translated(request, route, codec, services, &mut charge).await?;
     let mut messages = services.call(request).await;
     // Before any of a long message is made.
-    charge.try_answer(in_translation(messages.expected())).map_err(too_much)?;
+    charge.try_answer(in_translation(messages.expected())).map_err(overloaded)?;
     if let Some(long) = messages.take_long() {
         return services.translate(long.remaining(), move || codec.write(encoded(long))).await;
     }
     let message =
-        messages.next().await?.ok_or_else(|| Status::internal("the call ended without an answer"))?;
-    charge.try_answer(in_translation(message.len())).map_err(too_much)?;
+        messages.next().await?.ok_or_else(|| Status::internal("the call ended without a response"))?;
+    charge.try_answer(in_translation(message.len())).map_err(overloaded)?;
     // The status comes after the message, and only it says whether the message is valid.
     match messages.next().await? {
         None => services.translate(message.len(), move || codec.write(message)).await,
@@ -73,7 +73,7 @@ pub(super) async fn translated(
     charge: &mut Charge,
 ) -> Result<Request<Body>, Status> {
     let (head, body) = request.into_parts();
-    let collecting = timeout(services.patience.body, collected(body, services, charge));
+    let collecting = timeout(services.timeouts.body, collected(body, services, charge));
     let json = collecting.await.map_err(|_| too_slow())??;
     let message = services.translate(json.len(), move || codec.read(&json)).await?;
     charge.set(message.len());
@@ -84,7 +84,9 @@ pub(super) async fn translated(
 async fn collected(mut body: Body, services: &Services, charge: &mut Charge) -> Result<BytesMut, Status> {
     let limit = services.max_json_bytes;
     let mut whole = BytesMut::new();
-    while let Some(frame) = timeout(services.patience.part, body.frame()).await.map_err(|_| too_slow())? {
+    while let Some(frame) =
+        timeout(services.timeouts.body_chunk, body.frame()).await.map_err(|_| too_slow())?
+    {
         let frame = frame.map_err(|e| Status::invalid_argument(e.to_string()))?;
         let Ok(data) = frame.into_data() else { continue };
         if whole.len() + data.len() > limit {
@@ -92,7 +94,7 @@ async fn collected(mut body: Body, services: &Services, charge: &mut Charge) -> 
             return Err(Status::resource_exhausted(text));
         }
         whole.extend_from_slice(&data);
-        charge.try_set(whole.capacity()).map_err(too_much)?;
+        charge.try_set(whole.capacity()).map_err(overloaded)?;
     }
     Ok(whole)
 }

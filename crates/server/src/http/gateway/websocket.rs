@@ -31,9 +31,9 @@ use vetch_http2::{Charge, Holdings, TooMuchHeld, border};
 
 use super::{Services, serve};
 use crate::http::answer;
-use crate::http::connection::Context;
-use crate::http::server::{Lifeline, Phase};
-use crate::http::unread::counted;
+use crate::http::charged_body::charged;
+use crate::http::connection::ConnectionContext;
+use crate::http::server::{Phase, ShutdownToken};
 
 /// Messages of the client waiting for the service; a client that sends faster waits.
 const QUEUE: usize = 16;
@@ -49,7 +49,7 @@ pub(super) fn is_wanted<B>(request: &Request<B>) -> bool {
 }
 
 /// Accepts the handshake and serves the websocket from a task of its own.
-pub(super) fn upgrade<B>(request: &mut Request<B>, context: &Context) -> Response<Body> {
+pub(super) fn upgrade<B>(request: &mut Request<B>, context: &ConnectionContext) -> Response<Body> {
     let headers = request.headers();
     let key = headers.get(SEC_WEBSOCKET_KEY).cloned();
     let version_ok = headers.get(SEC_WEBSOCKET_VERSION).is_some_and(|v| v == "13");
@@ -67,8 +67,8 @@ pub(super) fn upgrade<B>(request: &mut Request<B>, context: &Context) -> Respons
     }
     let (messages, received) = mpsc::channel(QUEUE);
     let inner = inner_request(request, received);
-    let (services, lifeline) = (Services::of(context), context.lifeline.clone());
-    let session = Session { messages, services, lifeline };
+    let (services, shutdown) = (Services::from_context(context), context.shutdown.clone());
+    let session = Session { messages, services, shutdown };
     let session = session.run(hyper::upgrade::on(request), inner);
     border::spawn(session);
     response
@@ -107,7 +107,7 @@ fn credentials(headers: &HeaderMap) -> Option<HeaderValue> {
 struct Session {
     messages: mpsc::Sender<Bytes>,
     services: Services,
-    lifeline: Lifeline,
+    shutdown: ShutdownToken,
 }
 
 type Socket = WebSocketStream<Metered<TokioIo<hyper::upgrade::Upgraded>>>;
@@ -123,13 +123,13 @@ impl Session {
         let unread = Arc::new(Mutex::new(self.services.holdings.charge()));
         let io = Metered { io: TokioIo::new(io), unread: Arc::clone(&unread) };
         let socket = WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await;
-        let Session { messages, services, mut lifeline } = self;
+        let Session { messages, services, mut shutdown } = self;
         let (sink, source) = socket.split();
         // Whichever side ends first ends the other.
         tokio::select! {
             () = receive(source, messages, &unread, &services.holdings) => {}
             () = send(sink, inner, &services) => {}
-            () = lifeline.reached(Phase::Closing) => {}
+            () = shutdown.reached(Phase::Closing) => {}
         }
     }
 }
@@ -147,7 +147,11 @@ impl<T: AsyncRead + Unpin> AsyncRead for Metered<T> {
         let mut unread = self.unread.lock();
         // What collects them grows by doubling.
         let held = unread.len() + 2 * (buf.filled().len() - before);
-        Poll::Ready(unread.try_set(held).map_err(|TooMuchHeld| io::Error::other("too much is held")))
+        Poll::Ready(
+            unread
+                .try_set(held)
+                .map_err(|TooMuchHeld| io::Error::other("too many bytes are held for this client")),
+        )
     }
 }
 
@@ -181,7 +185,7 @@ async fn receive(
             // Pings are answered by the protocol itself.
             _ => continue,
         };
-        if messages.send(counted(payload, holdings.charge())).await.is_err() {
+        if messages.send(charged(payload, holdings.charge())).await.is_err() {
             return;
         }
     }

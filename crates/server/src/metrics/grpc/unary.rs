@@ -17,9 +17,9 @@ pub(crate) struct Method {
 
 /// The place of a call of which no message has come yet: nothing but its being open is counted.
 #[derive(Debug)]
-pub(crate) struct Place(Arc<Traffic>);
+pub(crate) struct OpenCall(Arc<Traffic>);
 
-impl Drop for Place {
+impl Drop for OpenCall {
     fn drop(&mut self) {
         self.0.open.fetch_sub(1, Relaxed);
     }
@@ -30,9 +30,9 @@ impl Drop for Place {
 pub(crate) struct Observed(Call);
 
 impl GrpcMetrics {
-    pub(crate) fn place(&self) -> Place {
+    pub(crate) fn open_call(&self) -> OpenCall {
         self.traffic.open.fetch_add(1, Relaxed);
-        Place(Arc::clone(&self.traffic))
+        OpenCall(Arc::clone(&self.traffic))
     }
 
     /// None: there is no such RPC.

@@ -9,12 +9,12 @@ use vetch_node::prefixes::Writes;
 use super::super::text::{Text, Type};
 
 /// A stream that has had something to deliver for this long is slow.
-pub(crate) const SLOW_STREAM: Duration = Duration::from_secs(1);
+pub(crate) const SLOW_STREAM_LAG: Duration = Duration::from_secs(1);
 
 pub(super) fn write(page: &mut Text, node: &Node) {
     storage(page, node);
     watch_lag(page, node);
-    sealing(page, node);
+    encryption(page, node);
     // Whoever reaches the page may read it. Where users are asked who they are, the shape of the
     // keys is for root alone.
     if !node.auth_enabled() {
@@ -28,7 +28,7 @@ fn storage(page: &mut Text, node: &Node) {
     let gauges: [(&str, &str, f64); 17] = [
         (
             "vetch_disk_fails",
-            "1 while no journal segment can be prepared, and not for lack of space.",
+            "1 while no journal segment can be prepared for a reason other than lack of space.",
             f64::from(u8::from(files.disk_fails)),
         ),
         ("vetch_damaged_files", "Files that are needed and known to be damaged.", files.damaged.len() as f64),
@@ -46,7 +46,11 @@ fn storage(page: &mut Text, node: &Node) {
         ("vetch_journal_bytes", "Bytes of journal segments in use.", files.journal_bytes as f64),
         ("vetch_journal_room_bytes", "Bytes left in prepared segments.", files.journal_room as f64),
         ("vetch_checkpoint_disk_bytes", "Bytes of checkpoint files.", files.checkpoint_bytes as f64),
-        ("vetch_checkpoint_age_seconds", "Since the last checkpoint, or the start.", age.as_secs_f64()),
+        (
+            "vetch_checkpoint_age_seconds",
+            "Seconds since the last checkpoint, or since the start.",
+            age.as_secs_f64(),
+        ),
         (
             "vetch_checkpoint_pending_bytes",
             "Bytes written since the last checkpoint, which a restart would replay.",
@@ -54,37 +58,33 @@ fn storage(page: &mut Text, node: &Node) {
         ),
         (
             "vetch_checkpoint_due_bytes",
-            "How many of those make a checkpoint due.",
+            "Pending bytes at which a checkpoint is due.",
             files.checkpoint_due_bytes as f64,
         ),
         ("vetch_queue_requests", "Requests that wait for the sequencer.", queue.requests as f64),
-        ("vetch_queue_bytes", "Bytes of those requests.", queue.bytes as f64),
+        ("vetch_queue_bytes", "Bytes of requests that wait for the sequencer.", queue.bytes as f64),
         ("vetch_users", "Users.", status.users as f64),
         ("vetch_roles", "Roles.", status.roles as f64),
         ("vetch_leases", "Leases.", status.leases as f64),
-        (
-            "vetch_leases_overdue",
-            "Leases whose time is over and that are still there.",
-            node.overdue_leases() as f64,
-        ),
+        ("vetch_leases_overdue", "Expired leases that are not revoked yet.", node.overdue_leases() as f64),
     ];
     for (name, help, value) in gauges {
         page.gauge(name, help, value);
     }
     page.counter("vetch_journal_appends_total", "Records written to the journal.", metrics.appends.get());
     let failures = metrics.checkpoint_failures.get();
-    page.counter("vetch_checkpoint_failures_total", "Checkpoints given up.", failures);
+    page.counter("vetch_checkpoint_failures_total", "Checkpoints that failed.", failures);
     let bytes = metrics.checkpoint_bytes.get();
     page.counter("vetch_checkpoint_bytes_total", "Bytes written to checkpoints.", bytes);
     let counters = [
         ("vetch_damage_found_total", "Times that a damaged file was found.", &metrics.damage_found),
         (
             "vetch_checkpoints_healed_total",
-            "Damaged checkpoints replaced by what was in memory.",
+            "Damaged checkpoints rewritten from memory.",
             &metrics.checkpoints_healed,
         ),
-        ("vetch_scrub_bytes_total", "Bytes read to look for damage.", &metrics.scrub_bytes),
-        ("vetch_scrubs_total", "Times that everything on disk was read.", &metrics.scrubs),
+        ("vetch_scrub_bytes_total", "Bytes read by scrubs.", &metrics.scrub_bytes),
+        ("vetch_scrubs_total", "Completed scrubs of everything on disk.", &metrics.scrubs),
     ];
     for (name, help, counter) in counters {
         page.counter(name, help, counter.get());
@@ -92,11 +92,11 @@ fn storage(page: &mut Text, node: &Node) {
 }
 
 fn watch_lag(page: &mut Text, node: &Node) {
-    let lag = node.watch_lag(SLOW_STREAM, 0);
+    let lag = node.watch_lag(SLOW_STREAM_LAG, 0);
     let gauges: [(&str, &str, f64); 3] = [
         (
             "vetch_watch_lag_seconds",
-            "How long the slowest watch stream has had something to deliver, to a fifth of a second.",
+            "Lag of the slowest watch stream, in steps of 0.2 s.",
             lag.longest.as_secs_f64(),
         ),
         (
@@ -104,11 +104,7 @@ fn watch_lag(page: &mut Text, node: &Node) {
             "How many revisions the slowest watch stream is behind.",
             lag.most_revisions as f64,
         ),
-        (
-            "vetch_slow_watch_streams",
-            "Watch streams that have had something to deliver for a second or longer.",
-            lag.slow as f64,
-        ),
+        ("vetch_slow_watch_streams", "Watch streams that lag by a second or more.", lag.slow as f64),
     ];
     for (name, help, value) in gauges {
         page.gauge(name, help, value);
@@ -116,7 +112,7 @@ fn watch_lag(page: &mut Text, node: &Node) {
 }
 
 /// Only with encryption at rest. A key at 0 may be removed from the key file.
-fn sealing(page: &mut Text, node: &Node) {
+fn encryption(page: &mut Text, node: &Node) {
     let status = node.sealing();
     if status.keys.is_empty() {
         return;
@@ -125,7 +121,7 @@ fn sealing(page: &mut Text, node: &Node) {
     page.heading(
         name,
         Type::Gauge,
-        "Journal segments and checkpoint files that need a key to be read; 'plain': none.",
+        "Journal segments and checkpoint files encrypted with a key; 'plain': not encrypted.",
     );
     for (id, files) in &status.keys {
         page.sample(name, &[("key", &id.to_string())], *files as f64);
@@ -140,9 +136,11 @@ fn prefixes(page: &mut Text, node: &Node) {
     rows.push(("(other)".to_string(), written.other));
     type Column = fn(&Writes) -> u64;
     let families: [(&str, &str, Column); 3] = [
-        ("vetch_prefix_puts_total", "Keys put, by the beginning of the key.", |writes| writes.puts),
-        ("vetch_prefix_deletes_total", "Keys deleted, likewise.", |writes| writes.deletes),
-        ("vetch_prefix_written_bytes_total", "Bytes of those keys and values.", |writes| writes.bytes),
+        ("vetch_prefix_puts_total", "Keys put, by key prefix.", |writes| writes.puts),
+        ("vetch_prefix_deletes_total", "Keys deleted, by key prefix.", |writes| writes.deletes),
+        ("vetch_prefix_written_bytes_total", "Bytes of keys and values written, by key prefix.", |writes| {
+            writes.bytes
+        }),
     ];
     for (name, help, column) in families {
         page.heading(name, Type::Counter, help);

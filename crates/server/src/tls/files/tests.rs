@@ -13,25 +13,25 @@ fn number(files: &[(PathBuf, Vec<u8>)]) -> Result<i64, TlsError> {
 fn what_worked_stays_until_something_else_works() {
     let dir = tempfile::tempdir().unwrap();
     let paths = vec![dir.path().join("a"), dir.path().join("b")];
-    assert!(Kept::open(paths.clone(), number).is_err(), "no file yet");
+    assert!(Reloadable::open(paths.clone(), number).is_err(), "no file yet");
     fs::write(&paths[0], "1").unwrap();
     fs::write(&paths[1], "2").unwrap();
-    let mut kept = Kept::open(paths.clone(), number).unwrap();
+    let mut kept = Reloadable::open(paths.clone(), number).unwrap();
     assert_eq!(*kept.value(), 3);
-    assert!(matches!(kept.look(), Look::Same));
+    assert!(matches!(kept.reload(), Reload::Unchanged));
 
     fs::write(&paths[0], "x").unwrap();
-    let Look::Refused(error) = kept.look() else { panic!("nonsense was accepted") };
+    let Reload::Rejected(error) = kept.reload() else { panic!("nonsense was accepted") };
     assert!(error.to_string().contains("a: invalid digit"), "{error}");
-    assert!(matches!(kept.look(), Look::Same), "the same nonsense is told once");
-    assert!(!kept.works());
+    assert!(matches!(kept.reload(), Reload::Unchanged), "the same nonsense is told once");
+    assert!(!kept.is_current());
     fs::remove_file(&paths[0]).unwrap();
-    assert!(matches!(kept.look(), Look::Refused(TlsError::Read { .. })));
+    assert!(matches!(kept.reload(), Reload::Rejected(TlsError::Read { .. })));
     assert_eq!(*kept.value(), 3);
 
     fs::write(&paths[0], "5").unwrap();
-    assert!(matches!(kept.look(), Look::Replaced));
-    assert_eq!((*kept.value(), kept.works()), (7, true));
+    assert!(matches!(kept.reload(), Reload::Replaced));
+    assert_eq!((*kept.value(), kept.is_current()), (7, true));
 }
 
 #[test]
@@ -43,10 +43,10 @@ fn a_swapped_link_is_noticed() {
     }
     let link = dir.path().join("data");
     std::os::unix::fs::symlink("one", &link).unwrap();
-    let mut kept = Kept::open(vec![link.join("n")], number).unwrap();
+    let mut kept = Reloadable::open(vec![link.join("n")], number).unwrap();
     let fresh = dir.path().join("fresh");
     std::os::unix::fs::symlink("two", &fresh).unwrap();
     fs::rename(&fresh, &link).unwrap();
-    assert!(matches!(kept.look(), Look::Replaced));
+    assert!(matches!(kept.reload(), Reload::Replaced));
     assert_eq!(*kept.value(), 2);
 }

@@ -1,0 +1,203 @@
+//! A server in a cluster: its node on the shared journal, and who its requests are forwarded to.
+
+mod join;
+mod peer_dialer;
+mod report;
+
+use std::time::{Duration, Instant};
+
+use tonic::transport::Endpoint;
+use vetch_nats::{NatsError, NatsLog, Options, Unsafe};
+use vetch_node::Node;
+use vetch_node::cluster::{ClusterConfig, ClusterStatus};
+use vetch_node::config::NodeConfig;
+use vetch_node::error::OpenError;
+use vetch_node::fence::Config;
+use vetch_node::types::Progress;
+use vetch_server::grpc::{self, RequestRouter};
+
+use crate::serve::StartError;
+
+pub(crate) use peer_dialer::PeerDialer;
+pub(crate) use report::report;
+
+/// Keepalive of the connection to the leader, so that one that does not answer is noticed soon.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(1);
+const LEADER_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How long a start waits for a journal that does not answer: machines that boot together come up
+/// in any order.
+const START_TIMEOUT: Duration = Duration::from_secs(120);
+const START_RETRY_DELAY: Duration = Duration::from_secs(1);
+/// How long the last servers of a journal are waited for when most of them are there.
+const MAJORITY_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// How often a checkpoint is taken over from another server before a start is given up: the journal
+/// may be trimmed beyond the first ones, too.
+const CHECKPOINT_ATTEMPTS_MAX: usize = 5;
+
+/// Blocks until the journal has been read, from a checkpoint of another server if there is no other
+/// way.
+pub(crate) fn open(
+    config: NodeConfig,
+    journal: &Options,
+    read_lease: Duration,
+    server: &grpc::Settings,
+    dialer: &PeerDialer,
+    mut progress: impl FnMut(Progress),
+) -> Result<Node, StartError> {
+    let cluster = ClusterConfig {
+        name: server.name.clone(),
+        client_urls: server.client_urls.clone(),
+        peer_urls: server.peer_urls.clone(),
+        fence: Config { lease: read_lease, ..Config::default() },
+    };
+    let mut taken = 0;
+    let mut journal = journal.clone();
+    loop {
+        let log = open_log(&journal)?;
+        // They have been looked at.
+        journal.most_are_enough = true;
+        for found in log.unsafe_settings() {
+            tracing::warn!(%found, "the journal may lose acknowledged writes (--unsafe-journal)");
+        }
+        match Node::open_shared(config.clone(), cluster.clone(), Box::new(log), &mut progress) {
+            Err(OpenError::Behind { first }) if taken < CHECKPOINT_ATTEMPTS_MAX => {
+                tracing::info!(first, "the journal was trimmed beyond the state of this server");
+                join::fetch_checkpoint(&config.data_dir, config.proposed.member_id, &journal, dialer)?;
+                taken += 1;
+            }
+            opened => return Ok(opened?),
+        }
+    }
+}
+
+/// Waits for a journal that cannot be reached yet, or some of whose servers are away, so that
+/// nobody knows how they are set up. One that answers and is not fit for use is refused at once.
+pub(crate) fn open_log(journal: &Options) -> Result<NatsLog, NatsError> {
+    let deadline = Instant::now() + START_TIMEOUT;
+    let enough = Instant::now() + MAJORITY_TIMEOUT;
+    let mut journal = journal.clone();
+    loop {
+        match NatsLog::open(&journal) {
+            Err(error @ (NatsError::Connect(_) | NatsError::Stream { .. }))
+                if !error.to_string().contains("authorization") && Instant::now() < deadline =>
+            {
+                tracing::warn!(%error, "the journal does not answer yet; retrying");
+                std::thread::sleep(START_RETRY_DELAY);
+            }
+            Err(NatsError::Unsafe(found))
+                if !journal.most_are_enough
+                    && found.iter().all(Unsafe::most_were_seen)
+                    && Instant::now() >= enough =>
+            {
+                tracing::warn!("not all servers of the journal answer; continuing with a majority");
+                journal.most_are_enough = true;
+            }
+            Err(NatsError::Unsafe(found)) if some_are_unreachable(&found) && Instant::now() < deadline => {
+                tracing::warn!("not all servers of the journal answer yet; retrying");
+                std::thread::sleep(START_RETRY_DELAY);
+            }
+            other => return other,
+        }
+    }
+}
+
+/// Whether nothing is wrong but that some servers, not all, did not answer.
+fn some_are_unreachable(found: &[Unsafe]) -> bool {
+    found.iter().all(|found| matches!(found, Unsafe::Unknown { seen: 1.., .. }))
+}
+
+/// Keeps the route of requests that only the leader can serve up to date, until the node ends.
+///
+/// `own_urls` are the addresses that this server announces.
+pub(crate) async fn follow_leader(
+    node: Node,
+    router: RequestRouter,
+    dialer: PeerDialer,
+    own_urls: Vec<String>,
+) {
+    let Some(mut status) = node.cluster() else { return };
+    let (mut known, me) = (None, node.identity().member_id);
+    loop {
+        let now = leader_location(&status.borrow_and_update(), me, &own_urls);
+        if known.as_ref() != Some(&now) {
+            update_route(&router, &now, &dialer);
+            known = Some(now);
+        }
+        let is_unknown = known == Some(LeaderLocation::Unknown);
+        tokio::select! {
+            changed = status.changed() => if changed.is_err() { return },
+            // A leader usually appears within this time, so hold requests until then.
+            () = tokio::time::sleep(LEADER_TIMEOUT), if is_unknown => {
+                router.no_leader();
+                tokio::select! {
+                    changed = status.changed() => if changed.is_err() { return },
+                    _ = node.stopped() => return,
+                }
+            }
+            _ = node.stopped() => return router.no_leader(),
+        }
+    }
+}
+
+#[derive(PartialEq)]
+enum LeaderLocation {
+    Local,
+    Remote(String),
+    /// It announces an address of this server, so that requests would come back.
+    SameAddress(String),
+    Unknown,
+}
+
+fn leader_location(status: &ClusterStatus, me: u64, own_urls: &[String]) -> LeaderLocation {
+    match &status.writer {
+        _ if status.handing_over => LeaderLocation::Unknown,
+        _ if status.is_writer => LeaderLocation::Local,
+        // Its own announcement from before a restart: it would forward requests to itself.
+        Some(writer) if writer.member == me => LeaderLocation::Unknown,
+        Some(writer) if own_urls.contains(&writer.url) => LeaderLocation::SameAddress(writer.url.clone()),
+        Some(writer) => LeaderLocation::Remote(writer.url.clone()),
+        None => LeaderLocation::Unknown,
+    }
+}
+
+fn update_route(router: &RequestRouter, location: &LeaderLocation, dialer: &PeerDialer) {
+    match location {
+        LeaderLocation::Local => router.serve_locally(),
+        LeaderLocation::Unknown => router.set_pending(),
+        LeaderLocation::SameAddress(url) => {
+            tracing::error!(url, "the leader announces the address of this server; not forwarding to it");
+            router.no_leader();
+        }
+        LeaderLocation::Remote(url) => match dialer.connect_lazy(url, with_keepalive) {
+            Ok(channel) if PeerDialer::is_secure(url) => router.forward_to_over_tls(channel),
+            Ok(channel) => router.forward_to(channel),
+            Err(error) => {
+                tracing::error!(url, error, "cannot reach the leader at the address it announces");
+                router.no_leader();
+            }
+        },
+    }
+}
+
+/// A connection whose end is noticed soon, whether anything is asked on it or not.
+fn with_keepalive(endpoint: Endpoint) -> Endpoint {
+    endpoint
+        .connect_timeout(LEADER_TIMEOUT)
+        .http2_keep_alive_interval(KEEPALIVE_INTERVAL)
+        .keep_alive_timeout(LEADER_TIMEOUT)
+        .keep_alive_while_idle(true)
+}
+
+/// Transfers leadership before this server ends. If that fails, the others elect a leader after the
+/// election timeout.
+pub(crate) async fn transfer_leadership(node: &Node) {
+    let has_others = |status: &ClusterStatus| status.is_writer && status.members.len() > 1;
+    if !node.cluster().is_some_and(|status| has_others(&status.borrow())) {
+        return;
+    }
+    if let Err(error) = node.hand_over(None, LEADER_TIMEOUT).await {
+        tracing::warn!(%error, "leadership was not transferred");
+    }
+}

@@ -1,0 +1,138 @@
+//! Joining: a server that is new, or that the journal was trimmed beyond, takes another server's
+//! checkpoint.
+//!
+//! Where the others are, and the proof that this server may ask them, lies in the last
+//! announcements of the journal. The checkpoint has to be one that the journal bears witness of;
+//! whatever goes wrong, another server is asked, and then all of them again, for as long as a start
+//! may take.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Handle;
+use tonic::Streaming;
+use tonic::transport::Endpoint;
+use vetch_api::vetch::peer_client::PeerClient;
+use vetch_api::vetch::{self, CheckpointHead, CheckpointRequest, CheckpointResponse};
+use vetch_nats::{NatsLog, Options};
+use vetch_node::cluster::{Peer, Proof, glimpse};
+use vetch_node::fence::{self, Index, Log, Witness};
+use vetch_node::journal::{Position, Tip};
+use vetch_node::transfer::{Manifest, Receiving};
+
+use super::{PeerDialer, START_RETRY_DELAY, START_TIMEOUT, open_log};
+use crate::serve::StartError;
+
+/// Records before the end in which announcements are looked for, before the next one is waited for.
+const ANNOUNCEMENT_RECORDS: u64 = 64;
+/// Announcements come every second; after this long there is no leader.
+const ANNOUNCEMENT_TIMEOUT: Duration = Duration::from_secs(4);
+const READ_TIMEOUT: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// A server that sends nothing for this long is given up.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Blocks until a checkpoint has been taken over, on a thread that may.
+pub(super) fn fetch_checkpoint(
+    data_dir: &Path,
+    member: u64,
+    journal: &Options,
+    dialer: &PeerDialer,
+) -> Result<(), StartError> {
+    let deadline = Instant::now() + START_TIMEOUT;
+    let mut log = open_log(journal)?;
+    loop {
+        let why = match attempt(&mut log, data_dir, member, dialer) {
+            Ok(()) => return Ok(()),
+            Err(why) => why,
+        };
+        if Instant::now() >= deadline {
+            return Err(StartError::NoCheckpoint(why));
+        }
+        tracing::warn!(why, "no checkpoint from another server yet; retrying");
+        std::thread::sleep(START_RETRY_DELAY);
+    }
+}
+
+fn attempt(log: &mut NatsLog, data_dir: &Path, member: u64, dialer: &PeerDialer) -> Result<(), String> {
+    let (proof, peers) = find_peers(log)?;
+    let mut failures = Vec::new();
+    for peer in peers.iter().filter(|peer| peer.member != member) {
+        match Handle::current().block_on(fetch_from(log, data_dir, peer, &proof, dialer)) {
+            Ok(()) => return Ok(()),
+            Err(why) => failures.push(format!("{}: {why}", peer.url)),
+        }
+    }
+    if failures.is_empty() { Err("there is no other server".into()) } else { Err(failures.join("; ")) }
+}
+
+/// Which servers there are, as the leader said last.
+fn find_peers(log: &mut NatsLog) -> Result<(Proof, Vec<Peer>), String> {
+    let (_, end) = fence::end(log, READ_TIMEOUT).map_err(|error| error.to_string())?;
+    let mut seen = None;
+    fence::since(
+        log,
+        Position(end.0.saturating_sub(ANNOUNCEMENT_RECORDS)),
+        ANNOUNCEMENT_TIMEOUT,
+        |at, record| {
+            seen = glimpse(record).or(seen.take());
+            seen.is_some() && at >= end
+        },
+    );
+    seen.ok_or_else(|| "no server announces itself in the journal".to_string())
+}
+
+async fn fetch_from(
+    log: &mut NatsLog,
+    data_dir: &Path,
+    peer: &Peer,
+    proof: &Proof,
+    dialer: &PeerDialer,
+) -> Result<(), String> {
+    let with_keepalive = |endpoint: Endpoint| {
+        endpoint.connect_timeout(CONNECT_TIMEOUT).http2_keep_alive_interval(CONNECT_TIMEOUT)
+    };
+    let channel = dialer.connect(&peer.url, with_keepalive).await?;
+    let proof = vetch::Proof { seq: proof.seq, hash: proof.hash.to_vec() };
+    let response = PeerClient::new(channel).checkpoint(CheckpointRequest { proof: Some(proof) }).await;
+    let mut pieces = response.map_err(|status| status.message().to_string())?.into_inner();
+    let first = next(&mut pieces).await?.and_then(|first| first.head);
+    let manifest = first.and_then(manifest).ok_or("it sent no manifest")?;
+    check_history(log, &manifest.index)?;
+    let (bytes, revision) = (manifest.bytes(), manifest.revision);
+    tracing::info!(from = peer.url, bytes, revision, "fetching a checkpoint from another server");
+    let mut receiving = Receiving::begin(data_dir, manifest).map_err(|error| error.to_string())?;
+    while let Some(message) = next(&mut pieces).await? {
+        receiving.take(&message.piece).map_err(|error| error.to_string())?;
+    }
+    receiving.finish().map_err(|error| error.to_string())?;
+    tracing::info!(bytes, revision, "fetched a checkpoint");
+    Ok(())
+}
+
+async fn next(pieces: &mut Streaming<CheckpointResponse>) -> Result<Option<CheckpointResponse>, String> {
+    let piece = tokio::time::timeout(IDLE_TIMEOUT, pieces.message()).await;
+    piece
+        .map_err(|_| format!("received nothing for {IDLE_TIMEOUT:?}"))?
+        .map_err(|status| status.message().to_string())
+}
+
+/// The checkpoint is of this journal's history.
+fn check_history(log: &mut dyn Log, index: &Index) -> Result<(), String> {
+    match fence::witness(log, index, READ_TIMEOUT).map_err(|error| error.to_string())? {
+        Witness::Holds => Ok(()),
+        Witness::Trimmed => Err("the journal was trimmed beyond its checkpoint".into()),
+        Witness::Differs => Err("its checkpoint does not match the journal's history".into()),
+    }
+}
+
+fn manifest(head: CheckpointHead) -> Option<Manifest> {
+    let vetch::Place { position, epoch, seq, hash, next_rev } = head.place?;
+    let tip = Tip { epoch, seq, hash: hash.try_into().ok()?, next_rev };
+    Some(Manifest {
+        index: Index { position: Position(position), tip },
+        revision: head.revision,
+        number: head.number,
+        files: head.files.into_iter().map(|file| (file.name, file.bytes)).collect(),
+    })
+}

@@ -1,0 +1,138 @@
+//! The journal: records, entries and what they say.
+
+use serde_json::json;
+use vetch_node::journal::{Entry, Payload, Sight, survey};
+use vetch_node::store::describe::{Described, describe};
+
+use super::super::Failure;
+use super::filter::Filter;
+use super::show::{Out, effect_json, effect_text, record_json, record_text};
+use super::{DataDir, state};
+
+/// Where an entry lies.
+struct EntryLocation {
+    file: String,
+    offset: u64,
+    len: usize,
+}
+
+/// Who is shown entries, with what they say.
+type EntryVisitor<'a> = dyn FnMut(&Entry, &EntryLocation, &[Described], &mut Out) + 'a;
+
+pub(super) fn records(view: &DataDir, out: &mut Out) -> Result<(), Failure> {
+    let dir = view.journal();
+    survey(view.disk.as_ref(), &dir, &view.keys, &mut |sight| match sight {
+        Sight::Record(record) => {
+            let key = record.key.map(|key| key.to_string());
+            let text = format!(
+                "{} byte {:>9} {:>8} bytes, entries {} to {}{}",
+                record.file,
+                record.offset,
+                record.extent,
+                record.first_seq,
+                record.first_seq + u64::from(record.entries) - 1,
+                key.as_ref().map_or(String::new(), |key| format!(", encrypted with {key}"))
+            );
+            out.line(&text, || {
+                json!({"type": "record", "file": record.file, "offset": record.offset, "bytes": record.extent,
+                    "first_seq": record.first_seq, "entries": record.entries, "payload": record.payload, "key": key,
+                    "journal": format!("{:016x}", record.journal_id)})
+            });
+        }
+        other => report_damage(&dir, other, out),
+    })?;
+    Ok(())
+}
+
+pub(super) fn entries(view: &DataDir, filter: &Filter, out: &mut Out) -> Result<(), Failure> {
+    each(view, out, &mut |entry, location, effects, out| {
+        let wanted: Vec<&Described> = effects.iter().filter(|effect| filter.takes_effect(effect)).collect();
+        if wanted.is_empty() && (!effects.is_empty() || !filter.prefix.is_empty()) {
+            return;
+        }
+        show(entry, location, &wanted, filter.values, out);
+    })
+}
+
+/// What happened at one revision, and what stood there before.
+pub(super) fn revision(view: &DataDir, revision: i64, out: &mut Out) -> Result<(), Failure> {
+    let mut is_found = false;
+    each(view, out, &mut |entry, location, effects, out| {
+        let wanted: Vec<&Described> =
+            effects.iter().filter(|effect| effect.revision == Some(revision)).collect();
+        if !wanted.is_empty() {
+            is_found = true;
+            show(entry, location, &wanted, true, out);
+        }
+    })?;
+    let versions = state::versions_at(view, revision)?;
+    for (record, before) in &versions {
+        let text = format!("in the newest checkpoint: {}", record_text(record, true));
+        out.line(&text, || json!({"type": "version", "record": record_json(record, true)}));
+        if let Some(before) = before {
+            let text =
+                format!("  it replaced revision {}: {}", before.mod_revision(), record_text(before, true));
+            out.line(&text, || json!({"type": "replaced", "record": record_json(before, true)}));
+        }
+    }
+    if !is_found && versions.is_empty() {
+        let text = format!(
+            "nothing is known of revision {revision}: it is not in the journal, and no checkpoint holds a version of it"
+        );
+        out.line(&text, || json!({"type": "unknown", "revision": revision}));
+    }
+    Ok(())
+}
+
+fn show(entry: &Entry, location: &EntryLocation, effects: &[&Described], values: bool, out: &mut Out) {
+    let text = format!(
+        "entry {} epoch {} {:?} from revision {}: {} byte {}, {} bytes",
+        entry.seq, entry.epoch, entry.kind, entry.base_rev, location.file, location.offset, location.len
+    );
+    let lines: Vec<String> = effects.iter().map(|effect| effect_text(effect, values)).collect();
+    let text = std::iter::once(text).chain(lines).collect::<Vec<_>>().join("\n");
+    out.line(&text, || {
+        json!({"type": "entry", "seq": entry.seq, "epoch": entry.epoch, "kind": format!("{:?}", entry.kind),
+            "base_revision": entry.base_rev, "file": location.file, "offset": location.offset, "bytes": location.len,
+            "effects": effects.iter().map(|effect| effect_json(effect, values)).collect::<Vec<_>>()})
+    });
+}
+
+/// Shows every entry with its effects to `visit`, and damage to `out`.
+fn each(view: &DataDir, out: &mut Out, visit: &mut EntryVisitor<'_>) -> Result<(), Failure> {
+    let dir = view.journal();
+    survey(view.disk.as_ref(), &dir, &view.keys, &mut |sight| match sight {
+        Sight::Entry { file, offset, len, entry } => {
+            let mut effects = Vec::new();
+            let mut base = entry.base_rev;
+            for part in &entry.parts {
+                let Payload::Inline(payload) = &part.payload else { continue };
+                match describe(payload, base, part.count) {
+                    Ok(described) => effects.extend(described),
+                    Err(error) => out.damage(&file, Some(offset), &format!("entry {}: {error}", entry.seq)),
+                }
+                base += i64::from(part.count);
+            }
+            visit(&entry, &EntryLocation { file, offset, len }, &effects, out);
+        }
+        other => report_damage(&dir, other, out),
+    })?;
+    Ok(())
+}
+
+/// Whatever of a survey is not as it should be.
+pub(super) fn report_damage(dir: &std::path::Path, sight: Sight, out: &mut Out) {
+    let path = |file: &str| dir.join(file).display().to_string();
+    match sight {
+        Sight::Damage(damage) => out.damage(&path(&damage.file), Some(damage.offset), &damage.reason),
+        Sight::Sealed { file, offset, source } => out.damage(&path(&file), Some(offset), &source.to_string()),
+        Sight::Torn(torn) => {
+            let (file, offset, bytes) = (path(&torn.file), torn.offset, torn.bytes);
+            let text = format!(
+                "{file} at byte {offset}: an interrupted write of {bytes} bytes, which the next start cuts"
+            );
+            out.line(&text, || json!({"type": "torn", "file": file, "offset": offset, "bytes": bytes}));
+        }
+        Sight::Segment { .. } | Sight::Record(_) | Sight::Entry { .. } => {}
+    }
+}

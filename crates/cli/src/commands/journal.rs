@@ -1,0 +1,73 @@
+//! `vetch journal refill`: a shared journal that begins with what a data directory holds.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use vetch_node::refill::{Refilled, refill};
+
+use super::{Failure, exit, parsed, print_message};
+use crate::cluster::open_log;
+use crate::settings::journal::journal_options;
+
+/// Manages a journal that several servers share.
+#[derive(Parser)]
+#[command(name = "vetch journal", disable_version_flag = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Fills an empty journal from the data directory of a stopped server, which then is the first
+    /// server on it. All others start with empty directories.
+    Refill(Refill),
+}
+
+#[derive(Parser)]
+struct Refill {
+    /// The data directory: of a server that stood alone, of `vetch snapshot restore`, or of a
+    /// server whose journal is lost.
+    #[arg(long)]
+    data_dir: PathBuf,
+    /// nats://host:port,...
+    #[arg(long)]
+    journal: String,
+    /// The stream, which is made if there is none.
+    #[arg(long, default_value = "vetch")]
+    journal_stream: String,
+    /// Two lines of NAME:PASSWORD, to use the stream, and for the system account.
+    #[arg(long)]
+    journal_login_file: Option<PathBuf>,
+    /// Use the stream although its settings may lose acknowledged writes, or cannot be checked.
+    #[arg(long)]
+    unsafe_journal: bool,
+}
+
+/// Runs the command; `arguments` are those behind the word `journal`.
+pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
+    match parsed::<Cli>("vetch journal", arguments) {
+        Ok(Cli { command: Command::Refill(refill) }) => exit(refill.run()),
+        Err(code) => code,
+    }
+}
+
+impl Refill {
+    fn run(&self) -> Result<(), Failure> {
+        let login = self.journal_login_file.as_deref();
+        let options = journal_options(&self.journal, &self.journal_stream, login, self.unsafe_journal)?;
+        let mut log = open_log(&options)?;
+        let Refilled { revision, keys, index, again } = refill(&self.data_dir, &mut log)?;
+        let done = if again { "had been refilled, and is" } else { "is refilled" };
+        print_message(&format!(
+            "the journal {} {done}: it goes on behind revision {revision}, with {keys} keys, in epoch {}. Start a server with \
+             --data-dir {} and --journal first, then all others with empty data directories",
+            self.journal_stream,
+            index.tip.epoch,
+            self.data_dir.display()
+        ));
+        Ok(())
+    }
+}

@@ -1,0 +1,139 @@
+//! The view as lines of text, no more and no longer than there is room for.
+
+use super::super::output::size;
+use super::super::status::data;
+use super::super::units::{at_most, rate, time};
+use super::rates::{MethodRate, PrefixRate, View};
+
+/// Size of the terminal.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ScreenSize {
+    pub(super) columns: usize,
+    pub(super) rows: usize,
+}
+
+/// Slow streams and RPCs shown at most; prefixes get the rest, and at least this many lines.
+const STREAMS: usize = 5;
+const METHODS: usize = 8;
+const PREFIXES: usize = 3;
+
+pub(super) fn draw(view: &View, endpoint: &str, screen: ScreenSize) -> Vec<String> {
+    let mut lines = head(view, endpoint);
+    let streams = streams(view);
+    let methods = methods(view);
+    let left = screen.rows.saturating_sub(lines.len() + streams.len() + methods.len() + 2).max(PREFIXES);
+    lines.push(String::new());
+    lines.push(format!(
+        "{:>9} {:>9} {:>9} {:>11} {:>6}  {}",
+        "WRITES/S", "PUTS/S", "DELETES/S", "BYTES/S", "SHARE", "PREFIX"
+    ));
+    lines.extend(view.prefixes.iter().take(left).map(prefix));
+    if view.prefixes.is_empty() {
+        lines.push("          nothing is being written".into());
+    }
+    lines.extend(methods);
+    lines.extend(streams);
+    lines.truncate(screen.rows);
+    lines.iter().map(|line| line.chars().take(screen.columns).collect()).collect()
+}
+
+fn head(view: &View, endpoint: &str) -> Vec<String> {
+    let mut lines = vec![
+        format!(
+            "vetch top   {endpoint}   {}   up {}   revision {} (+{}/s)",
+            view.name,
+            time(view.uptime_seconds),
+            view.storage.revision,
+            rate(view.revisions)
+        ),
+        format!(
+            "data     {}, disk {}, memory {}, CPU {:.0} %",
+            data(&view.storage),
+            size(view.storage.disk_bytes),
+            size(view.resident_bytes),
+            100.0 * view.cpu
+        ),
+        format!(
+            "requests {}/s puts, {}/s deletes, {}/s txns, {}/s ranges, {} queued",
+            rate(view.puts),
+            rate(view.deletes),
+            rate(view.txns),
+            rate(view.ranges),
+            view.queued_requests
+        ),
+        format!(
+            "network  {} connections, {}/s in, {}/s out",
+            view.connections,
+            size(view.received_bytes as u64),
+            size(view.sent_bytes as u64)
+        ),
+        format!(
+            "journal  {}/s records, {}/s, sync p50 {}, p99 {}",
+            rate(view.journal_records),
+            size(view.journal_bytes as u64),
+            at_most(view.sync_p50),
+            at_most(view.sync_p99)
+        ),
+        format!(
+            "watching {} watchers on {} streams, {}/s events, {} slow, lag {}",
+            view.watchers,
+            view.watch_streams,
+            rate(view.events),
+            view.slow_streams,
+            time(view.longest_lag_seconds)
+        ),
+        format!(
+            "leases   {}, {}/s granted, {}/s renewed, {}/s expired, {} overdue",
+            view.leases,
+            rate(view.leases_granted),
+            rate(view.leases_renewed),
+            rate(view.leases_expired),
+            view.leases_overdue
+        ),
+    ];
+    if view.storage.disk_full {
+        lines.push("TROUBLE  the disk is full".into());
+    }
+    lines.extend(view.alarms.iter().map(|alarm| format!("TROUBLE  alarm raised: {alarm}")));
+    lines
+}
+
+fn prefix(row: &PrefixRate) -> String {
+    format!(
+        "{:>9} {:>9} {:>9} {:>11} {:>5.0}%  {}",
+        rate(row.puts + row.deletes),
+        rate(row.puts),
+        rate(row.deletes),
+        size(row.bytes as u64),
+        row.share,
+        row.prefix
+    )
+}
+
+fn methods(view: &View) -> Vec<String> {
+    let line = |row: &MethodRate| {
+        let (p50, p99) = (at_most(row.p50), at_most(row.p99));
+        format!("{:>9} {:>9} {p50:>9} {p99:>9}  {}", rate(row.calls), rate(row.failed), row.method)
+    };
+    let title = format!("{:>9} {:>9} {:>9} {:>9}  {}", "CALLS/S", "FAILED/S", "P50", "P99", "RPC");
+    let mut lines = vec![String::new(), title];
+    lines.extend(view.methods.iter().take(METHODS).map(line));
+    lines
+}
+
+fn streams(view: &View) -> Vec<String> {
+    if view.slowest.is_empty() {
+        return Vec::new();
+    }
+    let title = format!("{:>11} {:>10}  {:<22} {}", "LAG", "REVISIONS", "SLOW WATCH FROM", "OF");
+    let mut lines = vec![String::new(), title];
+    lines.extend(view.slowest.iter().take(STREAMS).map(|stream| {
+        let range = match (stream.key.as_str(), stream.range_end.as_str()) {
+            (key, "") => key.to_string(),
+            (key, end) => format!("{key} to {end}"),
+        };
+        let (lag, behind, client) = (time(stream.lag_seconds), stream.revisions_behind, &stream.client);
+        format!("{lag:>11} {behind:>10}  {client:<22} {range}")
+    }));
+    lines
+}

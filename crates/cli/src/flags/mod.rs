@@ -1,0 +1,77 @@
+//! Flags: etcd's names, parsed as Go's `flag` package parses them, from one table.
+//!
+//! Every flag of etcd 3.7.1 is in the [table]: it works, or it has no meaning here and is accepted
+//! with a line in the log that says why, or it is refused because ignoring it would break what it
+//! promises. The help text and docs/compatibility.md come from the same table. Names of earlier
+//! releases are mapped to today's or passed over.
+//!
+//! Each flag also has an environment variable, `ETCD_` and the name in capitals. Giving both is an
+//! error, as in etcd: there is no telling which one was meant. A configuration [file] stands for
+//! all of them: if there is one, nothing else counts.
+
+mod file;
+mod gates;
+mod help;
+mod old_names;
+mod parse;
+mod parsed;
+mod table;
+mod value;
+
+pub(crate) use gates::{check_together as check_gates_together, feature_gates};
+pub(crate) use help::help;
+pub(crate) use parse::{Command, UsageError, parse};
+pub(crate) use parsed::Parsed;
+pub(crate) use value::{duration, duration_or_hours};
+
+#[cfg(test)]
+mod tests;
+
+/// One flag.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Flag {
+    pub(crate) name: &'static str,
+    /// As text; what counts when the flag is not given.
+    pub(crate) default: &'static str,
+    pub(crate) kind: Kind,
+    pub(crate) class: Class,
+    pub(crate) help: &'static str,
+}
+
+/// What a value must look like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// `--flag` alone means true.
+    Bool,
+    /// A signed integer.
+    Int,
+    /// An unsigned integer.
+    Uint,
+    /// An unsigned integer of 32 bits.
+    Uint32,
+    /// A duration such as `1h30m`; in a file, nanoseconds.
+    Duration,
+    Text,
+    /// Words separated by commas; in a file, a list.
+    Words,
+    /// URLs separated by commas. An empty value is the default.
+    Urls,
+    /// The same, or a star for all. An empty value is the default.
+    Origins,
+    /// One of these.
+    Choice(&'static [&'static str]),
+    /// Some of these, separated by commas.
+    Choices(&'static [&'static str]),
+    /// Names of feature gates with true or false.
+    Gates,
+}
+
+/// What giving the flag does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Class {
+    Works,
+    /// Accepted, and nothing would be different: the reason.
+    NoEffect(&'static str),
+    /// Any value but the default stops the start: the reason.
+    Refused(&'static str),
+}

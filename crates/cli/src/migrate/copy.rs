@@ -1,0 +1,92 @@
+//! The first copy: a snapshot of the etcd, made into a data directory with its revisions as they
+//! are.
+//!
+//! Everything is built under other names. The directory `member` appears when all of it is on disk;
+//! an interrupted copy is thrown away and begun again.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+
+use vetch_node::config::Identity;
+use vetch_node::seal::Keys;
+use vetch_snapshot::restore::{self, Options, Progress, Restored};
+
+use super::error::MigrateError;
+use super::marker::{Marker, MigrationDir, Phase};
+use super::source::{Source, SourceStatus};
+use crate::commands::print_message;
+use crate::commands::progress::Ticker;
+
+/// Replaces whatever is in `place` by a copy of the etcd as it is now.
+pub(super) async fn copy(
+    source: &Source,
+    source_status: &SourceStatus,
+    dir: &MigrationDir,
+    marker: &mut Marker,
+    keys: &Keys,
+) -> Result<(), MigrateError> {
+    marker.phase = Phase::Copying;
+    dir.write(marker)?;
+    dir.clear()?;
+    fetch(source, dir).await?;
+    let options = Options {
+        source: dir.snapshot(),
+        source_wal: None,
+        other_members: Vec::new(),
+        leave_undecided: false,
+        data_dir: dir.building(),
+        skip_hash_check: false,
+        // Clients go on where they are.
+        bump: Some(0),
+        // Requests that are forwarded are answered in this name already.
+        identity: Some(Identity { cluster_id: source_status.cluster_id, member_id: source_status.member_id }),
+    };
+    let keys = keys.clone();
+    let restored = tokio::task::spawn_blocking(move || build(&options, &keys)).await;
+    let restored = restored.map_err(|error| MigrateError::Fatal(error.to_string()))??;
+    fs::rename(dir.building().join("member"), dir.member())?;
+    dir.sync()?;
+    fs::remove_dir_all(dir.building())?;
+    fs::remove_file(dir.snapshot())?;
+    marker.phase = Phase::Following;
+    dir.write(marker)?;
+    print_message(&format!(
+        "migrate: copied revision {} (compacted at {}): {} versions of keys, {} leases, {} users, {} roles",
+        restored.mark.revision,
+        restored.mark.compact_revision,
+        restored.versions,
+        restored.leases,
+        restored.users,
+        restored.roles
+    ));
+    Ok(())
+}
+
+async fn fetch(source: &Source, dir: &MigrationDir) -> Result<(), MigrateError> {
+    let path = dir.snapshot();
+    let mut file: File =
+        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path)?;
+    let mut stream = source.snapshot().await?;
+    let mut ticker = Ticker::new();
+    let mut copied = 0;
+    while let Some(message) = stream.message().await? {
+        file.write_all(&message.blob)?;
+        copied += message.blob.len() as u64;
+        ticker.report("migrate: copying", copied, copied + message.remaining_bytes);
+    }
+    Ok(())
+}
+
+/// A snapshot that came incomplete is refused here, by the hash behind it.
+fn build(options: &Options, keys: &Keys) -> Result<Restored, MigrateError> {
+    let mut ticker = Ticker::new();
+    let restored = restore::restore_sealed(options, keys, &mut |progress| match progress {
+        Progress::Hashing { done, total } => ticker.report("migrate: checking the copy", done, total),
+        // A snapshot has no log to be replayed; it would be progress of the same kind.
+        Progress::Importing { done, total } | Progress::Replaying { done, total } => {
+            ticker.report("migrate: loading the copy", done, total);
+        }
+    });
+    restored.map_err(|error| MigrateError::Fatal(format!("the copy cannot be used: {error}")))
+}

@@ -1,0 +1,191 @@
+//! One connection's worth of following: what is looked after besides the revisions themselves, and
+//! what people are told.
+
+use std::time::{Duration, Instant};
+
+use vetch_node::{Follower, Node};
+
+use super::error::MigrateError;
+use super::follow::{self, Feed};
+use super::leases;
+use super::marker::MigrationDir;
+use super::run::FollowerServices;
+use super::source::{Source, SourceStatus};
+use super::verify::{self, Verified};
+use crate::commands::print_message;
+
+/// How often the etcd is asked where it stands, people are told, leases are listed, and everything
+/// is compared.
+const STATUS_INTERVAL: Duration = Duration::from_secs(1);
+const REPORT_INTERVAL: Duration = Duration::from_secs(5);
+const LEASE_INTERVAL: Duration = Duration::from_secs(5);
+const VERIFY_INTERVAL: Duration = Duration::from_secs(300);
+/// Revisions that may still be missing when the cut-over begins: they arrive in no time.
+const CUT_OVER_LAG_MAX: i64 = 1000;
+/// How often the etcd may have moved on while what it had was read.
+const CATCH_UP_ROUNDS_MAX: usize = 10;
+
+const WITH_USERS: &str =
+    "vetch migrate: the etcd has authentication enabled, so requests are not forwarded before the cut-over";
+
+/// When things were last done.
+struct LastRuns {
+    status: Option<Instant>,
+    report: Option<Instant>,
+    leases: Option<Instant>,
+}
+
+fn is_due(last: &mut Option<Instant>, interval: Duration) -> bool {
+    let due = last.is_none_or(|last| last.elapsed() >= interval);
+    if due {
+        *last = Some(Instant::now());
+    }
+    due
+}
+
+/// One connection's worth of following.
+pub(super) struct SourceMonitor<'s> {
+    pub(super) source: Source,
+    pub(super) source_status: SourceStatus,
+    pub(super) feed: Feed,
+    pub(super) stage: &'s FollowerServices,
+    last_runs: LastRuns,
+    verified: Option<(Verified, Instant)>,
+}
+
+impl<'s> SourceMonitor<'s> {
+    pub(super) fn new(
+        source: Source,
+        source_status: SourceStatus,
+        feed: Feed,
+        stage: &'s FollowerServices,
+    ) -> SourceMonitor<'s> {
+        let last_runs = LastRuns { status: None, report: None, leases: None };
+        SourceMonitor { source, source_status, feed, stage, last_runs, verified: None }
+    }
+
+    /// Passes clients on, if that gives nobody more rights than they have.
+    pub(super) async fn start_forwarding(&self) -> Result<(), MigrateError> {
+        let knows_names = self.source.auth().await?.is_some_and(|auth| auth.enabled);
+        if knows_names {
+            self.stage.router.refuse(WITH_USERS);
+        } else {
+            self.stage.router.forward_to(self.source.channel());
+        }
+        Ok(())
+    }
+
+    pub(super) async fn check(&mut self, requested: bool, dir: &MigrationDir) -> Result<(), MigrateError> {
+        if is_due(&mut self.last_runs.status, STATUS_INTERVAL) {
+            self.source_status = self.source.status().await?;
+            check_users_unchanged(&self.source, &self.stage.follower).await?;
+        }
+        if is_due(&mut self.last_runs.leases, LEASE_INTERVAL) {
+            leases::reconcile(&self.source, &self.stage.follower).await?;
+        }
+        let is_old = self.verified.is_none_or(|(_, when)| when.elapsed() >= VERIFY_INTERVAL);
+        if is_old && self.lag() <= CUT_OVER_LAG_MAX {
+            self.verify().await?;
+        }
+        if is_due(&mut self.last_runs.report, REPORT_INTERVAL) {
+            self.report(requested, dir);
+        }
+        Ok(())
+    }
+
+    /// Reads on until little is left to be read, so that little is left for the time when clients
+    /// wait.
+    pub(super) async fn catch_up(&mut self) -> Result<(), MigrateError> {
+        for _ in 0..CATCH_UP_ROUNDS_MAX {
+            self.source_status = self.source.status().await?;
+            if self.lag() == 0 {
+                break;
+            }
+            while self.lag() > 0 {
+                let revisions = self.feed.next().await?;
+                follow::apply(&self.source, &self.stage.follower, revisions).await?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) async fn verify(&mut self) -> Result<Verified, MigrateError> {
+        let node = self.stage.follower.node();
+        let verified = verify::verify(&self.source, node, node.revision()).await?;
+        self.verified = Some((verified, Instant::now()));
+        Ok(verified)
+    }
+
+    fn lag(&self) -> i64 {
+        (self.source_status.revision - self.stage.follower.node().revision()).max(0)
+    }
+
+    pub(super) fn is_safe(&self) -> bool {
+        self.verified.is_some() && self.lag() <= CUT_OVER_LAG_MAX && !self.is_too_large()
+    }
+
+    /// Whether the first write after the cut-over would be refused.
+    fn is_too_large(&self) -> bool {
+        let status = self.stage.follower.node().status();
+        status.quota_bytes > 0 && status.live_bytes >= status.quota_bytes
+    }
+
+    fn report(&self, requested: bool, dir: &MigrationDir) {
+        let status = self.stage.follower.node().status();
+        let compared = match self.verified {
+            Some((verified, _)) => format!("equal when compared at {}", verified.revision),
+            None => "not yet compared".into(),
+        };
+        let verdict = if self.is_too_large() {
+            "NOT SAFE to cut over: the data is larger than --quota-backend-bytes; start again with more"
+                .into()
+        } else if !self.is_safe() {
+            "not yet safe to cut over".into()
+        } else if requested {
+            "cutting over".into()
+        } else {
+            format!("SAFE to cut over: vetch migrate cut-over --data-dir {}", dir.data_dir.display())
+        };
+        print_message(&format!(
+            "migrate: revision {}, {} behind; {} keys, {} MiB, {} leases; {compared}; {verdict}",
+            status.revision,
+            self.lag(),
+            status.keys,
+            status.live_bytes >> 20,
+            status.leases
+        ));
+    }
+}
+
+/// After the cut-over: compares what there was no time for, and cries out if somebody writes to the
+/// etcd all the same.
+pub(super) async fn verify_after_cut_over(source: Source, node: Node, revision: i64, compare: bool) {
+    if compare {
+        match verify::verify(&source, &node, revision).await {
+            Ok(verified) => print_message(&format!("migrate: {}, at revision {revision}", verified.text())),
+            Err(trouble) => {
+                tracing::error!(trouble = trouble.text(), "the comparison after the cut-over failed")
+            }
+        }
+    }
+    // Until it is gone, which is what it should be.
+    while let Ok(source_status) = source.status().await {
+        if source_status.revision > revision {
+            tracing::error!(
+                endpoint = source.endpoint,
+                "the etcd was written to after the cut-over; these writes are not here. Stop it"
+            );
+        }
+        tokio::time::sleep(REPORT_INTERVAL).await;
+    }
+}
+
+/// Passwords cannot be asked for, so users and roles that changed are fetched with a new snapshot.
+pub(super) async fn check_users_unchanged(source: &Source, follower: &Follower) -> Result<(), MigrateError> {
+    let Some(theirs) = source.auth().await? else { return Ok(()) };
+    let ours = follower.node().auth();
+    if (ours.enabled(), ours.revision()) == (theirs.enabled, theirs.revision.max(1)) {
+        return Ok(());
+    }
+    Err(MigrateError::CopyAgain("users or roles of the etcd were changed since they were copied".into()))
+}

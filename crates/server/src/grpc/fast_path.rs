@@ -1,0 +1,255 @@
+//! The fast path: calls on keys from one message to another, without the layers that know how to
+//! stream.
+//!
+//! It ends in the same functions as the long way, and refuses in the same words. The caller has
+//! checked that there is exactly one message, and that it is not compressed.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use prost::Message;
+use tonic::Status;
+use vetch_api::pb;
+use vetch_api::wire::{LayOut, Pieces};
+use vetch_http2::{LongMessage, Reply, Weight};
+
+use super::Rpc;
+use super::kv::KvService;
+use super::translate::Kv;
+use crate::auth::Credentials;
+
+/// A call that can take the fast path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KvMethod {
+    Range,
+    Put,
+    DeleteRange,
+    Txn,
+}
+
+/// What is asked.
+#[derive(Debug)]
+pub(crate) enum KvCall {
+    Range(pb::RangeRequest),
+    Put(pb::PutRequest),
+    DeleteRange(pb::DeleteRangeRequest),
+    Txn(pb::TxnRequest),
+}
+
+/// A range limited to no more keys than this is short enough to be answered in place.
+const INLINE_KEYS_MAX: i64 = 100;
+/// Before every message: a byte that says that it is not compressed, and four for its length.
+const PREFIX: usize = 5;
+
+impl KvMethod {
+    pub(crate) fn from_path(path: &str) -> Option<KvMethod> {
+        Some(match path {
+            "/etcdserverpb.KV/Range" => KvMethod::Range,
+            "/etcdserverpb.KV/Put" => KvMethod::Put,
+            "/etcdserverpb.KV/DeleteRange" => KvMethod::DeleteRange,
+            "/etcdserverpb.KV/Txn" => KvMethod::Txn,
+            _ => return None,
+        })
+    }
+
+    /// What a call costs that another server may have to answer.
+    pub(crate) fn weight(self, message: &Bytes) -> Weight {
+        let is_long =
+            self != KvMethod::Put && self.decode(message.clone()).is_ok_and(|call| call.may_be_long());
+        if is_long { Weight::Heavy } else { Weight::Light }
+    }
+
+    pub(crate) fn decode(self, message: Bytes) -> Result<KvCall, Status> {
+        let call = match self {
+            KvMethod::Range => Message::decode(message).map(KvCall::Range),
+            KvMethod::Put => Message::decode(message).map(KvCall::Put),
+            KvMethod::DeleteRange => Message::decode(message).map(KvCall::DeleteRange),
+            KvMethod::Txn => Message::decode(message).map(KvCall::Txn),
+        };
+        call.map_err(|error| Status::internal(error.to_string()))
+    }
+}
+
+impl KvCall {
+    /// It takes long to find its answer, or that has many keys in it.
+    pub(crate) fn may_be_long(&self) -> bool {
+        match self {
+            KvCall::Range(range) => keys_max(range) > INLINE_KEYS_MAX,
+            KvCall::Put(_) => false,
+            KvCall::DeleteRange(delete) => returns_many(delete),
+            KvCall::Txn(txn) => is_long(txn),
+        }
+    }
+}
+
+/// Keys that are fetched for a range at most. Sorting and filtering come before the limit, and the
+/// count at an old revision, which every answer has, is found out from all that changed since.
+fn keys_max(range: &pb::RangeRequest) -> i64 {
+    if range.range_end.is_empty() {
+        return 1;
+    }
+    match range.limit {
+        _ if range.revision > 0 => i64::MAX,
+        _ if range.count_only => 1,
+        limit @ 1.. if limit_bounds_fetch(range) => limit,
+        _ => i64::MAX,
+    }
+}
+
+/// The same as `fetch_limit` of the store's request, before there is one.
+fn limit_bounds_fetch(range: &pb::RangeRequest) -> bool {
+    use pb::range_request::{SortOrder, SortTarget};
+    let is_in_order = range.sort_order == SortOrder::None as i32
+        || (range.sort_order == SortOrder::Ascend as i32 && range.sort_target == SortTarget::Key as i32);
+    let filters = [
+        range.min_mod_revision,
+        range.max_mod_revision,
+        range.min_create_revision,
+        range.max_create_revision,
+    ];
+    is_in_order && filters == [0; 4]
+}
+
+fn returns_many(delete: &pb::DeleteRangeRequest) -> bool {
+    delete.prev_kv && !delete.range_end.is_empty()
+}
+
+/// What is short alone may be long with others of its kind. A compare of a range looks at all of
+/// its keys.
+fn is_long(txn: &pb::TxnRequest) -> bool {
+    let keys = txn.success.iter().chain(&txn.failure).map(op_keys_max);
+    keys.fold(0, i64::saturating_add) > INLINE_KEYS_MAX
+        || txn.compare.iter().any(|compare| !compare.range_end.is_empty())
+}
+
+fn op_keys_max(op: &pb::RequestOp) -> i64 {
+    use pb::request_op::Request;
+    match &op.request {
+        Some(Request::RequestRange(range)) => keys_max(range),
+        Some(Request::RequestDeleteRange(delete)) if returns_many(delete) => i64::MAX,
+        Some(Request::RequestTxn(_)) => i64::MAX,
+        Some(Request::RequestDeleteRange(_) | Request::RequestPut(_)) | None => 0,
+    }
+}
+
+/// From this length on, an answer is encoded as the client takes it: one frame of HTTP/2.
+const LONG_REPLY_MIN: usize = 16 << 10;
+
+impl Rpc {
+    /// The answer, with its prefix.
+    pub(crate) async fn serve_kv(&self, call: KvCall, credentials: &Credentials) -> Result<Reply, Status> {
+        let kv: &KvService = self.kv_service();
+        match call {
+            KvCall::Range(range) => encode(kv.answer_range(credentials, range).await?),
+            KvCall::Put(put) => encode(kv.answer_put(credentials, put).await?),
+            KvCall::DeleteRange(delete) => encode(kv.answer_delete_range(credentials, delete).await?),
+            KvCall::Txn(txn) => encode(kv.answer_txn(credentials, txn).await?),
+        }
+    }
+}
+
+/// An answer of which nothing is encoded before there is room for it.
+#[derive(Debug)]
+struct LongReply(Pieces<Kv>);
+
+impl LongMessage for LongReply {
+    fn remaining(&self) -> usize {
+        self.0.remaining()
+    }
+
+    fn held(&self) -> usize {
+        self.0.held()
+    }
+
+    fn next(&mut self, max: usize) -> Bytes {
+        self.0.next(max)
+    }
+}
+
+fn encode(message: impl LayOut<Kv>) -> Result<Reply, Status> {
+    let len = message.encoded_len();
+    let Ok(prefix) = u32::try_from(len) else {
+        let text = format!("Cannot return body with more than 4GB of data but got {len} bytes");
+        return Err(Status::resource_exhausted(text));
+    };
+    if len >= LONG_REPLY_MIN {
+        let [a, b, c, d] = prefix.to_be_bytes();
+        return Ok(Reply::Long(Box::new(LongReply(Pieces::new(&[0, a, b, c, d], message)))));
+    }
+    let mut out = BytesMut::with_capacity(PREFIX + len);
+    out.put_u8(0);
+    out.put_u32(prefix);
+    message.encode(&mut out);
+    Ok(Reply::Message(out.freeze()))
+}
+
+#[cfg(test)]
+mod tests {
+    use pb::range_request::{SortOrder, SortTarget};
+    use pb::request_op::Request;
+
+    use super::*;
+
+    fn few() -> pb::RangeRequest {
+        pb::RangeRequest {
+            key: "a".into(),
+            range_end: "b".into(),
+            limit: INLINE_KEYS_MAX,
+            ..Default::default()
+        }
+    }
+
+    fn is_long(range: pb::RangeRequest) -> bool {
+        let one = KvCall::Range(range.clone()).may_be_long();
+        assert_eq!(one, txn(vec![range]).may_be_long(), "alone as in a transaction");
+        one
+    }
+
+    fn txn(ranges: Vec<pb::RangeRequest>) -> KvCall {
+        let op = |range| pb::RequestOp { request: Some(Request::RequestRange(range)) };
+        KvCall::Txn(pb::TxnRequest { success: ranges.into_iter().map(op).collect(), ..Default::default() })
+    }
+
+    /// A limit bounds what is answered. What has to be sorted or filtered is fetched before it is
+    /// cut.
+    #[test]
+    fn a_range_is_short_if_little_is_fetched_for_it() {
+        assert!(!is_long(few()));
+        assert!(is_long(pb::RangeRequest { limit: 0, ..few() }));
+        assert!(is_long(pb::RangeRequest { limit: INLINE_KEYS_MAX + 1, ..few() }));
+        let sorted = |order: SortOrder, target: SortTarget| pb::RangeRequest {
+            sort_order: order.into(),
+            sort_target: target.into(),
+            ..few()
+        };
+        assert!(!is_long(sorted(SortOrder::Ascend, SortTarget::Key)));
+        assert!(!is_long(sorted(SortOrder::None, SortTarget::Mod)));
+        assert!(is_long(sorted(SortOrder::Descend, SortTarget::Key)));
+        assert!(is_long(sorted(SortOrder::Ascend, SortTarget::Value)));
+        assert!(is_long(pb::RangeRequest { min_mod_revision: 1, ..few() }));
+        assert!(is_long(pb::RangeRequest { max_mod_revision: 1, ..few() }));
+        assert!(is_long(pb::RangeRequest { min_create_revision: 1, ..few() }));
+        assert!(is_long(pb::RangeRequest { max_create_revision: 1, ..few() }));
+        // Of one key there is nothing to fetch but that.
+        let one = pb::RangeRequest { range_end: Bytes::new(), limit: 0, revision: 7, ..few() };
+        assert!(!is_long(pb::RangeRequest { min_mod_revision: 1, ..one }));
+    }
+
+    /// How many keys there were is found out from all that changed since.
+    #[test]
+    fn a_count_in_the_past_is_long() {
+        let count = pb::RangeRequest { count_only: true, limit: 0, ..few() };
+        assert!(!is_long(count.clone()));
+        assert!(is_long(pb::RangeRequest { revision: 7, ..count }));
+        assert!(is_long(pb::RangeRequest { revision: 7, ..few() }), "its answer has a count");
+    }
+
+    #[test]
+    fn short_ranges_of_a_transaction_are_short_together() {
+        assert!(!txn(vec![pb::RangeRequest { limit: 20, ..few() }; 5]).may_be_long());
+        assert!(txn(vec![pb::RangeRequest { limit: 20, ..few() }; 6]).may_be_long());
+        let compare =
+            |range_end: &'static str| pb::Compare { range_end: range_end.into(), ..Default::default() };
+        let compared = |range_end| pb::TxnRequest { compare: vec![compare(range_end)], ..Default::default() };
+        assert!(!KvCall::Txn(compared("")).may_be_long());
+        assert!(KvCall::Txn(compared("b")).may_be_long(), "all keys of a range are compared");
+    }
+}

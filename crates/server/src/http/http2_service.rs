@@ -1,0 +1,171 @@
+//! What answers the requests of an HTTP/2 connection.
+//!
+//! The calls of which there are most, reads and writes of keys, come as whole messages and go
+//! straight to the service. Everything else goes by [`route`], as a request with a body.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::{HeaderName, Method, Request};
+use tonic::Status;
+use tonic::body::Body;
+use vetch_api::EtcdError;
+use vetch_http2::{Answer, Boxed, Call, Head, Incoming, Reply, Service, Weight};
+
+use super::Serves;
+use super::connection::ConnectionContext;
+use super::route::{self, CALLS_MAX};
+use crate::grpc::{FORWARDED_IDENTITY, KvMethod, Sender, weight};
+use crate::metrics::{CountedMethod, OpenCall};
+
+const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
+const CLIENT_API_VERSION: HeaderName = HeaderName::from_static("client-api-version");
+/// Asks for a leader; whether there is one is looked at for each call.
+const HAS_LEADER: HeaderName = HeaderName::from_static("hasleader");
+const TOKEN: HeaderName = HeaderName::from_static("token");
+
+pub(super) struct Http2Service(Arc<ConnectionContext>);
+
+/// What the headers of a call say, as far as its answer depends on them. It is kept as long as the
+/// connection is open, so nothing is here that may change meanwhile: whether this server leads, who
+/// the users are, how long a token is valid.
+pub(super) struct Plan {
+    method: KvMethod,
+    counted: CountedMethod,
+    sender: Sender,
+    /// It is to be refused where no leader is known.
+    wants_leader: bool,
+}
+
+impl Http2Service {
+    pub(super) fn new(context: Arc<ConnectionContext>) -> Http2Service {
+        Http2Service(context)
+    }
+}
+
+impl Service for Http2Service {
+    type Plan = Plan;
+    type Place = OpenCall;
+    type Body = Body;
+
+    /// Only calls about which nothing is unusual. What is wrong with the others, and how to say so,
+    /// is known where all of them are served.
+    fn plan(&self, head: &Head) -> Option<Plan> {
+        let has_grpc = matches!(self.0.serves, Serves::GrpcAndHttp | Serves::Grpc);
+        let content_type = head.get(&CONTENT_TYPE)?.as_bytes();
+        let is_plain =
+            is_grpc(content_type) && head.get(&GRPC_ENCODING).is_none_or(|encoding| encoding == "identity");
+        let path = head.path.to_str().ok()?;
+        let method = KvMethod::from_path(path)?;
+        if !has_grpc || !is_plain || head.method != Method::POST {
+            return None;
+        }
+        let wants_leader = head.get(&HAS_LEADER).is_some_and(|value| value == "true");
+        let version = match head.get(&CLIENT_API_VERSION) {
+            Some(version) => version.to_str().ok()?,
+            None => "unknown",
+        };
+        let token = head.get(&TOKEN).or_else(|| head.get(&AUTHORIZATION));
+        let sender =
+            self.0.shared.grpc.sender(|| head.get(&FORWARDED_IDENTITY), token, self.0.peer.as_ref())?;
+        let counted = self.0.shared.metrics.grpc.method(path, version)?;
+        Some(Plan { method, counted, sender, wants_leader })
+    }
+
+    fn admit(&self, _: &Arc<Plan>) -> Result<OpenCall, Reply> {
+        self.0.note_request();
+        let calls = &self.0.shared.metrics.grpc;
+        if calls.open() >= CALLS_MAX {
+            return Err(refused(EtcdError::RequestTooManyRequests.into()));
+        }
+        Ok(calls.open_call())
+    }
+
+    fn longest_message(&self) -> usize {
+        self.0.shared.grpc.longest_message()
+    }
+
+    fn unary(&self, plan: &Arc<Plan>, open: OpenCall, message: Bytes) -> Call {
+        let shared = &self.0.shared;
+        // Another server may have to answer, or to be asked who the sender is.
+        if !shared.grpc.can_serve_locally(plan.method, &plan.sender) {
+            let weight = plan.method.weight(&message);
+            return Call::AsRequest(message, weight);
+        }
+        let observed = shared.metrics.grpc.begin(&plan.counted, message.len());
+        // It is counted as a call from here on.
+        drop(open);
+        let call = match plan.method.decode(message) {
+            _ if plan.wants_leader && shared.grpc.has_no_leader() => Err(EtcdError::NoLeader.into()),
+            call => call,
+        };
+        let call = match call {
+            Ok(call) => call,
+            Err(status) => {
+                observed.refused(status.code());
+                return Call::Now(refused(status));
+            }
+        };
+        let is_long = call.may_be_long();
+        let (context, plan) = (Arc::clone(&self.0), Arc::clone(plan));
+        let answer = Box::pin(async move {
+            match context.shared.grpc.serve_kv(call, plan.sender.credentials()).await {
+                Ok(reply) => {
+                    observed.answered(&reply);
+                    reply
+                }
+                Err(status) => {
+                    observed.refused(status.code());
+                    refused(status)
+                }
+            }
+        });
+        if is_long { Call::Apart(answer) } else { Call::Here(answer) }
+    }
+
+    /// Pages are made as a whole.
+    fn weight(&self, head: &Head) -> Weight {
+        let is_grpc = head.get(&CONTENT_TYPE).is_some_and(|value| is_grpc(value.as_bytes()));
+        let path = head.path.to_str().ok().filter(|_| is_grpc);
+        path.map_or(Weight::Heavy, weight::by_path)
+    }
+
+    fn call(&self, request: Request<Incoming>) -> Boxed<Answer<Body>> {
+        let context = Arc::clone(&self.0);
+        let mut request = request.map(Body::new);
+        context.prepare(&mut request);
+        request.extensions_mut().insert(context.holdings.clone());
+        Box::pin(async move { route::any(request, &context).await })
+    }
+}
+
+/// The same as in [`route`], whatever follows.
+fn is_grpc(content_type: &[u8]) -> bool {
+    content_type.starts_with(b"application/grpc")
+}
+
+fn refused(status: Status) -> Reply {
+    let (parts, _) = status.into_http::<Body>().into_parts();
+    Reply::Refused(parts.headers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever is served as gRPC is answered on the fast path, or a client could choose to have a
+    /// long answer encoded at once.
+    #[test]
+    fn parameters_of_the_content_type_do_not_matter() {
+        for content_type in [
+            "application/grpc",
+            "application/grpc+proto",
+            "application/grpc;x",
+            "application/grpc; charset=utf-8",
+        ] {
+            assert!(is_grpc(content_type.as_bytes()), "{content_type}");
+        }
+        assert!(!is_grpc(b"application/json"));
+    }
+}

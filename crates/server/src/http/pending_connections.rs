@@ -1,0 +1,99 @@
+//! Connections that have not asked for anything yet.
+//!
+//! Whoever opens connections and then says nothing, or says it one byte at a time, would in the end
+//! hold every descriptor there is. So there is a limit to how many may be that far and no further,
+//! over all listeners; when there is one more, the oldest of them has to go. A client that means it
+//! is through within milliseconds, and so is not the oldest even while many others dawdle.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+#[derive(Debug)]
+pub(super) struct PendingConnections {
+    limit: usize,
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    next: u64,
+    /// In the order in which they came.
+    by_age: BTreeMap<u64, oneshot::Sender<()>>,
+}
+
+/// Held by a connection until its first request.
+#[derive(Debug)]
+pub(super) struct PendingConnection {
+    id: u64,
+    registry: Arc<PendingConnections>,
+}
+
+/// Resolves when the connection is evicted.
+#[derive(Debug)]
+pub(super) struct Eviction(Option<oneshot::Receiver<()>>);
+
+impl PendingConnections {
+    pub(super) fn new(limit: usize) -> Arc<PendingConnections> {
+        Arc::new(PendingConnections { limit, waiting: Mutex::default() })
+    }
+
+    pub(super) fn register(self: &Arc<PendingConnections>) -> (PendingConnection, Eviction) {
+        let (go, evicted) = oneshot::channel();
+        let mut waiting = self.waiting.lock();
+        let id = waiting.next;
+        waiting.next += 1;
+        waiting.by_age.insert(id, go);
+        if waiting.by_age.len() > self.limit
+            && let Some((_, oldest)) = waiting.by_age.pop_first()
+        {
+            // It may have left by itself just now.
+            let _ = oldest.send(());
+        }
+        drop(waiting);
+        (PendingConnection { id, registry: self.clone() }, Eviction(Some(evicted)))
+    }
+}
+
+impl Drop for PendingConnection {
+    fn drop(&mut self) {
+        self.registry.waiting.lock().by_age.remove(&self.id);
+    }
+}
+
+impl Eviction {
+    /// Waits until the connection is evicted; for ever once it has sent a request.
+    pub(super) async fn evicted(&mut self) {
+        if let Some(evicted) = &mut self.0 {
+            if evicted.await.is_ok() {
+                return;
+            }
+            self.0 = None;
+        }
+        std::future::pending().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_oldest_has_to_go_and_nobody_else() {
+        let pending = PendingConnections::new(2);
+        let (first, mut first_eviction) = pending.register();
+        let (second, mut second_eviction) = pending.register();
+        drop(first);
+        let (_third, mut third_eviction) = pending.register();
+        let (_fourth, mut fourth_eviction) = pending.register();
+        second_eviction.evicted().await;
+        drop(second);
+        let still = std::time::Duration::from_millis(20);
+        for evicted in [&mut first_eviction, &mut third_eviction, &mut fourth_eviction] {
+            assert!(tokio::time::timeout(still, evicted.evicted()).await.is_err());
+        }
+        assert_eq!(pending.waiting.lock().by_age.len(), 2);
+    }
+}
