@@ -27,6 +27,7 @@ use crate::checkpoint::{self, Checkpointer, Loaded};
 use crate::clock::Clock;
 use crate::cluster::Cluster;
 use crate::config::{Identity, NodeConfig};
+use crate::encryption::KeyUsage;
 use crate::error::OpenError;
 use crate::handle::{Node, Threads};
 use crate::identity;
@@ -42,7 +43,6 @@ use crate::runtime::journal_loop::{Finisher, JournalLoop, JournalPart, ShortWay}
 use crate::runtime::sequencer_loop::{Ready, SequencerLoop};
 use crate::runtime::{Urgency, spawn};
 use crate::scrub::Scrub;
-use crate::sealing::Sealing;
 use crate::sequencer::{Batch, Sequencer};
 use crate::shared::{Ask, Chores, Reply, RunState, Shared};
 use crate::stepped::Parts;
@@ -270,13 +270,13 @@ fn connect(
     };
     let started = time.now();
     let segments_by_key = local.map(LocalJournal::segments_by_key).unwrap_or_default();
-    let sealing = Sealing::new(config.keys.clone(), segments_by_key, found.checkpointer.files_by_key());
+    let key_usage = KeyUsage::new(config.keys.clone(), segments_by_key, found.checkpointer.files_by_key());
     let state = State {
         store: found.store,
         history: found.history,
         revisions: found.revisions,
         tip: found.tip,
-        sealing,
+        key_usage,
         cluster,
     };
     let keep = Keep::new(config.archive_limit, &found.tip, found.checkpointer.holds());
@@ -331,7 +331,7 @@ struct State {
     history: History,
     revisions: Vec<(i64, Events<NodeEvent>)>,
     tip: Tip,
-    sealing: Sealing,
+    key_usage: KeyUsage,
     cluster: Option<Cluster>,
 }
 
@@ -373,7 +373,7 @@ fn share(
         prefixes: Mutex::default(),
         moments: Mutex::default(),
         metrics: NodeMetrics::default(),
-        sealing: state.sealing,
+        key_usage: state.key_usage,
         asks: doors.asks,
         queued_bytes: AtomicU64::new(0),
         revision: AtomicI64::new(mark.revision),

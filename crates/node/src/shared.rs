@@ -27,12 +27,12 @@ use crate::checkpoint::Capture;
 use crate::clock::Clock;
 use crate::cluster::Cluster;
 use crate::config::{Identity, NodeConfig};
+use crate::key_usage::KeyUsage;
 use crate::metrics::NodeMetrics;
 use crate::moments::Moments;
 use crate::pins::ReadPins;
 use crate::prefixes::Prefixes;
 use crate::queue;
-use crate::sealing::Sealing;
 use crate::sequencer::Outcome;
 use crate::snapshot::View;
 use crate::sync::{Mutex, RwLock};
@@ -113,7 +113,7 @@ pub(crate) struct Shared {
     pub(crate) alarms: RwLock<Vec<Alarm>>,
     pub(crate) keep: Keep,
     pub(crate) metrics: NodeMetrics,
-    pub(crate) sealing: Sealing,
+    pub(crate) key_usage: KeyUsage,
     pub(crate) asks: queue::Sender<Ask>,
     /// Bytes of clients' requests in that queue.
     pub(crate) queued_bytes: AtomicU64,

@@ -41,7 +41,7 @@ const RETRY: Duration = Duration::from_secs(5);
 const IDLE_RECORDS: u64 = 1000;
 
 /// How long after a checkpoint the next one may follow only because of keys.
-const RESEAL: Duration = Duration::from_secs(1);
+const REENCRYPT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The part that keeps the node small.
 pub struct Housekeeping {
@@ -116,10 +116,10 @@ impl Housekeeping {
         if self.shared.is_stopping() {
             return Step::Ended;
         }
-        let generation = self.shared.sealing.generation();
+        let generation = self.shared.key_usage.generation();
         self.prepare_segments();
-        if self.shared.sealing.is_journal_behind() {
-            // Before everything there is, so nothing is trimmed; but the journal looks at its keys.
+        if self.shared.key_usage.is_journal_behind() {
+            // Trims nothing, but makes the journal thread check its keys.
             self.ask_to_trim(0);
         }
         // What a capture counts on must stay in memory until it is written.
@@ -134,8 +134,8 @@ impl Housekeeping {
             self.trim();
         }
         self.review_alarms();
-        self.shared.sealing.note_checkpoint(self.checkpointer.files_by_key(), generation);
-        self.shared.sealing.tell();
+        self.shared.key_usage.note_checkpoint(self.checkpointer.files_by_key(), generation);
+        self.shared.key_usage.report_unused();
         Step::Idle
     }
 
@@ -314,11 +314,11 @@ impl Housekeeping {
         self.failed || self.shared.disk_full.load(Ordering::Relaxed)
     }
 
-    /// Whether files are sealed with a key of yesterday, so that a run, and the trimming behind it,
-    /// helps to get rid of it.
+    /// Whether files are encrypted with a key of yesterday, so that a run, and the trimming behind
+    /// it, helps to get rid of it.
     fn is_stale(&self, now: Duration) -> bool {
-        let is_stale = self.checkpointer.is_stale() || self.shared.sealing.is_journal_behind();
-        is_stale && now - self.last_checkpoint > RESEAL
+        let is_stale = self.checkpointer.is_stale() || self.shared.key_usage.is_journal_behind();
+        is_stale && now - self.last_checkpoint > REENCRYPT_INTERVAL
     }
 
     /// Whether what a start would need is known to be damaged, so that it should be replaced by
