@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use vetch_backup::archiver;
-use vetch_encryption::{self as encryption, EncryptionKeys};
+use vetch_encryption::EncryptionKeys;
 use vetch_node::config::NodeConfig;
 use vetch_server::http::access::{Access, Whitelist};
 use vetch_server::http::url::Url;

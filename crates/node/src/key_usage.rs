@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use vetch_encryption::{KeyId, EncryptionKeys, KeyRing};
+use vetch_encryption::{EncryptionKeys, KeyId, KeyRing};
 
 use crate::sync::Mutex;
 

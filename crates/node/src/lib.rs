@@ -26,6 +26,7 @@ mod handle;
 pub mod identity;
 pub mod import;
 pub mod inspect;
+mod key_usage;
 mod lease;
 pub mod members;
 pub mod metrics;

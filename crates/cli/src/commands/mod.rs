@@ -26,7 +26,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
-use vetch_encryption::{self as encryption, EncryptionKeys};
+use vetch_encryption::EncryptionKeys;
 
 /// Arguments that make no sense.
 pub(crate) const BAD_ARGUMENTS: u8 = 128;

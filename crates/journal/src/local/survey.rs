@@ -36,7 +36,7 @@ pub enum Sight {
     },
     Damage(Corrupt),
     /// A record that is as it was written, but whose key is not there. Told once for every segment.
-    Sealed {
+    Encrypted {
         file: String,
         offset: u64,
         source: KeyError,
