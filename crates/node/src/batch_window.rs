@@ -2,7 +2,8 @@
 //!
 //! A message to a shared journal costs its servers the same, however many requests share it. Sent
 //! at once, the first request after an answer would get a message of its own and all others would
-//! wait for the next one. So it waits for the others, for a short time. A single client never waits.
+//! wait for the next one. So it waits for the others, for a short time. A single client never
+//! waits.
 
 use std::time::Duration;
 

@@ -64,7 +64,8 @@ impl Committer {
         }
     }
 
-    /// With the store locked, so that a reader sees a lease, its time and its keys as of one commit.
+    /// With the store locked, so that a reader sees a lease, its time and its keys as of one
+    /// commit.
     fn publish_unversioned(&self, changed: Unversioned) {
         if let Some(auth) = changed.auth {
             self.node.auth.publish(auth);

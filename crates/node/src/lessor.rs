@@ -1,9 +1,9 @@
 //! Lessor: when each lease expires.
 //!
-//! Pure: the caller passes the time in, as milliseconds since the node started. A renewal only moves
-//! a number here. What survives a restart is the lease itself and, if it was recorded, how much time
-//! it had left. So that no lease ends early after a restart, the renewal of a lease with such a
-//! record must first withdraw the record in the journal: [`Renewal::MustRecord`].
+//! Pure: the caller passes the time in, as milliseconds since the node started. A renewal only
+//! moves a number here. What survives a restart is the lease itself and, if it was recorded, how
+//! much time it had left. So that no lease ends early after a restart, the renewal of a lease with
+//! such a record must first withdraw the record in the journal: [`Renewal::MustRecord`].
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -65,8 +65,8 @@ pub(crate) enum Renewal {
 pub(crate) struct Lessor {
     /// By id, so that all of them can be scanned in turns.
     timers: BTreeMap<i64, Timer>,
-    /// The `queued` deadline of every timer, earliest first, and nothing else: a revoked lease leaves
-    /// no entry, however far ahead its deadline was.
+    /// The `queued` deadline of every timer, earliest first, and nothing else: a revoked lease
+    /// leaves no entry, however far ahead its deadline was.
     queue: BTreeSet<(u64, i64)>,
     /// How many of the timers are `revoking`.
     revoking: usize,

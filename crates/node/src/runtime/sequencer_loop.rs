@@ -1,13 +1,13 @@
-//! The sequencer's thread: waits for commands, evaluates a round of them (`round.rs`), and sends the
-//! resulting batches to the journal.
+//! The sequencer's thread: waits for commands, evaluates a round of them (`round.rs`), and sends
+//! the resulting batches to the journal.
 //!
 //! **Inline commit.** While batches are short and nothing is in flight, this thread appends and
 //! commits a batch itself: few clients are answered sooner without a thread switch.
 //!
 //! **Group commit window.** A sync costs the processor more than a request does, and the first
 //! request after a sync would get the next one to itself. So after an inline commit this thread
-//! waits for most of the clients that took part in it, for no longer than a few syncs take. A single
-//! client never waits.
+//! waits for most of the clients that took part in it, for no longer than a few syncs take. A
+//! single client never waits.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
