@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Sender, TrySendError};
 use tokio::sync::{oneshot, watch};
-use vetch_fence::{Index, Record};
+use vetch_cluster::{LogIndex, Record};
 use vetch_journal::{Draft, Entry, Hash, Kind, PartId, Payload, Tip};
 
 pub use crate::batch_window::READ_BATCH_WINDOW;
@@ -42,7 +42,7 @@ pub struct ClusterConfig {
     pub client_urls: Vec<String>,
     /// What members are told apart by in etcd; only shown here.
     pub peer_urls: Vec<String>,
-    pub fence: vetch_fence::Config,
+    pub replication: vetch_cluster::Config,
 }
 
 /// Who writes, and how far this server has come.
@@ -102,7 +102,7 @@ pub(crate) struct Cluster {
 #[derive(Default)]
 pub(crate) struct Board {
     /// What this server needs the journal from, now that it has a checkpoint there.
-    pub(crate) vote: Option<Index>,
+    pub(crate) vote: Option<LogIndex>,
     pub(crate) peers: Vec<Peer>,
     proofs: VecDeque<Proof>,
 }
@@ -160,7 +160,7 @@ impl Node {
 }
 
 impl NodeState {
-    pub(crate) fn report_of(&self, cluster: &Cluster, vote: Option<Index>) -> Report {
+    pub(crate) fn report_of(&self, cluster: &Cluster, vote: Option<LogIndex>) -> Report {
         let keep = self.keep.held_position();
         Report { member: self.identity.member_id, url: cluster.url.clone(), vote, keep }
     }
@@ -284,15 +284,15 @@ mod tests {
             Peer { member: 7, url: "http://10.0.0.1:2379".into(), vote: None },
             Peer { member: 8, url: "b".into(), vote: None },
         ];
-        let chained = announcement(&writer, &peers).chain(&mut tip);
-        let entry = Entry::decode(chained.bytes()).unwrap();
+        let sealed = announcement(&writer, &peers).seal(&mut tip);
+        let entry = Entry::decode(sealed.bytes()).unwrap();
         assert_eq!(announced(&entry), Some(writer));
         assert_eq!(announced_peers(&entry), Some(peers));
-        let (proof, seen) = glimpse(chained.bytes()).unwrap();
+        let (proof, seen) = glimpse(sealed.bytes()).unwrap();
         assert_eq!((proof.seq, proof.hash), (tip.seq, tip.hash));
         assert_eq!(seen.iter().map(|peer| peer.member).collect::<Vec<_>>(), [8, 7]);
         assert_eq!(tip.next_rev, 5, "it takes no revision");
-        let plain = Draft::new(Kind::Barrier).chain(&mut tip);
+        let plain = Draft::new(Kind::Barrier).seal(&mut tip);
         assert_eq!(announced(&Entry::decode(plain.bytes()).unwrap()), None);
     }
 }

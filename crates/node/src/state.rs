@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering}
 use std::time::Duration;
 
 use tokio::sync::{Notify, Semaphore, oneshot, watch};
-use vetch_fence::Author;
+use vetch_cluster::ReplicaId;
 use vetch_journal::JournalError;
 use vetch_store::Store;
 use vetch_store::auth::Caller;
@@ -27,12 +27,12 @@ use crate::checkpoint::Capture;
 use crate::cluster::Cluster;
 use crate::commit_times::CommitTimes;
 use crate::config::{Identity, NodeConfig};
-use crate::key_usage::KeyUsage;
 use crate::lessor::Lessor;
 use crate::metrics::NodeMetrics;
 use crate::pins::ReadPins;
 use crate::prefixes::Prefixes;
 use crate::queue;
+use crate::sealing::Sealing;
 use crate::sequencer::Outcome;
 use crate::snapshot::SnapshotPoint;
 use crate::sync::{Mutex, RwLock};
@@ -54,7 +54,7 @@ pub(crate) enum Command {
     },
     /// From this place in the queue on another server of the cluster is to decide.
     TransferLeadership {
-        to: Author,
+        to: ReplicaId,
         reply: oneshot::Sender<()>,
     },
     /// Look whether an alarm can be lowered.
@@ -117,7 +117,7 @@ pub(crate) struct NodeState {
     pub(crate) alarms: RwLock<Vec<Alarm>>,
     pub(crate) keep: Keep,
     pub(crate) metrics: NodeMetrics,
-    pub(crate) key_usage: KeyUsage,
+    pub(crate) sealing: Sealing,
     pub(crate) commands: queue::Sender<Command>,
     /// Bytes of clients' requests in that queue.
     pub(crate) queued_bytes: AtomicU64,
