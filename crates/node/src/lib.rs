@@ -60,7 +60,6 @@ pub use open::refill;
 pub use read::RangeStream;
 pub use sealing::{KeysNeeded, SealingStatus};
 pub use snapshot::Snapshot;
-pub use vetch_fence as fence;
 pub use vetch_journal as journal;
 pub use vetch_seal as seal;
 pub use vetch_store as store;

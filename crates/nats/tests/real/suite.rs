@@ -3,8 +3,8 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use vetch_cluster::{Config, Log, LogIndex, ReplicaId, ReplicatedJournal};
 use vetch_conformance::suite::{JournalEngine, LogEngine, judge_journal, judge_log};
-use vetch_fence::{Author, Config, Index, Log, SharedJournal};
 use vetch_journal::{Journal, JournalError};
 use vetch_nats::{NatsError, NatsLog, Options, Unsafe};
 
@@ -23,11 +23,11 @@ impl Nats {
 }
 
 impl JournalEngine for Nats {
-    fn open(&mut self, start: Index) -> Result<Box<dyn Journal>, JournalError> {
+    fn open(&mut self, start: LogIndex) -> Result<Box<dyn Journal>, JournalError> {
         self.lives += 1;
-        let me = Author { node: 1, life: self.lives };
+        let me = ReplicaId { member: 1, incarnation: self.lives };
         let log = self.cluster.open(&self.stream);
-        Ok(Box::new(SharedJournal::new(log, Config::default(), me, start, Duration::from_secs(20))))
+        Ok(Box::new(ReplicatedJournal::new(log, Config::default(), me, start, Duration::from_secs(20))))
     }
 
     fn is_shared(&self) -> bool {
