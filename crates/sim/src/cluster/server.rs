@@ -80,7 +80,7 @@ impl Server {
             }
         });
         match opened {
-            Ok((node, parts)) => self.running = Some(Running::new(node, parts, author, rng)),
+            Ok((node, parts)) => self.running = Some(Running::new(node, parts, replica, rng)),
             // The power went while it started.
             Err(_) if self.disk.power_lost() => {}
             Err(error) => env.violation(format!("server {at} refused to start: {error}")),
