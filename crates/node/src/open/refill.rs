@@ -27,7 +27,7 @@ use crate::identity;
 use crate::transfer::{TransferError, clean};
 
 /// How long the journal may take to answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+const JOURNAL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What a journal was begun with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,8 +83,9 @@ pub fn refill(data_dir: &Path, log: &mut dyn Log) -> Result<Refilled, RefillErro
     clean(&member)?;
     let mut source = read(&disk, data_dir, &member)?;
     let before = LogIndex { position: Position(source.position), tip: source.tip };
-    let again = source.position == 1 && match_checkpoint(log, &before, PATIENCE)? == CheckpointMatch::Matches;
-    let index = if again { before } else { seed_log(log, source.tip, PATIENCE)? };
+    let again =
+        source.position == 1 && match_checkpoint(log, &before, JOURNAL_TIMEOUT)? == CheckpointMatch::Matches;
+    let index = if again { before } else { seed_log(log, source.tip, JOURNAL_TIMEOUT)? };
     if !again {
         // Twice, so that what there is to fall back to is of this journal as well.
         for _ in 0..2 {
