@@ -1,6 +1,6 @@
-//! The oracle: which entries a log commits, stated as simply as possible and without `vetch_cluster`:
-//! a record is committed if all of its entries chain onto what was committed before it. It sees
-//! every record in the order in which the log stores it.
+//! The oracle: which entries a log commits, stated as simply as possible and without
+//! `vetch_cluster`: a record is committed if all of its entries chain onto what was committed
+//! before it. It sees every record in the order in which the log stores it.
 
 use std::collections::HashMap;
 

@@ -1,5 +1,5 @@
-//! The suite that every engine passes. `journal` checks the contract of `vetch_journal`; `log` checks
-//! the contract of `vetch_cluster::Log` for engines that several servers share.
+//! The suite that every engine passes. `journal` checks the contract of `vetch_journal`; `log`
+//! checks the contract of `vetch_cluster::Log` for engines that several servers share.
 //!
 //! Each case gets an empty engine of its own, and panics with what was wrong.
 

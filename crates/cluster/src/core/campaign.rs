@@ -12,19 +12,11 @@ use bytes::Bytes;
 use vetch_bugs::Bug;
 use vetch_journal::{Hash, Position};
 
+use super::event::{Command, Event};
 use super::record;
-use super::replica::{Command, Event, Replica, Role};
+use super::replica::Replica;
+use super::role::{Campaign, Role};
 use crate::log::Ticket;
-
-/// How far a campaign has come.
-pub(crate) enum Campaign {
-    /// The log is being read to its end.
-    CatchingUp,
-    /// The last one failed. The next begins with reading.
-    BackingOff { until: Duration },
-    /// The new-epoch entry was appended, with an open outcome.
-    Appended { ticket: Ticket, record: Bytes, last_hash: Hash, since: Duration },
-}
 
 impl Replica {
     /// Campaigns without waiting for the election timeout: for the replica that a leadership

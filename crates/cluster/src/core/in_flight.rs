@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use vetch_journal::{Hash, Position, Tip};
 
-use super::replica::ReadId;
+use super::event::ReadId;
 use crate::log::Ticket;
 
 /// One append of this leader.

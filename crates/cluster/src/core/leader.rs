@@ -11,9 +11,10 @@ use std::time::Duration;
 use vetch_bugs::Bug;
 use vetch_journal::{Draft, Kind, Position, Sealed};
 
+use super::event::{Command, ReadId};
 use super::in_flight::PendingAppend;
 use super::record;
-use super::replica::{Command, ReadId, Replica};
+use super::replica::Replica;
 use crate::log::Ticket;
 
 /// Why a replica refuses a proposal or a read. Nothing was changed.

@@ -11,9 +11,11 @@ use std::time::Duration;
 
 use vetch_journal::{Draft, Entry, Kind, PartId, Payload};
 
+use super::event::Event;
 use super::leader::Refusal;
 use super::record::ReplicaId;
-use super::replica::{Event, Replica, Role};
+use super::replica::Replica;
+use super::role::Role;
 use crate::log::Ticket;
 
 const MARK: &[u8; 8] = b"HANDOVER";

@@ -17,8 +17,9 @@ use std::time::Duration;
 
 use vetch_bugs::Bug;
 
+use super::event::{Event, ReadId};
 use super::log_state::LogIndex;
-use super::replica::{Event, ReadId, Replica};
+use super::replica::Replica;
 
 /// The leader's last committed index, and until when no other server can have written behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

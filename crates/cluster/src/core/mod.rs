@@ -2,9 +2,9 @@
 //!
 //! * `record`: what lies at one position of the log.
 //! * `log_state`: the validity rule. Leader and followers decide by reading the log, and only so.
-//! * `replica`: one server: follower, candidate (`campaign`) or leader (`leader`, `lease`,
-//!   `leadership_transfer`), with its appends `in_flight` and its `election_timer`; `reader` takes
-//!   records that the log delivers.
+//! * `replica`: one server in its `role`: follower, candidate (`campaign`) or leader (`leader`,
+//!   `lease`, `leadership_transfer`), with its appends `in_flight` and its `election_timer`.
+//!   `reader` takes records that the log delivers, `event` is what goes in and out.
 //! * `trim`: which records may be deleted.
 //! * `divergence`: what an honest log cannot show.
 
@@ -12,6 +12,7 @@ mod campaign;
 mod config;
 mod divergence;
 mod election_timer;
+mod event;
 mod in_flight;
 mod leader;
 mod leadership_transfer;
@@ -20,14 +21,16 @@ mod log_state;
 mod reader;
 mod record;
 mod replica;
+mod role;
 mod trim;
 
 pub use config::Config;
 pub use divergence::Divergence;
+pub use event::{Command, Event, ReadId};
 pub use leader::Refusal;
 pub use leadership_transfer::transfer_target;
 pub use lease::Lease;
 pub use log_state::{Ignored, LogIndex, LogState, ReadOutcome};
 pub use record::{Record, RecordError, ReplicaId, candidate_of, is_seed, join, new_epoch, seed};
-pub use replica::{Command, Event, ReadId, Replica, VERIFIED_RECORDS};
+pub use replica::{Replica, VERIFIED_RECORDS};
 pub use trim::{CheckpointMismatch, trim_floor};

@@ -7,23 +7,17 @@ use bytes::Bytes;
 use vetch_journal::{Entry, Hash, Kind, Position, Tip};
 
 use super::divergence::Divergence;
+use super::event::{Command, Event};
 use super::in_flight::PendingAppend;
 use super::leadership_transfer::transfer_target;
 use super::log_state::{Ignored, LogIndex, ReadOutcome};
 use super::record::{ReplicaId, candidate_of};
-use super::replica::{Command, Event, Replica, Role, VERIFIED_RECORDS};
+use super::replica::{Replica, VERIFIED_RECORDS};
+use super::role::{Role, ShortLog};
 use crate::log::Page;
 
 /// Answers in a row that must show a log that is too short.
 const SHORT_ANSWERS: u32 = 5;
-
-/// Signs that the log has lost what was read from it, since a record was last read.
-#[derive(Clone, Copy)]
-pub(crate) struct ShortLog {
-    since: Duration,
-    answers: u32,
-    pub(crate) reported: bool,
-}
 
 impl Replica {
     /// Whether the page comes from a log that this replica has read: it shows the last few records

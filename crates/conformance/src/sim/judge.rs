@@ -34,8 +34,8 @@ impl Judge {
         self.acknowledged.last_key_value().map_or(0, |(seq, _)| *seq).max(self.seen)
     }
 
-    /// A read was answered from a state with this sequence number, whether the leader knows yet that
-    /// it is committed or not.
+    /// A read was answered from a state with this sequence number, whether the leader knows yet
+    /// that it is committed or not.
     pub(super) fn seen(&mut self, held: u64) {
         self.seen = self.seen.max(held);
     }

@@ -1,5 +1,5 @@
-//! Plan: which faults a seed has. Drawn once, so that most seeds have many of some kinds and none of
-//! others.
+//! Plan: which faults a seed has. Drawn once, so that most seeds have many of some kinds and none
+//! of others.
 
 use std::time::Duration;
 
