@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use vetch_journal::{Appended, Corrupt, Journal, JournalError, Position, Read, ReadItem, ChainedEntry, Tip};
+use vetch_journal::{Appended, ChainedEntry, Corrupt, Journal, JournalError, Position, Read, ReadItem, Tip};
 
 use crate::core::{Config, Divergence, Event, LogIndex, LogState, ReadOutcome, Refusal, ReplicaId};
 use crate::driver::Driver;

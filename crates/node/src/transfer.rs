@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use vetch_encryption::EncryptionKeys;
 use vetch_cluster::LogIndex;
+use vetch_encryption::EncryptionKeys;
 use vetch_journal::{DirLock, Disk, DiskFile, LockError, Position, RealDisk};
 
 use crate::checkpoint::{self, Held, LoadError};

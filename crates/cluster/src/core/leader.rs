@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use vetch_bugs::Bug;
-use vetch_journal::{Draft, Kind, Position, ChainedEntry};
+use vetch_journal::{ChainedEntry, Draft, Kind, Position};
 
 use super::event::{Command, ReadId};
 use super::in_flight::PendingAppend;

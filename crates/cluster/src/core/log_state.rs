@@ -260,7 +260,7 @@ impl RecentHashes {
 mod tests {
     use super::*;
     use crate::core::record::new_epoch;
-    use vetch_journal::{Draft, PartId, PayloadRef, ChainedEntry};
+    use vetch_journal::{ChainedEntry, Draft, PartId, PayloadRef};
 
     /// This version must not skip what it cannot act on.
     #[test]

@@ -10,7 +10,7 @@
 
 use bytes::{Bytes, BytesMut};
 use vetch_journal::{
-    Draft, Entry, EntryError, Hash, Kind, PartId, Payload, ChainedEntry, Tip, entry_len, hash_entry,
+    ChainedEntry, Draft, Entry, EntryError, Hash, Kind, PartId, Payload, Tip, entry_len, hash_entry,
 };
 
 const CANDIDATE_LEN: usize = 16;

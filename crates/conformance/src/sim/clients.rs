@@ -1,7 +1,7 @@
 //! Clients: they write at the leader and read at any server.
 
 use vetch_cluster::{LogIndex, ReadId};
-use vetch_journal::{Draft, Hash, Kind, PartId, ChainedEntry, Tip};
+use vetch_journal::{ChainedEntry, Draft, Hash, Kind, PartId, Tip};
 
 use super::judge::Judged;
 use super::plan::Breach;

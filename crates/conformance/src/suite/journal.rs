@@ -2,7 +2,9 @@
 
 use bytes::Bytes;
 use vetch_cluster::LogIndex;
-use vetch_journal::{Draft, Journal, JournalError, Kind, PartId, Payload, Position, ReadItem, ChainedEntry, Tip};
+use vetch_journal::{
+    ChainedEntry, Draft, Journal, JournalError, Kind, PartId, Payload, Position, ReadItem, Tip,
+};
 
 use super::{JournalCase, JournalEngine};
 

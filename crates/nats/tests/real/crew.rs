@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use vetch_cluster::{Config, Driver, Event, LogIndex, ReplicaId, Ticket};
-use vetch_journal::{Draft, Hash, Kind, PartId, Position, ChainedEntry, Tip};
+use vetch_journal::{ChainedEntry, Draft, Hash, Kind, PartId, Position, Tip};
 use vetch_nats::NatsLog;
 
 pub(crate) fn start() -> LogIndex {

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use vetch_encryption::{EncryptionKeys, KeyId};
 use vetch_cluster::LogIndex;
+use vetch_encryption::{EncryptionKeys, KeyId};
 use vetch_journal::{Disk, Position, Tip};
 use vetch_store::{Freed, Mark, Record};
 

@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use vetch_encryption::{EncryptionKeys, KeyId};
 use vetch_cluster::LogIndex;
+use vetch_encryption::{EncryptionKeys, KeyId};
 use vetch_journal::{Disk, Position, read_file};
 use vetch_store::load::{BadCheckpoint, History, Loader};
 use vetch_store::{Record, Store};

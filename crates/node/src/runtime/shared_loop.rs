@@ -15,7 +15,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, TryRecvError};
 use tokio::sync::oneshot;
 use vetch_bugs::Bug;
-use vetch_cluster::{ReplicaId, Divergence, Driver, Event, LogIndex, Log, ReadId, Refusal, Ticket};
+use vetch_cluster::{Divergence, Driver, Event, Log, LogIndex, ReadId, Refusal, ReplicaId, Ticket};
 use vetch_journal::{ChainedEntry, DirLock, Draft, Entry, Kind, Tip};
 use vetch_store::Record;
 use vetch_store::auth::Auth;
