@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use vetch_journal::{Appended, Corrupt, Journal, JournalError, Position, Read, ReadItem, Sealed, Tip};
+use vetch_journal::{Appended, ChainedEntry, Corrupt, Journal, JournalError, Position, Read, ReadItem, Tip};
 
 use crate::core::{Config, Divergence, Event, LogIndex, LogState, ReadOutcome, Refusal, ReplicaId};
 use crate::driver::Driver;
@@ -96,7 +96,7 @@ impl<L: Log> Journal for ReplicatedJournal<L> {
         Err(JournalError::Unknown(format!("no campaign succeeded for {:?}", self.timeout)))
     }
 
-    fn append_batch(&mut self, entries: &[Sealed]) -> Result<Appended, JournalError> {
+    fn append_batch(&mut self, entries: &[ChainedEntry]) -> Result<Appended, JournalError> {
         if !self.has_epoch {
             return Err(JournalError::OutOfOrder("claim comes first".into()));
         }

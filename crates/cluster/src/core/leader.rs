@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use vetch_bugs::Bug;
-use vetch_journal::{Draft, Kind, Position, Sealed};
+use vetch_journal::{ChainedEntry, Draft, Kind, Position};
 
 use super::event::{Command, ReadId};
 use super::in_flight::PendingAppend;
@@ -37,7 +37,7 @@ impl Replica {
     }
 
     /// Starts an append of entries chained one after another, the first of them on `head`.
-    pub fn propose(&mut self, now: Duration, entries: &[Sealed]) -> Result<Ticket, Refusal> {
+    pub fn propose(&mut self, now: Duration, entries: &[ChainedEntry]) -> Result<Ticket, Refusal> {
         if !self.is_leader() {
             return Err(Refusal::NotLeader);
         }
@@ -105,11 +105,11 @@ impl Replica {
 
     fn append_barrier(&mut self, now: Duration) {
         let mut tip = self.head();
-        let entry = Draft::new(Kind::Barrier).seal(&mut tip);
+        let entry = Draft::new(Kind::Barrier).chain(&mut tip);
         self.start_append(now, &[entry], false);
     }
 
-    pub(crate) fn start_append(&mut self, now: Duration, entries: &[Sealed], proposed: bool) -> Ticket {
+    pub(crate) fn start_append(&mut self, now: Duration, entries: &[ChainedEntry], proposed: bool) -> Ticket {
         let ticket = self.next_ticket();
         let after = Position(self.log_state.position().0 + self.in_flight.len() as u64);
         let record = record::join(entries);

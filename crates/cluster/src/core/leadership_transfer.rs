@@ -34,7 +34,7 @@ impl Replica {
         }
         self.end_lease();
         let mut tip = self.head();
-        let ticket = self.start_append(now, &[transfer_entry(to).seal(&mut tip)], true);
+        let ticket = self.start_append(now, &[transfer_entry(to).chain(&mut tip)], true);
         self.transfer = Some(ticket);
         Ok(ticket)
     }
@@ -89,9 +89,9 @@ mod tests {
     #[test]
     fn a_transfer_target_round_trips() {
         let named = ReplicaId { member: 3, incarnation: u64::MAX };
-        let sealed = transfer_entry(named).seal(&mut Tip::genesis(2));
+        let sealed = transfer_entry(named).chain(&mut Tip::genesis(2));
         assert_eq!(transfer_target(&Entry::decode(sealed.bytes()).unwrap()), Some(named));
-        let plain = Draft::new(Kind::Barrier).seal(&mut Tip::genesis(2));
+        let plain = Draft::new(Kind::Barrier).chain(&mut Tip::genesis(2));
         assert_eq!(transfer_target(&Entry::decode(plain.bytes()).unwrap()), None);
     }
 }

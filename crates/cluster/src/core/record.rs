@@ -10,7 +10,7 @@
 
 use bytes::{Bytes, BytesMut};
 use vetch_journal::{
-    Draft, Entry, EntryError, Hash, Kind, PartId, Payload, Sealed, Tip, entry_len, hash_entry,
+    ChainedEntry, Draft, Entry, EntryError, Hash, Kind, PartId, Payload, Tip, entry_len, hash_entry,
 };
 
 const CANDIDATE_LEN: usize = 16;
@@ -99,14 +99,14 @@ pub fn candidate_of(entry: &Entry) -> Option<ReplicaId> {
 }
 
 /// The entry that makes `candidate` the leader of the epoch after `tip`'s.
-pub fn new_epoch(candidate: ReplicaId, tip: Tip) -> Sealed {
+pub fn new_epoch(candidate: ReplicaId, tip: Tip) -> ChainedEntry {
     let mut tip = tip;
     let mut draft = Draft::with_capacity(Kind::NewEpoch, CANDIDATE_LEN);
     draft.begin_part(PartId::default());
     draft.payload().extend_from_slice(&candidate.member.to_le_bytes());
     draft.payload().extend_from_slice(&candidate.incarnation.to_le_bytes());
     draft.end_part(0);
-    draft.seal(&mut tip)
+    draft.chain(&mut tip)
 }
 
 /// The candidate of a seed. Incarnations are drawn at random, so no server is it, and every reader
@@ -114,7 +114,7 @@ pub fn new_epoch(candidate: ReplicaId, tip: Tip) -> Sealed {
 const NO_CANDIDATE: ReplicaId = ReplicaId { member: 0, incarnation: 0 };
 
 /// The first record of a log that goes on behind `tip`.
-pub fn seed(tip: Tip) -> Sealed {
+pub fn seed(tip: Tip) -> ChainedEntry {
     new_epoch(NO_CANDIDATE, tip)
 }
 
@@ -124,7 +124,7 @@ pub fn is_seed(entry: &Entry) -> bool {
 }
 
 /// The bytes of a record.
-pub fn join(entries: &[Sealed]) -> Bytes {
+pub fn join(entries: &[ChainedEntry]) -> Bytes {
     if let [one] = entries {
         return one.bytes().clone();
     }

@@ -143,8 +143,8 @@ fn an_invalid_proposal_is_refused_before_anything_changes() {
     let mut harness = Harness::new(2, true);
     harness.elect(0);
     let mut tip = harness.replicas[0].head();
-    let sealed = Draft::new(Kind::Writes).seal(&mut tip);
-    let behind = Draft::new(Kind::Writes).seal(&mut tip);
+    let sealed = Draft::new(Kind::Writes).chain(&mut tip);
+    let behind = Draft::new(Kind::Writes).chain(&mut tip);
     assert_eq!(
         harness.replicas[1].propose(harness.now, std::slice::from_ref(&sealed)),
         Err(Refusal::NotLeader)
@@ -155,12 +155,12 @@ fn an_invalid_proposal_is_refused_before_anything_changes() {
     large.begin_part(Default::default());
     large.payload().resize(2 << 20, 0);
     large.end_part(1);
-    let large = large.seal(&mut harness.replicas[0].head());
+    let large = large.chain(&mut harness.replicas[0].head());
     assert!(matches!(harness.replicas[0].propose(harness.now, &[large]), Err(Refusal::TooLarge { .. })));
     for value in 0..8 {
         harness.write(0, value);
     }
-    let next = Draft::new(Kind::Writes).seal(&mut harness.replicas[0].head());
+    let next = Draft::new(Kind::Writes).chain(&mut harness.replicas[0].head());
     assert_eq!(harness.replicas[0].propose(harness.now, &[next]), Err(Refusal::Busy));
     harness.settle();
     assert_eq!(harness.tip(0).seq, 9);

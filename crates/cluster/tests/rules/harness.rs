@@ -111,7 +111,7 @@ impl Harness {
         draft.begin_part(PartId { partition: 0, owner_epoch: tip.epoch, pseq: 1 });
         draft.payload().push(value);
         draft.end_part(1);
-        let sealed = draft.seal(&mut tip);
+        let sealed = draft.chain(&mut tip);
         self.replicas[who].propose(self.now, &[sealed]).expect("it is the leader")
     }
 

@@ -40,7 +40,7 @@ fn nothing_is_appended_behind_a_transfer() {
     let last = appends(harness.take_commands(0));
     assert_eq!(harness.replicas[0].transfer_leadership(harness.now, id(1)), Err(Refusal::Busy));
     let sealed =
-        vetch_journal::Draft::new(vetch_journal::Kind::Barrier).seal(&mut harness.replicas[0].head());
+        vetch_journal::Draft::new(vetch_journal::Kind::Barrier).chain(&mut harness.replicas[0].head());
     assert_eq!(harness.replicas[0].propose(harness.now, &[sealed]), Err(Refusal::Busy));
     harness.replicas[0].read_index(harness.now, ReadId(1)).expect("it may still stay the leader");
     harness.tick(0, 300);

@@ -2,7 +2,9 @@
 
 use bytes::Bytes;
 use vetch_cluster::LogIndex;
-use vetch_journal::{Draft, Journal, JournalError, Kind, PartId, Payload, Position, ReadItem, Sealed, Tip};
+use vetch_journal::{
+    ChainedEntry, Draft, Journal, JournalError, Kind, PartId, Payload, Position, ReadItem, Tip,
+};
 
 use super::{JournalCase, JournalEngine};
 
@@ -24,17 +26,17 @@ fn start() -> LogIndex {
     LogIndex { position: Position(0), tip: Tip::genesis(2) }
 }
 
-fn sealed(tip: &mut Tip, units: u32, payload: &[u8]) -> Sealed {
+fn sealed(tip: &mut Tip, units: u32, payload: &[u8]) -> ChainedEntry {
     let mut draft = Draft::new(Kind::Writes);
     draft.begin_part(PartId { partition: 0, owner_epoch: tip.epoch, pseq: tip.seq + 1 });
     draft.payload().extend_from_slice(payload);
     draft.end_part(units);
-    draft.seal(tip)
+    draft.chain(tip)
 }
 
 fn append(journal: &mut dyn Journal, payloads: &[&str]) -> Position {
     let mut tip = *journal.tip();
-    let entries: Vec<Sealed> =
+    let entries: Vec<ChainedEntry> =
         payloads.iter().map(|payload| sealed(&mut tip, 1, payload.as_bytes())).collect();
     let appended = journal.append_batch(&entries).expect("nothing is wrong");
     assert_eq!(*journal.tip(), tip, "the tip follows what is durable");
