@@ -86,7 +86,7 @@ fn make(path: &Path, line: &str) -> io::Result<()> {
 }
 
 /// Puts a line before the first key, so that at every moment the file holds the old keys or the old
-/// keys and the new one. A line that says that nothing is to be encrypted goes.
+/// keys and the new one. A line that turns encryption off is removed.
 fn put_first(path: &Path, line: &str) -> io::Result<()> {
     let old = fs::read_to_string(path)?;
     let is_comment = |line: &&str| line.trim().is_empty() || line.trim().starts_with('#');
