@@ -1,23 +1,41 @@
-//! Names: a file or a test that ARCHITECTURE.md names must be there.
+//! Names: a file, a test or a type that ARCHITECTURE.md or the glossary names must be there.
+
+use std::collections::HashSet;
 
 use crate::files::Tree;
+use crate::source::is_word;
 
-const PAGE: &str = "ARCHITECTURE.md";
+const PAGES: [&str; 2] = ["ARCHITECTURE.md", "docs/glossary.md"];
 
 pub(crate) fn check(tree: &Tree) -> Vec<String> {
-    let Some(architecture) = tree.get(PAGE) else { return vec![format!("no {PAGE}")] };
+    let words: HashSet<&str> =
+        tree.with_ending(".rs").flat_map(|file| file.text.split(|c| !is_word(c))).collect();
     let mut found = Vec::new();
-    for (n, line) in architecture.lines().enumerate() {
-        for name in line.split('`').skip(1).step_by(2) {
-            let at = format!("{PAGE}:{}", n + 1);
-            if is_file_name(name) && !has_file(tree, name) {
-                found.push(format!("{at}: there is no file `{name}`"));
-            } else if is_test_name(name) && !has_test(tree, name) {
-                found.push(format!("{at}: there is no test `{name}`"));
+    for page in PAGES {
+        let Some(text) = tree.get(page) else { return vec![format!("no {page}")] };
+        for (n, line) in text.lines().enumerate() {
+            for name in line.split('`').skip(1).step_by(2) {
+                if let Some(kind) = missing(tree, &words, name) {
+                    found.push(format!("{page}:{}: there is no {kind} `{name}`", n + 1));
+                }
             }
         }
     }
     found
+}
+
+/// What the name stands for, if there is no such thing.
+fn missing(tree: &Tree, words: &HashSet<&str>, name: &str) -> Option<&'static str> {
+    let is_missing_item = |name: &str| name.split("::").any(|part| !words.contains(part));
+    if is_file_name(name) {
+        (!has_file(tree, name)).then_some("file")
+    } else if is_test_name(name) {
+        (!has_test(tree, name)).then_some("test")
+    } else if is_item_name(name) {
+        is_missing_item(name).then_some("item")
+    } else {
+        None
+    }
 }
 
 /// A file is named by the end of its path, in which `src` may be missing.
@@ -37,6 +55,13 @@ fn is_file_name(name: &str) -> bool {
     name.ends_with(".rs") && !name.contains([' ', '*'])
 }
 
+/// A type, or a path to an item.
+fn is_item_name(name: &str) -> bool {
+    let is_type = name.starts_with(char::is_uppercase) && name.contains(char::is_lowercase);
+    (is_type || name.contains("::"))
+        && name.split("::").all(|part| !part.is_empty() && part.chars().all(is_word))
+}
+
 /// Tests are sentences: several words joined by underscores.
 fn is_test_name(name: &str) -> bool {
     let is_metric = name.starts_with("vetch_") || name.starts_with("etcd_");
@@ -53,6 +78,7 @@ mod tests {
     fn names_are_told_apart() {
         assert!(is_file_name("store/src/state.rs") && !is_test_name("store/src/state.rs"));
         assert!(is_test_name("a_test_is_a_sentence") && is_test_name("its_end_may_be_left_..."));
+        assert!(is_item_name("Store") && is_item_name("Node::put") && !is_item_name("NOSPACE"));
         assert!(!is_test_name("vetch_panics_contained_total") && !is_file_name("crates/*/lib.rs"));
     }
 }

@@ -1,4 +1,5 @@
 //! Driver: a replica on a log, in real time. Its owner calls `step` in a loop.
+#![expect(clippy::disallowed_methods, reason = "runs a replica in real time")]
 
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,7 @@
 //! Peek: single reads of a log in real time, before there is a replica: for a server that has to
 //! find a checkpoint first, and for tools. They show what is stored; which of it is committed only
 //! a replica knows that has read everything.
+#![expect(clippy::disallowed_methods, reason = "runs a replica in real time")]
 
 use std::time::{Duration, Instant};
 

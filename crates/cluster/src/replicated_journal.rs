@@ -4,6 +4,7 @@
 //! Between calls nothing happens: no heartbeat is written and no record is read. A server that
 //! takes part all the time drives a `Replica` instead; this is for tools, for tests, and for one
 //! server at a time.
+#![expect(clippy::disallowed_methods, reason = "runs a replica in real time")]
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

@@ -25,6 +25,7 @@ struct RealFile(File);
 const OPEN_ATTEMPTS: u32 = 500;
 const OPEN_PAUSE: Duration = Duration::from_millis(10);
 
+#[expect(clippy::disallowed_methods, reason = "waits for a file descriptor")]
 fn open_dir(dir: &Path) -> io::Result<File> {
     let mut attempts = 0;
     loop {

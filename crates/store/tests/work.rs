@@ -250,6 +250,7 @@ fn a_single_range_or_delete_may_be_of_everything() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "measures a time")]
 fn a_guard_on_a_long_value_costs_no_more_than_what_it_compares_with() {
     let mut store = Store::default();
     let value = vec![b'v'; 1 << 20];

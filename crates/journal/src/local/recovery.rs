@@ -197,6 +197,7 @@ impl Recovery {
 }
 
 /// An identity nobody can guess, from the randomness the standard library seeds its hash maps with.
+#[expect(clippy::disallowed_methods, reason = "an identity is drawn once for each journal")]
 fn random_id() -> u64 {
     RandomState::new().hash_one("journal")
 }

@@ -21,6 +21,7 @@ fn open(dir: &Path) -> Recovery {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "maintenance runs beside the journal")]
 fn a_life_on_real_files() {
     let temp = tempfile::tempdir().expect("a temporary directory");
     let dir = temp.path().join("a/journal");

@@ -484,6 +484,7 @@ fn gauges_tell_slow_watchers_and_what_waits_for_them() {
 const MANY: i64 = 300_000;
 
 /// Many times what it takes on a busy machine, and much less than a cost that is quadratic.
+#[expect(clippy::disallowed_methods, reason = "measures a time")]
 fn in_time<T>(work: impl FnOnce() -> T) -> T {
     let began = std::time::Instant::now();
     let result = work();

@@ -66,6 +66,7 @@ fn crowd(users: usize) -> Auth {
 /// change copied all users, and one of a role merged its permissions anew for each that holds it,
 /// 122 of these took two minutes.
 #[test]
+#[expect(clippy::disallowed_methods, reason = "measures a time")]
 fn a_change_takes_no_time_for_users_that_it_does_not_concern() {
     let mut auth = Arc::new(crowd(50_000));
     let began = Instant::now();
