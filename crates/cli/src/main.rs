@@ -179,7 +179,7 @@ fn print(text: &str) -> ExitCode {
 fn version() -> String {
     format!(
         "etcd Version: {}\nVetch Version: {}\nRust Version: {}\nTarget: {}\n",
-        vetch_server::version::SERVER,
+        vetch_api::version::SERVER,
         env!("CARGO_PKG_VERSION"),
         env!("VETCH_RUSTC_VERSION"),
         env!("VETCH_TARGET"),

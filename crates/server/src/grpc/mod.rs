@@ -45,7 +45,7 @@ use std::sync::Arc;
 
 use vetch_node::Node;
 
-use crate::metrics::ServerMetrics;
+use vetch_metrics::ServerMetrics;
 
 pub(crate) use fast_path::KvMethod;
 pub(crate) use forwarded_identity::FORWARDED_IDENTITY;

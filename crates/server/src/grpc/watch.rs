@@ -27,7 +27,7 @@ use super::translate::Kv;
 use super::{call_metadata, peer, status};
 use crate::auth::Credentials;
 use crate::http::Remote;
-use crate::metrics::WatchFrame;
+use vetch_metrics::WatchFrame;
 
 mod fragment;
 #[cfg(test)]

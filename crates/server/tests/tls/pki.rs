@@ -12,7 +12,7 @@ use rcgen::{
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
-use vetch_server::tls::settings::TlsSettings;
+use vetch_tls::settings::TlsSettings;
 
 pub(crate) struct Pki {
     dir: tempfile::TempDir,

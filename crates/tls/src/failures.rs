@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 /// Why a handshake failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reason {
+pub enum Reason {
     /// The client left.
     Closed,
     /// It took too long.
@@ -24,7 +24,7 @@ pub(crate) enum Reason {
 }
 
 impl Reason {
-    pub(crate) const ALL: [Reason; 6] = [
+    pub const ALL: [Reason; 6] = [
         Reason::Closed,
         Reason::Timeout,
         Reason::Displaced,
@@ -33,7 +33,7 @@ impl Reason {
         Reason::Protocol,
     ];
 
-    pub(crate) fn label(self) -> &'static str {
+    pub fn label(self) -> &'static str {
         match self {
             Reason::Closed => "closed",
             Reason::Timeout => "timeout",
@@ -50,7 +50,7 @@ const LOG_LINES_MAX: u32 = 20;
 const LOG_WINDOW: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]
-pub(crate) struct Failures {
+pub struct Failures {
     counts: [AtomicU64; Reason::ALL.len()],
     lines: Mutex<Lines>,
 }
@@ -63,12 +63,12 @@ struct Lines {
 }
 
 impl Failures {
-    pub(crate) fn count(&self, reason: Reason) -> u64 {
+    pub fn count(&self, reason: Reason) -> u64 {
         self.counts[reason as usize].load(Relaxed)
     }
 
     /// `endpoint` is the kind of port, `client` or `peer`; the words of the line are etcd's.
-    pub(crate) fn note(&self, endpoint: &str, reason: Reason, remote: &str, server_name: &str, error: &str) {
+    pub fn note(&self, endpoint: &str, reason: Reason, remote: &str, server_name: &str, error: &str) {
         self.counts[reason as usize].fetch_add(1, Relaxed);
         // Health checks of load balancers open a connection and leave; they would fill the log.
         if reason == Reason::Closed {

@@ -24,7 +24,7 @@ use super::Histogram;
 use super::methods::{self, Method};
 use super::text::{Text, Type};
 use body::{Incoming, Outgoing};
-pub(crate) use unary::{Method as CountedMethod, OpenCall};
+pub use unary::{Method as CountedMethod, OpenCall};
 
 /// Length of a message's prefix, which is not counted.
 const PREFIX: usize = 5;
@@ -148,16 +148,16 @@ impl Counters {
 }
 
 /// The calls of one RPC.
-pub(crate) struct Calls {
-    pub(crate) service: &'static str,
-    pub(crate) method: &'static str,
-    pub(crate) started: u64,
-    pub(crate) ok: u64,
-    pub(crate) failed: u64,
+pub struct Calls {
+    pub service: &'static str,
+    pub method: &'static str,
+    pub started: u64,
+    pub ok: u64,
+    pub failed: u64,
     /// Durations of ended unary calls: bounds, counts and the sum in seconds.
-    pub(crate) bounds: Vec<f64>,
-    pub(crate) counts: Vec<u64>,
-    pub(crate) sum: f64,
+    pub bounds: Vec<f64>,
+    pub counts: Vec<u64>,
+    pub sum: f64,
 }
 
 /// A call in progress. If it is dropped before it finished, the client cancelled it.
@@ -220,22 +220,22 @@ impl GrpcMetrics {
     }
 
     /// Calls in progress now, streams included.
-    pub(crate) fn open(&self) -> u64 {
+    pub fn open(&self) -> u64 {
         self.traffic.open.load(Relaxed)
     }
 
     /// Bytes of messages that came in and went out.
-    pub(crate) fn bytes(&self) -> (u64, u64) {
+    pub fn bytes(&self) -> (u64, u64) {
         (self.traffic.received.load(Relaxed), self.traffic.sent.load(Relaxed))
     }
 
     /// The outcomes of every RPC that was called.
-    pub(crate) fn calls(&self) -> Vec<Calls> {
+    pub fn calls(&self) -> Vec<Calls> {
         self.methods.iter().map(|counters| counters.calls()).filter(|calls| calls.started > 0).collect()
     }
 
     /// Serves a request by `services` and counts it.
-    pub(crate) async fn observed<S, F>(&self, request: Request<Body>, services: S) -> Answer<Body>
+    pub async fn observed<S, F>(&self, request: Request<Body>, services: S) -> Answer<Body>
     where
         S: FnOnce(Request<Body>) -> F,
         F: Future<Output = Answer<Body>>,
@@ -264,7 +264,7 @@ impl GrpcMetrics {
     }
 
     /// Whether the path is that of a unary RPC.
-    pub(crate) fn is_unary(&self, path: &str) -> bool {
+    pub fn is_unary(&self, path: &str) -> bool {
         self.by_path.get(path).is_some_and(|index| self.methods[*index].method.kind == Kind::Unary)
     }
 

@@ -32,8 +32,8 @@ pub struct Tls {
     files: Mutex<Files>,
     current: Mutex<Arc<LoadedConfig>>,
     checked_at: Mutex<Instant>,
-    pub(crate) failures: Failures,
-    pub(crate) reloads: Reloads,
+    pub failures: Failures,
+    pub reloads: Reloads,
 }
 
 /// What does not change while the server runs.
@@ -60,9 +60,9 @@ pub(super) struct LoadedConfig {
 
 /// How often changed files were accepted and rejected.
 #[derive(Debug, Default)]
-pub(crate) struct Reloads {
-    pub(crate) taken: AtomicU64,
-    pub(crate) refused: AtomicU64,
+pub struct Reloads {
+    pub taken: AtomicU64,
+    pub refused: AtomicU64,
 }
 
 impl Tls {
@@ -94,12 +94,12 @@ impl Tls {
     }
 
     /// Unix time at which the certificate in use expires.
-    pub(crate) fn not_after(&self) -> i64 {
+    pub fn not_after(&self) -> i64 {
         self.current.lock().not_after
     }
 
     /// Whether the present files are in use.
-    pub(crate) fn is_up_to_date(&self) -> bool {
+    pub fn is_up_to_date(&self) -> bool {
         self.files.lock().are_current()
     }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use super::text::{Text, Type};
 
 /// The health checks there are, as (page, name).
-pub(crate) const CHECKS: [(&str, &str); 5] = [
+pub const CHECKS: [(&str, &str); 5] = [
     ("livez", "serializable_read"),
     ("readyz", "data_corruption"),
     ("readyz", "serializable_read"),
@@ -30,12 +30,12 @@ struct Check {
 
 impl HealthMetrics {
     /// The result of `/health`.
-    pub(crate) fn health(&self, ok: bool) {
+    pub fn health(&self, ok: bool) {
         if ok { &self.success } else { &self.failures }.fetch_add(1, Relaxed);
     }
 
     /// The result of one check of `CHECKS`.
-    pub(crate) fn check(&self, index: usize, ok: bool) {
+    pub fn check(&self, index: usize, ok: bool) {
         let check = &self.checks[index];
         if ok { &check.success } else { &check.error }.fetch_add(1, Relaxed);
         check.last.store(i64::from(ok), Relaxed);

@@ -41,7 +41,7 @@ pub(super) fn write(page: &mut Text) {
 }
 
 /// Memory in RAM in bytes, and CPU time in seconds; zeros if they cannot be read.
-pub(crate) fn usage() -> (u64, f64) {
+pub fn usage() -> (u64, f64) {
     let stat = fs::read_to_string("/proc/self/stat").ok();
     let stat = stat.as_deref().and_then(Stat::parse);
     stat.map_or((0, 0.0), |stat| (stat.resident_bytes as u64, stat.cpu_seconds))

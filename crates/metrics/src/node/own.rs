@@ -9,7 +9,7 @@ use vetch_node::prefixes::Writes;
 use super::super::text::{Text, Type};
 
 /// A stream with an undelivered event of this age is slow.
-pub(crate) const SLOW_STREAM_LAG: Duration = Duration::from_secs(1);
+pub const SLOW_STREAM_LAG: Duration = Duration::from_secs(1);
 
 pub(super) fn write(page: &mut Text, node: &Node) {
     storage(page, node);
@@ -150,6 +150,6 @@ fn prefixes(page: &mut Text, node: &Node) {
 }
 
 /// A prefix as text. An empty label would be the same as none.
-pub(crate) fn prefix_text(prefix: &[u8]) -> String {
+pub fn prefix_text(prefix: &[u8]) -> String {
     if prefix.is_empty() { "(none)".to_string() } else { prefix.escape_ascii().to_string() }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use parking_lot::Mutex;
 
 use super::text::{Text, Type};
-use crate::tls::{Reason, Tls};
+use vetch_tls::{Reason, Tls};
 
 /// All TLS endpoints.
 #[derive(Debug, Default)]
@@ -16,7 +16,7 @@ pub struct TlsMetrics {
 
 impl TlsMetrics {
     /// Adds one, unless it is there already because it serves another listener too.
-    pub(crate) fn include(&self, tls: &Arc<Tls>) {
+    pub fn include(&self, tls: &Arc<Tls>) {
         let mut endpoints = self.endpoints.lock();
         if !endpoints.iter().any(|known| Arc::ptr_eq(known, tls)) {
             endpoints.push(tls.clone());

@@ -9,11 +9,11 @@ use vetch_node::Node;
 use vetch_node::metrics::{Counter, NodeMetrics};
 use vetch_node::types::NodeStatus;
 
-pub(crate) use own::{SLOW_STREAM_LAG, prefix_text};
+pub use own::{SLOW_STREAM_LAG, prefix_text};
 
 use super::backup;
 use super::text::{Text, Type};
-use crate::version;
+use vetch_api::version;
 
 pub(super) fn write(page: &mut Text, node: &Node) {
     identity(page, node);
@@ -81,7 +81,7 @@ const PAGE_BYTES: u64 = 4096;
 ///
 /// An etcd that holds nothing has a file of some pages, so clients divide by the size: etcdctl
 /// panics if it is 0.
-pub(crate) fn database_bytes(status: &NodeStatus) -> u64 {
+pub fn database_bytes(status: &NodeStatus) -> u64 {
     status.live_bytes.max(PAGE_BYTES)
 }
 

@@ -10,14 +10,14 @@ use super::{Call, Counters, GrpcMetrics, Traffic};
 
 /// An RPC as one client calls it: found once, counted often.
 #[derive(Debug)]
-pub(crate) struct Method {
+pub struct Method {
     counters: Arc<Counters>,
     version: Box<str>,
 }
 
 /// A call without a message yet: only its being open is counted.
 #[derive(Debug)]
-pub(crate) struct OpenCall(Arc<Traffic>);
+pub struct OpenCall(Arc<Traffic>);
 
 impl Drop for OpenCall {
     fn drop(&mut self) {
@@ -27,22 +27,22 @@ impl Drop for OpenCall {
 
 /// A call in progress. If it is dropped, the client cancelled it.
 #[derive(Debug)]
-pub(crate) struct Observed(Call);
+pub struct Observed(Call);
 
 impl GrpcMetrics {
-    pub(crate) fn open_call(&self) -> OpenCall {
+    pub fn open_call(&self) -> OpenCall {
         self.traffic.open.fetch_add(1, Relaxed);
         OpenCall(Arc::clone(&self.traffic))
     }
 
     /// None: there is no such RPC.
-    pub(crate) fn method(&self, path: &str, version: &str) -> Option<Method> {
+    pub fn method(&self, path: &str, version: &str) -> Option<Method> {
         let counters = Arc::clone(&self.methods[*self.by_path.get(path)?]);
         Some(Method { counters, version: version.into() })
     }
 
     /// A call whose whole message, of `len` bytes, has arrived.
-    pub(crate) fn begin(&self, method: &Method, len: usize) -> Observed {
+    pub fn begin(&self, method: &Method, len: usize) -> Observed {
         let counters = &method.counters;
         self.count_version(&method.version, counters.method.kind);
         counters.received.fetch_add(1, Relaxed);
@@ -52,11 +52,11 @@ impl GrpcMetrics {
 }
 
 impl Observed {
-    pub(crate) fn answered(mut self, reply: &Reply) {
+    pub fn answered(mut self, reply: &Reply) {
         self.0.answered(reply);
     }
 
-    pub(crate) fn refused(mut self, code: Code) {
+    pub fn refused(mut self, code: Code) {
         self.0.finish(code);
     }
 }

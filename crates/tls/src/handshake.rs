@@ -18,24 +18,24 @@ use super::peer::PeerIdentity;
 
 /// A connection that is ready for use.
 #[derive(Debug)]
-pub(crate) struct Secured<IO> {
-    pub(crate) stream: TlsStream<IO>,
+pub struct Secured<IO> {
+    pub stream: TlsStream<IO>,
     /// Set if the client showed a certificate.
-    pub(crate) peer: Option<PeerIdentity>,
+    pub peer: Option<PeerIdentity>,
 }
 
 /// Why the handshake failed.
 #[derive(Debug)]
-pub(crate) struct HandshakeError {
-    pub(crate) reason: Reason,
+pub struct HandshakeError {
+    pub reason: Reason,
     /// The server name that the client requested, if it came that far.
-    pub(crate) server_name: String,
-    pub(crate) text: String,
+    pub server_name: String,
+    pub text: String,
 }
 
 impl Tls {
     /// Does the handshake. The caller sets the timeout.
-    pub(crate) async fn accept<IO>(self: &Arc<Tls>, io: IO) -> Result<Secured<IO>, HandshakeError>
+    pub async fn accept<IO>(self: &Arc<Tls>, io: IO) -> Result<Secured<IO>, HandshakeError>
     where
         IO: AsyncRead + AsyncWrite + Unpin,
     {
@@ -62,7 +62,7 @@ impl Tls {
 
 /// Closes the connection and reads on for a while. A client that is still sending would otherwise
 /// get a reset, and never read why it was refused.
-pub(crate) async fn close_gracefully<IO>(mut io: IO)
+pub async fn close_gracefully<IO>(mut io: IO)
 where
     IO: AsyncRead + AsyncWrite + Unpin,
 {

@@ -20,15 +20,15 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 pub use grpc::GrpcMetrics;
-pub(crate) use grpc::{CountedMethod, OpenCall};
-pub(crate) use health::CHECKS;
+pub use grpc::{CountedMethod, OpenCall};
+pub use health::CHECKS;
 pub use health::HealthMetrics;
 pub use histogram::Histogram;
-pub(crate) use node::{SLOW_STREAM_LAG, database_bytes, prefix_text};
-pub(crate) use page::{Held, page};
-pub(crate) use process::usage;
+pub use node::{SLOW_STREAM_LAG, database_bytes, prefix_text};
+pub use page::{Held, page};
+pub use process::usage;
 pub use services::ServiceMetrics;
-pub(crate) use services::WatchFrame;
+pub use services::WatchFrame;
 pub use tls::TlsMetrics;
 
 /// One of etcd's feature gates.

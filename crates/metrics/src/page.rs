@@ -9,14 +9,14 @@ use super::text::{Text, Type};
 use super::{Feature, ServerMetrics, node, process};
 
 /// Bytes held for clients.
-pub(crate) struct Held<'a> {
-    pub(crate) clients: &'a Budget,
-    pub(crate) watching: &'a Budget,
-    pub(crate) tokens: usize,
+pub struct Held<'a> {
+    pub clients: &'a Budget,
+    pub watching: &'a Budget,
+    pub tokens: usize,
 }
 
 /// All metrics, as Prometheus text.
-pub(crate) fn page(metrics: &ServerMetrics, node: &Node, held: &Held<'_>) -> String {
+pub fn page(metrics: &ServerMetrics, node: &Node, held: &Held<'_>) -> String {
     let mut page = Text::default();
     node::write(&mut page, node);
     metrics.grpc.write(&mut page);

@@ -38,7 +38,7 @@ impl Default for ServiceMetrics {
 
 /// Kinds of watch responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum WatchFrame {
+pub enum WatchFrame {
     Events(u32),
     /// The response to a client's request, or the end of a watch.
     Answer,
@@ -46,7 +46,7 @@ pub(crate) enum WatchFrame {
 }
 
 impl ServiceMetrics {
-    pub(crate) fn watch_sent(&self, frame: WatchFrame, took: Duration) {
+    pub fn watch_sent(&self, frame: WatchFrame, took: Duration) {
         match frame {
             WatchFrame::Events(events) => {
                 self.watch_events.record(took);
@@ -57,22 +57,22 @@ impl ServiceMetrics {
         }
     }
 
-    pub(crate) fn snapshot_sent(&self, took: Duration) {
+    pub fn snapshot_sent(&self, took: Duration) {
         self.snapshots.record(took);
     }
 
-    pub(crate) fn defragmented(&self, took: Duration) {
+    pub fn defragmented(&self, took: Duration) {
         self.defragmentations.record(took);
     }
 
     /// Counts a connection as open until the returned guard is dropped.
-    pub(crate) fn connected(&self) -> Connected<'_> {
+    pub fn connected(&self) -> Connected<'_> {
         self.connections.fetch_add(1, Relaxed);
         self.connections_opened.fetch_add(1, Relaxed);
         Connected(self)
     }
 
-    pub(crate) fn connections(&self) -> u64 {
+    pub fn connections(&self) -> u64 {
         self.connections.load(Relaxed)
     }
 
@@ -118,7 +118,7 @@ impl ServiceMetrics {
 }
 
 /// An open connection.
-pub(crate) struct Connected<'a>(&'a ServiceMetrics);
+pub struct Connected<'a>(&'a ServiceMetrics);
 
 impl Drop for Connected<'_> {
     fn drop(&mut self) {

@@ -25,6 +25,6 @@ pub mod settings;
 
 pub use endpoint::Tls;
 pub use error::TlsError;
-pub(crate) use failures::Reason;
-pub(crate) use handshake::{HandshakeError, close_gracefully};
+pub use failures::Reason;
+pub use handshake::{HandshakeError, close_gracefully};
 pub use peer::PeerIdentity;
