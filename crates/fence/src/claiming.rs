@@ -9,8 +9,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use vetch_bugs::Bug;
 use vetch_journal::{Hash, Position};
+use vetch_seeded_bugs::Bug;
 
 use crate::log::Ticket;
 use crate::member::{Command, Event, Member, Role};
@@ -43,7 +43,7 @@ impl Member {
     /// Something about an own append is not as it should be: only an epoch of its own tells what
     /// became of it.
     pub(crate) fn recover(&mut self, now: Duration) {
-        if vetch_bugs::on(Bug::UnknownDropped) {
+        if vetch_seeded_bugs::on(Bug::UnknownDropped) {
             for pending in self.flight.give_up() {
                 self.events.push(Event::Void { ticket: pending.ticket });
             }

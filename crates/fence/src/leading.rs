@@ -8,8 +8,8 @@
 
 use std::time::Duration;
 
-use vetch_bugs::Bug;
 use vetch_journal::{Draft, Kind, Position, Sealed};
+use vetch_seeded_bugs::Bug;
 
 use crate::flight::Pending;
 use crate::log::Ticket;
@@ -68,7 +68,7 @@ impl Member {
         if self.reads.len() >= self.config.max_reads {
             return Err(Refusal::Busy);
         }
-        if vetch_bugs::on(Bug::BarrierShared) && !self.flight.is_empty() {
+        if vetch_seeded_bugs::on(Bug::BarrierShared) && !self.flight.is_empty() {
             self.flight.attach_to_last(read);
             return Ok(());
         }

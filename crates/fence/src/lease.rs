@@ -15,7 +15,7 @@
 
 use std::time::Duration;
 
-use vetch_bugs::Bug;
+use vetch_seeded_bugs::Bug;
 
 use crate::member::{Event, Member, ReadId};
 use crate::view::Index;
@@ -31,7 +31,7 @@ impl Member {
     /// The lease of a writer that has nothing under way. Whoever looks at the time after he has
     /// looked here, and finds it below `until`, has seen the newest state there is.
     pub fn lease(&self) -> Option<Lease> {
-        let is_idle = self.flight.is_empty() || vetch_bugs::on(Bug::LeaseOverlooksFlight);
+        let is_idle = self.flight.is_empty() || vetch_seeded_bugs::on(Bug::LeaseOverlooksFlight);
         (is_idle && self.may_lease()).then(|| Lease { index: self.view.index(), until: self.leased })
     }
 
@@ -43,7 +43,7 @@ impl Member {
     /// An append that was started then counts.
     pub(crate) fn extend_lease(&mut self, started: Duration) {
         if self.may_lease() {
-            let outstays = if vetch_bugs::on(Bug::LeaseOutstays) { 8 } else { 1 };
+            let outstays = if vetch_seeded_bugs::on(Bug::LeaseOutstays) { 8 } else { 1 };
             self.leased = self.leased.max(started + self.config.lease * outstays);
         }
     }

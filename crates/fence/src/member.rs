@@ -16,8 +16,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use vetch_bugs::Bug;
 use vetch_journal::{Entry, Hash, Kind, Position, Tip};
+use vetch_seeded_bugs::Bug;
 
 use crate::claiming::Claim;
 use crate::config::Config;
@@ -203,7 +203,7 @@ impl Member {
         if self.stopped || !self.anchored {
             return false;
         }
-        if vetch_bugs::on(Bug::IndexUnchecked) {
+        if vetch_seeded_bugs::on(Bug::IndexUnchecked) {
             return self.view.tip().seq >= index.tip.seq;
         }
         match self.view.reached(index) {
@@ -258,7 +258,7 @@ impl Member {
             return;
         }
         let Some(record) = self.claimed(ticket).or_else(|| self.flight.acknowledge(ticket)) else { return };
-        if vetch_bugs::on(Bug::AckTrusted) && self.flight.holds(ticket) {
+        if vetch_seeded_bugs::on(Bug::AckTrusted) && self.flight.holds(ticket) {
             self.trust(ticket, at);
             return;
         }
@@ -293,7 +293,7 @@ impl Member {
 
     /// Whoever answers now has to show that it holds what was read from the one before it.
     fn on_reconnected(&mut self, now: Duration) {
-        self.anchored = self.view.position().0 == 0 || vetch_bugs::on(Bug::AnchorSkipped);
+        self.anchored = self.view.position().0 == 0 || vetch_seeded_bugs::on(Bug::AnchorSkipped);
         self.flight.forget_positions();
         match self.role {
             Role::Following => self.ask(now),

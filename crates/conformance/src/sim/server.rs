@@ -56,7 +56,7 @@ impl Server {
     }
 
     pub(super) fn author(&self) -> Author {
-        let forgets = vetch_bugs::on(vetch_bugs::Bug::LifeForgotten);
+        let forgets = vetch_seeded_bugs::on(vetch_seeded_bugs::Bug::LifeForgotten);
         Author { node: self.node, life: if forgets { 1 } else { self.life } }
     }
 

@@ -12,8 +12,8 @@ use std::sync::mpsc::TryRecvError;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender};
-use vetch_bugs::Bug;
 use vetch_journal::{Maintenance, Position};
+use vetch_seeded_bugs::Bug;
 use vetch_store::hash::{HashRun, PastHash};
 use vetch_store::history::HistoryRun;
 use vetch_store::{Freed, Record};
@@ -123,7 +123,7 @@ impl Housekeeping {
             self.ask_to_trim(0);
         }
         // What a capture counts on must stay in memory until it is written.
-        if !self.is_capturing() || vetch_bugs::on(Bug::FreedWhileCaptured) {
+        if !self.is_capturing() || vetch_seeded_bugs::on(Bug::FreedWhileCaptured) {
             self.compact();
         }
         self.checkpoint_if_due();
@@ -171,7 +171,7 @@ impl Housekeeping {
 
     /// Frees what is unreachable, a little at a time, with everybody else let in between.
     fn compact(&mut self) {
-        let allowed = !self.is_capturing() || vetch_bugs::on(Bug::FreedWhileCaptured);
+        let allowed = !self.is_capturing() || vetch_seeded_bugs::on(Bug::FreedWhileCaptured);
         assert!(allowed, "no version is freed between a capture and its checkpoint");
         let began = Instant::now();
         let mark = self.shared.store.read().visible();
@@ -369,7 +369,7 @@ impl Housekeeping {
                 self.shared.metrics.checkpoint_at.set(self.shared.moment());
                 self.shared.metrics.checkpoint_bytes.add(report.written_bytes);
                 report.damaged.iter().for_each(|damage| self.tell_damage(damage));
-                if vetch_bugs::on(Bug::TrimmedTooFar) {
+                if vetch_seeded_bugs::on(Bug::TrimmedTooFar) {
                     self.ask_to_trim(*self.shared.durable.borrow() + 1);
                 }
                 if let Some(cluster) = &self.shared.cluster {

@@ -14,9 +14,9 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, TryRecvError};
 use tokio::sync::oneshot;
-use vetch_bugs::Bug;
 use vetch_fence::{Author, Divergence, Driver, Event, Index, Log, ReadId, Refusal, Ticket};
 use vetch_journal::{DirLock, Draft, Entry, Kind, Sealed, Tip};
+use vetch_seeded_bugs::Bug;
 use vetch_store::Record;
 use vetch_store::auth::Auth;
 
@@ -334,7 +334,7 @@ impl SharedLoop {
                     self.proposed(&entries);
                     let batches = self.work.queue.drain(..taken).collect();
                     self.work.flying.push_back((ticket, batches));
-                    if vetch_bugs::on(Bug::AnsweredEarly)
+                    if vetch_seeded_bugs::on(Bug::AnsweredEarly)
                         && let Some(last) = entries.last()
                     {
                         self.committed(ticket, last.after());
@@ -605,7 +605,7 @@ impl SharedLoop {
             // Whoever renewed a lease last may have told the writer before: everybody has the full
             // time again.
             for (id, lease) in store.leases().iter() {
-                let time = if vetch_bugs::on(Bug::LeaseCutShort) { 0 } else { lease.ttl() };
+                let time = if vetch_seeded_bugs::on(Bug::LeaseCutShort) { 0 } else { lease.ttl() };
                 clock.start(id, lease.grant(), lease.ttl(), time, self.shared.now());
             }
             drop(clock);
@@ -640,7 +640,7 @@ impl SharedLoop {
     }
 
     fn follow(&mut self, epoch: u64, writer: Author) -> Step {
-        if vetch_bugs::on(Bug::ReplacedUnnoticed) {
+        if vetch_seeded_bugs::on(Bug::ReplacedUnnoticed) {
             self.work.leading = false;
         }
         if self.work.leading {
@@ -732,7 +732,7 @@ impl SharedLoop {
             }
         };
         self.work.fresh_bytes = 0;
-        let further = u64::from(vetch_bugs::on(Bug::CaptureMisplaced));
+        let further = u64::from(vetch_seeded_bugs::on(Bug::CaptureMisplaced));
         let capture = Capture { tip: index.tip, position: index.position.0 + further, ..capture };
         let _ = reply.send(capture);
     }
