@@ -58,7 +58,7 @@ impl World {
         let read = ReadId(self.rng.draw());
         let acknowledged = self.judge.last_known();
         self.readers.insert(read, Reader { at, life: self.servers[at].life, acknowledged });
-        let (writer, wait) = (self.rng.pick(&writers), self.delay());
+        let (writer, wait) = (*self.rng.pick(&writers), self.delay());
         self.after(wait, writer, Happening::Asked { read });
     }
 

@@ -39,7 +39,7 @@ impl World {
     /// Troubles and clients come again and again; the first number means nothing for them, a server
     /// is drawn.
     pub(super) fn trouble(&mut self, server: usize, happening: Happening) -> Judged {
-        let any = self.rng.index(self.servers.len());
+        let any = self.rng.below(self.servers.len());
         let mean = match happening {
             Happening::Start => {
                 self.start(server);
@@ -182,7 +182,7 @@ impl World {
             self.count("forked");
         }
         for server in &mut self.servers {
-            server.branch = self.rng.index(2);
+            server.branch = self.rng.below(2);
         }
         self.say(|world| {
             format!("sides: {:?}", world.servers.iter().map(|server| server.branch).collect::<Vec<_>>())

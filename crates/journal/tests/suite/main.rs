@@ -7,7 +7,6 @@ mod forged;
 mod golden;
 mod random;
 mod real;
-mod rng;
 mod sealing;
 mod sectors;
 mod support;

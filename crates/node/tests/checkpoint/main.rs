@@ -6,8 +6,6 @@ mod crash;
 mod damage;
 mod format;
 mod model;
-#[path = "../../../journal/tests/suite/rng.rs"]
-mod rng;
 mod round_trip;
 mod sealing;
 mod size;

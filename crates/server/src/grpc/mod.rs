@@ -2,9 +2,9 @@
 //! requests.
 //!
 //! One file per service. What they share: `service_context` holds the node and fills headers,
-//! `translate` turns messages into the store's requests and back, `status` is the only file that
-//! makes gRPC statuses, [`authorise`] is asked before every access and hands out the node as the
-//! caller may use it.
+//! `status` is the only file that makes gRPC statuses, [`authorise`] is asked before every access
+//! and hands out the node as the caller may use it. Messages become requests of the store in the
+//! crate `translate`.
 //!
 //! [`Rpc`] is a service for HTTP requests with gRPC bodies. The listener gives it what arrives on
 //! HTTP/2; the JSON gateway gives it what it translated, without a connection in between, and so
@@ -37,7 +37,6 @@ mod settings;
 mod size;
 mod snapshot;
 mod status;
-mod translate;
 mod unary_reply;
 mod watch;
 pub(crate) mod weight;
@@ -55,7 +54,6 @@ pub use router::RequestRouter;
 pub use rpc::Rpc;
 pub(crate) use rpc::Sender;
 pub use settings::Settings;
-pub use translate::Kv;
 
 /// All services of `node`. What single services count goes into `metrics`, and what is asked about
 /// them comes from there.
