@@ -6,9 +6,15 @@
 
 mod bounds;
 mod files;
+mod habits;
 mod layers;
 mod lengths;
+mod modules;
+mod ratchet;
+mod sizes;
+mod source;
 mod words;
+mod workspace;
 
 use std::process::ExitCode;
 
@@ -17,8 +23,11 @@ use files::Tree;
 /// A check by name, and what it found.
 type Check = (&'static str, fn(&Tree) -> Vec<String>);
 
-const CHECKS: [Check; 4] = [
+const CHECKS: [Check; 7] = [
     ("layers", layers::check),
+    ("modules", modules::check),
+    ("sizes", sizes::check),
+    ("habits", habits::check),
     ("lengths", lengths::check),
     ("words", words::check),
     ("bounds", bounds::check),
