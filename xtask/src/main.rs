@@ -4,12 +4,12 @@
 //! line number. A check has no exceptions hidden in code: what it allows stands in its own file.
 #![allow(clippy::print_stdout, reason = "a command for the terminal")]
 
-mod bounds;
 mod files;
 mod habits;
 mod layers;
 mod lengths;
 mod modules;
+mod names;
 mod ratchet;
 mod sizes;
 mod source;
@@ -30,7 +30,7 @@ const CHECKS: [Check; 7] = [
     ("habits", habits::check),
     ("lengths", lengths::check),
     ("words", words::check),
-    ("bounds", bounds::check),
+    ("names", names::check),
 ];
 
 fn main() -> ExitCode {

@@ -25,7 +25,7 @@ use vetch_seeded_bugs::Bug;
 use crate::error::NodeError;
 use crate::handle::Node;
 use crate::queue::{Receiver, Sender, bounded};
-use crate::shared::Shared;
+use crate::state::NodeState;
 use crate::sync::Mutex;
 use crate::time::Time;
 
@@ -130,7 +130,7 @@ impl Reads {
     }
 }
 
-impl Shared {
+impl NodeState {
     /// Returns once it is certain that whatever was acknowledged anywhere before the call is
     /// visible here. At once on a journal of one's own.
     pub(crate) async fn confirm(&self) -> Result<(), NodeError> {
@@ -159,16 +159,16 @@ impl Shared {
     }
 }
 
-impl Shared {
+impl NodeState {
     /// The same for what only the writer knows, the time that leases have left. Refused if another
     /// server has become it.
     pub(crate) async fn confirm_writing(&self) -> Result<(), NodeError> {
         let Some(cluster) = &self.cluster else { return Ok(()) };
         if self.is_following() {
-            return Err(NodeError::WriterChanged);
+            return Err(NodeError::LeaderChanged);
         }
         match tokio::time::timeout(self.config.request_timeout, cluster.reads.at_writer()).await {
-            Ok(outcome) => outcome?.map(drop).map_err(|Again| NodeError::WriterChanged),
+            Ok(outcome) => outcome?.map(drop).map_err(|Again| NodeError::LeaderChanged),
             Err(_) => Err(NodeError::Timeout),
         }
     }
@@ -178,19 +178,19 @@ impl Node {
     /// The reads here that wait for an index from another server. Whoever carries questions there
     /// takes this, once.
     pub fn questions(&self) -> Option<Questions> {
-        self.shared().cluster.as_ref().and_then(|cluster| cluster.reads.questions.lock().take())
+        self.state().cluster.as_ref().and_then(|cluster| cluster.reads.questions.lock().take())
     }
 
     /// An index for reads that wait at another server. Refused by whoever is not, or no longer, the
     /// writer.
     pub async fn read_index(&self) -> Result<Index, NodeError> {
-        let shared = self.shared();
-        let Some(cluster) = &shared.cluster else { return Err(NodeError::NotWriter) };
-        if shared.is_following() {
-            return Err(NodeError::NotWriter);
+        let node = self.state();
+        let Some(cluster) = &node.cluster else { return Err(NodeError::NotLeader) };
+        if node.is_following() {
+            return Err(NodeError::NotLeader);
         }
-        match tokio::time::timeout(shared.config.request_timeout, cluster.reads.at_writer()).await {
-            Ok(outcome) => outcome?.map_err(|Again| NodeError::NotWriter),
+        match tokio::time::timeout(node.config.request_timeout, cluster.reads.at_writer()).await {
+            Ok(outcome) => outcome?.map_err(|Again| NodeError::NotLeader),
             Err(_) => Err(NodeError::Timeout),
         }
     }

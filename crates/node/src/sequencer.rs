@@ -37,9 +37,9 @@ pub(crate) struct Batch<R> {
     /// The same on a shared journal, where its place is not known before it is proposed.
     pub(crate) draft: Option<Draft>,
     /// A checkpoint that is to be captured right behind this batch, on a shared journal.
-    pub(crate) capture: Option<Wanted>,
+    pub(crate) capture: Option<CaptureRequest>,
     /// Another server is to decide behind this batch, on a shared journal.
-    pub(crate) hand_over: Option<HandOver>,
+    pub(crate) transfer: Option<LeadershipTransfer>,
     /// What readers may see once the entry is durable.
     pub(crate) mark: Mark,
     pub(crate) revisions: Vec<(i64, Events<NodeEvent>)>,
@@ -82,17 +82,17 @@ impl Unversioned {
 
 /// A capture that somebody waits for, and what the sequencer could tell of it: nothing while
 /// another server decides.
-pub(crate) struct Wanted {
+pub(crate) struct CaptureRequest {
     pub(crate) reply: std::sync::mpsc::SyncSender<Capture>,
     pub(crate) capture: Option<Capture>,
 }
 
 /// That another server is to decide, who is told once it may, and what the sequencer has left for a
 /// checkpoint.
-pub(crate) struct HandOver {
+pub(crate) struct LeadershipTransfer {
     pub(crate) to: Author,
     /// Of when it was asked for. Later requests may have been evaluated under a later one.
-    pub(crate) reign: u64,
+    pub(crate) leadership_count: u64,
     pub(crate) reply: oneshot::Sender<()>,
     pub(crate) dirty: Vec<Record>,
     pub(crate) fresh_bytes: u64,
@@ -186,11 +186,11 @@ impl Sequencer {
     }
 
     /// Seals the round. The store's head must be as the last evaluation left it.
-    pub(crate) fn seal<R>(&mut self, mut round: Round<R>, store: &Store) -> Batch<R> {
+    pub(crate) fn close<R>(&mut self, mut round: Round<R>, store: &Store) -> Batch<R> {
         let mark = store.head();
         let changed = round.draft.payload_len() > 0;
         if self.is_shared {
-            return self.hand_out(round, mark, changed);
+            return self.close_unplaced(round, mark, changed);
         }
         let entry = changed.then(|| {
             round.draft.end_part(round.units);
@@ -203,7 +203,7 @@ impl Sequencer {
             entry,
             draft: None,
             capture: None,
-            hand_over: None,
+            transfer: None,
             mark,
             revisions: round.revisions,
             unversioned: round.unversioned,
@@ -212,7 +212,7 @@ impl Sequencer {
     }
 
     /// The round for a shared journal, without a place.
-    fn hand_out<R>(&mut self, mut round: Round<R>, mark: Mark, changed: bool) -> Batch<R> {
+    fn close_unplaced<R>(&mut self, mut round: Round<R>, mark: Mark, changed: bool) -> Batch<R> {
         let draft = changed.then(|| {
             self.fresh_bytes += round.draft.payload_len() as u64 + ENTRY_PADDING;
             round.draft.end_part(round.units);
@@ -223,7 +223,7 @@ impl Sequencer {
             entry: None,
             draft,
             capture: None,
-            hand_over: None,
+            transfer: None,
             mark,
             revisions: round.revisions,
             unversioned: round.unversioned,

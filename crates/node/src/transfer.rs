@@ -25,7 +25,7 @@ const PIECE: usize = 256 << 10;
 /// Files of a checkpoint; far more than there are.
 const MOST_FILES: usize = 4096;
 /// How long the directory's last user may take to let go of it.
-const PATIENCE: Duration = Duration::from_secs(10);
+const ENQUEUE_TIMEOUT: Duration = Duration::from_secs(10);
 
 const CURRENT: &str = "checkpoint";
 const RECEIVING: &str = "checkpoint.receiving";
@@ -76,9 +76,9 @@ pub struct Offer {
 impl Node {
     /// The newest checkpoint of a server on a shared journal. None: there is none yet.
     pub fn offer_checkpoint(&self) -> io::Result<Option<Offer>> {
-        let dir = self.shared().config.data_dir.join("member").join(CURRENT);
-        let is_shared = self.shared().cluster.is_some();
-        let Some(held) = self.shared().keep.hold_checkpoint().filter(|_| is_shared) else { return Ok(None) };
+        let dir = self.state().config.data_dir.join("member").join(CURRENT);
+        let is_shared = self.state().cluster.is_some();
+        let Some(held) = self.state().keep.hold_checkpoint().filter(|_| is_shared) else { return Ok(None) };
         let names = held.files.data.iter().chain([&held.files.manifest]);
         let files = names.map(|name| Ok((name.clone(), RealDisk.open(&dir.join(name))?.len()?)));
         let manifest = Manifest {
@@ -238,7 +238,9 @@ fn lock(member: &Path) -> Result<DirLock, LockError> {
     let began = Instant::now();
     loop {
         match RealDisk.lock_dir(member) {
-            Err(LockError::Held(_)) if began.elapsed() < PATIENCE => std::thread::sleep(PATIENCE / 200),
+            Err(LockError::Held(_)) if began.elapsed() < ENQUEUE_TIMEOUT => {
+                std::thread::sleep(ENQUEUE_TIMEOUT / 200)
+            }
             outcome => return outcome,
         }
     }

@@ -27,7 +27,7 @@ use crate::identity;
 use crate::transfer::{TransferError, clean};
 
 /// How long the journal may take to answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+const JOURNAL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What a journal was begun with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,8 +83,8 @@ pub fn refill(data_dir: &Path, log: &mut dyn Log) -> Result<Refilled, RefillErro
     clean(&member)?;
     let mut source = read(&disk, data_dir, &member)?;
     let before = Index { position: Position(source.position), tip: source.tip };
-    let again = source.position == 1 && witness(log, &before, PATIENCE)? == Witness::Holds;
-    let index = if again { before } else { seed_log(log, source.tip, PATIENCE)? };
+    let again = source.position == 1 && witness(log, &before, JOURNAL_TIMEOUT)? == Witness::Holds;
+    let index = if again { before } else { seed_log(log, source.tip, JOURNAL_TIMEOUT)? };
     if !again {
         // Twice, so that what there is to fall back to is of this journal as well.
         for _ in 0..2 {

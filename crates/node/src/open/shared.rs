@@ -14,8 +14,9 @@ use vetch_fence::{Author, Driver, Index, Log};
 use vetch_journal::{Disk, Position, RealDisk, Tip};
 use vetch_store::Store;
 
-use super::{PATIENCE, Recovered, Rest, connect, load, start};
+use super::{AssembledParts, ENQUEUE_TIMEOUT, Recovered, connect, load, start};
 use crate::cluster::{Cluster, ClusterConfig, ClusterStatus, Writer};
+use crate::commit::Committer;
 use crate::config::NodeConfig;
 use crate::error::OpenError;
 use crate::handle::Node;
@@ -23,10 +24,9 @@ use crate::identity;
 use crate::members::Member;
 use crate::read_index::Reads;
 use crate::roster::Roster;
-use crate::runtime::journal_loop::Finisher;
 use crate::runtime::membership::Membership;
 use crate::runtime::shared_loop::{SharedLoop, Work};
-use crate::shared::{RunState, Shared};
+use crate::state::{NodeState, RunState};
 use crate::stepped::SharedParts;
 use crate::sync::Mutex;
 use crate::time::{Monotonic, Sleepless, Time};
@@ -58,8 +58,8 @@ impl Node {
     ) -> Result<Node, OpenError> {
         let node = follow(config, cluster, log, &mut progress)?;
         let mut looks = 0;
-        while !node.shared().cluster.as_ref().is_some_and(|cluster| cluster.status.borrow().caught_up) {
-            let state = node.shared().state.borrow().clone();
+        while !node.state().cluster.as_ref().is_some_and(|cluster| cluster.status.borrow().caught_up) {
+            let state = node.state().run_state.borrow().clone();
             let ended = match state {
                 RunState::Running | RunState::Stopped | RunState::Replaced => None,
                 RunState::Behind(first) => Some(OpenError::Behind { first }),
@@ -98,14 +98,14 @@ fn follow(
 ) -> Result<Node, OpenError> {
     let life = RandomState::new().hash_one(std::process::id());
     let (time, steady) = (Arc::new(Monotonic::new()), Arc::new(Sleepless::new()));
-    let ground = Ground { disk: Arc::new(RealDisk), time, steady, life };
-    let (shared, mut parts) = assemble(ground, config, cluster, log, progress)?;
-    parts.housekeeping.patience = PATIENCE;
-    Ok(Node::new(shared, start(parts, SharedLoop::run)))
+    let env = Env { disk: Arc::new(RealDisk), time, steady, life };
+    let (node, mut parts) = assemble(env, config, cluster, log, progress)?;
+    parts.housekeeping.enqueue_timeout = ENQUEUE_TIMEOUT;
+    Ok(Node::new(node, start(parts, SharedLoop::run)))
 }
 
 /// What a server stands on.
-pub struct Ground {
+pub struct Env {
     pub disk: Arc<dyn Disk>,
     /// For the leases of clients.
     pub time: Arc<dyn Time>,
@@ -117,13 +117,13 @@ pub struct Ground {
 
 /// Recovers the data directory and makes the parts of a node on a shared journal, at rest.
 pub(crate) fn assemble(
-    ground: Ground,
+    env: Env,
     mut config: NodeConfig,
     cluster: ClusterConfig,
     log: Box<dyn Log>,
     progress: &mut dyn FnMut(Progress),
-) -> Result<(Arc<Shared>, SharedParts), OpenError> {
-    let Ground { disk, time, steady, life } = ground;
+) -> Result<(Arc<NodeState>, SharedParts), OpenError> {
+    let Env { disk, time, steady, life } = env;
     let member = config.data_dir.join("member");
     disk.create_dir_all(&member).map_err(|source| OpenError::Io {
         op: "creating",
@@ -184,18 +184,18 @@ pub(crate) fn assemble(
         alone: AtomicBool::new(false),
         saved: AtomicI64::new(mark.revision),
     };
-    let (shared, rest) = connect(config, identity, time, recovered, None, Some(part));
+    let (node, rest) = connect(config, identity, time, recovered, None, Some(part));
     let waker = log.waker();
     if let Some(waker) = &waker {
         reads_in.wake(waker);
     }
     let me = Author { node: identity.member_id, life };
-    let auth = Arc::clone(shared.store.read().auth());
+    let auth = Arc::clone(node.store.read().auth());
     let is_from_start = start.position.0 == 0;
     let roster = if is_from_start { Roster::default() } else { Roster::unknown(Duration::ZERO) };
     let journal = SharedLoop {
-        shared: Arc::clone(&shared),
-        finisher: Finisher { shared: Arc::clone(&shared) },
+        node: Arc::clone(&node),
+        committer: Committer::new(&node),
         batches: rest.batches,
         reads: reads_in,
         orders: orders_in,
@@ -207,6 +207,6 @@ pub(crate) fn assemble(
         work: Work::new(start.tip.seq, auth, roster),
         _lock: lock,
     };
-    let Rest { sequencer, housekeeping, fan_out, clock, .. } = rest;
-    Ok((shared, SharedParts { sequencer, journal, housekeeping, fan_out, clock }))
+    let AssembledParts { sequencer, housekeeping, fan_out, lease_thread, .. } = rest;
+    Ok((node, SharedParts { sequencer, journal, housekeeping, fan_out, lease_thread }))
 }

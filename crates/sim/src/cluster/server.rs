@@ -9,7 +9,7 @@ use vetch_journal::MemDisk;
 use vetch_node::Node;
 use vetch_node::cluster::ClusterConfig;
 use vetch_node::config::NodeConfig;
-use vetch_node::stepped::{self, Ground, SharedParts};
+use vetch_node::stepped::{self, SharedParts};
 use vetch_node::types::Progress;
 
 use super::directory::Serving;
@@ -63,7 +63,7 @@ impl Server {
         say!(env.trace, "server {at} starts, life {}", self.lives);
         let author = Author { node: identity(at).member_id, life: rng.draw() };
         let (time, steady) = (env.clock.for_node(), env.clock.for_node());
-        let ground = Ground { disk: Arc::new(self.disk.clone()), time, steady, life: author.life };
+        let node_env = stepped::Env { disk: Arc::new(self.disk.clone()), time, steady, life: author.life };
         let config = NodeConfig { proposed: identity(at), ..env.plan.node.clone() };
         let cluster = ClusterConfig {
             name: format!("server-{at}"),
@@ -72,13 +72,14 @@ impl Server {
             fence: plan.fence.clone(),
         };
         let coverage = env.coverage.clone();
-        let opened = stepped::open_shared(ground, config, cluster, Box::new(wire.connect(at)), |progress| {
-            if let Progress::Checkpoint { bytes_total, .. } = progress
-                && bytes_total > 0
-            {
-                coverage.hit(Rare::RestartedFromCheckpoint);
-            }
-        });
+        let opened =
+            stepped::open_shared(node_env, config, cluster, Box::new(wire.connect(at)), |progress| {
+                if let Progress::Checkpoint { bytes_total, .. } = progress
+                    && bytes_total > 0
+                {
+                    coverage.hit(Rare::RestartedFromCheckpoint);
+                }
+            });
         match opened {
             Ok((node, parts)) => self.running = Some(Running::new(node, parts, author, rng)),
             // The power went while it started.
@@ -106,13 +107,14 @@ impl Server {
 
 impl Running {
     fn new(node: Node, parts: SharedParts, author: Author, rng: &mut Rng) -> Running {
-        let SharedParts { mut sequencer, mut journal, mut housekeeping, mut fan_out, mut clock } = parts;
+        let SharedParts { mut sequencer, mut journal, mut housekeeping, mut fan_out, mut lease_thread } =
+            parts;
         let parts = [
             Part::on_root(move || sequencer.step()),
             Part::on_root(move || journal.step(Duration::ZERO)),
             Part::on_root(move || housekeeping.step()),
             Part::on_root(move || fan_out.step()),
-            Part::on_root(move || clock.step()),
+            Part::on_root(move || lease_thread.step()),
         ];
         let looks = [
             50 * MILLI,

@@ -8,7 +8,7 @@ use tonic::transport::Channel;
 use vetch_api::vetch::peer_client::PeerClient;
 use vetch_api::vetch::{ReadIndexRequest, ReadIndexResponse};
 use vetch_node::Node;
-use vetch_node::cluster::{MOMENT, Question};
+use vetch_node::cluster::{Question, READ_BATCH_WINDOW};
 use vetch_node::fence::Index;
 use vetch_node::journal::{Position, Tip};
 
@@ -31,8 +31,8 @@ pub async fn forward_read_index_requests(node: Node, router: RequestRouter) {
         let Some(mut batch) = batch else { return };
         // Those who were answered together ask again together: one question for all of them, unless
         // a question takes no longer than they would be waited for.
-        if batch.reads() * 2 < last && took > MOMENT {
-            tokio::time::sleep(MOMENT).await;
+        if batch.reads() * 2 < last && took > READ_BATCH_WINDOW {
+            tokio::time::sleep(READ_BATCH_WINDOW).await;
             batches.join(&mut batch);
         }
         last = batch.reads();

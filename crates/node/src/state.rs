@@ -24,17 +24,17 @@ use crate::admission::{self, DiskState};
 use crate::archive::Keep;
 use crate::auth::DurableAuth;
 use crate::checkpoint::Capture;
-use crate::clock::Clock;
 use crate::cluster::Cluster;
+use crate::commit_times::CommitTimes;
 use crate::config::{Identity, NodeConfig};
+use crate::lessor::Lessor;
 use crate::metrics::NodeMetrics;
-use crate::moments::Moments;
 use crate::pins::ReadPins;
 use crate::prefixes::Prefixes;
 use crate::queue;
 use crate::sealing::Sealing;
 use crate::sequencer::Outcome;
-use crate::snapshot::View;
+use crate::snapshot::SnapshotPoint;
 use crate::sync::{Mutex, RwLock};
 use crate::time::Time;
 use crate::watch::{Kept, NodeEvent};
@@ -42,23 +42,23 @@ use crate::watch::{Kept, NodeEvent};
 pub(crate) type Reply = oneshot::Sender<Outcome>;
 
 /// What the sequencer's thread is asked to do.
-pub(crate) enum Ask {
+pub(crate) enum Command {
     Write(Write),
     /// Everything a checkpoint needs, as of this place in the queue.
     Capture {
         reply: std::sync::mpsc::SyncSender<Capture>,
     },
     /// Where a snapshot begins, as of this place in the queue.
-    View {
-        reply: oneshot::Sender<View>,
+    Snapshot {
+        reply: oneshot::Sender<SnapshotPoint>,
     },
     /// From this place in the queue on another server of the cluster is to decide.
-    HandOver {
+    TransferLeadership {
         to: Author,
         reply: oneshot::Sender<()>,
     },
     /// Look whether an alarm can be lowered.
-    Review,
+    ReviewAlarms,
     /// Finish what is queued, then end.
     Stop,
 }
@@ -71,26 +71,30 @@ pub(crate) struct Write {
     pub(crate) reply: Reply,
 }
 
-impl Ask {
+impl Command {
     /// A request of the node itself.
-    pub(crate) fn write(request: WriteRequest, reply: Reply) -> Ask {
-        Ask::write_for(Caller::Server, request, reply)
+    pub(crate) fn write(request: WriteRequest, reply: Reply) -> Command {
+        Command::write_for(Caller::Server, request, reply)
     }
 
-    pub(crate) fn write_for(caller: Caller, request: WriteRequest, reply: Reply) -> Ask {
-        Ask::Write(Write { caller, bytes: admission::held(&request), request, reply })
+    pub(crate) fn write_for(caller: Caller, request: WriteRequest, reply: Reply) -> Command {
+        Command::Write(Write { caller, bytes: admission::held(&request), request, reply })
     }
 
     /// What it adds to the bytes in the queue.
     pub(crate) fn bytes(&self) -> u64 {
         match self {
-            Ask::Write(write) => write.bytes,
-            Ask::Capture { .. } | Ask::View { .. } | Ask::HandOver { .. } | Ask::Review | Ask::Stop => 0,
+            Command::Write(write) => write.bytes,
+            Command::Capture { .. }
+            | Command::Snapshot { .. }
+            | Command::TransferLeadership { .. }
+            | Command::ReviewAlarms
+            | Command::Stop => 0,
         }
     }
 }
 
-pub(crate) struct Shared {
+pub(crate) struct NodeState {
     pub(crate) config: NodeConfig,
     pub(crate) identity: Identity,
     pub(crate) epoch: u64,
@@ -100,21 +104,21 @@ pub(crate) struct Shared {
     pub(crate) log: RwLock<EventLog<NodeEvent>>,
     pub(crate) hub: RwLock<Hub<NodeEvent>>,
     /// Where the tasks of watch streams are reached.
-    pub(crate) streams: Mutex<HashMap<StreamId, Door>>,
+    pub(crate) streams: Mutex<HashMap<StreamId, StreamWaker>>,
     /// Streams whose clients have gone, with watchers that have yet to leave their groups.
     pub(crate) closing: Mutex<VecDeque<(Stream<NodeEvent>, Option<Kept>)>>,
-    pub(crate) clock: Mutex<Clock>,
+    pub(crate) lessor: Mutex<Lessor>,
     /// What is written where, counted behind the writes by the fan-out thread.
     pub(crate) prefixes: Mutex<Prefixes>,
     /// When revisions became visible.
-    pub(crate) moments: Mutex<Moments>,
+    pub(crate) commit_times: Mutex<CommitTimes>,
     pub(crate) auth: DurableAuth,
     /// The alarms that are durable.
     pub(crate) alarms: RwLock<Vec<Alarm>>,
     pub(crate) keep: Keep,
     pub(crate) metrics: NodeMetrics,
     pub(crate) sealing: Sealing,
-    pub(crate) asks: queue::Sender<Ask>,
+    pub(crate) commands: queue::Sender<Command>,
     /// Bytes of clients' requests in that queue.
     pub(crate) queued_bytes: AtomicU64,
     /// The revision readers see; the same as the store's, readable without its lock.
@@ -136,12 +140,12 @@ pub(crate) struct Shared {
     pub(crate) checkpoint_bytes: AtomicU64,
     pub(crate) journal_bytes: AtomicU64,
     /// Housekeeping has work: a compaction, a full segment, a large dirty set.
-    pub(crate) chores: Chores,
+    pub(crate) housekeeping: HousekeepingBell,
     /// The fan-out thread has revisions to match.
     pub(crate) fan_out: queue::Sender<()>,
     /// Snapshots that are collecting versions: while there are any, none is freed. Raised with the
     /// store locked.
-    pub(crate) holds: AtomicUsize,
+    pub(crate) collecting_snapshots: AtomicUsize,
     /// Revisions that reads in progress need. Taken and looked at with the store locked.
     pub(crate) pins: ReadPins,
     /// Large lists of the keys of leases that are being made.
@@ -155,15 +159,15 @@ pub(crate) struct Shared {
     pub(crate) following: AtomicBool,
     /// How often this server has begun to write, or to write on, on a shared journal. It and
     /// `following` are changed together with the store locked.
-    pub(crate) reign: AtomicU64,
+    pub(crate) leadership_count: AtomicU64,
     /// The node's part in a cluster on a shared journal; see `cluster`.
     pub(crate) cluster: Option<Cluster>,
     pub(crate) stopping: AtomicBool,
-    pub(crate) state: watch::Sender<RunState>,
+    pub(crate) run_state: watch::Sender<RunState>,
 }
 
 /// Where the task of a watch stream is reached.
-pub(crate) struct Door {
+pub(crate) struct StreamWaker {
     pub(crate) wake: Arc<Notify>,
     /// Where its client calls from.
     pub(crate) client: Option<Arc<str>>,
@@ -184,25 +188,25 @@ pub(crate) enum RunState {
 }
 
 /// A doorbell for the housekeeping thread; ringing twice before it is answered is the same as once.
-pub(crate) struct Chores {
+pub(crate) struct HousekeepingBell {
     pub(crate) bell: crossbeam_channel::Sender<()>,
 }
 
-impl Chores {
+impl HousekeepingBell {
     pub(crate) fn ring(&self) {
         // A full doorbell has been rung already; a closed one belongs to a node that has stopped.
         let _ = self.bell.try_send(());
     }
 }
 
-impl Shared {
+impl NodeState {
     /// Milliseconds since the node started.
     pub(crate) fn now(&self) -> u64 {
         (self.time.now() - self.started).as_millis() as u64
     }
 
     /// The same as a gauge shows it, where 0 means never.
-    pub(crate) fn moment(&self) -> i64 {
+    pub(crate) fn gauge_time(&self) -> i64 {
         i64::try_from(self.now()).unwrap_or(i64::MAX).max(1)
     }
 
@@ -264,7 +268,7 @@ impl Shared {
     pub(crate) fn fail(&self, cause: String) {
         tracing::error!(%cause, "the journal failed; stopping, because nothing further can be made durable");
         self.stopping.store(true, Ordering::Relaxed);
-        self.state.send_if_modified(|state| {
+        self.run_state.send_if_modified(|state| {
             let running = *state == RunState::Running;
             if running {
                 *state = RunState::Failed(cause);
