@@ -14,8 +14,8 @@ use std::sync::atomic::Ordering;
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use tokio::sync::oneshot;
+use vetch_encryption::EncryptionKeys;
 use vetch_journal::{Position, Tip};
-use vetch_seal::Keys;
 
 use crate::checkpoint::{Held, Holds};
 use crate::config::Identity;
@@ -156,8 +156,8 @@ impl Archive {
         self.node.config.data_dir.join("member").join("checkpoint")
     }
 
-    /// What opens its files, should they be sealed.
-    pub fn keys(&self) -> &Keys {
+    /// What opens its files, should they be encrypted.
+    pub fn keys(&self) -> &EncryptionKeys {
         &self.node.config.keys
     }
 

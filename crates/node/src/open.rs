@@ -30,6 +30,7 @@ use crate::config::{Identity, NodeConfig};
 use crate::error::OpenError;
 use crate::handle::{Node, Threads};
 use crate::identity;
+use crate::key_usage::KeyUsage;
 use crate::lease::LEASE_LISTS_MAX;
 use crate::lessor::Lessor;
 use crate::metrics::NodeMetrics;
@@ -43,7 +44,6 @@ use crate::runtime::lease_thread::LeaseThread;
 use crate::runtime::sequencer_loop::{RoundOutput, SequencerLoop};
 use crate::runtime::{Urgency, spawn};
 use crate::scrub::Scrub;
-use crate::sealing::Sealing;
 use crate::sequencer::{Batch, Sequencer};
 use crate::state::{Command, HousekeepingBell, NodeState, Reply, RunState};
 use crate::stepped::Parts;
@@ -271,13 +271,13 @@ fn connect(
     };
     let started = time.now();
     let segments_by_key = local.map(LocalJournal::segments_by_key).unwrap_or_default();
-    let sealing = Sealing::new(config.keys.clone(), segments_by_key, found.checkpointer.files_by_key());
+    let key_usage = KeyUsage::new(config.keys.clone(), segments_by_key, found.checkpointer.files_by_key());
     let recovered = RecoveredState {
         store: found.store,
         history: found.history,
         revisions: found.revisions,
         tip: found.tip,
-        sealing,
+        key_usage,
         cluster,
     };
     let keep = Keep::new(config.archive_limit, &found.tip, found.checkpointer.holds());
@@ -344,7 +344,7 @@ struct RecoveredState {
     history: History,
     revisions: Vec<(i64, Events<NodeEvent>)>,
     tip: Tip,
-    sealing: Sealing,
+    key_usage: KeyUsage,
     cluster: Option<Cluster>,
 }
 
@@ -386,7 +386,7 @@ fn share(
         prefixes: Mutex::default(),
         commit_times: Mutex::default(),
         metrics: NodeMetrics::default(),
-        sealing: recovered.sealing,
+        key_usage: recovered.key_usage,
         commands: handles.commands,
         queued_bytes: AtomicU64::new(0),
         revision: AtomicI64::new(mark.revision),

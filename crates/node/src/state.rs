@@ -27,12 +27,12 @@ use crate::checkpoint::Capture;
 use crate::cluster::Cluster;
 use crate::commit_times::CommitTimes;
 use crate::config::{Identity, NodeConfig};
+use crate::key_usage::KeyUsage;
 use crate::lessor::Lessor;
 use crate::metrics::NodeMetrics;
 use crate::pins::ReadPins;
 use crate::prefixes::Prefixes;
 use crate::queue;
-use crate::sealing::Sealing;
 use crate::sequencer::Outcome;
 use crate::snapshot::SnapshotPoint;
 use crate::sync::{Mutex, RwLock};
@@ -117,7 +117,7 @@ pub(crate) struct NodeState {
     pub(crate) alarms: RwLock<Vec<Alarm>>,
     pub(crate) keep: Keep,
     pub(crate) metrics: NodeMetrics,
-    pub(crate) sealing: Sealing,
+    pub(crate) key_usage: KeyUsage,
     pub(crate) commands: queue::Sender<Command>,
     /// Bytes of clients' requests in that queue.
     pub(crate) queued_bytes: AtomicU64,

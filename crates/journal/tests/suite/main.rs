@@ -2,12 +2,12 @@
 
 mod bitrot;
 mod crash;
+mod encryption;
 mod engine;
 mod forged;
 mod golden;
 mod random;
 mod real;
-mod sealing;
 mod sectors;
 mod support;
 mod survey;

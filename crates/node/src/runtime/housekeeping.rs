@@ -120,9 +120,9 @@ impl Housekeeping {
         if self.node.is_stopping() {
             return Step::Ended;
         }
-        let generation = self.node.sealing.generation();
+        let generation = self.node.key_usage.generation();
         self.prepare_segments();
-        if self.node.sealing.is_journal_behind() {
+        if self.node.key_usage.is_journal_behind() {
             // Before everything there is, so nothing is trimmed; but the journal looks at its keys.
             self.request_trim(0);
         }
@@ -138,8 +138,8 @@ impl Housekeeping {
             self.trim();
         }
         self.review_alarms();
-        self.node.sealing.note_checkpoint(self.checkpointer.files_by_key(), generation);
-        self.node.sealing.tell();
+        self.node.key_usage.note_checkpoint(self.checkpointer.files_by_key(), generation);
+        self.node.key_usage.report_unused();
         Step::Idle
     }
 
@@ -317,10 +317,10 @@ impl Housekeeping {
         self.failed || self.node.disk_full.load(Ordering::Relaxed)
     }
 
-    /// Whether files are sealed with a key of yesterday, so that a run, and the trimming behind it,
+    /// Whether files do not use the current key, so that a run, and the trimming behind it,
     /// helps to get rid of it.
     fn needs_key_rotation(&self, now: Duration) -> bool {
-        let is_stale = self.checkpointer.is_stale() || self.node.sealing.is_journal_behind();
+        let is_stale = self.checkpointer.is_stale() || self.node.key_usage.is_journal_behind();
         is_stale && now - self.last_checkpoint > KEY_ROTATION_DELAY
     }
 

@@ -4,10 +4,10 @@
 
 mod crash;
 mod damage;
+mod encryption;
 mod format;
 mod model;
 mod round_trip;
-mod sealing;
 mod size;
 mod speed;
 mod world;
