@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering}
 use std::time::Duration;
 
 use tokio::sync::{Notify, Semaphore, oneshot, watch};
-use vetch_fence::Author;
+use vetch_cluster::ReplicaId;
 use vetch_journal::JournalError;
 use vetch_store::Store;
 use vetch_store::auth::Caller;
@@ -54,7 +54,7 @@ pub(crate) enum Command {
     },
     /// From this place in the queue on another server of the cluster is to decide.
     TransferLeadership {
-        to: Author,
+        to: ReplicaId,
         reply: oneshot::Sender<()>,
     },
     /// Look whether an alarm can be lowered.
