@@ -198,7 +198,7 @@ impl Archive {
 
     /// Whether the node has come to its end, with everything durable that ever will be.
     pub fn has_ended(&self) -> bool {
-        *self.node.run_state.borrow() != RunState::Running
+        !self.node.lifecycle.is_running()
     }
 }
 
@@ -224,7 +224,7 @@ impl NodeState {
     /// Says that what was kept for a backup is gone, and counts it.
     pub(crate) fn tell_let_go(&self) {
         self.metrics.backup.let_go.add(1);
-        let journal_bytes = self.journal_bytes.load(Ordering::Relaxed);
+        let journal_bytes = self.disk.journal_bytes();
         tracing::error!(
             journal_bytes,
             "the journal that was kept for the backup is let go, because the limit is reached or the disk is full: \

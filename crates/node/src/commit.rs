@@ -36,7 +36,7 @@ impl Committer {
             for batch in batches {
                 let before = std::mem::replace(&mut floor, batch.mark.compact_revision);
                 if before != floor {
-                    self.node.past_hashes.lock().compacted(before, floor);
+                    self.node.compaction.past_hashes().compacted(before, floor);
                 }
                 self.publish_unversioned(batch.unversioned);
                 for (revision, events) in batch.revisions {
@@ -48,14 +48,14 @@ impl Committer {
                 log.compact(mark.compact_revision);
                 self.node.hub.write().compact(mark.compact_revision);
             }
-            self.node.revision.store(mark.revision, Ordering::Release);
+            self.node.visible.set_revision(mark.revision);
         }
         if let Some(tip) = last {
             self.node.keep.became_durable(tip);
-            self.node.durable.send_replace(tip.seq);
+            self.node.visible.set_seq(tip.seq);
         }
         // Full: the fan-out thread has been woken already.
-        let _ = self.node.fan_out.try_send(());
+        self.node.watches.wake_fan_out();
         if compacted {
             self.node.housekeeping.ring();
         }
@@ -68,15 +68,15 @@ impl Committer {
     /// commit.
     fn publish_unversioned(&self, changed: Unversioned) {
         if let Some(auth) = changed.auth {
-            self.node.auth.publish(auth);
+            self.node.visible.auth().publish(auth);
         }
         if let Some(alarms) = changed.alarms {
-            *self.node.alarms.write() = alarms;
+            self.node.visible.set_alarms(alarms);
         }
         if changed.leases.is_empty() {
             return;
         }
-        let (mut lessor, now) = (self.node.lessor.lock(), self.node.now());
+        let (mut lessor, now) = (self.node.leases.lessor(), self.node.clock.millis());
         for change in changed.leases {
             match change {
                 // A lease's time runs from when its grant is durable.

@@ -329,7 +329,7 @@ async fn run_hash(node: &Arc<NodeState>, revision: i64) -> Result<HashKv, NodeEr
 /// The compaction at exactly `revision`, if it is remembered. 0 is the newest, whatever was
 /// compacted.
 fn past_hash(node: &NodeState, revision: i64) -> Option<PastHash> {
-    if revision > 0 { node.past_hashes.lock().find(revision) } else { None }
+    if revision > 0 { node.compaction.past_hashes().find(revision) } else { None }
 }
 
 /// Collects all that is to be hashed. False if something of it may have been freed meanwhile: start

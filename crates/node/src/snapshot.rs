@@ -55,14 +55,14 @@ struct CollectionHold(Arc<NodeState>);
 
 impl CollectionHold {
     fn new(node: &Arc<NodeState>) -> CollectionHold {
-        node.collecting_snapshots.fetch_add(1, Ordering::AcqRel);
+        node.compaction.begin_collecting();
         CollectionHold(Arc::clone(node))
     }
 }
 
 impl Drop for CollectionHold {
     fn drop(&mut self) {
-        if self.0.collecting_snapshots.fetch_sub(1, Ordering::AcqRel) == 1 {
+        if self.0.compaction.end_collecting() {
             // A compaction may have been waiting.
             self.0.housekeeping.ring();
         }

@@ -59,7 +59,7 @@ impl Node {
         let node = follow(config, cluster, log, &mut progress)?;
         let mut looks = 0;
         while !node.state().cluster.as_ref().is_some_and(|cluster| cluster.status.borrow().caught_up) {
-            let state = node.state().run_state.borrow().clone();
+            let state = node.state().lifecycle.run_state();
             let ended = match state {
                 RunState::Running | RunState::Stopped | RunState::Replaced => None,
                 RunState::Behind(first) => Some(OpenError::Behind { first }),
@@ -99,8 +99,7 @@ fn follow(
     let life = RandomState::new().hash_one(std::process::id());
     let (time, steady) = (Arc::new(Monotonic::new()), Arc::new(Sleepless::new()));
     let env = Env { disk: Arc::new(RealDisk), time, steady, life };
-    let (node, mut parts) = assemble(env, config, cluster, log, progress)?;
-    parts.housekeeping.enqueue_timeout = ENQUEUE_TIMEOUT;
+    let (node, parts) = assemble(env, config, cluster, log, progress)?;
     Ok(Node::new(node, start(parts, SharedLoop::run)))
 }
 

@@ -22,13 +22,18 @@ const PREFIX_TURN_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Revokes expired leases.
 pub struct LeaseThread {
-    pub(crate) node: Arc<NodeState>,
-    pub(crate) last_record: Duration,
+    node: Arc<NodeState>,
+    last_record: Duration,
     /// When prefixes were last rebalanced.
-    pub(crate) last_prefix_turn: Duration,
+    last_prefix_turn: Duration,
 }
 
 impl LeaseThread {
+    pub(crate) fn new(node: &Arc<NodeState>) -> LeaseThread {
+        let started = node.clock.started();
+        LeaseThread { node: Arc::clone(node), last_record: started, last_prefix_turn: started }
+    }
+
     pub(crate) fn run(mut self, stop: &crossbeam_channel::Receiver<()>) {
         while stop.recv_timeout(TICK_INTERVAL).is_err_and(|error| error.is_timeout()) {
             self.step();
@@ -45,11 +50,11 @@ impl LeaseThread {
             return Step::Idle;
         }
         expire(&self.node);
-        let now = self.node.time.now();
-        self.node.commit_times.lock().sample(now, self.node.revision.load(Ordering::Relaxed));
+        let now = self.node.clock.now();
+        self.node.activity.commit_times().sample(now, self.node.visible.revision());
         if now - self.last_prefix_turn >= PREFIX_TURN_INTERVAL {
             self.last_prefix_turn = now;
-            self.node.prefixes.lock().turn();
+            self.node.activity.prefixes().turn();
         }
         let tuning = &self.node.config.tuning;
         if now - self.last_record >= tuning.record_every {
@@ -67,7 +72,7 @@ fn expire(node: &Arc<NodeState>) {
     let allowed = (node.config.queue_depth / REVOKE_QUEUE_SHARE)
         .saturating_sub(waiting)
         .min(node.config.tuning.expired_per_tick);
-    let expired = node.lessor.lock().expire(node.now(), allowed);
+    let expired = node.leases.lessor().expire(node.clock.millis(), allowed);
     for (id, grant) in expired {
         let (reply, _) = oneshot::channel();
         let command = Command::write(WriteRequest::LeaseExpire { id, grant }, reply);
@@ -76,7 +81,7 @@ fn expire(node: &Arc<NodeState>) {
             Ok(()) => node.metrics.leases_expired.add(1),
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
                 node.metrics.proposals_pending.add(-1);
-                node.lessor.lock().revoke_failed(id);
+                node.leases.lessor().revoke_failed(id);
             }
         }
     }
@@ -90,10 +95,10 @@ fn expire(node: &Arc<NodeState>) {
 pub(crate) fn record(node: &Arc<NodeState>, min_ttl: i64) -> bool {
     let mut from = Some(i64::MIN);
     while let Some(id) = from {
-        let mut lessor = node.lessor.lock();
+        let mut lessor = node.leases.lessor();
         let (recordings, next) = lessor.begin_recording(
             id,
-            node.now(),
+            node.clock.millis(),
             min_ttl,
             node.config.tuning.record_slack,
             node.config.tuning.records_per_request,

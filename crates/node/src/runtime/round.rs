@@ -103,7 +103,7 @@ impl SequencerLoop {
     pub(super) fn round(&mut self, first: Command) {
         let node = Arc::clone(&self.node);
         let began = Instant::now();
-        self.admission.set_disk(node.disk_state(), node.room() / 2);
+        self.admission.set_disk(node.disk.state(), node.disk.room() / 2);
         let work = usize::try_from(node.config.tuning.turn_work).unwrap_or(usize::MAX);
         let (open, store) = (self.sequencer.begin(), Locked { guard: node.store.write(), work });
         let (turns, worked) = (Turns::new(&node.config.tuning, &store), store.worked());
@@ -146,7 +146,7 @@ impl SequencerLoop {
 
     fn write(&mut self, write: Write, running: &mut Running<'_>) {
         let Write { caller, request, bytes, reply } = write;
-        self.node.release_queued(bytes);
+        self.node.commands.release(bytes);
         if self.is_following() {
             // It was queued before another server began to decide.
             self.node.metrics.proposals_pending.add(-1);
@@ -188,8 +188,8 @@ impl SequencerLoop {
             // The journal's thread counts them now.
             return;
         }
-        self.node.fresh_bytes.store(self.sequencer.fresh_bytes(), Ordering::Relaxed);
-        if self.node.is_stride_done() {
+        self.node.disk.set_fresh_bytes(self.sequencer.fresh_bytes());
+        if self.node.disk.is_stride_done() {
             self.node.housekeeping.ring();
         }
     }
@@ -222,8 +222,8 @@ impl SequencerLoop {
     /// Nothing is evaluated from here on, unless this server becomes the writer again. The store is
     /// locked.
     fn transfer_leadership(&mut self, store: &Store, to: Author, reply: oneshot::Sender<()>) {
-        self.node.following.store(true, Ordering::Release);
-        let leadership_count = self.node.leadership_count.load(Ordering::Acquire);
+        self.node.leadership.follow();
+        let leadership_count = self.node.leadership.count();
         let (fresh_bytes, dirty) = (self.sequencer.fresh_bytes(), self.sequencer.take_dirty());
         let mut batch = self.sequencer.close(self.sequencer.begin(), store);
         batch.transfer = Some(LeadershipTransfer { to, leadership_count, reply, dirty, fresh_bytes });
@@ -232,7 +232,7 @@ impl SequencerLoop {
 
     fn capture(&mut self, store: &Store) -> Capture {
         let dirty = self.sequencer.take_dirty();
-        self.node.fresh_bytes.store(0, Ordering::Relaxed);
+        self.node.disk.set_fresh_bytes(0);
         Capture::at_head(store, self.sequencer.tip(), dirty)
     }
 
