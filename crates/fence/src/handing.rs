@@ -32,7 +32,7 @@ impl Member {
         }
         self.end_lease();
         let mut tip = self.head();
-        let ticket = self.start(now, &[naming(to).seal(&mut tip)], true);
+        let ticket = self.start(now, &[naming(to).chain(&mut tip)], true);
         self.handing = Some(ticket);
         Ok(ticket)
     }
@@ -87,9 +87,9 @@ mod tests {
     #[test]
     fn a_successor_is_read_as_it_was_named() {
         let named = Author { node: 3, life: u64::MAX };
-        let sealed = naming(named).seal(&mut Tip::genesis(2));
-        assert_eq!(successor_of(&Entry::decode(sealed.bytes()).unwrap()), Some(named));
-        let plain = Draft::new(Kind::Barrier).seal(&mut Tip::genesis(2));
+        let chained = naming(named).chain(&mut Tip::genesis(2));
+        assert_eq!(successor_of(&Entry::decode(chained.bytes()).unwrap()), Some(named));
+        let plain = Draft::new(Kind::Barrier).chain(&mut Tip::genesis(2));
         assert_eq!(successor_of(&Entry::decode(plain.bytes()).unwrap()), None);
     }
 }

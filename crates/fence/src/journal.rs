@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use vetch_journal::{Appended, Corrupt, Journal, JournalError, Position, Read, ReadItem, Sealed, Tip};
+use vetch_journal::{Appended, ChainedEntry, Corrupt, Journal, JournalError, Position, Read, ReadItem, Tip};
 
 use crate::config::Config;
 use crate::divergence::Divergence;
@@ -96,7 +96,7 @@ impl<L: Log> Journal for SharedJournal<L> {
         Err(JournalError::Unknown(format!("no claim succeeded for {:?}", self.patience)))
     }
 
-    fn append_batch(&mut self, entries: &[Sealed]) -> Result<Appended, JournalError> {
+    fn append_batch(&mut self, entries: &[ChainedEntry]) -> Result<Appended, JournalError> {
         if !self.claimed {
             return Err(JournalError::OutOfOrder("claim comes first".into()));
         }

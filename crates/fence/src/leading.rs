@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use vetch_bugs::Bug;
-use vetch_journal::{Draft, Kind, Position, Sealed};
+use vetch_journal::{ChainedEntry, Draft, Kind, Position};
 
 use crate::flight::Pending;
 use crate::log::Ticket;
@@ -25,7 +25,7 @@ pub enum Refusal {
     Busy,
     #[error("a record of {len} bytes is above the limit of {max}")]
     TooLarge { len: usize, max: usize },
-    #[error("the entries do not continue what is in flight: seal them on `head`")]
+    #[error("the entries do not continue what is in flight: chain them on `head`")]
     OutOfOrder,
 }
 
@@ -35,8 +35,8 @@ impl Member {
         self.is_leading() && self.flight.len() < self.config.window && self.handing.is_none()
     }
 
-    /// Starts an append of entries sealed one after another, the first of them on `head`.
-    pub fn propose(&mut self, now: Duration, entries: &[Sealed]) -> Result<Ticket, Refusal> {
+    /// Starts an append of entries chained one after another, the first of them on `head`.
+    pub fn propose(&mut self, now: Duration, entries: &[ChainedEntry]) -> Result<Ticket, Refusal> {
         if !self.is_leading() {
             return Err(Refusal::NotLeading);
         }
@@ -104,11 +104,11 @@ impl Member {
 
     fn barrier(&mut self, now: Duration) {
         let mut tip = self.head();
-        let entry = Draft::new(Kind::Barrier).seal(&mut tip);
+        let entry = Draft::new(Kind::Barrier).chain(&mut tip);
         self.start(now, &[entry], false);
     }
 
-    pub(crate) fn start(&mut self, now: Duration, entries: &[Sealed], proposed: bool) -> Ticket {
+    pub(crate) fn start(&mut self, now: Duration, entries: &[ChainedEntry], proposed: bool) -> Ticket {
         let ticket = self.ticket();
         let after = Position(self.view.position().0 + self.flight.len() as u64);
         let record = record::join(entries);

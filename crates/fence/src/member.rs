@@ -192,7 +192,7 @@ impl Member {
         self.short.is_some_and(|short| short.told)
     }
 
-    /// The tip to seal the next entry on: after everything in flight.
+    /// The tip to chain the next entry on: after everything in flight.
     pub fn head(&self) -> Tip {
         *self.flight.head().unwrap_or(self.view.tip())
     }

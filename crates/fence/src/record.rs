@@ -1,4 +1,4 @@
-//! Record: what lies at one position of a log: entries sealed one after another by one writer, end
+//! Record: what lies at one position of a log: entries chained one after another by one writer, end
 //! to end.
 //!
 //! A claim (`NewEpoch`) is always alone in its record and says whose it is. An author is one life
@@ -10,7 +10,7 @@
 
 use bytes::{Bytes, BytesMut};
 use vetch_journal::{
-    Draft, Entry, EntryError, Hash, Kind, PartId, Payload, Sealed, Tip, entry_len, hash_entry,
+    ChainedEntry, Draft, Entry, EntryError, Hash, Kind, PartId, Payload, Tip, entry_len, hash_entry,
 };
 
 const CLAIM_LEN: usize = 16;
@@ -100,14 +100,14 @@ pub fn author_of(entry: &Entry) -> Option<Author> {
 }
 
 /// A claim of the epoch after `tip`'s.
-pub fn claim(author: Author, tip: Tip) -> Sealed {
+pub fn claim(author: Author, tip: Tip) -> ChainedEntry {
     let mut tip = tip;
     let mut draft = Draft::with_capacity(Kind::NewEpoch, CLAIM_LEN);
     draft.begin_part(PartId::default());
     draft.payload().extend_from_slice(&author.node.to_le_bytes());
     draft.payload().extend_from_slice(&author.life.to_le_bytes());
     draft.end_part(0);
-    draft.seal(&mut tip)
+    draft.chain(&mut tip)
 }
 
 /// Nobody: whoever reads its claim waits for somebody else's. Lives are drawn at random, so no
@@ -115,7 +115,7 @@ pub fn claim(author: Author, tip: Tip) -> Sealed {
 const NOBODY: Author = Author { node: 0, life: 0 };
 
 /// The first record of a log that goes on behind `tip`.
-pub fn seed(tip: Tip) -> Sealed {
+pub fn seed(tip: Tip) -> ChainedEntry {
     claim(NOBODY, tip)
 }
 
@@ -125,7 +125,7 @@ pub fn is_seed(entry: &Entry) -> bool {
 }
 
 /// The bytes of a record.
-pub fn join(entries: &[Sealed]) -> Bytes {
+pub fn join(entries: &[ChainedEntry]) -> Bytes {
     if let [one] = entries {
         return one.bytes().clone();
     }

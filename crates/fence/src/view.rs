@@ -251,21 +251,21 @@ impl Recent {
 mod tests {
     use super::*;
     use crate::record::claim;
-    use vetch_journal::{Draft, PartId, PayloadRef, Sealed};
+    use vetch_journal::{ChainedEntry, Draft, PartId, PayloadRef};
 
     /// What this version cannot act on must not be passed over.
     #[test]
     fn reserved_kinds_and_payloads_elsewhere_are_refused() {
-        let outside = |tip: &mut Tip| -> Sealed {
+        let outside = |tip: &mut Tip| -> ChainedEntry {
             let mut draft = Draft::new(Kind::Writes);
             draft.push_ref(
                 PartId::default(),
                 1,
                 &PayloadRef { stream: 1, position: 2, len: 3, hash: [4; 32] },
             );
-            draft.seal(tip)
+            draft.chain(tip)
         };
-        for reserved in [outside, |tip: &mut Tip| Draft::new(Kind::Own).seal(tip)] {
+        for reserved in [outside, |tip: &mut Tip| Draft::new(Kind::Own).chain(tip)] {
             let genesis = Tip::genesis(2);
             let mut view = View::new(Index { position: Position(0), tip: genesis });
             let claimed = claim(Author { node: 1, life: 2 }, genesis);

@@ -10,18 +10,17 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use tokio::sync::oneshot;
+use vetch_encryption::EncryptionKeys;
 use vetch_journal::{Position, Tip};
-use vetch_seal::Keys;
 
 use crate::checkpoint::{Held, Holds};
 use crate::config::Identity;
 use crate::handle::Node;
 use crate::metrics::BackupMetrics;
-use crate::state::{NodeState, RunState};
+use crate::state::NodeState;
 use crate::sync::Mutex;
 
 /// Requests for a backup that wait for the archiver; one more is refused.
@@ -156,8 +155,8 @@ impl Archive {
         self.node.config.data_dir.join("member").join("checkpoint")
     }
 
-    /// What opens its files, should they be sealed.
-    pub fn keys(&self) -> &Keys {
+    /// What opens its files, should they be encrypted.
+    pub fn keys(&self) -> &EncryptionKeys {
         &self.node.config.keys
     }
 

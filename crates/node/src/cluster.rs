@@ -284,15 +284,15 @@ mod tests {
             Peer { member: 7, url: "http://10.0.0.1:2379".into(), vote: None },
             Peer { member: 8, url: "b".into(), vote: None },
         ];
-        let sealed = announcement(&writer, &peers).seal(&mut tip);
-        let entry = Entry::decode(sealed.bytes()).unwrap();
+        let chained = announcement(&writer, &peers).chain(&mut tip);
+        let entry = Entry::decode(chained.bytes()).unwrap();
         assert_eq!(announced(&entry), Some(writer));
         assert_eq!(announced_peers(&entry), Some(peers));
-        let (proof, seen) = glimpse(sealed.bytes()).unwrap();
+        let (proof, seen) = glimpse(chained.bytes()).unwrap();
         assert_eq!((proof.seq, proof.hash), (tip.seq, tip.hash));
         assert_eq!(seen.iter().map(|peer| peer.member).collect::<Vec<_>>(), [8, 7]);
         assert_eq!(tip.next_rev, 5, "it takes no revision");
-        let plain = Draft::new(Kind::Barrier).seal(&mut tip);
+        let plain = Draft::new(Kind::Barrier).chain(&mut tip);
         assert_eq!(announced(&Entry::decode(plain.bytes()).unwrap()), None);
     }
 }

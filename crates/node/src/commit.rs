@@ -2,7 +2,6 @@
 //! instant, and is answered.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use vetch_journal::Tip;
 use vetch_store::request::WriteResponse;

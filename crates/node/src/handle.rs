@@ -1,23 +1,22 @@
 //! Node: the handle that everything above uses.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam_channel::TrySendError;
 use tokio::sync::{oneshot, watch};
-use vetch_seal::Ring;
+use vetch_encryption::KeyRing;
 use vetch_store::auth::Caller;
 use vetch_store::request::*;
 
 use crate::cluster::ClusterStatus;
 use crate::config::Identity;
 use crate::error::NodeError;
+use crate::key_usage::{EncryptionStatus, KeyStillNeeded};
 use crate::metrics::NodeMetrics;
 use crate::read::{self, RangeStream};
 use crate::runtime::lease_thread;
-use crate::sealing::{KeysNeeded, SealingStatus};
 use crate::sequencer::Outcome;
 use crate::state::{Command, NodeState, RunState};
 use crate::sync::Mutex;
@@ -105,14 +104,14 @@ impl Node {
     }
 
     /// Which encryption keys there are, and how many files need each.
-    pub fn sealing(&self) -> SealingStatus {
-        self.node.sealing.status()
+    pub fn encryption_status(&self) -> EncryptionStatus {
+        self.node.key_usage.status()
     }
 
-    /// Seals what is written from now on with the first key of `ring`, and seals old files anew in
-    /// the background. Refused if a key that is still needed is not in it; then nothing changes.
-    pub fn replace_keys(&self, ring: Ring) -> Result<(), KeysNeeded> {
-        self.node.sealing.replace(ring)?;
+    /// Encrypts what is written from now on with the first key of `ring`, and re-encrypts old files
+    /// in the background. Refused if a key that is still needed is not in it; then nothing changes.
+    pub fn replace_keys(&self, ring: KeyRing) -> Result<(), KeyStillNeeded> {
+        self.node.key_usage.replace(ring)?;
         self.node.housekeeping.ring();
         Ok(())
     }

@@ -2,7 +2,6 @@
 //! the way of a request.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use vetch_watch::{KeyRange, StreamId};

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 use vetch_fence::Author;
-use vetch_journal::{Draft, Kind, PartId, Sealed, Tip};
+use vetch_journal::{ChainedEntry, Draft, Kind, PartId, Tip};
 use vetch_store::auth::Auth;
 use vetch_store::request::{Alarm, WriteRequest, WriteResponse};
 use vetch_store::turns::{self, Exclusive};
@@ -33,7 +33,7 @@ pub(crate) type Outcome = Result<WriteResponse, NodeError>;
 /// The work of one round, ready for the journal.
 pub(crate) struct Batch<R> {
     /// None if nothing changed; the answers still wait for what is in flight before them.
-    pub(crate) entry: Option<Sealed>,
+    pub(crate) entry: Option<ChainedEntry>,
     /// The same on a shared journal, where its place is not known before it is proposed.
     pub(crate) draft: Option<Draft>,
     /// A checkpoint that is to be captured right behind this batch, on a shared journal.
@@ -194,7 +194,7 @@ impl Sequencer {
         }
         let entry = changed.then(|| {
             round.draft.end_part(round.units);
-            let entry = round.draft.seal(&mut self.tip);
+            let entry = round.draft.chain(&mut self.tip);
             self.fresh_bytes += entry.bytes().len() as u64 + ENTRY_PADDING;
             entry
         });
@@ -231,7 +231,7 @@ impl Sequencer {
         }
     }
 
-    /// The tip behind everything sealed so far.
+    /// The tip behind everything chained so far.
     pub(crate) fn tip(&self) -> Tip {
         self.tip
     }

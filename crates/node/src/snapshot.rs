@@ -9,7 +9,6 @@
 //! paid until the snapshot is done with it.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use tokio::sync::oneshot;
 use vetch_store::history::HistoryRun;

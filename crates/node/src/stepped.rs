@@ -6,7 +6,6 @@
 //! dropped: others learn from that.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use vetch_fence::{Author, Log};
 use vetch_journal::Disk;

@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use vetch_encryption::EncryptionKeys;
 use vetch_fence::Index;
 use vetch_journal::{DirLock, Disk, DiskFile, LockError, Position, RealDisk};
-use vetch_seal::Keys;
 
 use crate::checkpoint::{self, Held, LoadError};
 use crate::handle::Node;
@@ -189,7 +189,7 @@ impl Receiving {
         }
         let received = self.member.join(RECEIVING);
         RealDisk.sync_dir(&received).map_err(failed("syncing", &received))?;
-        let index = checkpoint::audit(&RealDisk, &received, self.manifest.number, &Keys::none())?;
+        let index = checkpoint::audit(&RealDisk, &received, self.manifest.number, &EncryptionKeys::none())?;
         if index != self.manifest.index {
             return Err(TransferError::Refused("its files are of another place in the journal".into()));
         }

@@ -9,7 +9,7 @@ use vetch_watch::{LogEvent, Stream};
 
 pub use vetch_watch::{Create, Filters, NO_WATCH, Response};
 
-use crate::state::{NodeState, RunState, StreamWaker};
+use crate::state::{NodeState, RunState};
 
 /// A change as the event log keeps it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Clients: they write at the writer and read anywhere.
 
 use vetch_fence::{Index, ReadId};
-use vetch_journal::{Draft, Hash, Kind, PartId, Sealed, Tip};
+use vetch_journal::{ChainedEntry, Draft, Hash, Kind, PartId, Tip};
 
 use super::judge::Judged;
 use super::plan::Breach;
@@ -20,7 +20,7 @@ impl World {
         };
         let before = member.view().position();
         let mut tip = member.head();
-        let entries: Vec<Sealed> = units.iter().map(|units| entry(&mut tip, *units, value)).collect();
+        let entries: Vec<ChainedEntry> = units.iter().map(|units| entry(&mut tip, *units, value)).collect();
         if let Ok(ticket) = member.propose(now, &entries) {
             let hashes: Vec<(u64, Hash)> =
                 entries.iter().map(|entry| (entry.seq(), entry.after().hash)).collect();
@@ -107,10 +107,10 @@ impl World {
 }
 
 /// An entry of this many write units.
-fn entry(tip: &mut Tip, units: u32, value: u64) -> Sealed {
+fn entry(tip: &mut Tip, units: u32, value: u64) -> ChainedEntry {
     let mut draft = Draft::new(Kind::Writes);
     draft.begin_part(PartId { partition: 0, owner_epoch: tip.epoch, pseq: tip.seq + 1 });
     draft.payload().extend_from_slice(&value.to_le_bytes());
     draft.end_part(units);
-    draft.seal(tip)
+    draft.chain(tip)
 }

@@ -2,7 +2,9 @@
 
 use bytes::Bytes;
 use vetch_fence::Index;
-use vetch_journal::{Draft, Journal, JournalError, Kind, PartId, Payload, Position, ReadItem, Sealed, Tip};
+use vetch_journal::{
+    ChainedEntry, Draft, Journal, JournalError, Kind, PartId, Payload, Position, ReadItem, Tip,
+};
 
 use super::{JournalCase, JournalEngine};
 
@@ -24,18 +26,18 @@ fn start() -> Index {
     Index { position: Position(0), tip: Tip::genesis(2) }
 }
 
-fn sealed(tip: &mut Tip, units: u32, payload: &[u8]) -> Sealed {
+fn chained(tip: &mut Tip, units: u32, payload: &[u8]) -> ChainedEntry {
     let mut draft = Draft::new(Kind::Writes);
     draft.begin_part(PartId { partition: 0, owner_epoch: tip.epoch, pseq: tip.seq + 1 });
     draft.payload().extend_from_slice(payload);
     draft.end_part(units);
-    draft.seal(tip)
+    draft.chain(tip)
 }
 
 fn append(journal: &mut dyn Journal, payloads: &[&str]) -> Position {
     let mut tip = *journal.tip();
-    let entries: Vec<Sealed> =
-        payloads.iter().map(|payload| sealed(&mut tip, 1, payload.as_bytes())).collect();
+    let entries: Vec<ChainedEntry> =
+        payloads.iter().map(|payload| chained(&mut tip, 1, payload.as_bytes())).collect();
     let appended = journal.append_batch(&entries).expect("nothing is wrong");
     assert_eq!(*journal.tip(), tip, "the tip follows what is durable");
     appended.position
@@ -108,13 +110,13 @@ fn from_anywhere(engine: &mut dyn JournalEngine) {
 
 fn out_of_order(engine: &mut dyn JournalEngine) {
     let mut journal = engine.open(start()).expect("opens");
-    let early = sealed(&mut Tip::genesis(2), 1, b"early");
+    let early = chained(&mut Tip::genesis(2), 1, b"early");
     assert!(matches!(journal.append_batch(&[early]), Err(JournalError::OutOfOrder(_))), "claim comes first");
     journal.claim().expect("claims");
     append(&mut *journal, &["a"]);
     let mut tip = *journal.tip();
-    sealed(&mut tip, 1, b"skipped");
-    let gap = sealed(&mut tip, 1, b"gap");
+    chained(&mut tip, 1, b"skipped");
+    let gap = chained(&mut tip, 1, b"gap");
     assert!(matches!(journal.append_batch(&[gap]), Err(JournalError::OutOfOrder(_))));
     append(&mut *journal, &["b"]);
     assert_eq!(writes(&read(&*journal, Tip::genesis(2))), ["a", "b"]);
@@ -123,7 +125,7 @@ fn out_of_order(engine: &mut dyn JournalEngine) {
 fn too_large(engine: &mut dyn JournalEngine) {
     let Some(size) = engine.too_large() else { return };
     let mut journal = opened(engine);
-    let large = sealed(&mut journal.tip().clone(), 1, &vec![7; size]);
+    let large = chained(&mut journal.tip().clone(), 1, &vec![7; size]);
     assert!(matches!(journal.append_batch(&[large]), Err(JournalError::TooLarge { .. })));
     append(&mut *journal, &["a"]);
     assert_eq!(writes(&read(&*journal, Tip::genesis(2))), ["a"]);
@@ -148,7 +150,7 @@ fn fenced(engine: &mut dyn JournalEngine) {
     let mut new = opened(engine);
     assert_eq!(new.tip().epoch, old.tip().epoch + 1);
     append(&mut *new, &["b"]);
-    let late = sealed(&mut old.tip().clone(), 1, b"late");
+    let late = chained(&mut old.tip().clone(), 1, b"late");
     assert!(matches!(old.append_batch(&[late]), Err(JournalError::Fenced { .. })));
     append(&mut *new, &["c"]);
     assert_eq!(writes(&read(&*new, Tip::genesis(2))), ["a", "b", "c"]);

@@ -141,21 +141,21 @@ fn what_cannot_be_appended_is_refused_before_anything_changes() {
     let mut play = Play::new(2, true);
     play.elect(0);
     let mut tip = play.members[0].head();
-    let sealed = Draft::new(Kind::Writes).seal(&mut tip);
-    let behind = Draft::new(Kind::Writes).seal(&mut tip);
-    assert_eq!(play.members[1].propose(play.now, std::slice::from_ref(&sealed)), Err(Refusal::NotLeading));
+    let chained = Draft::new(Kind::Writes).chain(&mut tip);
+    let behind = Draft::new(Kind::Writes).chain(&mut tip);
+    assert_eq!(play.members[1].propose(play.now, std::slice::from_ref(&chained)), Err(Refusal::NotLeading));
     assert_eq!(play.members[0].propose(play.now, &[behind]), Err(Refusal::OutOfOrder));
     assert_eq!(play.members[0].propose(play.now, &[]), Err(Refusal::OutOfOrder));
     let mut large = Draft::new(Kind::Writes);
     large.begin_part(Default::default());
     large.payload().resize(2 << 20, 0);
     large.end_part(1);
-    let large = large.seal(&mut play.members[0].head());
+    let large = large.chain(&mut play.members[0].head());
     assert!(matches!(play.members[0].propose(play.now, &[large]), Err(Refusal::TooLarge { .. })));
     for value in 0..8 {
         play.write(0, value);
     }
-    let next = Draft::new(Kind::Writes).seal(&mut play.members[0].head());
+    let next = Draft::new(Kind::Writes).chain(&mut play.members[0].head());
     assert_eq!(play.members[0].propose(play.now, &[next]), Err(Refusal::Busy));
     play.settle();
     assert_eq!(play.tip(0).seq, 9);

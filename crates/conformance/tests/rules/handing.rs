@@ -39,8 +39,8 @@ fn nothing_is_started_behind_a_hand_over() {
     play.members[0].hand_over(play.now, author(1)).expect("leads");
     let last = appends(play.take(0));
     assert_eq!(play.members[0].hand_over(play.now, author(1)), Err(Refusal::Busy));
-    let sealed = vetch_journal::Draft::new(vetch_journal::Kind::Barrier).seal(&mut play.members[0].head());
-    assert_eq!(play.members[0].propose(play.now, &[sealed]), Err(Refusal::Busy));
+    let chained = vetch_journal::Draft::new(vetch_journal::Kind::Barrier).chain(&mut play.members[0].head());
+    assert_eq!(play.members[0].propose(play.now, &[chained]), Err(Refusal::Busy));
     play.members[0].read_index(play.now, ReadId(1)).expect("it may still stay the writer");
     play.tick(0, 300);
     assert!(appends(play.take(0)).is_empty(), "neither a barrier nor a heartbeat");

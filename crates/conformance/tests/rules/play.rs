@@ -110,8 +110,8 @@ impl Play {
         draft.begin_part(PartId { partition: 0, owner_epoch: tip.epoch, pseq: 1 });
         draft.payload().push(value);
         draft.end_part(1);
-        let sealed = draft.seal(&mut tip);
-        self.members[who].propose(self.now, &[sealed]).expect("it leads")
+        let chained = draft.chain(&mut tip);
+        self.members[who].propose(self.now, &[chained]).expect("it leads")
     }
 
     /// Everybody reads what there is.

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use vetch_fence::{Author, Config, Driver, Event, Index, Ticket};
-use vetch_journal::{Draft, Hash, Kind, PartId, Position, Sealed, Tip};
+use vetch_journal::{ChainedEntry, Draft, Hash, Kind, PartId, Position, Tip};
 use vetch_nats::NatsLog;
 
 pub(crate) fn start() -> Index {
@@ -185,10 +185,10 @@ impl Hand {
     }
 }
 
-pub(crate) fn entry(tip: &mut Tip, payload: &[u8]) -> Sealed {
+pub(crate) fn entry(tip: &mut Tip, payload: &[u8]) -> ChainedEntry {
     let mut draft = Draft::with_capacity(Kind::Writes, payload.len());
     draft.begin_part(PartId { partition: 0, owner_epoch: tip.epoch, pseq: tip.seq + 1 });
     draft.payload().extend_from_slice(payload);
     draft.end_part(1);
-    draft.seal(tip)
+    draft.chain(tip)
 }

@@ -155,7 +155,6 @@ fn by_revision(history: History) -> impl Iterator<Item = (i64, Events<NodeEvent>
     })
 }
 
-
 impl Recovered {
     /// Everything that may still be watched.
     pub(super) fn event_log(history: History, revisions: Revisions, store: &Store) -> EventLog<NodeEvent> {

@@ -14,7 +14,7 @@ use vetch_fence::{Author, Driver, Index, Log};
 use vetch_journal::{Disk, Position, RealDisk, Tip};
 use vetch_store::Store;
 
-use super::{AssembledParts, ENQUEUE_TIMEOUT, Recovered, connect, load, start};
+use super::{AssembledParts, Recovered, connect, load, start};
 use crate::cluster::{Cluster, ClusterConfig, ClusterStatus, Writer};
 use crate::commit::Committer;
 use crate::config::NodeConfig;

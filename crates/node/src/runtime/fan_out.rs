@@ -9,7 +9,7 @@ use vetch_watch::Events;
 use crate::prefixes::Change;
 use crate::queue::Receiver;
 use crate::runtime::Step;
-use crate::state::{NodeState, RunState};
+use crate::state::NodeState;
 use crate::watch::{CLOSED_AT_ONCE, NodeEvent};
 
 const IDLE_INTERVAL: Duration = Duration::from_millis(500);

@@ -8,13 +8,12 @@
 //! few write, handing it to another thread takes longer than deciding it did.
 
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crossbeam_channel::TryRecvError;
-use vetch_journal::{Appended, DirLock, Journal, LocalJournal, Position, Sealed};
-use vetch_seal::KeyId;
+use vetch_encryption::KeyId;
+use vetch_journal::{Appended, ChainedEntry, DirLock, Journal, LocalJournal, Position};
 
 use crate::commit::Committer;
 use crate::queue::Receiver;
@@ -119,7 +118,7 @@ impl JournalLoop {
             return None;
         }
         let batch = batches.pop_front()?;
-        let generation = self.node.sealing.generation();
+        let generation = self.node.key_usage.generation();
         let step = self.make_durable(vec![batch]);
         self.report_keys(generation);
         if self.waiting.is_some() {
@@ -131,7 +130,7 @@ impl JournalLoop {
 
     /// Trims if asked to, then makes durable what is queued.
     fn step(&mut self) -> Step {
-        let generation = self.node.sealing.generation();
+        let generation = self.node.key_usage.generation();
         let step = self.work();
         self.report_keys(generation);
         step
@@ -142,7 +141,7 @@ impl JournalLoop {
         let now = Some((generation, self.journal.segments(), self.journal.active_key()));
         if self.reported_keys != now {
             self.reported_keys = now;
-            self.node.sealing.note_journal(self.journal.segments_by_key(), generation);
+            self.node.key_usage.note_journal(self.journal.segments_by_key(), generation);
         }
     }
 
@@ -164,7 +163,7 @@ impl JournalLoop {
     }
 
     fn make_durable(&mut self, batches: Vec<Batch<Reply>>) -> Step {
-        let entries: Vec<Sealed> = batches.iter().filter_map(|batch| batch.entry.clone()).collect();
+        let entries: Vec<ChainedEntry> = batches.iter().filter_map(|batch| batch.entry.clone()).collect();
         if entries.is_empty() {
             self.committer.commit(batches, None);
             return Step::Worked;
@@ -172,7 +171,7 @@ impl JournalLoop {
         match self.journal.append_batch(&entries) {
             Ok(appended) => {
                 self.observe(&appended);
-                self.committer.commit(batches, entries.last().map(Sealed::after));
+                self.committer.commit(batches, entries.last().map(ChainedEntry::after));
                 Step::Worked
             }
             // Nothing was written. Admission keeps this from happening but for a burst right as the
@@ -239,8 +238,8 @@ impl JournalLoop {
         newest.is_some()
     }
 
-    /// Leaves a segment that is sealed with the keys of yesterday. Without space for the next one
-    /// this is tried again by housekeeping, or by the next append.
+    /// Leaves a segment that is encrypted with the keys of yesterday. Without space for the next
+    /// one this is tried again by housekeeping, or by the next append.
     fn follow_keys(&mut self) {
         if self.journal.follow_keys().is_ok_and(|rolled| rolled) {
             self.node.disk.set_active_room(self.journal.room());

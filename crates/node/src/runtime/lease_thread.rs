@@ -2,7 +2,6 @@
 //! interval.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crossbeam_channel::TrySendError;

@@ -16,7 +16,7 @@ use crossbeam_channel::{Receiver, TryRecvError};
 use tokio::sync::oneshot;
 use vetch_bugs::Bug;
 use vetch_fence::{Author, Divergence, Driver, Event, Index, Log, ReadId, Refusal, Ticket};
-use vetch_journal::{DirLock, Draft, Entry, Kind, Sealed, Tip};
+use vetch_journal::{ChainedEntry, DirLock, Draft, Entry, Kind, Tip};
 use vetch_store::Record;
 use vetch_store::auth::Auth;
 
@@ -253,7 +253,7 @@ impl SharedLoop {
         }
         let peers = self.work.roster.peers();
         let member = self.driver.member_mut();
-        let entry = cluster::announcement(&self.me, &peers).seal(&mut member.head());
+        let entry = cluster::announcement(&self.me, &peers).chain(&mut member.head());
         if let Ok(ticket) = member.propose(now, &[entry]) {
             (self.work.announced, self.work.announcing) = (Some(now), Some(ticket));
             self.post(|board| board.peers = peers);
@@ -274,7 +274,7 @@ impl SharedLoop {
         self.membership.look(now).map_err(|why| self.failed(turned_away(&why)))?;
         if let Some(draft) = self.membership.due(now) {
             let member = self.driver.member_mut();
-            let entry = draft.seal(&mut member.head());
+            let entry = draft.chain(&mut member.head());
             if let Ok(ticket) = member.propose(now, &[entry]) {
                 self.membership.proposed(now, ticket);
             }
@@ -373,15 +373,15 @@ impl SharedLoop {
                 && !self.work.request_window.is_open(requests, self.driver.now(), WRITE_BATCH_WINDOW))
     }
 
-    /// The next record: how many batches of the queue, and their entries, sealed on the head.
-    fn gather(&self) -> (usize, Vec<Sealed>) {
+    /// The next record: how many batches of the queue, and their entries, chained on the head.
+    fn gather(&self) -> (usize, Vec<ChainedEntry>) {
         let mut tip = self.driver.member().head();
         let (mut taken, mut bytes, mut entries) = (0, 0, Vec::new());
         let is_plain = |batch: &&Batch<Reply>| batch.capture.is_none() && batch.transfer.is_none();
         for batch in self.work.queue.iter().take_while(is_plain) {
             if let Some(draft) = &batch.draft {
                 let mut after = tip;
-                let entry = draft.clone().seal(&mut after);
+                let entry = draft.clone().chain(&mut after);
                 bytes += entry.bytes().len();
                 if taken > 0 && bytes > self.node.config.tuning.batch_bytes {
                     break;
@@ -392,7 +392,7 @@ impl SharedLoop {
             taken += 1;
         }
         if entries.is_empty() {
-            entries.push(Draft::new(Kind::Barrier).seal(&mut tip));
+            entries.push(Draft::new(Kind::Barrier).chain(&mut tip));
         }
         (taken, entries)
     }

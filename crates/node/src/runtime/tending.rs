@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use vetch_fence::Space;
-use vetch_journal::{Position, Sealed};
+use vetch_journal::{ChainedEntry, Position};
 
 use super::shared_loop::SharedLoop;
 
@@ -129,7 +129,7 @@ impl SharedLoop {
     }
 
     /// Records are on their way to the journal.
-    pub(super) fn proposed(&mut self, entries: &[Sealed]) {
+    pub(super) fn proposed(&mut self, entries: &[ChainedEntry]) {
         let bytes: usize = entries.iter().map(|entry| entry.bytes().len()).sum();
         let now = self.driver.now();
         self.work.tending.proposed.add(now, bytes as u64 + RECORD_COST);

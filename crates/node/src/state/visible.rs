@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use tokio::sync::watch;
 use vetch_journal::Tip;
-use vetch_store::request::Alarm;
 use vetch_store::Store;
+use vetch_store::request::Alarm;
 
 use crate::auth::DurableAuth;
 use crate::sync::RwLock;

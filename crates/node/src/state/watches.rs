@@ -46,10 +46,7 @@ impl Watches {
     }
 
     /// The client addresses of streams.
-    pub(crate) fn clients<'s>(
-        &self,
-        streams: impl Iterator<Item = &'s StreamId>,
-    ) -> Vec<Option<Arc<str>>> {
+    pub(crate) fn clients<'s>(&self, streams: impl Iterator<Item = &'s StreamId>) -> Vec<Option<Arc<str>>> {
         let wakers = self.streams.lock();
         streams.map(|stream| wakers.get(stream).and_then(|waker| waker.client.clone())).collect()
     }

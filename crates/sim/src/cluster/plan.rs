@@ -136,7 +136,7 @@ fn episode(rng: &mut Rng, servers: usize, nanos: u64) -> Vec<(u64, Trouble)> {
 pub(super) fn workload(rng: &mut Rng) -> Plan {
     let mut plan = Plan::draw(rng);
     plan.in_cluster = true;
-    plan.sealed = false;
+    plan.encrypted = false;
     plan.node.keys = NodeConfig::new(PathBuf::from("/data"), identity(0)).keys;
     plan.node.quota_bytes = 0;
     plan.node.request_timeout = Duration::from_millis(*rng.pick(&[1000, 3000, 7000]));

@@ -11,7 +11,7 @@ use vetch_store::Record;
 use vetch_store::history::HistoryRun;
 
 use super::{IDLE_INTERVAL, Trimmer, scrubber};
-use crate::checkpoint::{Capture, CheckpointError, CheckpointReport, Checkpointer};
+use crate::checkpoint::{Capture, CheckpointError, Checkpointer, Report};
 use crate::state::{Command, NodeState};
 
 /// How long after a checkpoint that failed, or had nothing new to write, the next one is tried.
@@ -170,7 +170,7 @@ impl Checkpoints {
         self.node.disk.set_checkpoint_bytes(self.checkpointer.disk_bytes());
     }
 
-    fn write(&mut self, capture: Capture, is_damaged: bool) -> Result<CheckpointReport, CheckpointError> {
+    fn write(&mut self, capture: Capture, is_damaged: bool) -> Result<Report, CheckpointError> {
         if is_damaged {
             let versions = self.collect_all_versions();
             return self.checkpointer.run_anew(capture, versions);
@@ -183,7 +183,7 @@ impl Checkpoints {
         self.checkpointer.run(capture, &retained)
     }
 
-    fn taken(&mut self, report: &CheckpointReport, began: Instant) {
+    fn taken(&mut self, report: &Report, began: Instant) {
         self.has_failed = false;
         self.is_verifying = true;
         self.node.metrics.checkpoint.observe(began.elapsed());

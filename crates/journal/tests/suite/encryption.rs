@@ -1,8 +1,8 @@
-//! Sealed records: what they hide, what they withstand, and keys that come and go.
+//! Encrypted records: what they hide, what they withstand, and keys that come and go.
 
 use std::sync::Arc;
 
-use vetch_journal::seal::{KeyError, KeyId, Keys, Ring};
+use vetch_encryption::{EncryptionKeys, KeyError, KeyId, KeyRing};
 use vetch_journal::{
     Entry, Journal, JournalError, LocalConfig, LocalJournal, MemDisk, Position, RecoveryReport, Tip,
 };
@@ -13,13 +13,13 @@ use crate::support::{append, dir, genesis, noise, tiny};
 pub(crate) const KEYS: [&str; 2] =
     ["a AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=", "b ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pv8="];
 
-/// A ring of these lines, whose seals look the same every time.
-pub(crate) fn ring(lines: &[&str]) -> Ring {
-    Ring::parse(&lines.join("\n")).expect("a sound ring")
+/// A ring of these lines, whose ciphertexts look the same every time.
+pub(crate) fn ring(lines: &[&str]) -> KeyRing {
+    KeyRing::parse(&lines.join("\n")).expect("a sound ring")
 }
 
-fn keys(lines: &[&str]) -> Keys {
-    Keys::repeatable_for_tests(ring(lines))
+fn keys(lines: &[&str]) -> EncryptionKeys {
+    EncryptionKeys::repeatable_for_tests(ring(lines))
 }
 
 fn id(name: &str) -> KeyId {
@@ -28,7 +28,7 @@ fn id(name: &str) -> KeyId {
 
 type Recovered = (Vec<Entry>, LocalJournal, RecoveryReport);
 
-fn recover(disk: &MemDisk, keys: &Keys, start: Tip) -> Result<Recovered, JournalError> {
+fn recover(disk: &MemDisk, keys: &EncryptionKeys, start: Tip) -> Result<Recovered, JournalError> {
     let config = LocalConfig { keys: keys.clone(), ..tiny() };
     let mut recovery = LocalJournal::recover(Arc::new(disk.clone()), &dir(), config, start)?;
     let mut entries = Vec::new();
@@ -39,13 +39,13 @@ fn recover(disk: &MemDisk, keys: &Keys, start: Tip) -> Result<Recovered, Journal
     Ok((entries, journal, report))
 }
 
-fn begin(disk: &MemDisk, keys: &Keys) -> LocalJournal {
+fn begin(disk: &MemDisk, keys: &EncryptionKeys) -> LocalJournal {
     let (_, mut journal, _) = recover(disk, keys, genesis()).expect("it opens");
     journal.claim().expect("no faults");
     journal
 }
 
-fn found(disk: &MemDisk, keys: &Keys) -> Result<Vec<Entry>, JournalError> {
+fn found(disk: &MemDisk, keys: &EncryptionKeys) -> Result<Vec<Entry>, JournalError> {
     recover(&disk.process_exit(), keys, genesis()).map(|(entries, _, _)| entries)
 }
 
@@ -60,7 +60,7 @@ fn a_payload_is_nowhere_to_be_seen_and_comes_back() {
     drop(journal);
     for (path, content) in disk.files() {
         assert!(!content.windows(10).any(|piece| secret.windows(10).any(|part| part == piece)), "{path:?}");
-        // Zeros are sealed as well.
+        // Zeros are encrypted as well.
         let records = content.chunks(512).filter(|sector| sector.starts_with(b"VJRN")).count();
         assert!(records == 0 || content.windows(64).filter(|piece| *piece == [0; 64]).count() < 2048);
     }
@@ -75,7 +75,7 @@ fn a_missing_and_a_wrong_key_are_refused_by_name_and_nothing_is_changed() {
     drop(journal);
     let renamed = KEYS[1].replace("b ", "a ");
     let cases = [
-        (Keys::none(), KeyError::NoKeys { id: id("a") }),
+        (EncryptionKeys::none(), KeyError::NoKeys { id: id("a") }),
         (keys(&KEYS[1..]), KeyError::Missing { id: id("a"), given: "b".into() }),
         (keys(&[&renamed]), KeyError::Wrong { id: id("a") }),
     ];
@@ -91,7 +91,7 @@ fn a_missing_and_a_wrong_key_are_refused_by_name_and_nothing_is_changed() {
 
 #[test]
 fn keys_come_and_go_and_each_change_begins_a_segment() {
-    let (disk, keys) = (MemDisk::new(), Keys::none());
+    let (disk, keys) = (MemDisk::new(), EncryptionKeys::none());
     let mut journal = begin(&disk, &keys);
     let mut written = append(&mut journal, &[noise(1, 40)]).expect("plain");
     let rings = [vec![KEYS[0]], vec![KEYS[1], KEYS[0]], vec!["plain", KEYS[0], KEYS[1]]];
@@ -119,7 +119,7 @@ fn keys_come_and_go_and_each_change_begins_a_segment() {
     assert_eq!(journal.segments_by_key().into_iter().collect::<Vec<_>>(), [(None, 1)]);
     let tip = *journal.tip();
     drop(journal);
-    assert!(recover(&disk, &Keys::none(), tip).is_ok(), "nothing needs a key any more");
+    assert!(recover(&disk, &EncryptionKeys::none(), tip).is_ok(), "nothing needs a key any more");
 }
 
 /// Without any append, so that an idle server can get rid of a key; and the empty segment that this
@@ -146,7 +146,7 @@ fn a_journal_follows_its_keys_before_anything_is_written() {
 
 /// What is judged torn or damaged does not depend on keys, and no flipped bit is ever read.
 #[test]
-fn every_flipped_bit_of_a_sealed_journal_is_refused_with_the_same_words_with_and_without_the_key() {
+fn every_flipped_bit_of_an_encrypted_journal_is_refused_with_the_same_words_with_and_without_the_key() {
     let (disk, keys) = (MemDisk::new(), keys(&KEYS[..1]));
     let mut journal = begin(&disk, &keys);
     for n in 0..4 {
@@ -168,7 +168,7 @@ fn every_flipped_bit_of_a_sealed_journal_is_refused_with_the_same_words_with_and
                 }
                 Err(JournalError::Corrupt(damage)) => {
                     refused += 1;
-                    match found(&broken, &Keys::none()) {
+                    match found(&broken, &EncryptionKeys::none()) {
                         // An earlier record needs the key before the damage is reached.
                         Err(JournalError::Key { file, offset, .. }) => {
                             assert!((file, offset) < (damage.file, damage.offset), "byte {byte} of {path:?}");
@@ -184,9 +184,9 @@ fn every_flipped_bit_of_a_sealed_journal_is_refused_with_the_same_words_with_and
     assert!(refused > 3000 && harmless > 100, "{refused} refused, {harmless} harmless");
 }
 
-/// Whoever can write to the disk can make checksums fit, but not seals.
+/// Whoever can write to the disk can make checksums fit, but not authentication tags.
 #[test]
-fn a_record_that_was_moved_or_made_to_fit_does_not_open() {
+fn a_record_that_was_moved_or_made_to_fit_does_not_decrypt() {
     let (disk, keys) = (MemDisk::new(), keys(&KEYS[..1]));
     let mut journal = begin(&disk, &keys);
     append(&mut journal, &[noise(1, 100)]).expect("no faults");

@@ -1,11 +1,11 @@
-//! Sealed checkpoints: what they hide, what they withstand, and keys that come and go.
+//! Encrypted checkpoints: what they hide, what they withstand, and keys that come and go.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use vetch_encryption::{EncryptionKeys, KeyError, KeyId};
 use vetch_journal::MemDisk;
 use vetch_node::checkpoint::LoadError;
-use vetch_seal::{KeyError, KeyId, Keys};
 
 use crate::world::{KEYS, TINY, World, keys, open_through, paths, ring};
 
@@ -14,8 +14,8 @@ fn id(name: &str) -> KeyId {
 }
 
 /// Two checkpoints. The older file is in both, the newer file only in the newest.
-fn world_with_two_checkpoints(keys: Keys) -> World {
-    let mut world = World::sealed(TINY, keys);
+fn world_with_two_checkpoints(keys: EncryptionKeys) -> World {
+    let mut world = World::encrypted(TINY, keys);
     (0..12).for_each(|n| world.put(&format!("first/{n:02}"), "value of the first checkpoint"));
     world.checkpoint().unwrap();
     (0..4).for_each(|n| world.put(&format!("second/{n:02}"), "value of the second"));
@@ -24,7 +24,7 @@ fn world_with_two_checkpoints(keys: Keys) -> World {
     world
 }
 
-fn load(disk: &MemDisk, keys: &Keys) -> Result<Option<u64>, LoadError> {
+fn load(disk: &MemDisk, keys: &EncryptionKeys) -> Result<Option<u64>, LoadError> {
     open_through(Arc::new(disk.clone()), TINY, keys).map(|loaded| loaded.report.number)
 }
 
@@ -44,7 +44,7 @@ fn a_missing_and_a_wrong_key_are_refused_by_name_and_not_taken_for_damage() {
     let world = world_with_two_checkpoints(keys(&KEYS[..1]));
     let renamed = KEYS[1].replace("b ", "a ");
     let cases = [
-        (Keys::none(), KeyError::NoKeys { id: id("a") }),
+        (EncryptionKeys::none(), KeyError::NoKeys { id: id("a") }),
         (keys(&KEYS[1..]), KeyError::Missing { id: id("a"), given: "b".into() }),
         (keys(&[&renamed]), KeyError::Wrong { id: id("a") }),
     ];
@@ -58,7 +58,7 @@ fn a_missing_and_a_wrong_key_are_refused_by_name_and_not_taken_for_damage() {
     }
 }
 
-/// Rotation: runs seal what is old anew, until nothing needs the old key; taken away a step too
+/// Rotation: runs encrypt what is old anew, until nothing needs the old key; taken away a step too
 /// early, it is asked for.
 #[test]
 fn runs_get_rid_of_an_old_key_and_until_then_it_is_asked_for() {
@@ -76,7 +76,7 @@ fn runs_get_rid_of_an_old_key_and_until_then_it_is_asked_for() {
         while world.checkpointer.is_stale() {
             assert!(world.checkpointer.files_by_key().contains_key(&old));
             if old.is_some() {
-                let without = if target.is_some() { keys(&KEYS[1..]) } else { Keys::none() };
+                let without = if target.is_some() { keys(&KEYS[1..]) } else { EncryptionKeys::none() };
                 let refused = load(&world.disk.process_exit(), &without);
                 assert!(matches!(refused, Err(LoadError::Key { .. })), "{from:?} {runs}: {refused:?}");
             }
@@ -88,14 +88,14 @@ fn runs_get_rid_of_an_old_key_and_until_then_it_is_asked_for() {
         assert!(runs >= 2, "the checkpoint before the newest counts as well");
         let files: BTreeMap<_, _> = world.checkpointer.files_by_key();
         assert_eq!(files.keys().copied().collect::<Vec<_>>(), [target]);
-        let enough = if target.is_some() { keys(&KEYS[1..]) } else { Keys::none() };
+        let enough = if target.is_some() { keys(&KEYS[1..]) } else { EncryptionKeys::none() };
         assert!(load(&world.disk.process_exit(), &enough).is_ok(), "nothing needs the old key");
         world.assert_same(&world.recover(&world.disk.process_exit()).unwrap());
     }
 }
 
 #[test]
-fn every_flipped_bit_of_a_sealed_checkpoint_is_found() {
+fn every_flipped_bit_of_an_encrypted_checkpoint_is_found() {
     let world = world_with_two_checkpoints(keys(&KEYS[..1]));
     let shared = &paths(&world.disk, ".data")[0];
     for byte in 0..world.disk.content(shared).unwrap().len() as u64 {
@@ -120,8 +120,8 @@ fn every_flipped_bit_of_a_sealed_checkpoint_is_found() {
     }
 }
 
-/// Whoever can write to the disk can make checksums fit, but not seals: a block that was altered or
-/// moved, a file of another store with the same name and key.
+/// Whoever can write to the disk can make checksums fit, but not authentication tags: a block that
+/// was altered or moved, a file of another store with the same name and key.
 #[test]
 fn what_was_made_to_fit_is_refused() {
     let world = world_with_two_checkpoints(keys(&KEYS[..1]));
@@ -143,7 +143,7 @@ fn what_was_made_to_fit_is_refused() {
     altered[108..112].copy_from_slice(&crc.to_le_bytes());
     assert!(refused(&altered).contains("altered"), "{}", refused(&altered));
     // The same place, the same length, another store: salts differ there, as they do in every file.
-    let random = || Keys::new(ring(&KEYS[..1]));
+    let random = || EncryptionKeys::new(ring(&KEYS[..1]));
     let (one, other) = (world_with_two_checkpoints(random()), world_with_two_checkpoints(random()));
     let foreign = other.disk.content(path).unwrap();
     assert_eq!(foreign.len(), one.disk.content(path).unwrap().len());

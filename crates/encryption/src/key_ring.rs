@@ -1,14 +1,14 @@
-//! The ring: the keys of a key file, in its order.
+//! The key ring: the keys of a key file, in its order.
 //!
 //! ```text
-//! # The first key seals what is new; the others open what is old.
+//! # The first key encrypts new data; the others decrypt old data.
 //! k2 mVnKmrMH0wW0xGZ6eVQ1pVvLZS8iYBRwcyYH3iGbQPM=
 //! k1 6Hj0eWkXk9TzE5t9S2Zq0oM8m1rjvF4cXr3uYd7nGxA=
 //! ```
 //!
-//! A line `plain` in place of the first key says that new data is not sealed, while the keys behind
-//! it still open what is. Everything doubtful is refused: a file others can read, a key of the
-//! wrong length, one that is text rather than random bytes, a name or a key that comes twice.
+//! A line `plain` in place of the first key says that new data is not encrypted; the keys behind it
+//! still decrypt old data. Everything doubtful is refused: a file that others can read, a key of
+//! the wrong length, a key that is text rather than random bytes, a duplicate name or key.
 
 use std::fs::File;
 use std::io::Read;
@@ -22,28 +22,28 @@ use zeroize::Zeroizing;
 
 use crate::key::{Key, KeyId};
 
-/// More keys than this are refused.
-pub const MAX_KEYS: usize = 64;
+/// Limit on the keys of a ring.
+pub const KEYS_MAX: usize = 64;
 
 const SECRET_LEN: usize = 32;
-/// A longer file is not a key file.
-const MAX_FILE: u64 = 16 << 10;
-/// Where the first key stands: new data is not sealed.
+/// Limit on the length of a key file.
+const FILE_LEN_MAX: u64 = 16 << 10;
+/// In place of the first key: new data is not encrypted.
 const PLAIN: &str = "plain";
 /// Of 32 random bytes about 30 differ; with fewer than this they are not random.
-const LEAST_DIFFERENT: usize = 16;
+const DIFFERENT_BYTES_MIN: usize = 16;
 
 /// The keys of a process.
 #[derive(Debug, Default)]
-pub struct Ring {
+pub struct KeyRing {
     keys: Vec<Arc<Key>>,
-    /// Whether the first key seals what is new.
-    seals: bool,
+    /// Whether the first key encrypts new data.
+    encrypts_new: bool,
 }
 
-/// Why a key file is not used. Says what to do, and never anything of a key.
+/// Why a key file is refused. The text says what to do, and never shows a key.
 #[derive(Debug, thiserror::Error)]
-pub enum RingError {
+pub enum KeyRingError {
     #[error("cannot read the encryption key file {}: {source}", path.display())]
     Io { path: PathBuf, source: std::io::Error },
     #[error("the encryption key file {} is not a file", .0.display())]
@@ -53,7 +53,7 @@ pub enum RingError {
         path.display(), path.display()
     )]
     Permissions { path: PathBuf, mode: u32 },
-    #[error("the encryption key file {} is longer than {MAX_FILE} bytes, which no key file is", .0.display())]
+    #[error("the encryption key file {} is longer than {FILE_LEN_MAX} bytes, which no key file is", .0.display())]
     TooLong(PathBuf),
     #[error("the encryption key file {}: {problem}", path.display())]
     Content { path: PathBuf, problem: Problem },
@@ -80,14 +80,14 @@ pub enum Problem {
     SameKey { line: usize, id: KeyId, other: KeyId },
     #[error("line {0}: 'plain' may only stand in place of the first key")]
     PlainLater(usize),
-    #[error("there are more than {MAX_KEYS} keys in it")]
+    #[error("there are more than {KEYS_MAX} keys in it")]
     TooMany,
 }
 
-impl Ring {
+impl KeyRing {
     /// The keys in the text of a key file.
-    pub fn parse(text: &str) -> Result<Ring, Problem> {
-        let mut ring = Ring { keys: Vec::new(), seals: true };
+    pub fn parse(text: &str) -> Result<KeyRing, Problem> {
+        let mut ring = KeyRing { keys: Vec::new(), encrypts_new: true };
         let mut is_first = true;
         for (number, line) in text.lines().enumerate().map(|(at, line)| (at + 1, line.trim())) {
             if line.is_empty() || line.starts_with('#') {
@@ -96,7 +96,7 @@ impl Ring {
             if line == PLAIN && !is_first {
                 return Err(Problem::PlainLater(number));
             } else if line == PLAIN {
-                ring.seals = false;
+                ring.encrypts_new = false;
             } else {
                 ring.add(number, line)?;
             }
@@ -118,16 +118,16 @@ impl Ring {
         if let Some(other) = self.keys.iter().find(|other| other.check() == key.check()) {
             return Err(Problem::SameKey { line, id, other: other.id() });
         }
-        if self.keys.len() == MAX_KEYS {
+        if self.keys.len() == KEYS_MAX {
             return Err(Problem::TooMany);
         }
         self.keys.push(Arc::new(key));
         Ok(())
     }
 
-    /// The key that seals what is new; none: it is not sealed.
+    /// The key that encrypts new data; none if new data is not encrypted.
     pub fn current(&self) -> Option<&Arc<Key>> {
-        self.keys.first().filter(|_| self.seals)
+        self.keys.first().filter(|_| self.encrypts_new)
     }
 
     pub fn find(&self, id: KeyId) -> Option<&Arc<Key>> {
@@ -151,32 +151,32 @@ fn secret_of(line: usize, text: &str) -> Result<Zeroizing<[u8; SECRET_LEN]>, Pro
     sorted.sort_unstable();
     let different = 1 + sorted.windows(2).filter(|pair| pair[0] != pair[1]).count();
     let is_text = secret.iter().all(|byte| (b' '..=b'~').contains(byte));
-    if different < LEAST_DIFFERENT || is_text { Err(Problem::Weak(line)) } else { Ok(secret) }
+    if different < DIFFERENT_BYTES_MIN || is_text { Err(Problem::Weak(line)) } else { Ok(secret) }
 }
 
-/// Reads a key file. It must be a file that only its owner, and at most its group, may read.
-pub fn read(path: &Path) -> Result<Ring, RingError> {
-    let failed = |source| RingError::Io { path: path.to_path_buf(), source };
+/// Reads a key file. Only its owner may change it; its owner and at most its group may read it.
+pub fn read_key_file(path: &Path) -> Result<KeyRing, KeyRingError> {
+    let failed = |source| KeyRingError::Io { path: path.to_path_buf(), source };
     let file = File::open(path).map_err(failed)?;
     let about = file.metadata().map_err(failed)?;
     if !about.is_file() {
-        return Err(RingError::NotAFile(path.to_path_buf()));
+        return Err(KeyRingError::NotAFile(path.to_path_buf()));
     }
     let mode = about.mode() & 0o777;
     if mode & 0o027 != 0 {
-        return Err(RingError::Permissions { path: path.to_path_buf(), mode });
+        return Err(KeyRingError::Permissions { path: path.to_path_buf(), mode });
     }
-    // Room for all of it from the start, so that no copy is left behind by growing.
-    let mut text = Zeroizing::new(String::with_capacity(MAX_FILE as usize + 1));
-    file.take(MAX_FILE + 1).read_to_string(&mut text).map_err(failed)?;
-    if text.len() as u64 > MAX_FILE {
-        return Err(RingError::TooLong(path.to_path_buf()));
+    // The whole capacity from the start: growing would leave a copy of the keys in memory.
+    let mut text = Zeroizing::new(String::with_capacity(FILE_LEN_MAX as usize + 1));
+    file.take(FILE_LEN_MAX + 1).read_to_string(&mut text).map_err(failed)?;
+    if text.len() as u64 > FILE_LEN_MAX {
+        return Err(KeyRingError::TooLong(path.to_path_buf()));
     }
-    Ring::parse(&text).map_err(|problem| RingError::Content { path: path.to_path_buf(), problem })
+    KeyRing::parse(&text).map_err(|problem| KeyRingError::Content { path: path.to_path_buf(), problem })
 }
 
 /// A line of a key file with a new random key.
-pub fn generate(id: KeyId) -> Zeroizing<String> {
+pub fn generate_key(id: KeyId) -> Zeroizing<String> {
     let mut secret = Zeroizing::new([0; SECRET_LEN]);
     crate::envelope::random(&mut secret[..]);
     let encoded = Zeroizing::new(STANDARD.encode(&secret[..]));
