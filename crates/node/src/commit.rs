@@ -89,12 +89,12 @@ impl Committer {
     fn count(&self, batch: &Batch<Reply>) {
         let metrics = &self.node.metrics;
         for event in batch.revisions.iter().flat_map(|(_, events)| events.as_slice()) {
-            metrics.events.add(1);
+            metrics.writes.events.add(1);
             if event.0.kv.is_tombstone() {
-                metrics.deletes.add(1);
+                metrics.writes.deletes.add(1);
             } else {
-                metrics.puts.add(1);
-                metrics.put_bytes.add((event.0.kv.key().len() + event.0.kv.value_len()) as u64);
+                metrics.writes.puts.add(1);
+                metrics.writes.put_bytes.add((event.0.kv.key().len() + event.0.kv.value_len()) as u64);
             }
         }
     }
@@ -103,13 +103,13 @@ impl Committer {
         let metrics = &self.node.metrics;
         match &outcome {
             Ok(response) => {
-                metrics.proposals_committed.add(1);
+                metrics.proposals.committed.add(1);
                 self.count_lease(response);
             }
-            Err(NodeError::Store(_)) => metrics.proposals_committed.add(1),
-            Err(_) => metrics.proposals_failed.add(1),
+            Err(NodeError::Store(_)) => metrics.proposals.committed.add(1),
+            Err(_) => metrics.proposals.failed.add(1),
         }
-        metrics.proposals_pending.add(-1);
+        metrics.proposals.pending.add(-1);
         // The client may have gone; the write stands all the same.
         let _ = reply.send(outcome);
     }
@@ -117,10 +117,10 @@ impl Committer {
     fn count_lease(&self, response: &WriteResponse) {
         match response {
             WriteResponse::LeaseGrant { ttl, .. } => {
-                self.node.metrics.leases_granted.add(1);
-                self.node.metrics.lease_ttl.observe_number(u64::try_from(*ttl).unwrap_or(0));
+                self.node.metrics.leases.granted.add(1);
+                self.node.metrics.leases.ttl.observe_number(u64::try_from(*ttl).unwrap_or(0));
             }
-            WriteResponse::LeaseRevoke { .. } => self.node.metrics.leases_revoked.add(1),
+            WriteResponse::LeaseRevoke { .. } => self.node.metrics.leases.revoked.add(1),
             _ => {}
         }
     }

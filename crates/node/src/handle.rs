@@ -240,12 +240,12 @@ impl Node {
 
     /// etcd's hash over all history up to `revision` (0: the newest).
     pub async fn hash_kv(&self, revision: i64) -> Result<HashKv, NodeError> {
-        read::hash_kv(&self.node, revision, &self.node.metrics.hash_at_revision).await
+        read::hash_kv(&self.node, revision, &self.node.metrics.reads.hash_at_revision).await
     }
 
     /// A hash of the whole state, and the revision it was taken at.
     pub async fn hash(&self) -> Result<(u32, i64), NodeError> {
-        let hash = read::hash_kv(&self.node, 0, &self.node.metrics.hash).await?;
+        let hash = read::hash_kv(&self.node, 0, &self.node.metrics.reads.hash).await?;
         Ok((hash.hash, hash.revision))
     }
 
@@ -287,14 +287,14 @@ impl Node {
         let metrics = &self.node.metrics;
         let (reply, outcome) = oneshot::channel();
         let command = Command::write_for(self.caller.clone(), request, reply);
-        metrics.proposals_pending.add(1);
+        metrics.proposals.pending.add(1);
         let refused = match self.node.commands.submit(command) {
             Ok(()) => return Ok(outcome),
             Err(TrySendError::Full(_)) => NodeError::TooManyRequests,
             Err(TrySendError::Disconnected(_)) => NodeError::Stopped,
         };
-        metrics.proposals_pending.add(-1);
-        metrics.proposals_failed.add(1);
+        metrics.proposals.pending.add(-1);
+        metrics.proposals.failed.add(1);
         Err(refused)
     }
 

@@ -95,12 +95,12 @@ impl Node {
             checkpoint_bytes: node.disk.checkpoint_bytes(),
             fresh_bytes: node.disk.fresh_bytes(),
             checkpoint_due_bytes: node.disk.checkpoint_stride(),
-            since_checkpoint: since(node.metrics.checkpoint_at.get()),
-            since_compaction: since(node.metrics.compacted_at.get()),
+            since_checkpoint: since(node.metrics.checkpoints.taken_at.get()),
+            since_compaction: since(node.metrics.compaction.done_at.get()),
             disk_full: node.disk.is_full(),
             disk_fails: node.disk.is_failing(),
             damaged: node.disk.damage(),
-            since_scrub: since(node.metrics.scrubbed_at.get()),
+            since_scrub: since(node.metrics.scrub.done_at.get()),
         }
     }
 

@@ -69,7 +69,7 @@ impl Node {
                     // A writer that was replaced must not promise what its successor never heard
                     // of.
                     node.confirm_writing().await?;
-                    node.metrics.leases_renewed.add(1);
+                    node.metrics.leases.renewed.add(1);
                     return Ok(ttl);
                 }
                 // A restart must not hand back the shorter time on record once a renewal has been
@@ -78,7 +78,7 @@ impl Node {
                     let full = Remaining { id, grant, seconds: 0 };
                     self.write(WriteRequest::LeaseRemaining { leases: vec![full] }).await?;
                     node.leases.lessor().record_withdrawn(id, grant, recording);
-                    node.metrics.lease_records_taken_back.add(1);
+                    node.metrics.leases.records_withdrawn.add(1);
                 }
                 // Its revoke is on the way or due; the client learns that it is gone once that is
                 // certain.
@@ -206,7 +206,7 @@ async fn collect<M>(
     begin: impl Fn(&Store) -> (LeasedRun, M),
     permit: impl Fn(&M, &[Record]) -> Result<(), AuthError>,
 ) -> Result<(LeasedRun, M), NodeError> {
-    let budget = node.config.tuning.scan_keys;
+    let budget = node.config.tuning.scan.keys;
     for attempt in 0..READ_ATTEMPTS {
         let (mut run, moment, mut step, _pin) = {
             let store = node.store.read();

@@ -82,7 +82,7 @@ impl Node {
         let SnapshotPoint { mark, seq, unversioned, hold } = answer.await.map_err(|_| NodeError::Stopped)?;
         self.durable(seq).await?;
         let mut run = HistoryRun::new(mark);
-        let budget = self.state().config.tuning.scan_keys;
+        let budget = self.state().config.tuning.scan.keys;
         while !run.step(&self.state().store.read(), budget) {
             tokio::task::yield_now().await;
         }

@@ -110,7 +110,7 @@ impl NodeState {
             leadership: Leadership::new(tip.epoch, config.follow || cluster.is_some()),
             cluster,
             lifecycle: Lifecycle::new(),
-            hub: RwLock::ranked(Rank::Hub, Hub::new(config.tuning.ring, store.head().revision)),
+            hub: RwLock::ranked(Rank::Hub, Hub::new(config.tuning.watch.ring, store.head().revision)),
             log: RwLock::ranked(Rank::EventLog, log),
             store: RwLock::ranked(Rank::Store, store),
             config,
@@ -121,7 +121,7 @@ impl NodeState {
     pub(crate) fn is_slow(&self, took: Duration) -> bool {
         let slow = took > self.config.slow_apply;
         if slow {
-            self.metrics.slow_applies.add(1);
+            self.metrics.evaluation.slow.add(1);
         }
         slow
     }

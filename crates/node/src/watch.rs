@@ -123,7 +123,7 @@ impl WatchSession {
             let drained = {
                 let log = self.node.log.read();
                 let hub = self.node.hub.read();
-                self.stream.drain(&hub, &log, self.node.config.tuning.drain, &mut self.out)
+                self.stream.drain(&hub, &log, self.node.config.tuning.watch.drain, &mut self.out)
             };
             if drained.release {
                 self.stream.release(&mut self.node.hub.write());

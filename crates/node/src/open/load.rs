@@ -42,8 +42,8 @@ pub(super) fn load(
     let loaded = checkpoint::load(
         Arc::clone(disk),
         &config.data_dir.join("member").join("checkpoint"),
-        config.tuning.checkpoint,
-        config.tuning.recovery_threads,
+        config.tuning.checkpoints.files,
+        config.tuning.checkpoints.recovery_threads,
         &config.keys,
         &mut report,
     )?;
@@ -79,9 +79,9 @@ pub(super) fn replayed(
     }
     let local = LocalConfig {
         segment_len: config.journal_segment_bytes,
-        spares: config.tuning.spare_segments,
+        spares: config.tuning.journal.spare_segments,
         unsafe_no_fsync: config.unsafe_no_fsync,
-        new_journal_id: config.tuning.new_journal_id,
+        new_journal_id: config.tuning.journal.new_id,
         keys: config.keys.clone(),
     };
     let recovery = LocalJournal::recover(Arc::clone(disk), &member.join("journal"), local, loaded.tip)?;

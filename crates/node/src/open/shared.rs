@@ -138,8 +138,8 @@ pub(crate) fn assemble(
     }
     // A record holds a batch and the request that closed it: what that one sent, and as much again
     // that it takes over.
-    config.tuning.batch_bytes = config.tuning.batch_bytes.min(max / 8);
-    let largest_request = (max - config.tuning.batch_bytes) / 2 - RECORD_ROOM;
+    config.tuning.batch.bytes = config.tuning.batch.bytes.min(max / 8);
+    let largest_request = (max - config.tuning.batch.bytes) / 2 - RECORD_ROOM;
     let loaded = load(&disk, &config, progress)?;
     let has_journal = member.join("journal").exists();
     // A server that had read nothing when it took a checkpoint, as one does whose journal is full,

@@ -53,7 +53,7 @@ impl FanOut {
             let log = self.node.log.read();
             let mut hub = self.node.hub.write();
             let before = hub.published();
-            let published = hub.publish(&log, self.node.config.tuning.fan_out_revisions);
+            let published = hub.publish(&log, self.node.config.tuning.watch.fan_out_revisions);
             fresh.extend((before + 1..=hub.published()).map(|revision| log.events(revision)));
             published
         };

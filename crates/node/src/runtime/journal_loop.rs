@@ -193,7 +193,7 @@ impl JournalLoop {
         let size = |batch: &Batch<Reply>| batch.entry.as_ref().map_or(0, |entry| entry.bytes().len());
         let mut bytes = size(&first);
         let mut batches = vec![first];
-        while bytes < self.node.config.tuning.record_bytes
+        while bytes < self.node.config.tuning.journal.record_bytes
             && let Ok(batch) = self.batches.try_recv()
         {
             bytes += size(&batch);
@@ -204,11 +204,11 @@ impl JournalLoop {
 
     fn observe(&self, appended: &Appended) {
         let metrics = &self.node.metrics;
-        metrics.fsync.observe(appended.sync);
-        metrics.write.observe(appended.write);
-        metrics.commit.observe(appended.write + appended.sync);
-        metrics.append_bytes.add(appended.bytes);
-        metrics.appends.add(1);
+        metrics.journal.sync.observe(appended.sync);
+        metrics.journal.write.observe(appended.write);
+        metrics.journal.append.observe(appended.write + appended.sync);
+        metrics.journal.bytes.add(appended.bytes);
+        metrics.journal.appends.add(1);
         self.node.disk.set_active_room(self.journal.room());
         let files = self.journal.segments() as u64 * self.node.config.journal_segment_bytes;
         self.node.disk.set_journal_bytes(files);

@@ -56,11 +56,11 @@ impl LeaseThread {
             self.node.activity.prefixes().turn();
         }
         let tuning = &self.node.config.tuning;
-        if now - self.last_record >= tuning.record_every {
+        if now - self.last_record >= tuning.leases.record_interval {
             self.last_record = now;
             // Shorter leases simply get their full time again after a restart. Records that do not
             // fit into the queue are tried again at the next interval.
-            record(&self.node, tuning.recorded_ttl);
+            record(&self.node, tuning.leases.recorded_ttl_min);
         }
         Step::Idle
     }
@@ -70,16 +70,16 @@ fn expire(node: &Arc<NodeState>) {
     let waiting = node.commands.len();
     let allowed = (node.config.queue_depth / REVOKE_QUEUE_SHARE)
         .saturating_sub(waiting)
-        .min(node.config.tuning.expired_per_tick);
+        .min(node.config.tuning.leases.expired_per_tick);
     let expired = node.leases.lessor().expire(node.clock.millis(), allowed);
     for (id, grant) in expired {
         let (reply, _) = oneshot::channel();
         let command = Command::write(WriteRequest::LeaseExpire { id, grant }, reply);
-        node.metrics.proposals_pending.add(1);
+        node.metrics.proposals.pending.add(1);
         match node.commands.try_send(command) {
-            Ok(()) => node.metrics.leases_expired.add(1),
+            Ok(()) => node.metrics.leases.expired.add(1),
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
-                node.metrics.proposals_pending.add(-1);
+                node.metrics.proposals.pending.add(-1);
                 node.leases.lessor().revoke_failed(id);
             }
         }
@@ -99,8 +99,8 @@ pub(crate) fn record(node: &Arc<NodeState>, min_ttl: i64) -> bool {
             id,
             node.clock.millis(),
             min_ttl,
-            node.config.tuning.record_slack,
-            node.config.tuning.records_per_request,
+            node.config.tuning.leases.record_slack,
+            node.config.tuning.leases.records_per_request,
         );
         from = next;
         if recordings.is_empty() {
@@ -109,9 +109,9 @@ pub(crate) fn record(node: &Arc<NodeState>, min_ttl: i64) -> bool {
         let (reply, _) = oneshot::channel();
         let leases = recordings.iter().map(Remaining::from).collect();
         let command = Command::write(WriteRequest::LeaseRemaining { leases }, reply);
-        node.metrics.proposals_pending.add(1);
+        node.metrics.proposals.pending.add(1);
         if node.commands.try_send(command).is_err() {
-            node.metrics.proposals_pending.add(-1);
+            node.metrics.proposals.pending.add(-1);
             lessor.recording_failed(&recordings);
             return false;
         }

@@ -83,7 +83,12 @@ struct Turns {
 
 impl Turns {
     fn new(tuning: &Tuning, store: &Store) -> Turns {
-        Turns { requests: tuning.turn, work: tuning.turn_work, since: 0, worked: store.worked() }
+        Turns {
+            requests: tuning.batch.turn_requests,
+            work: tuning.batch.turn_work,
+            since: 0,
+            worked: store.worked(),
+        }
     }
 
     /// A request was evaluated. True if it is time.
@@ -103,7 +108,7 @@ impl SequencerLoop {
         let node = Arc::clone(&self.node);
         let began = Instant::now();
         self.admission.set_disk(node.disk.state(), node.disk.room() / 2);
-        let work = usize::try_from(node.config.tuning.turn_work).unwrap_or(usize::MAX);
+        let work = usize::try_from(node.config.tuning.batch.turn_work).unwrap_or(usize::MAX);
         let (open, store) = (self.sequencer.begin(), Locked { guard: node.store.write(), work });
         let (turns, worked) = (Turns::new(&node.config.tuning, &store), store.worked());
         let mut running = Running { store, open, writes: 0, turns, at: Instant::now() };
@@ -111,15 +116,15 @@ impl SequencerLoop {
         while let Some(command) = next.take() {
             self.handle(command, &mut running);
             let has_room = running.writes < node.config.batch_requests
-                && running.open.payload_len() < node.config.tuning.batch_bytes
-                && running.store.worked() - worked < node.config.tuning.batch_work;
+                && running.open.payload_len() < node.config.tuning.batch.bytes
+                && running.store.worked() - worked < node.config.tuning.batch.work;
             if has_room && !self.output.stop {
                 next = self.commands.try_recv().ok();
             }
         }
         self.close(running.open, &running.store);
         drop(running.store);
-        node.metrics.apply.observe(began.elapsed());
+        node.metrics.evaluation.batch.observe(began.elapsed());
     }
 
     fn handle(&mut self, command: Command, running: &mut Running<'_>) {
@@ -148,13 +153,13 @@ impl SequencerLoop {
         self.node.commands.release(bytes);
         if self.is_following() {
             // It was queued before another server began to decide.
-            self.node.metrics.proposals_pending.add(-1);
-            self.node.metrics.proposals_failed.add(1);
+            self.node.metrics.proposals.pending.add(-1);
+            self.node.metrics.proposals.failed.add(1);
             let _ = reply.send(Err(NodeError::LeaderChanged));
             return;
         }
         if matches!(request, WriteRequest::Txn(_)) {
-            self.node.metrics.txns.add(1);
+            self.node.metrics.writes.txns.add(1);
         }
         let Running { store, open, writes, turns, at } = running;
         let success = match store.permit(&caller, &request) {
@@ -202,7 +207,7 @@ impl SequencerLoop {
                 "the quota is nearly reached; compact, delete what is not needed, or raise --quota-backend-bytes"
             );
         }
-        self.node.metrics.near_quota.set(self.admission.is_near_quota().into());
+        self.node.metrics.evaluation.near_quota.set(self.admission.is_near_quota().into());
     }
 
     /// On a shared journal only the journal's thread knows where the state of the last batch lies.
@@ -242,7 +247,7 @@ impl SequencerLoop {
         if let Some(alarm) = self.admission.alarm_to_lower(store) {
             tracing::info!("there is space again; the NOSPACE alarm is lowered");
             let (reply, _) = oneshot::channel();
-            self.node.metrics.proposals_pending.add(1);
+            self.node.metrics.proposals.pending.add(1);
             let request = WriteRequest::AlarmDeactivate(alarm);
             self.sequencer.evaluate(round, &mut &mut *store, &mut self.admission, &request, reply);
         }
@@ -254,7 +259,7 @@ impl SequencerLoop {
         let now = Instant::now();
         let took = now - began;
         let operation = Operation::of(request);
-        self.node.metrics.applied.observe(operation, success, took);
+        self.node.metrics.evaluation.requests.observe(operation, success, took);
         if self.node.is_slow(took) {
             tracing::warn!(op = operation.name(), took = ?took, "apply request took too long");
         }

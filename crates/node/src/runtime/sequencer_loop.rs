@@ -162,7 +162,7 @@ impl SequencerLoop {
     /// is for the journal's thread. Under load the next requests are evaluated while a batch is
     /// synced, which takes two threads.
     fn commit_inline(&mut self) -> Option<Step> {
-        let (short, batch) = (self.node.config.tuning.short_batch, self.output.batches.front()?);
+        let (short, batch) = (self.node.config.tuning.batch.short_requests, self.output.batches.front()?);
         let answered = batch.replies.len();
         let bytes = batch.entry.as_ref().map_or(0, |entry| entry.bytes().len());
         let is_short = answered <= short && bytes <= SHORT_BATCH_BYTES_MAX;

@@ -367,8 +367,8 @@ impl SharedLoop {
         let queue = || self.work.queue.iter();
         let bytes = |batch: &Batch<Reply>| batch.draft.as_ref().map_or(0, Draft::size);
         let requests = self.work.queued();
-        requests >= tuning.record_requests
-            || queue().map(bytes).sum::<usize>() >= tuning.batch_bytes / 16
+        requests >= tuning.journal.record_requests
+            || queue().map(bytes).sum::<usize>() >= tuning.batch.bytes / 16
             || (self.work.flying.len() < PIPELINE
                 && !self.work.request_window.is_open(requests, self.driver.now(), WRITE_BATCH_WINDOW))
     }
@@ -383,7 +383,7 @@ impl SharedLoop {
                 let mut after = tip;
                 let entry = draft.clone().chain(&mut after);
                 bytes += entry.bytes().len();
-                if taken > 0 && bytes > self.node.config.tuning.batch_bytes {
+                if taken > 0 && bytes > self.node.config.tuning.batch.bytes {
                     break;
                 }
                 tip = after;

@@ -109,7 +109,7 @@ impl Checkpoints {
     /// A large store is checkpointed in larger strides, so that its files stay few.
     fn stride(&self) -> u64 {
         let live = self.node.store.read().stats().bytes;
-        (live / 16).min(self.node.config.tuning.stride_max).max(self.node.config.checkpoint_bytes)
+        (live / 16).min(self.node.config.tuning.checkpoints.stride_max).max(self.node.config.checkpoint_bytes)
     }
 
     /// On a shared journal barriers pile up also while there are no writes; and state that the
@@ -142,7 +142,7 @@ impl Checkpoints {
     /// Whether the files hold much more than is reachable, so that a run pays although little is
     /// new.
     fn is_bloated(&self, now: Duration) -> bool {
-        let allowed = self.checkpointer.live_bytes() * 2 + self.node.config.tuning.bloat_floor;
+        let allowed = self.checkpointer.live_bytes() * 2 + self.node.config.tuning.checkpoints.bloat_floor;
         self.checkpointer.disk_bytes() > allowed && now - self.last > RETRY_DELAY
     }
 
@@ -156,7 +156,7 @@ impl Checkpoints {
         match self.write(capture, is_damaged) {
             Ok(report) => {
                 if is_damaged {
-                    self.node.metrics.checkpoints_healed.add(1);
+                    self.node.metrics.checkpoints.healed.add(1);
                     tracing::warn!("the damaged checkpoint was replaced by a new one, written from memory");
                 }
                 self.not_before = wanted_space.then(|| self.node.clock.now() + RETRY_DELAY);
@@ -177,7 +177,7 @@ impl Checkpoints {
         }
         let node = Arc::clone(&self.node);
         let retained = move |records: &[Record]| -> Vec<bool> {
-            let chunks = records.chunks(node.config.tuning.lookups);
+            let chunks = records.chunks(node.config.tuning.checkpoints.lookups);
             chunks.flat_map(|chunk| retained_in_one_turn(&node, chunk)).collect()
         };
         self.checkpointer.run(capture, &retained)
@@ -186,9 +186,9 @@ impl Checkpoints {
     fn taken(&mut self, report: &Report, began: Instant) {
         self.has_failed = false;
         self.is_verifying = true;
-        self.node.metrics.checkpoint.observe(began.elapsed());
-        self.node.metrics.checkpoint_at.set(self.node.clock.gauge_time());
-        self.node.metrics.checkpoint_bytes.add(report.written_bytes);
+        self.node.metrics.checkpoints.duration.observe(began.elapsed());
+        self.node.metrics.checkpoints.taken_at.set(self.node.clock.gauge_time());
+        self.node.metrics.checkpoints.bytes.add(report.written_bytes);
         report.damaged.iter().for_each(|damage| scrubber::report(&self.node, damage));
         if let Some(cluster) = &self.node.cluster {
             cluster.saved.store(self.checkpointer.mark().revision, Ordering::Release);
@@ -197,7 +197,7 @@ impl Checkpoints {
     }
 
     fn failed(&mut self, error: &CheckpointError) {
-        self.node.metrics.checkpoint_failures.add(1);
+        self.node.metrics.checkpoints.failures.add(1);
         tracing::warn!(%error, "checkpoint failed; the journal keeps everything, and it will be tried again");
         self.not_before = Some(self.node.clock.now() + RETRY_DELAY);
         self.has_failed = true;
@@ -212,7 +212,7 @@ impl Checkpoints {
     fn collect_all_versions(&self) -> Vec<Record> {
         let mark = self.node.store.read().visible();
         let mut run = HistoryRun::of_swept(mark);
-        while !run.step(&self.node.store.read(), self.node.config.tuning.scan_keys) {}
+        while !run.step(&self.node.store.read(), self.node.config.tuning.scan.keys) {}
         run.finish()
     }
 
@@ -221,7 +221,7 @@ impl Checkpoints {
         if !self.is_verifying {
             return false;
         }
-        match self.checkpointer.verify(self.node.config.tuning.read_back_bytes) {
+        match self.checkpointer.verify(self.node.config.tuning.checkpoints.read_back_bytes) {
             Ok(is_done) => {
                 self.is_verifying = !is_done;
                 is_done

@@ -20,12 +20,12 @@ pub(super) fn run(node: &NodeState, checkpoints: &mut Checkpoints) {
     trim_events(node);
     drop_previous_values(node);
     if versions > 0 {
-        node.metrics.compacted(began.elapsed(), versions);
+        node.metrics.compaction.done(began.elapsed(), versions);
     }
     let done = freed_to.min(compacted);
     let is_new = node.compaction.set_freed(done);
     if is_new && done == compacted && done > 0 {
-        node.metrics.compacted_at.set(node.clock.gauge_time());
+        node.metrics.compaction.done_at.set(node.clock.gauge_time());
     }
 }
 
@@ -54,7 +54,7 @@ fn free_versions(node: &NodeState, checkpoints: &mut Checkpoints) -> Option<(i64
         RwLockWriteGuard::unlock_fair(store);
         let held = held.elapsed();
         if !freed.is_empty() {
-            node.metrics.compaction_paused(held);
+            node.metrics.compaction.paused(held);
         }
         versions += freed.len() as u64;
         let sizes: Vec<Freed> = freed.iter().map(Freed::from).collect();
@@ -74,7 +74,7 @@ fn free_versions(node: &NodeState, checkpoints: &mut Checkpoints) -> Option<(i64
 fn hash_past(node: &NodeState, past: &PastHash) -> bool {
     let mut run = HashRun::in_compaction(past);
     loop {
-        let step = run.step(&node.store.read(), node.config.tuning.scan_keys);
+        let step = run.step(&node.store.read(), node.config.tuning.scan.keys);
         if node.is_stopping() {
             return false;
         }
@@ -102,10 +102,10 @@ fn trim_events(node: &NodeState) {
     let tuning = &node.config.tuning;
     loop {
         let matched = node.hub.read().published();
-        let trimmed = node.log.write().trim_step(tuning.trim_revisions, matched);
+        let trimmed = node.log.write().trim_step(tuning.watch.trim_revisions, matched);
         if trimmed.done {
             break;
         }
     }
-    while !node.hub.write().sweep_step(tuning.sweep_groups) {}
+    while !node.hub.write().sweep_step(tuning.watch.sweep_groups) {}
 }

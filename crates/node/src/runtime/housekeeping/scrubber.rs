@@ -28,15 +28,15 @@ impl Scrubber {
     /// `trimmed` is up to where the journal was trimmed.
     pub(super) fn step(&mut self, checkpointer: &mut Checkpointer, trimmed: u64) {
         let found = self.scrub.step(self.node.clock.now(), checkpointer);
-        self.node.metrics.scrub_bytes.add(found.bytes);
+        self.node.metrics.scrub.bytes.add(found.bytes);
         found.checkpoint.iter().for_each(|damage| report(&self.node, damage));
         for (damage, last) in &found.journal {
             report(&self.node, damage);
             self.damaged_journal = self.damaged_journal.max(Some(*last));
         }
         if found.is_complete {
-            self.node.metrics.scrubs.add(1);
-            self.node.metrics.scrubbed_at.set(self.node.clock.gauge_time());
+            self.node.metrics.scrub.runs.add(1);
+            self.node.metrics.scrub.done_at.set(self.node.clock.gauge_time());
         }
         self.forget_repaired(checkpointer, trimmed);
     }
@@ -59,6 +59,6 @@ impl Scrubber {
 
 pub(super) fn report(node: &NodeState, damage: &Damage) {
     tracing::error!(%damage, "a file is damaged: make a backup now and check the disk");
-    node.metrics.damage_found.add(1);
+    node.metrics.scrub.damage_found.add(1);
     node.disk.report_damage(damage.file.clone(), damage.to_string());
 }
