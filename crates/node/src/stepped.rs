@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use vetch_fence::{Author, Log};
+use vetch_cluster::{Log, ReplicaId};
 use vetch_journal::Disk;
 
 pub use crate::open::shared::Env;
@@ -76,7 +76,7 @@ pub fn begin_stop(node: &Node) -> bool {
 
 /// Has the writer of a cluster name another server, without waiting for it to be. False if the
 /// queue had no room.
-pub fn hand_over(node: &Node, to: Author) -> bool {
+pub fn hand_over(node: &Node, to: ReplicaId) -> bool {
     let (reply, _) = tokio::sync::oneshot::channel();
     node.state().commands.try_send(Command::TransferLeadership { to, reply }).is_ok()
 }

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use vetch_cluster::LogIndex;
 use vetch_encryption::EncryptionKeys;
-use vetch_fence::Index;
 use vetch_journal::{DirLock, Disk, DiskFile, LockError, Position, RealDisk};
 
 use crate::checkpoint::{self, Held, LoadError};
@@ -35,7 +35,7 @@ const REPLACED: &str = "checkpoint.replaced";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Manifest {
     /// The place in the journal that leads to it.
-    pub index: Index,
+    pub index: LogIndex,
     pub revision: i64,
     /// The number in the name of its last file.
     pub number: u64,
@@ -82,7 +82,7 @@ impl Node {
         let names = held.files.data.iter().chain([&held.files.manifest]);
         let files = names.map(|name| Ok((name.clone(), RealDisk.open(&dir.join(name))?.len()?)));
         let manifest = Manifest {
-            index: Index { position: Position(held.files.position), tip: held.files.tip },
+            index: LogIndex { position: Position(held.files.position), tip: held.files.tip },
             revision: held.files.mark.revision,
             number: held.files.number,
             files: files.collect::<io::Result<_>>()?,

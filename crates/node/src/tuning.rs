@@ -25,7 +25,8 @@ pub struct JournalTuning {
     pub spare_segments: usize,
     /// Bytes of entries after which a record is closed, so that one sync never covers too much.
     pub record_bytes: usize,
-    /// Requests that are worth a record of a shared journal of their own while others are in flight.
+    /// Requests that are worth a record of a shared journal of their own while others are in
+    /// flight.
     pub record_requests: usize,
     /// The name of a new journal, which only its own records contain. None: random.
     pub new_id: Option<u64>,
@@ -157,7 +158,8 @@ impl Default for LeaseTuning {
     }
 }
 
-/// One for each processor; none if there is only one, where threads would only pass the work around.
+/// One for each processor; none if there is only one, where threads would only pass the work
+/// around.
 fn recovery_threads() -> usize {
     std::thread::available_parallelism().map_or(0, |processors| match processors.get() {
         1 => 0,

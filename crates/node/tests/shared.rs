@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tempfile::TempDir;
+use vetch_cluster::{Log, LogError, LogEvent, Ticket};
 use vetch_conformance::handle::ModelHandle;
 use vetch_conformance::model::ModelLog;
 use vetch_encryption::EncryptionKeys;
@@ -18,7 +19,6 @@ use vetch_node::checkpoint::{CheckpointConfig, Loaded, audit, load};
 use vetch_node::cluster::ClusterConfig;
 use vetch_node::config::{Identity, NodeConfig};
 use vetch_node::error::OpenError;
-use vetch_node::fence::{self, Log, LogError, News, Ticket};
 use vetch_node::import::Import;
 use vetch_node::refill::{RefillError, refill};
 use vetch_node::transfer::{Manifest, Receiving, TransferError};
@@ -259,7 +259,7 @@ impl Log for Wide {
         self.0.read(after);
     }
 
-    fn next(&mut self, wait: Duration) -> Option<News> {
+    fn next(&mut self, wait: Duration) -> Option<LogEvent> {
         self.0.next(wait)
     }
 
@@ -280,7 +280,7 @@ fn a_server_that_had_read_nothing_when_it_took_a_checkpoint_starts_again() {
             name: "a".into(),
             client_urls: vec!["http://a".into()],
             peer_urls: Vec::new(),
-            fence: fence::Config::default(),
+            replication: vetch_cluster::Config::default(),
         };
         Node::open_shared(config(dir.path()), cluster, Box::new(Wide(ModelHandle::new(log.clone()))), |_| {})
     };

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use vetch_cluster::LogIndex;
 use vetch_encryption::{EncryptionKeys, KeyId};
-use vetch_fence::Index;
 use vetch_journal::{Disk, Position, Tip};
 use vetch_store::{Freed, Mark, Record};
 
@@ -149,9 +149,9 @@ impl Checkpointer {
     }
 
     /// The same place in a shared journal.
-    pub fn vote(&self) -> Option<Index> {
+    pub fn vote(&self) -> Option<LogIndex> {
         let older = self.older.as_ref().filter(|_| self.is_verified())?;
-        Some(Index { position: Position(older.position), tip: older.tip })
+        Some(LogIndex { position: Position(older.position), tip: older.tip })
     }
 
     fn is_verified(&self) -> bool {

@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use vetch_cluster::LogIndex;
 use vetch_encryption::{EncryptionKeys, KeyId};
-use vetch_fence::Index;
 use vetch_journal::{Disk, Position, read_file};
 use vetch_store::load::{BadCheckpoint, History, Loader};
 use vetch_store::{Record, Store};
@@ -196,7 +196,7 @@ impl Search<'_> {
 
 /// Reads all of the checkpoint `number` in `dir` and keeps nothing of it: is every byte what was
 /// written? Returns the place in a journal that leads to it.
-pub fn audit(disk: &dyn Disk, dir: &Path, number: u64, keys: &EncryptionKeys) -> Result<Index, LoadError> {
+pub fn audit(disk: &dyn Disk, dir: &Path, number: u64, keys: &EncryptionKeys) -> Result<LogIndex, LoadError> {
     let found = read_manifest(disk, dir, number, keys).map_err(|error| match error {
         ReadError::Damaged(damage) => LoadError::Damaged(damage),
         ReadError::Refused(error) => error,
@@ -207,7 +207,7 @@ pub fn audit(disk: &dyn Disk, dir: &Path, number: u64, keys: &EncryptionKeys) ->
             reader.read_block(block, &mut scratch).map_err(LoadError::Damaged)?;
         }
     }
-    Ok(Index { position: Position(found.manifest.position), tip: found.manifest.tip })
+    Ok(LogIndex { position: Position(found.manifest.position), tip: found.manifest.tip })
 }
 
 pub(super) enum ReadError {

@@ -43,7 +43,8 @@ impl FanOut {
         if !self.node.lifecycle.is_running() {
             return Step::Ended;
         }
-        // The bell is cleared before the check, so that a revision published meanwhile rings it again.
+        // The bell is cleared before the check, so that a revision published meanwhile rings it
+        // again.
         let rung = self.bell.try_recv().is_ok();
         if !rung && !self.more {
             return Step::Idle;
@@ -73,8 +74,8 @@ impl FanOut {
         !self.node.watches.is_closing()
     }
 
-    /// Counts writes by prefix. On this thread, because only watchers wait for it, and they have been
-    /// woken.
+    /// Counts writes by prefix. On this thread, because only watchers wait for it, and they have
+    /// been woken.
     fn count(&self, fresh: &[Events<NodeEvent>]) {
         let mut prefixes = self.node.activity.prefixes();
         for NodeEvent(event) in fresh.iter().flat_map(|events| events.as_slice()) {

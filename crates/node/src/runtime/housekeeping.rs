@@ -68,8 +68,8 @@ impl Housekeeping {
         }
     }
 
-    /// How long a place in the sequencer's queue is waited for: not at all, unless this is called. A
-    /// queue that is full now may stay full if no other thread takes from it.
+    /// How long a place in the sequencer's queue is waited for: not at all, unless this is called.
+    /// A queue that is full now may stay full if no other thread takes from it.
     pub(crate) fn set_enqueue_timeout(&mut self, timeout: Duration) {
         self.checkpoints.set_enqueue_timeout(timeout);
     }

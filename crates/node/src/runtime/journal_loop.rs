@@ -29,7 +29,8 @@ const SPACE_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 pub(crate) struct JournalLoop {
     node: Arc<NodeState>,
     batches: Receiver<Batch<Reply>>,
-    /// A sender of a position nudges the queue of batches as well. None once housekeeping has ended.
+    /// A sender of a position nudges the queue of batches as well. None once housekeeping has
+    /// ended.
     trims: Option<crossbeam_channel::Receiver<Position>>,
     journal: LocalJournal,
     committer: Committer,
@@ -38,7 +39,8 @@ pub(crate) struct JournalLoop {
     /// What was last reported of the keys that segments need: at which generation of keys, with how
     /// many segments and which key in the last of them.
     reported_keys: Option<(u64, usize, Option<Option<KeyId>>)>,
-    /// The directory stays locked until the last part that writes acknowledged data to it has ended.
+    /// The directory stays locked until the last part that writes acknowledged data to it has
+    /// ended.
     _lock: DirLock,
 }
 

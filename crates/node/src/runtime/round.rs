@@ -8,7 +8,7 @@ use std::sync::mpsc::SyncSender;
 use std::time::Instant;
 
 use tokio::sync::oneshot;
-use vetch_fence::Author;
+use vetch_cluster::ReplicaId;
 use vetch_store::Store;
 use vetch_store::request::WriteRequest;
 use vetch_store::turns::Exclusive;
@@ -225,7 +225,7 @@ impl SequencerLoop {
 
     /// Nothing is evaluated from here on, unless this server becomes the writer again. The store is
     /// locked.
-    fn transfer_leadership(&mut self, store: &Store, to: Author, reply: oneshot::Sender<()>) {
+    fn transfer_leadership(&mut self, store: &Store, to: ReplicaId, reply: oneshot::Sender<()>) {
         self.node.leadership.follow();
         let leadership_count = self.node.leadership.count();
         let (fresh_bytes, dirty) = (self.sequencer.fresh_bytes(), self.sequencer.take_dirty());

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{SendError, SendTimeoutError, TrySendError};
 use tokio::sync::oneshot;
-use vetch_fence::Author;
+use vetch_cluster::ReplicaId;
 use vetch_store::auth::Caller;
 use vetch_store::request::WriteRequest;
 
@@ -34,7 +34,7 @@ pub(crate) enum Command {
     },
     /// From this place in the queue on another server leads.
     TransferLeadership {
-        to: Author,
+        to: ReplicaId,
         reply: oneshot::Sender<()>,
     },
     /// Checks whether an alarm can be lowered.

@@ -127,8 +127,8 @@ impl Checkpoints {
         self.has_failed || self.node.disk.is_full()
     }
 
-    /// Whether files do not use the current key, so that a run, and the trimming behind it, helps to
-    /// get rid of an old one.
+    /// Whether files do not use the current key, so that a run, and the trimming behind it, helps
+    /// to get rid of an old one.
     fn needs_key_rotation(&self, now: Duration) -> bool {
         let is_stale = self.checkpointer.is_stale() || self.node.key_usage.is_journal_behind();
         is_stale && now - self.last > KEY_ROTATION_DELAY
@@ -216,7 +216,8 @@ impl Checkpoints {
         run.finish()
     }
 
-    /// Reads back the next piece of the last checkpoint. True once all of it is known to be on disk.
+    /// Reads back the next piece of the last checkpoint. True once all of it is known to be on
+    /// disk.
     pub(super) fn verify_step(&mut self) -> bool {
         if !self.is_verifying {
             return false;

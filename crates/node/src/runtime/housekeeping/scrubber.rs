@@ -9,8 +9,8 @@ use crate::state::NodeState;
 pub(super) struct Scrubber {
     node: Arc<NodeState>,
     scrub: Scrub,
-    /// The last entry of a damaged journal segment: checkpoints are taken until it is not needed any
-    /// more.
+    /// The last entry of a damaged journal segment: checkpoints are taken until it is not needed
+    /// any more.
     damaged_journal: Option<u64>,
 }
 

@@ -40,7 +40,11 @@ pub(super) fn write(page: &mut Text, metrics: &NodeMetrics) {
         ),
         ("etcd_debugging_lease_ttl_total", "Seconds that leases were granted for.", &metrics.leases.ttl),
         ("vetch_batch_apply_duration_seconds", "Time to evaluate a batch.", &metrics.evaluation.batch),
-        ("vetch_compaction_duration_seconds", "Time to free what was compacted.", &metrics.compaction.duration),
+        (
+            "vetch_compaction_duration_seconds",
+            "Time to free what was compacted.",
+            &metrics.compaction.duration,
+        ),
         ("vetch_checkpoint_duration_seconds", "Time to write a checkpoint.", &metrics.checkpoints.duration),
         ("vetch_journal_append_duration_seconds", COMMIT, &metrics.journal.append),
     ];
