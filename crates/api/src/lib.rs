@@ -9,6 +9,7 @@
 //!   `Watch` with those.
 //! * [`error`] is the table of every error a client can see, with etcd's exact codes and texts.
 //! * [`gateway`] maps HTTP paths to RPCs; [`json`] reads and writes the bodies.
+//! * [`version`] has the versions of etcd that clients see.
 //!
 //! Not here: how a request is served. No store, no journal, no server.
 
@@ -16,6 +17,7 @@ pub mod error;
 pub mod gateway;
 mod generated;
 pub mod json;
+pub mod version;
 pub mod wire;
 pub mod wire_server;
 

@@ -25,7 +25,7 @@ use flags::{Command, Parsed, UsageError};
 use serve::ExitReason;
 use settings::Settings;
 
-const _: () = assert!(!vetch_bugs::SEEDED, "a server is never built with seeded bugs");
+const _: () = assert!(!vetch_seeded_bugs::SEEDED, "a server is never built with seeded bugs");
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
@@ -179,7 +179,7 @@ fn print(text: &str) -> ExitCode {
 fn version() -> String {
     format!(
         "etcd Version: {}\nVetch Version: {}\nRust Version: {}\nTarget: {}\n",
-        vetch_server::version::SERVER,
+        vetch_api::version::SERVER,
         env!("CARGO_PKG_VERSION"),
         env!("VETCH_RUSTC_VERSION"),
         env!("VETCH_TARGET"),

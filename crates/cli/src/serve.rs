@@ -17,9 +17,10 @@ use vetch_node::types::Progress;
 use vetch_server::grpc::RequestRouter;
 use vetch_server::http::listen::Listener;
 use vetch_server::http::{ListenerConfig, Server, ServerState};
-use vetch_server::metrics::ServerMetrics;
-use vetch_server::tls::TlsError;
-use vetch_server::{grpc, version};
+use vetch_metrics::ServerMetrics;
+use vetch_tls::TlsError;
+use vetch_api::version;
+use vetch_server::grpc;
 
 use crate::cluster::PeerDialer;
 use crate::migrate::marker;

@@ -15,8 +15,8 @@ use vetch_node::config::NodeConfig;
 use vetch_server::http::access::{Access, Whitelist};
 use vetch_server::http::url::Url;
 use vetch_server::http::{self, Serves};
-use vetch_server::metrics::Feature;
-use vetch_server::tls::settings::TlsSettings;
+use vetch_metrics::Feature;
+use vetch_tls::settings::TlsSettings;
 use vetch_server::{auth, grpc, identity};
 
 pub(crate) use error::SettingsError;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use vetch_server::http::listen::{self, Listener};
 use vetch_server::http::url::Url;
 use vetch_server::http::{ListenerConfig, Security, Serves};
-use vetch_server::tls::settings::TlsSettings;
-use vetch_server::tls::{Tls, TlsError};
+use vetch_tls::settings::TlsSettings;
+use vetch_tls::{Tls, TlsError};
 
 use crate::settings::Settings;
 

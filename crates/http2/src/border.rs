@@ -23,9 +23,11 @@ use tokio::task::JoinHandle;
 
 /// Parts of the paths of files in which a panic concerns one client only: our edge, and the
 /// libraries that only it uses.
-const EDGE: [&str; 13] = [
+const EDGE: [&str; 15] = [
     "crates/http2/",
+    "crates/metrics/",
     "crates/server/",
+    "crates/tls/",
     "crates/api/",
     "/hyper-",
     "/hyper-util-",

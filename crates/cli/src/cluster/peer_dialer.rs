@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use tonic::transport::{Channel, Endpoint};
-use vetch_server::tls::TlsError;
-use vetch_server::tls::peer_connector::{self, PeerConnector};
-use vetch_server::tls::settings::TlsSettings;
+use vetch_tls::TlsError;
+use vetch_tls::peer_connector::{self, PeerConnector};
+use vetch_tls::settings::TlsSettings;
 
 use crate::commands::client::with_causes;
 

@@ -3,7 +3,7 @@
 //! Each of them switches something that is always on here, or that concerns Raft, so a valid set of
 //! gates has no further effect.
 
-use vetch_server::metrics::Feature;
+use vetch_metrics::Feature;
 
 use super::value::boolean;
 

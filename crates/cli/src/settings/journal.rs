@@ -10,7 +10,7 @@ use vetch_cluster::Config;
 use vetch_nats::{Login, Options};
 use vetch_node::config::Identity;
 use vetch_server::identity;
-use vetch_server::tls::settings::TlsSettings;
+use vetch_tls::settings::TlsSettings;
 
 use super::{SettingsError, tls};
 use crate::flags::Parsed;

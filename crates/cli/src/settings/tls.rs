@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use vetch_server::http::Serves;
 use vetch_server::http::url::Url;
-use vetch_server::tls::settings::{SelfSigned, TlsSettings, TlsVersion};
+use vetch_tls::settings::{SelfSigned, TlsSettings, TlsVersion};
 
 use super::SettingsError;
 use crate::flags::Parsed;

@@ -3,7 +3,7 @@
 use http::{HeaderMap, HeaderValue};
 use tonic::Request;
 
-use crate::tls::PeerIdentity;
+use vetch_tls::PeerIdentity;
 
 /// A token, and the name in the connection's certificate. Taken from a request before it is
 /// validated, because malformed requests are refused first, whatever the user.

@@ -18,7 +18,7 @@ use tonic::body::Body;
 use vetch_node::Node;
 use vetch_node::cluster::Proof;
 
-use crate::tls::PeerIdentity;
+use vetch_tls::PeerIdentity;
 
 /// Number and hash of the announcement and, if there is one, the name, with dots between them.
 pub(crate) const FORWARDED_IDENTITY: HeaderName = HeaderName::from_static("vetch-sender");

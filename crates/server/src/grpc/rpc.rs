@@ -41,7 +41,7 @@ use super::snapshot::SnapshotQueue;
 use super::watch::WatchService;
 use super::{call_metadata, forwarded_identity, peer, status, unary_reply};
 use crate::auth::Credentials;
-use crate::tls::PeerIdentity;
+use vetch_tls::PeerIdentity;
 
 /// All services. Cloning copies pointers.
 #[derive(Clone)]
@@ -291,7 +291,7 @@ mod tests {
 
     use super::*;
     use crate::grpc::{Settings, routes};
-    use crate::metrics::ServerMetrics;
+    use vetch_metrics::ServerMetrics;
 
     /// A connection caches what the headers say, so the proof in them is verified for each call.
     #[tokio::test]

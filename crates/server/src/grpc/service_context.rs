@@ -12,7 +12,7 @@ use super::authorise::{Authorizer, RequiredPermission};
 use super::settings::Settings;
 use super::{size, status};
 use crate::auth::{Authenticator, Credentials};
-use crate::metrics::ServerMetrics;
+use vetch_metrics::ServerMetrics;
 use crate::offload::half_of_cpus;
 
 /// Shared by all services. Cloning copies pointers.

@@ -23,8 +23,8 @@ use vetch_snapshot::{Export, Member};
 use super::service_context::ServiceContext;
 use super::status;
 use crate::http::Remote;
-use crate::metrics::ServerMetrics;
-use crate::version;
+use vetch_metrics::ServerMetrics;
+use vetch_api::version;
 pub(super) use queue::SnapshotQueue;
 use queue::{CHECK_INTERVAL, Client, ProgressCheck, SnapshotPermit};
 

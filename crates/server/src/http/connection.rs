@@ -25,7 +25,7 @@ use super::route;
 use super::server::{ListenerConfig, Phase, ShutdownToken};
 use super::stall_guard::StallGuard;
 use super::{Remote, ServerState, Serves, Settings};
-use crate::tls::{PeerIdentity, Reason};
+use vetch_tls::{PeerIdentity, Reason};
 
 /// Time for a client to send an HTTP/1 header, or to idle between requests.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(5 * 60);

@@ -12,7 +12,7 @@ use super::Serves;
 use super::detect::{Protocol, Rewound, detect};
 use super::listen::Stream;
 use super::server::ListenerConfig;
-use crate::tls::{HandshakeError, PeerIdentity, Reason, Tls, close_gracefully};
+use vetch_tls::{HandshakeError, PeerIdentity, Reason, Tls, close_gracefully};
 
 /// Transport security of a listener.
 #[derive(Debug, Clone)]

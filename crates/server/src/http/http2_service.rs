@@ -17,7 +17,7 @@ use super::Serves;
 use super::connection::ConnectionContext;
 use super::route::{self, CALLS_MAX};
 use crate::grpc::{FORWARDED_IDENTITY, KvMethod, Sender, weight};
-use crate::metrics::{CountedMethod, OpenCall};
+use vetch_metrics::{CountedMethod, OpenCall};
 
 const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 const CLIENT_API_VERSION: HeaderName = HeaderName::from_static("client-api-version");

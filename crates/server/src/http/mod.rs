@@ -32,7 +32,7 @@ use vetch_http2::{Budget, Holdings};
 use vetch_node::Node;
 
 use crate::grpc::Rpc;
-use crate::metrics::ServerMetrics;
+use vetch_metrics::ServerMetrics;
 use crate::offload::Offload;
 
 pub use handshake::Security;

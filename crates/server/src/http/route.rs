@@ -15,7 +15,7 @@ use super::connection::ConnectionContext;
 use super::endpoint::{debug, health, metrics, peer, version};
 use super::gateway;
 use super::{ServerState, Serves};
-use crate::tls::PeerIdentity;
+use vetch_tls::PeerIdentity;
 
 /// Calls in progress, over all connections. Each holds about five kilobytes.
 pub(super) const CALLS_MAX: u64 = 128 << 10;

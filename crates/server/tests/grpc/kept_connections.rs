@@ -22,7 +22,7 @@ use vetch_node::journal::Position;
 use vetch_server::auth as server_auth;
 use vetch_server::grpc::{self, RequestRouter};
 use vetch_server::http::Server;
-use vetch_server::metrics::ServerMetrics;
+use vetch_metrics::ServerMetrics;
 
 use crate::auth::{BAD_TOKEN, NO_USER, by, get, put, refused};
 use crate::router::{listening, listening_with};

@@ -19,7 +19,7 @@ use vetch_node::Node;
 use vetch_server::grpc::{RequestRouter, Rpc};
 use vetch_server::http::url::Url;
 use vetch_server::http::{ListenerConfig, Security, Server, ServerState, Serves, Settings, listen};
-use vetch_server::metrics::ServerMetrics;
+use vetch_metrics::ServerMetrics;
 
 use crate::{World, refused};
 

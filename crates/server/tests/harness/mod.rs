@@ -13,7 +13,7 @@ use vetch_server::grpc;
 use vetch_server::http::listen;
 use vetch_server::http::url::Url;
 use vetch_server::http::{ListenerConfig, Security, Server, ServerState, Serves, Settings};
-use vetch_server::metrics::ServerMetrics;
+use vetch_metrics::ServerMetrics;
 
 pub(crate) struct Harness {
     node: Node,

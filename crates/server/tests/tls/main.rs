@@ -22,9 +22,9 @@ use tokio_rustls::client::TlsStream;
 use vetch_api::health::HealthCheckRequest;
 use vetch_api::health::health_client::HealthClient;
 use vetch_server::http::Security;
-use vetch_server::tls::peer_connector::{self, PeerConnector};
-use vetch_server::tls::settings::{SelfSigned, TlsSettings};
-use vetch_server::tls::{Tls, TlsError};
+use vetch_tls::peer_connector::{self, PeerConnector};
+use vetch_tls::settings::{SelfSigned, TlsSettings};
+use vetch_tls::{Tls, TlsError};
 
 async fn serve(settings: &TlsSettings) -> Harness {
     Harness::start_with(Security::Tls(Arc::new(Tls::open(settings).unwrap()))).await

@@ -17,7 +17,7 @@ use vetch_node::store::request::{AlarmKind, KeyRange, RangeRequest};
 use super::query;
 use crate::grpc::Rpc;
 use crate::http::{ServerState, answer};
-use crate::metrics::CHECKS;
+use vetch_metrics::CHECKS;
 
 /// How long the leader of a cluster may take to answer.
 const LEADER_TIMEOUT: Duration = Duration::from_secs(5);

@@ -6,7 +6,7 @@ use http::{HeaderValue, Response, StatusCode};
 use tonic::body::Body;
 
 use crate::http::{ServerState, answer};
-use crate::metrics::{Held, page};
+use vetch_metrics::{Held, page};
 
 pub(in crate::http) async fn answer(shared: &Arc<ServerState>) -> Response<Body> {
     let format = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8; escaping=underscores");

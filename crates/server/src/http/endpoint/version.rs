@@ -4,7 +4,7 @@ use http::{Method, Request, Response, StatusCode};
 use tonic::body::Body;
 
 use crate::http::answer;
-use crate::version::{CLUSTER, SERVER, STORAGE};
+use vetch_api::version::{CLUSTER, SERVER, STORAGE};
 
 pub(in crate::http) fn answer<B>(request: &Request<B>) -> Response<Body> {
     if request.method() != Method::GET {

@@ -30,7 +30,7 @@ use vetch_http2::{Holdings, TooMuchHeld};
 use super::connection::ConnectionContext;
 use super::{Remote, Timeouts};
 use crate::grpc::Rpc;
-use crate::metrics::ServerMetrics;
+use vetch_metrics::ServerMetrics;
 use crate::offload::{OFFLOAD_LEN_MIN, Offload};
 use codec::Codec;
 use frame::Messages;

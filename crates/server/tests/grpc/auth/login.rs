@@ -2,7 +2,7 @@
 
 use tonic::{Code, Request};
 use vetch_api::pb;
-use vetch_server::tls::PeerIdentity;
+use vetch_tls::PeerIdentity;
 
 use super::*;
 
