@@ -37,8 +37,8 @@ ROWS = [
     ("linearizable reads/s over all servers, 64 clients", "read", "64 clients: linearizable read, rate", ">2", "/s"),
     ("linearizable reads/s over all servers, 512 clients", "read", "512 clients: linearizable read, rate", ">2", "/s"),
     ("CPU of all servers for one read, 512 clients", "read", "512 clients: server CPU per request", "", "us"),
-    ("CPU of the writer, 500 writes/s, 10 watchers at other servers", "few", "share of a processor", "", "% of one"),
-    ("CPU of the writer, 500 writes/s, 1,000 watchers there", "many", "share of a processor", "", "% of one"),
+    ("CPU of the leader, 500 writes/s, 10 watchers at other servers", "few", "share of a processor", "", "% of one"),
+    ("CPU of the leader, 500 writes/s, 1,000 watchers there", "many", "share of a processor", "", "% of one"),
     ("write to event p99, 1,000 watchers at other servers", "many", "write to event, p99", "", "ms"),
 ]
 

@@ -3,15 +3,15 @@
 
 use std::path::{Path, PathBuf};
 
-use vetch_journal::seal::{Keys, Ring};
+use vetch_encryption::{EncryptionKeys, KeyRing};
 use vetch_journal::{Disk, MemDisk};
 
-/// Keys that open what the sealed seeds hold, and seal what is written if they are to. Made for
-/// fuzzing and used for nothing else.
-pub fn keys(seals: bool) -> Keys {
-    let first = if seals { "" } else { "plain\n" };
-    let ring = Ring::parse(&format!("{first}k AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="));
-    Keys::repeatable_for_tests(ring.expect("a sound ring"))
+/// Keys that open what the encrypted seeds hold, and encrypt what is written if they are to. Made
+/// for fuzzing and used for nothing else.
+pub fn keys(is_encrypted: bool) -> EncryptionKeys {
+    let first = if is_encrypted { "" } else { "plain\n" };
+    let ring = KeyRing::parse(&format!("{first}k AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="));
+    EncryptionKeys::repeatable_for_tests(ring.expect("a sound ring"))
 }
 
 /// What is made right again after the mutation.

@@ -14,8 +14,8 @@ use crate::repair::{self, Chain};
 
 pub const DIR: &str = "/journal";
 
-pub fn config(seals: bool) -> LocalConfig {
-    let keys = image::keys(seals);
+pub fn config(is_encrypted: bool) -> LocalConfig {
+    let keys = image::keys(is_encrypted);
     LocalConfig { segment_len: 1024, spares: 0, unsafe_no_fsync: false, new_journal_id: Some(7), keys }
 }
 
@@ -49,7 +49,7 @@ fn judge(disk: &MemDisk) {
     draft.begin_part(PartId { partition: 0, owner_epoch: tip.epoch, pseq: tip.seq });
     draft.payload().extend_from_slice(&[7; 600]);
     draft.end_part(1);
-    journal.append_batch(&[draft.seal(&mut tip)]).expect("a recovered journal goes on");
+    journal.append_batch(&[draft.chain(&mut tip)]).expect("a recovered journal goes on");
     drop(journal);
     let (more, _) = recover(disk).expect("recovered before");
     assert!(more.starts_with(&found) && more.len() == found.len() + 2, "what was found stays");

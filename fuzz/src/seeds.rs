@@ -198,21 +198,21 @@ fn entries() -> Vec<Vec<u8>> {
         draft(Kind::Barrier, &[]),
         with_ref,
     ];
-    drafts.map(|draft| draft.seal(&mut tip).bytes().to_vec()).to_vec()
+    drafts.map(|draft| draft.chain(&mut tip).bytes().to_vec()).to_vec()
 }
 
 /// A journal of these batches, as the files of an image.
-fn journal(seals: bool, batches: &[&[&[u8]]]) -> Vec<(u8, Vec<u8>)> {
+fn journal(is_encrypted: bool, batches: &[&[&[u8]]]) -> Vec<(u8, Vec<u8>)> {
     let disk = MemDisk::new();
     let view = Arc::new(disk.clone());
     let recovery =
-        LocalJournal::recover(view, Path::new(recovery::DIR), recovery::config(seals), Tip::genesis(2));
+        LocalJournal::recover(view, Path::new(recovery::DIR), recovery::config(is_encrypted), Tip::genesis(2));
     let (mut journal, _) = recovery.and_then(Recovery::finish).expect("an empty directory");
     let mut tip = journal.claim().expect("nothing fails");
     for batch in batches {
-        let sealed: Vec<_> =
-            batch.iter().map(|payload| draft(Kind::Writes, &[payload]).seal(&mut tip)).collect();
-        journal.append_batch(&sealed).expect("nothing fails");
+        let chained: Vec<_> =
+            batch.iter().map(|payload| draft(Kind::Writes, &[payload]).chain(&mut tip)).collect();
+        journal.append_batch(&chained).expect("nothing fails");
     }
     let number = |path: &Path| {
         let name = path.file_stem()?.to_str()?;
@@ -239,20 +239,20 @@ fn journals() -> Vec<Vec<u8>> {
         content[end - 512..].fill(0);
     }
     seeds.push(image::build(Flags(0), &torn));
-    let sealed = journal(true, &[&[b"one"], &[&large]]);
-    seeds.extend((0..2u8).map(|flags| image::build(Flags(flags), &sealed)));
+    let encrypted = journal(true, &[&[b"one"], &[&large]]);
+    seeds.extend((0..2u8).map(|flags| image::build(Flags(flags), &encrypted)));
     seeds
 }
 
 /// Checkpoints of the script's life, taken after every so many requests.
-fn checkpoint_files(seals: bool, every: usize) -> Vec<(u8, Vec<u8>)> {
+fn checkpoint_files(is_encrypted: bool, every: usize) -> Vec<(u8, Vec<u8>)> {
     let disk = MemDisk::new();
     let opened = load(
         Arc::new(disk.clone()),
         Path::new(checkpoint::DIR),
         checkpoint::CONFIG,
         0,
-        &image::keys(seals),
+        &image::keys(is_encrypted),
         &mut |_, _| {},
     );
     let mut loaded = opened.expect("an empty directory");
@@ -265,7 +265,7 @@ fn checkpoint_files(seals: bool, every: usize) -> Vec<(u8, Vec<u8>)> {
         entry.begin_part(PartId { partition: 0, owner_epoch: 0, pseq: 0 });
         entry.payload().extend_from_slice(&payload);
         entry.end_part(u32::from(!evaluated.events.is_empty()));
-        entry.seal(&mut tip);
+        entry.chain(&mut tip);
         dirty.extend(evaluated.events.into_iter().map(|event| event.kv));
         store.publish(store.head());
         if n % every == 0 {

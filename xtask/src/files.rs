@@ -13,6 +13,7 @@ pub(crate) struct File {
 
 pub(crate) struct Tree {
     files: Vec<File>,
+    links: Vec<String>,
 }
 
 impl Tree {
@@ -26,14 +27,21 @@ impl Tree {
         if !listed.status.success() {
             return Err(io::Error::other(String::from_utf8_lossy(&listed.stderr).into_owned()));
         }
-        let mut files = Vec::new();
+        let (mut files, mut links) = (Vec::new(), Vec::new());
         for path in String::from_utf8_lossy(&listed.stdout).lines() {
-            // A file that was deleted and not staged is still listed.
-            if let Ok(text) = std::fs::read_to_string(root.join(path)) {
+            if root.join(path).is_symlink() {
+                links.push(path.to_owned());
+            } else if let Ok(text) = std::fs::read_to_string(root.join(path)) {
+                // A file that was deleted and not staged is still listed.
                 files.push(File { path: path.to_owned(), text });
             }
         }
-        Ok(Tree { files })
+        Ok(Tree { files, links })
+    }
+
+    /// Symbolic links, which are not read.
+    pub(crate) fn links(&self) -> &[String] {
+        &self.links
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -1,19 +1,13 @@
-//! Lengths: comments and Markdown wrap at a column, and no file of code grows beyond what a reader
-//! keeps in mind.
+//! Lengths: comments and Markdown wrap at a column.
 
 use crate::files::{File, Tree};
 
 const COLUMNS_MAX: usize = 100;
-const LINES_MAX: usize = 800;
 
 pub(crate) fn check(tree: &Tree) -> Vec<String> {
     let mut found = Vec::new();
     for file in tree.with_ending(".rs") {
         found.extend(wide(file, comment));
-        let lines = file.text.lines().count();
-        if lines > LINES_MAX {
-            found.push(format!("{}: {lines} lines, more than {LINES_MAX}", file.path));
-        }
     }
     for file in tree.with_ending(".md") {
         found.extend(wide(file, |line| Some(line)));

@@ -4,11 +4,17 @@
 //! line number. A check has no exceptions hidden in code: what it allows stands in its own file.
 #![allow(clippy::print_stdout, reason = "a command for the terminal")]
 
-mod bounds;
 mod files;
+mod habits;
 mod layers;
 mod lengths;
+mod modules;
+mod names;
+mod ratchet;
+mod sizes;
+mod source;
 mod words;
+mod workspace;
 
 use std::process::ExitCode;
 
@@ -17,11 +23,14 @@ use files::Tree;
 /// A check by name, and what it found.
 type Check = (&'static str, fn(&Tree) -> Vec<String>);
 
-const CHECKS: [Check; 4] = [
+const CHECKS: [Check; 7] = [
     ("layers", layers::check),
+    ("modules", modules::check),
+    ("sizes", sizes::check),
+    ("habits", habits::check),
     ("lengths", lengths::check),
     ("words", words::check),
-    ("bounds", bounds::check),
+    ("names", names::check),
 ];
 
 fn main() -> ExitCode {

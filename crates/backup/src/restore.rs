@@ -15,7 +15,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use vetch_journal::seal::Keys;
+use vetch_encryption::EncryptionKeys;
 use vetch_journal::{Disk, LocalReader, Read, ReadItem, RealDisk};
 use vetch_node::checkpoint::{self, CheckpointConfig, Loaded};
 use vetch_node::config::Identity;
@@ -44,8 +44,8 @@ pub struct Options {
     pub bump: u64,
     /// Who the restored member is. None: who was backed up.
     pub identity: Option<Identity>,
-    /// What opens a backup of sealed files, and seals the data directory that is made.
-    pub keys: Keys,
+    /// What opens a backup of encrypted files, and encrypts the data directory that is made.
+    pub keys: EncryptionKeys,
 }
 
 /// What takes long, in bytes.
@@ -175,7 +175,7 @@ impl Stage {
     fn replay(
         &self,
         plan: &Plan,
-        keys: &Keys,
+        keys: &EncryptionKeys,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Store, BackupError> {
         let disk: Arc<dyn Disk> = Arc::new(RealDisk);
@@ -274,7 +274,8 @@ fn build(
         users: unversioned.auth.users.len(),
         damage: Vec::new(),
     };
-    let mut target = Import::begin_sealed(&options.data_dir, source.compact_revision, options.keys.clone())?;
+    let mut target =
+        Import::begin_encrypted(&options.data_dir, source.compact_revision, options.keys.clone())?;
     for piece in pieces(&versions) {
         target.add(piece.to_vec())?;
     }

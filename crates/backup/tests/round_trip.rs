@@ -73,7 +73,7 @@ impl Ground {
             data_dir: self.at(to),
             bump: 0,
             identity: None,
-            keys: vetch_journal::seal::Keys::none(),
+            keys: vetch_encryption::EncryptionKeys::none(),
         };
         restore(&self.location().open().unwrap(), &options, &mut |_| {})
     }

@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 use vetch_node::Node;
-use vetch_node::seal;
 
 /// How often the file is looked at.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -48,7 +47,7 @@ fn file_stamp(path: &Path) -> FileStamp {
 
 fn reload(node: &Node, path: &Path) {
     let file = path.display();
-    let ring = match seal::read(path) {
+    let ring = match vetch_encryption::read_key_file(path) {
         Ok(ring) => ring,
         Err(error) => {
             return tracing::error!(%error, "the encryption key file cannot be used; keeping the current keys");
@@ -64,7 +63,7 @@ fn reload(node: &Node, path: &Path) {
 
 /// Says which keys are in use.
 pub(crate) fn log_keys_in_use(node: &Node, path: &Path) {
-    let status = node.sealing();
+    let status = node.encryption_status();
     let current =
         status.current.map_or_else(|| "none: new data is not encrypted".to_owned(), |id| id.to_string());
     let keys: Vec<String> = status.keys.iter().map(|(id, _)| id.to_string()).collect();

@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use vetch_backup::archiver;
+use vetch_encryption::EncryptionKeys;
 use vetch_node::config::NodeConfig;
-use vetch_node::seal::{self, Keys};
 use vetch_server::http::access::{Access, Whitelist};
 use vetch_server::http::url::Url;
 use vetch_server::http::{self, Serves};
@@ -151,7 +151,7 @@ fn node_config(flags: &Parsed, timing: Timing, peer_urls: &[String]) -> Result<N
     node.checkpoint_interval = flags.duration("checkpoint-interval");
     node.scrub_interval = flags.duration("scrub-interval");
     if let Some(path) = path(flags, "encryption-key-file") {
-        node.keys = Keys::new(seal::read(&path)?);
+        node.keys = EncryptionKeys::new(vetch_encryption::read_key_file(&path)?);
     }
     node.archive_limit = backup::journal_limit(flags);
     if !SEGMENT_BYTES.contains(&node.journal_segment_bytes) {

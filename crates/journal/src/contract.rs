@@ -15,10 +15,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use vetch_seal::KeyError;
+use vetch_encryption::KeyError;
 
 use crate::disk::LockError;
-use crate::entry::{Entry, Sealed, Tip};
+use crate::entry::{ChainedEntry, Entry, Tip};
 
 /// A place in the engine's order. In the local engine it equals the sequence number of the entry
 /// there.
@@ -27,13 +27,13 @@ pub struct Position(pub u64);
 
 /// An engine under the order journal.
 pub trait Journal: Send {
-    /// Appends a `NewEpoch` entry, which fences every earlier writer, and returns the tip to seal
+    /// Appends a `NewEpoch` entry, which fences every earlier writer, and returns the tip to chain
     /// the next entry on.
     fn claim(&mut self) -> Result<Tip, JournalError>;
 
-    /// Appends entries sealed one after another, the first of them on the current tip, and waits
+    /// Appends entries chained one after another, the first of them on the current tip, and waits
     /// until all are durable.
-    fn append_batch(&mut self, entries: &[Sealed]) -> Result<Appended, JournalError>;
+    fn append_batch(&mut self, entries: &[ChainedEntry]) -> Result<Appended, JournalError>;
 
     /// Durable entries behind `from`, in order, each checked against the one before it.
     fn read(&self, from: Tip) -> Result<Box<dyn Read + '_>, JournalError>;

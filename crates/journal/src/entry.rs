@@ -3,8 +3,8 @@
 //! An entry names its writer (epoch), its place (seq), the entry before it (prev_hash), the
 //! revision of its first write unit (base_rev), and carries parts: one per partition, each with an
 //! opaque payload or a reserved reference to one. `Tip` is what a reader or writer knows after an
-//! entry; sealing a `Draft` on a tip or accepting a decoded entry moves the tip by exactly one. All
-//! integers are little-endian and every length is explicit.
+//! entry; chaining a `Draft` on a tip or accepting a decoded entry moves the tip by exactly one.
+//! All integers are little-endian and every length is explicit.
 //!
 //! Guarantees: `encode(decode(x)) == x` for every accepted `x`; decoding never panics and never
 //! allocates more than the input justifies. Pure: no files, no clock.
@@ -16,7 +16,7 @@ use bytes::Bytes;
 mod chain;
 mod codec;
 
-pub use chain::{ChainError, Draft, Sealed, Tip};
+pub use chain::{ChainError, ChainedEntry, Draft, Tip};
 pub use codec::entry_len;
 
 #[cfg(test)]

@@ -29,13 +29,13 @@
 //! let (mut journal, report) = recovery.finish()?;
 //! assert!(report.cut.is_none());
 //!
-//! // Write: claim, then seal entries on the tip, several ahead of the append if wished.
+//! // Write: claim, then chain entries on the tip, several ahead of the append if wished.
 //! let mut tip = journal.claim()?;
 //! let mut draft = Draft::new(Kind::Writes);
 //! draft.begin_part(PartId { partition: 0, owner_epoch: tip.epoch, pseq: 1 });
 //! draft.payload().extend_from_slice(b"effects of two write units");
 //! draft.end_part(2);
-//! let entry = draft.seal(&mut tip);
+//! let entry = draft.chain(&mut tip);
 //! assert_eq!((entry.base_rev(), tip.next_rev), (2, 4));
 //! let appended = journal.append_batch(&[entry])?;
 //!
@@ -57,14 +57,13 @@ mod real_disk;
 pub use contract::{Appended, Corrupt, Journal, JournalError, Position, Read, ReadItem};
 pub use disk::{DirLock, Disk, DiskFile, LockError, read_file, write_atomically};
 pub use entry::{
-    ChainError, Draft, ENTRY_HEADER_LEN, ENTRY_VERSION, Entry, EntryError, Hash, Kind, MAX_ENTRY_LEN,
-    PART_HEADER_LEN, Part, PartId, Payload, PayloadRef, REF_LEN, Sealed, Tip, entry_len, hash_entry,
+    ChainError, ChainedEntry, Draft, ENTRY_HEADER_LEN, ENTRY_VERSION, Entry, EntryError, Hash, Kind,
+    MAX_ENTRY_LEN, PART_HEADER_LEN, Part, PartId, Payload, PayloadRef, REF_LEN, Tip, entry_len, hash_entry,
 };
 pub use local::{
-    ClosedSegment, CutTail, LocalConfig, LocalJournal, LocalReader, Maintained, Maintenance, Progress,
-    RECORD_HEADER_LEN, RECORD_VERSION, RawPlace, RawReader, RawRecord, RecordCheck, RecordSight, Recovery,
-    RecoveryReport, SEALED_RECORD_VERSION, SECTOR, Sight, Stats, closed_segments, survey,
+    ClosedSegment, CutTail, ENCRYPTED_RECORD_VERSION, LocalConfig, LocalJournal, LocalReader, Maintained,
+    Maintenance, Progress, RECORD_HEADER_LEN, RECORD_VERSION, RawPlace, RawReader, RawRecord, RecordCheck,
+    RecordSight, Recovery, RecoveryReport, SECTOR, Sight, Stats, closed_segments, survey,
 };
 pub use mem_disk::{Fault, MemDisk, Op, Pending};
 pub use real_disk::RealDisk;
-pub use vetch_seal as seal;

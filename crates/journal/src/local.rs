@@ -18,20 +18,20 @@
 //! the end; what else is found is damage and is refused (`recovery`). A failed write or sync
 //! poisons the writer for good, because nothing can be learnt from the page cache after that.
 //!
-//! Records may be sealed (`sealing`). What is checksummed are the bytes as written, so all of this
-//! is judged without a key. A change of keys begins a new segment: all records of one are sealed
-//! with the same key, or none is.
+//! Records may be encrypted (`encryption`). What is checksummed are the bytes as written, so all of
+//! this is judged without a key. A change of keys begins a new segment: all records of one are
+//! encrypted with the same key, or none is.
 //!
 //! Life: `LocalJournal::recover` -> `Recovery` (stream of entries) -> `finish` -> `LocalJournal` ->
 //! `claim` -> appends.
 
+mod encryption;
 mod maintenance;
 mod open_segment;
 mod raw;
 mod record;
 mod recovery;
 mod scan;
-mod sealing;
 mod segment;
 mod survey;
 mod tail;
@@ -42,13 +42,13 @@ mod tests;
 
 pub use maintenance::{Maintained, Maintenance};
 pub use raw::{ClosedSegment, RawPlace, RawReader, RawRecord, RecordCheck, closed_segments};
-pub use record::{RECORD_HEADER_LEN, RECORD_VERSION, SEALED_RECORD_VERSION, SECTOR};
+pub use record::{ENCRYPTED_RECORD_VERSION, RECORD_HEADER_LEN, RECORD_VERSION, SECTOR};
 pub use recovery::{CutTail, LocalReader, Recovery, RecoveryReport};
 pub use scan::Progress;
 pub use survey::{RecordSight, Sight, survey};
 pub use writer::{LocalJournal, Stats};
 
-use vetch_seal::Keys;
+use vetch_encryption::EncryptionKeys;
 
 /// Settings of the local engine.
 #[derive(Clone, Debug)]
@@ -64,8 +64,8 @@ pub struct LocalConfig {
     /// Identity of a journal made anew; random when not given. Records of another journal are never
     /// taken for ours.
     pub new_journal_id: Option<u64>,
-    /// Seal new records and open old ones.
-    pub keys: Keys,
+    /// Encrypt new records and open old ones.
+    pub keys: EncryptionKeys,
 }
 
 impl Default for LocalConfig {
@@ -75,7 +75,7 @@ impl Default for LocalConfig {
             spares: 1,
             unsafe_no_fsync: false,
             new_journal_id: None,
-            keys: Keys::none(),
+            keys: EncryptionKeys::none(),
         }
     }
 }

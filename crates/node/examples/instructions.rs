@@ -62,7 +62,7 @@ impl World {
         world
     }
 
-    /// Evaluates requests in batches, seals each as an entry, and makes it visible, as if the disk
+    /// Evaluates requests in batches, chains each as an entry, and makes it visible, as if the disk
     /// had it.
     fn writes(&mut self, times: usize, request: impl Fn(&Store, Bytes, Bytes) -> WriteRequest) {
         let mut done = 0;
@@ -78,7 +78,7 @@ impl World {
                 black_box(&evaluated);
             }
             draft.end_part(batch as u32);
-            black_box(draft.seal(&mut self.tip));
+            black_box(draft.chain(&mut self.tip));
             self.store.publish(self.store.head());
             done += batch;
         }

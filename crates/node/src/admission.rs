@@ -365,9 +365,9 @@ mod tests {
         let store = Store::default();
         let mut alone = Admission::new(1, None, false);
         assert_eq!(alone.admit(&store, &put(100 << 10)), Ok(()));
-        let mut shared = Admission::new(1, None, false).in_cluster(100 << 10);
-        assert_eq!(shared.admit(&store, &put(90 << 10)), Ok(()));
-        assert_eq!(shared.admit(&store, &put(100 << 10)), Err(StoreError::RequestTooLarge.into()));
+        let mut node = Admission::new(1, None, false).in_cluster(100 << 10);
+        assert_eq!(node.admit(&store, &put(90 << 10)), Ok(()));
+        assert_eq!(node.admit(&store, &put(100 << 10)), Err(StoreError::RequestTooLarge.into()));
     }
 
     fn role(name: &str) -> WriteRequest {
@@ -385,12 +385,12 @@ mod tests {
     #[test]
     fn a_change_of_users_costs_what_it_writes() {
         let mut store = Store::default();
-        let mut shared = Admission::new(1, None, false).in_cluster(100 << 10);
-        assert_eq!(shared.admit(&store, &role("small")), Ok(()), "far less than it could be");
+        let mut node = Admission::new(1, None, false).in_cluster(100 << 10);
+        assert_eq!(node.admit(&store, &role("small")), Ok(()), "far less than it could be");
         store.evaluate(&role("large"), &mut Vec::new()).unwrap();
         store.evaluate(&grant("large", 90 << 10), &mut Vec::new()).unwrap();
-        assert_eq!(shared.admit(&store, &grant("large", 20 << 10)), Err(StoreError::RequestTooLarge.into()));
-        assert_eq!(shared.admit(&store, &grant("small", 20 << 10)), Ok(()), "refused for another reason");
+        assert_eq!(node.admit(&store, &grant("large", 20 << 10)), Err(StoreError::RequestTooLarge.into()));
+        assert_eq!(node.admit(&store, &grant("small", 20 << 10)), Ok(()), "refused for another reason");
         let mut full = Admission::new(1, None, false);
         full.set_disk(DiskState::Full, 4 << 10);
         assert_eq!(full.admit(&store, &role("small")), Ok(()), "there is room for this");
@@ -532,10 +532,10 @@ mod tests {
         store.evaluate(&WriteRequest::AlarmActivate(other), &mut Vec::new()).expect("never refused");
         let mut alone = Admission::new(1, None, false);
         assert_eq!(alone.alarm_to_lower(&store), None, "an operator's");
-        let mut shared = Admission::new(1, None, false).in_cluster(u64::MAX);
-        shared.set_disk(DiskState::Full, 0);
-        assert_eq!(shared.alarm_to_lower(&store), None, "still full");
-        shared.set_disk(DiskState::Fine, 0);
-        assert_eq!(shared.alarm_to_lower(&store), Some(other));
+        let mut node = Admission::new(1, None, false).in_cluster(u64::MAX);
+        node.set_disk(DiskState::Full, 0);
+        assert_eq!(node.alarm_to_lower(&store), None, "still full");
+        node.set_disk(DiskState::Fine, 0);
+        assert_eq!(node.alarm_to_lower(&store), Some(other));
     }
 }

@@ -14,14 +14,14 @@ use std::sync::atomic::Ordering;
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use tokio::sync::oneshot;
+use vetch_encryption::EncryptionKeys;
 use vetch_journal::{Position, Tip};
-use vetch_seal::Keys;
 
 use crate::checkpoint::{Held, Holds};
 use crate::config::Identity;
 use crate::handle::Node;
 use crate::metrics::BackupMetrics;
-use crate::shared::{RunState, Shared};
+use crate::state::{NodeState, RunState};
 use crate::sync::Mutex;
 
 /// Requests for a backup that wait for the archiver; one more is refused.
@@ -140,77 +140,77 @@ pub(crate) enum Trim {
 /// The archiver's view of a node.
 #[derive(Clone)]
 pub struct Archive {
-    shared: Arc<Shared>,
+    node: Arc<NodeState>,
 }
 
 impl Archive {
     pub fn identity(&self) -> Identity {
-        self.shared.identity
+        self.node.identity
     }
 
     pub fn journal_dir(&self) -> PathBuf {
-        self.shared.config.data_dir.join("member").join("journal")
+        self.node.config.data_dir.join("member").join("journal")
     }
 
     pub fn checkpoint_dir(&self) -> PathBuf {
-        self.shared.config.data_dir.join("member").join("checkpoint")
+        self.node.config.data_dir.join("member").join("checkpoint")
     }
 
-    /// What opens its files, should they be sealed.
-    pub fn keys(&self) -> &Keys {
-        &self.shared.config.keys
+    /// What opens its files, should they be encrypted.
+    pub fn keys(&self) -> &EncryptionKeys {
+        &self.node.config.keys
     }
 
     /// The newest entry that is durable.
     pub fn durable(&self) -> Durable {
-        *self.shared.keep.durable.lock()
+        *self.node.keep.durable.lock()
     }
 
     /// Entries up to `seq` are safe elsewhere; those behind it stay.
     pub fn keep_behind(&self, seq: u64) {
-        *self.shared.keep.behind.lock() = Some(seq);
+        *self.node.keep.behind.lock() = Some(seq);
         // Segments may have become free.
-        self.shared.chores.ring();
+        self.node.housekeeping.ring();
     }
 
     /// Whether the node had to let go of what it was to keep, since [`Archive::keep_behind`] was
     /// called last.
     pub fn was_let_go(&self) -> bool {
-        self.shared.keep.behind.lock().is_none()
+        self.node.keep.behind.lock().is_none()
     }
 
     /// The newest checkpoint, whose files stay until the answer is dropped. None: there is none
     /// yet.
     pub fn hold_checkpoint(&self) -> Option<Held> {
-        self.shared.keep.hold_checkpoint()
+        self.node.keep.hold_checkpoint()
     }
 
     /// Where requests for a backup arrive from now on.
     pub fn requests(&self) -> Receiver<BackupRequest> {
         let (door, requests) = bounded(REQUESTS);
-        *self.shared.keep.door.lock() = Some(door);
+        *self.node.keep.door.lock() = Some(door);
         requests
     }
 
     pub fn metrics(&self) -> &BackupMetrics {
-        &self.shared.metrics.backup
+        &self.node.metrics.backup
     }
 
     /// Whether the node has come to its end, with everything durable that ever will be.
     pub fn has_ended(&self) -> bool {
-        *self.shared.state.borrow() != RunState::Running
+        *self.node.run_state.borrow() != RunState::Running
     }
 }
 
 impl Node {
     /// For the archiver. None if this node is not to be archived.
     pub fn archive(&self) -> Option<Archive> {
-        self.shared().keep.is_on().then(|| Archive { shared: Arc::clone(self.shared()) })
+        self.state().keep.is_on().then(|| Archive { node: Arc::clone(self.state()) })
     }
 
     /// Asks for a backup and waits until it is where it belongs.
     pub async fn back_up(&self, full: bool) -> Result<BackedUp, BackupError> {
-        let door = self.shared().keep.door.lock().clone().ok_or(BackupError::NotConfigured)?;
+        let door = self.state().keep.door.lock().clone().ok_or(BackupError::NotConfigured)?;
         let (reply, answer) = oneshot::channel();
         door.try_send(BackupRequest { full, reply }).map_err(|error| match error {
             TrySendError::Full(_) => BackupError::Busy,
@@ -220,7 +220,7 @@ impl Node {
     }
 }
 
-impl Shared {
+impl NodeState {
     /// Says that what was kept for a backup is gone, and counts it.
     pub(crate) fn tell_let_go(&self) {
         self.metrics.backup.let_go.add(1);

@@ -14,7 +14,7 @@ use vetch_store::request::{WriteRequest, WriteResponse};
 
 use crate::error::NodeError;
 use crate::handle::Node;
-use crate::shared::Shared;
+use crate::state::NodeState;
 use crate::sync::RwLock;
 
 /// Users and roles that are durable.
@@ -48,7 +48,7 @@ impl DurableAuth {
     }
 }
 
-impl Shared {
+impl NodeState {
     /// What decides about `caller`; None if everything is permitted.
     pub(crate) fn judge(&self, caller: &Caller) -> Option<Arc<Auth>> {
         self.auth.judge(caller)
@@ -75,18 +75,18 @@ impl Shared {
 /// A handle acts for the server itself, which may do everything, until it is told for whom else.
 impl Node {
     /// The same node, asked by `caller`: whatever that user may not do is refused.
-    pub fn on_behalf_of(&self, caller: Caller) -> Node {
+    pub fn for_caller(&self, caller: Caller) -> Node {
         self.with_caller(caller)
     }
 
     /// Whether clients have to say who they are.
     pub fn auth_enabled(&self) -> bool {
-        self.shared().auth.enabled()
+        self.state().auth.enabled()
     }
 
     /// Users and roles as far as they are durable.
     pub fn auth(&self) -> Arc<Auth> {
-        Arc::clone(&self.shared().auth.current.read())
+        Arc::clone(&self.state().auth.current.read())
     }
 
     /// Changes users and roles. Returns the current revision of the keys.

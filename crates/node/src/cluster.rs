@@ -15,18 +15,18 @@ use std::time::Duration;
 
 use crossbeam_channel::{Sender, TrySendError};
 use tokio::sync::{oneshot, watch};
-use vetch_fence::{Index, Record};
+use vetch_cluster::{LogIndex, Record};
 use vetch_journal::{Draft, Entry, Hash, Kind, PartId, Payload, Tip};
 
+pub use crate::batch_window::READ_BATCH_WINDOW;
 use crate::error::NodeError;
-pub use crate::expected::MOMENT;
 use crate::handle::Node;
 use crate::members::{Introduced, Member};
 use crate::read_index::Reads;
 pub use crate::read_index::{Question, Questions};
 use crate::roster;
 use crate::runtime::membership::Order;
-use crate::shared::Shared;
+use crate::state::NodeState;
 use crate::sync::Mutex;
 
 pub use crate::roster::{Peer, Report};
@@ -42,7 +42,7 @@ pub struct ClusterConfig {
     pub client_urls: Vec<String>,
     /// What members are told apart by in etcd; only shown here.
     pub peer_urls: Vec<String>,
-    pub fence: vetch_fence::Config,
+    pub replication: vetch_cluster::Config,
 }
 
 /// Who writes, and how far this server has come.
@@ -102,7 +102,7 @@ pub(crate) struct Cluster {
 #[derive(Default)]
 pub(crate) struct Board {
     /// What this server needs the journal from, now that it has a checkpoint there.
-    pub(crate) vote: Option<Index>,
+    pub(crate) vote: Option<LogIndex>,
     pub(crate) peers: Vec<Peer>,
     proofs: VecDeque<Proof>,
 }
@@ -125,21 +125,21 @@ impl Node {
     /// What this server has to tell the writer, and the proof that it may. None until an
     /// announcement was read, and on a journal of one's own.
     pub fn report(&self) -> Option<(Proof, Report)> {
-        let cluster = self.shared().cluster.as_ref()?;
+        let cluster = self.state().cluster.as_ref()?;
         let board = cluster.board.lock();
         let proof = *board.proofs.front()?;
-        Some((proof, self.shared().report_of(cluster, board.vote)))
+        Some((proof, self.state().report_of(cluster, board.vote)))
     }
 
     /// What shows to other servers that this one reads the journal: the newest announcement it
     /// knows.
     pub fn proof(&self) -> Option<Proof> {
-        self.shared().cluster.as_ref()?.board.lock().proofs.front().copied()
+        self.state().cluster.as_ref()?.board.lock().proofs.front().copied()
     }
 
     /// Takes what another server tells. False if this server does not know the proof.
     pub fn take_report(&self, proof: &Proof, report: Report) -> bool {
-        let Some(cluster) = self.shared().cluster.as_ref().filter(|_| self.is_known(proof)) else {
+        let Some(cluster) = self.state().cluster.as_ref().filter(|_| self.is_known(proof)) else {
             return false;
         };
         // One that finds no room is told again soon.
@@ -149,18 +149,18 @@ impl Node {
 
     /// Whether somebody who shows this can read the journal.
     pub fn is_known(&self, proof: &Proof) -> bool {
-        let cluster = self.shared().cluster.as_ref();
+        let cluster = self.state().cluster.as_ref();
         cluster.is_some_and(|cluster| cluster.board.lock().proofs.contains(proof))
     }
 
     /// The servers on the same journal, this one among them, as the writer told last.
     pub fn peers(&self) -> Vec<Peer> {
-        self.shared().cluster.as_ref().map(|cluster| cluster.board.lock().peers.clone()).unwrap_or_default()
+        self.state().cluster.as_ref().map(|cluster| cluster.board.lock().peers.clone()).unwrap_or_default()
     }
 }
 
-impl Shared {
-    pub(crate) fn report_of(&self, cluster: &Cluster, vote: Option<Index>) -> Report {
+impl NodeState {
+    pub(crate) fn report_of(&self, cluster: &Cluster, vote: Option<LogIndex>) -> Report {
         let keep = self.keep.held_position();
         Report { member: self.identity.member_id, url: cluster.url.clone(), vote, keep }
     }
@@ -180,7 +180,7 @@ impl Cluster {
             Err(TrySendError::Disconnected(_)) => return Err(NodeError::Stopped),
         }
         match tokio::time::timeout(patience, answer).await {
-            Ok(answer) => answer.map_err(|_| NodeError::NotWriter),
+            Ok(answer) => answer.map_err(|_| NodeError::NotLeader),
             Err(_) => Err(NodeError::Timeout),
         }
     }
@@ -190,38 +190,38 @@ impl Cluster {
 impl Node {
     /// This server as a member of its cluster; None on a journal of one's own.
     pub fn as_member(&self) -> Option<Member> {
-        self.shared().cluster.as_ref().map(|cluster| cluster.me.clone())
+        self.state().cluster.as_ref().map(|cluster| cluster.me.clone())
     }
 
     /// The servers of the cluster, as far as this one knows; with `newest`, as everybody knew when
     /// this was asked.
     pub async fn members(&self, newest: bool) -> Result<Arc<Vec<Member>>, NodeError> {
-        let Some(cluster) = &self.shared().cluster else { return Ok(Arc::default()) };
+        let Some(cluster) = &self.state().cluster else { return Ok(Arc::default()) };
         if newest {
-            self.shared().confirm().await?;
+            self.state().confirm().await?;
         }
         Ok(Arc::clone(&cluster.status.borrow().members))
     }
 
     /// Lets a server in that has been asking for some time. Only the writer does.
     pub async fn introduce(&self, member: Member, asking: Duration) -> Result<Introduced, NodeError> {
-        let shared = self.shared();
-        let Some(cluster) = &shared.cluster else { return Err(NodeError::NotWriter) };
-        let patience = shared.config.request_timeout;
+        let node = self.state();
+        let Some(cluster) = &node.cluster else { return Err(NodeError::NotLeader) };
+        let patience = node.config.request_timeout;
         cluster.order(patience, |reply| Order::Introduce { member, asking, reply }).await
     }
 
     /// Removes a server for good; it stops if it is alive. False if there is none of this number.
     /// Only the writer does.
     pub async fn remove_member(&self, id: u64) -> Result<bool, NodeError> {
-        let shared = self.shared();
-        let Some(cluster) = &shared.cluster else { return Err(NodeError::NotWriter) };
-        cluster.order(shared.config.request_timeout, |reply| Order::Remove { id, reply }).await
+        let node = self.state();
+        let Some(cluster) = &node.cluster else { return Err(NodeError::NotLeader) };
+        cluster.order(node.config.request_timeout, |reply| Order::Remove { id, reply }).await
     }
 
     /// Ends the node because it may not be part of the cluster.
     pub fn leave(&self, why: &str) {
-        self.shared().fail(format!("this server is not let into the cluster: {why}"));
+        self.state().fail(format!("this server is not let into the cluster: {why}"));
     }
 }
 
@@ -284,15 +284,15 @@ mod tests {
             Peer { member: 7, url: "http://10.0.0.1:2379".into(), vote: None },
             Peer { member: 8, url: "b".into(), vote: None },
         ];
-        let sealed = announcement(&writer, &peers).seal(&mut tip);
-        let entry = Entry::decode(sealed.bytes()).unwrap();
+        let chained = announcement(&writer, &peers).chain(&mut tip);
+        let entry = Entry::decode(chained.bytes()).unwrap();
         assert_eq!(announced(&entry), Some(writer));
         assert_eq!(announced_peers(&entry), Some(peers));
-        let (proof, seen) = glimpse(sealed.bytes()).unwrap();
+        let (proof, seen) = glimpse(chained.bytes()).unwrap();
         assert_eq!((proof.seq, proof.hash), (tip.seq, tip.hash));
         assert_eq!(seen.iter().map(|peer| peer.member).collect::<Vec<_>>(), [8, 7]);
         assert_eq!(tip.next_rev, 5, "it takes no revision");
-        let plain = Draft::new(Kind::Barrier).seal(&mut tip);
+        let plain = Draft::new(Kind::Barrier).chain(&mut tip);
         assert_eq!(announced(&Entry::decode(plain.bytes()).unwrap()), None);
     }
 }

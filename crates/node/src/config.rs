@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use vetch_seal::Keys;
+use vetch_encryption::EncryptionKeys;
 
 use crate::tuning::Tuning;
 
@@ -50,8 +50,8 @@ pub struct NodeConfig {
     pub compaction_batch: usize,
     /// A request still unanswered after this long is given up with "request timed out".
     pub request_timeout: Duration,
-    /// Seal what is written and open what was; no keys: nothing is sealed.
-    pub keys: Keys,
+    /// Encrypt what is written and open what was; no keys: nothing is encrypted.
+    pub keys: EncryptionKeys,
     /// A write that takes longer to evaluate, or a range that takes longer to read, counts as slow.
     pub slow_apply: Duration,
     /// Follow another server: nothing is decided here until
@@ -81,7 +81,7 @@ impl NodeConfig {
             watch_progress_interval: Duration::from_secs(600),
             compaction_batch: 256,
             request_timeout: Duration::from_secs(7),
-            keys: Keys::none(),
+            keys: EncryptionKeys::none(),
             slow_apply: Duration::from_millis(100),
             follow: false,
             archive_limit: None,

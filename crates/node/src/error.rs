@@ -33,10 +33,10 @@ pub enum NodeError {
     Timeout,
     /// Only the writer of the cluster can do this, and it is another server; nothing changed.
     #[error("not the writer")]
-    NotWriter,
+    NotLeader,
     /// Another server of the cluster has become the writer; nothing changed.
     #[error("another server writes now")]
-    WriterChanged,
+    LeaderChanged,
 }
 
 impl From<AuthError> for NodeError {

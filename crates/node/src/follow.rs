@@ -46,7 +46,7 @@ impl Follower {
     pub async fn take_over(&self, revisions: Vec<Vec<Record>>) -> Result<(), NodeError> {
         let mut outcomes = Vec::with_capacity(revisions.len());
         for changes in revisions {
-            outcomes.push(self.node.hand_in(WriteRequest::Foreign { changes })?);
+            outcomes.push(self.node.submit(WriteRequest::Foreign { changes })?);
         }
         for outcome in outcomes {
             outcome.await.map_err(|_| NodeError::Stopped)??;
@@ -61,7 +61,7 @@ impl Follower {
 
     /// Leases, lowest id first.
     pub fn leases(&self) -> Vec<FollowedLease> {
-        let store = self.node.shared().store.read();
+        let store = self.node.state().store.read();
         let leases = store.leases().iter().map(|(id, lease)| FollowedLease {
             id,
             ttl: lease.ttl(),
@@ -71,7 +71,7 @@ impl Follower {
     }
 
     pub fn knows_lease(&self, id: i64) -> bool {
-        self.node.shared().store.read().leases().get(id).is_some()
+        self.node.state().store.read().leases().get(id).is_some()
     }
 
     /// A lease of the other server's; one that is known already stays as it is.
@@ -85,7 +85,7 @@ impl Follower {
     /// Forgets a lease that the other server no longer has. False if keys hang on it: their deletes
     /// have not come yet, and to make them here would be a revision of our own.
     pub async fn forget(&self, id: i64) -> Result<bool, NodeError> {
-        let has_keys = self.node.shared().store.read().leases().get(id).is_some_and(|lease| lease.has_keys());
+        let has_keys = self.node.state().store.read().leases().get(id).is_some_and(|lease| lease.has_keys());
         if has_keys {
             return Ok(false);
         }
@@ -101,9 +101,9 @@ impl Follower {
     /// Ends the following. `remaining` are the seconds that leases have left; one that is not named
     /// has its full time.
     pub fn lead(self, remaining: &HashMap<i64, i64>) -> Node {
-        let shared = self.node.shared();
-        shared.clock.lock().restart(remaining, shared.now());
-        shared.following.store(false, std::sync::atomic::Ordering::Release);
+        let node = self.node.state();
+        node.lessor.lock().restart(remaining, node.now());
+        node.following.store(false, std::sync::atomic::Ordering::Release);
         self.node
     }
 }

@@ -8,13 +8,13 @@
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use vetch_fence::Author;
+use vetch_cluster::ReplicaId;
 
 use crate::cluster::Cluster;
 use crate::error::NodeError;
 use crate::handle::Node;
 use crate::runtime::membership::Order;
-use crate::shared::{Ask, Shared};
+use crate::state::{Command, NodeState};
 
 /// Requests that have passed the edge get this long to reach the queue.
 const HEAD_START: Duration = Duration::from_millis(5);
@@ -26,7 +26,7 @@ const TO_BE_HEARD: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HandOverError {
     #[error("this server is not the writer")]
-    NotWriter,
+    NotLeader,
     #[error("there is no such server")]
     Unknown,
     /// Not heard of lately, or it did not begin to write in time.
@@ -38,13 +38,13 @@ impl Node {
     /// Makes another server the writer, this one or whoever was heard of last, and waits until it
     /// is.
     pub async fn hand_over(&self, to: Option<u64>, patience: Duration) -> Result<(), HandOverError> {
-        let shared = self.shared();
-        let cluster = shared.cluster.as_ref().ok_or(HandOverError::NotWriter)?;
+        let node = self.state();
+        let cluster = node.cluster.as_ref().ok_or(HandOverError::NotLeader)?;
         let known = |id: u64| cluster.status.borrow().members.iter().any(|member| member.id == id);
         if !cluster.status.borrow().is_writer {
-            return Err(HandOverError::NotWriter);
+            return Err(HandOverError::NotLeader);
         }
-        if to == Some(shared.identity.member_id) {
+        if to == Some(node.identity.member_id) {
             return Ok(());
         }
         if to.is_some_and(|id| !known(id)) {
@@ -55,8 +55,8 @@ impl Node {
         let mut status = cluster.status.subscribe();
         let done = tokio::time::timeout(patience, async {
             tokio::time::sleep(HEAD_START).await;
-            name(shared, author).await?;
-            let other = |id: u64| id != shared.identity.member_id;
+            name(node, author).await?;
+            let other = |id: u64| id != node.identity.member_id;
             let wrote =
                 status.wait_for(|status| status.writer.as_ref().is_some_and(|writer| other(writer.member)));
             wrote.await.map(drop).map_err(|_| NodeError::Stopped)
@@ -67,11 +67,11 @@ impl Node {
 }
 
 /// Who writes next. A writer that has just begun may not have heard of anybody yet.
-async fn find(cluster: &Cluster, to: Option<u64>, patience: Duration) -> Result<Author, HandOverError> {
+async fn find(cluster: &Cluster, to: Option<u64>, patience: Duration) -> Result<ReplicaId, HandOverError> {
     let begun = tokio::time::Instant::now();
     loop {
         let found = cluster.order(patience, |reply| Order::Successor { id: to, reply }).await;
-        if let Some(author) = found.map_err(|_| HandOverError::NotWriter)? {
+        if let Some(author) = found.map_err(|_| HandOverError::NotLeader)? {
             return Ok(author);
         }
         if begun.elapsed() >= patience {
@@ -98,8 +98,10 @@ impl Drop for Handing<'_> {
 }
 
 /// Returns once this server follows.
-async fn name(shared: &Shared, to: Author) -> Result<(), NodeError> {
+async fn name(node: &NodeState, to: ReplicaId) -> Result<(), NodeError> {
     let (reply, named) = oneshot::channel();
-    shared.asks.try_send(Ask::HandOver { to, reply }).map_err(|_| NodeError::TooManyRequests)?;
+    node.commands
+        .try_send(Command::TransferLeadership { to, reply })
+        .map_err(|_| NodeError::TooManyRequests)?;
     named.await.map_err(|_| NodeError::Timeout)
 }

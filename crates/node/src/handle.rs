@@ -7,19 +7,19 @@ use std::time::Duration;
 
 use crossbeam_channel::TrySendError;
 use tokio::sync::{oneshot, watch};
-use vetch_seal::Ring;
+use vetch_encryption::KeyRing;
 use vetch_store::auth::Caller;
 use vetch_store::request::*;
 
 use crate::cluster::ClusterStatus;
 use crate::config::Identity;
 use crate::error::NodeError;
+use crate::key_usage::{EncryptionStatus, KeyStillNeeded};
 use crate::metrics::NodeMetrics;
 use crate::read::{self, RangeStream};
-use crate::runtime::clock_loop;
-use crate::sealing::{KeysNeeded, SealingStatus};
+use crate::runtime::lease_thread;
 use crate::sequencer::Outcome;
-use crate::shared::{Ask, RunState, Shared};
+use crate::state::{Command, NodeState, RunState};
 use crate::sync::Mutex;
 use crate::types::*;
 use crate::watch::WatchSession;
@@ -27,15 +27,15 @@ use crate::watch::WatchSession;
 /// How often, and how long in between, a full queue is tried at shutdown for the time that leases
 /// have left.
 const RECORD_ATTEMPTS: usize = 100;
-const RECORD_PAUSE: Duration = Duration::from_millis(10);
+const RECORD_RETRY_DELAY: Duration = Duration::from_millis(10);
 /// Bytes of requests waiting for the sequencer; one more is answered "too many requests".
-const QUEUE_BYTES: u64 = 256 << 20;
+const QUEUE_BYTES_MAX: u64 = 256 << 20;
 
 /// A running node. Cloning copies a pointer; dropping the last one does not stop it,
 /// [`Node::shutdown`] does.
 #[derive(Clone)]
 pub struct Node {
-    shared: Arc<Shared>,
+    node: Arc<NodeState>,
     threads: Arc<Mutex<Threads>>,
     /// Whose permissions decide.
     caller: Caller,
@@ -44,17 +44,17 @@ pub struct Node {
 /// What has to end for the node to have ended.
 #[derive(Default)]
 pub(crate) struct Threads {
-    pub(crate) clock_stop: Option<crossbeam_channel::Sender<()>>,
+    pub(crate) lease_thread_stop: Option<crossbeam_channel::Sender<()>>,
     pub(crate) handles: Vec<JoinHandle<()>>,
 }
 
 impl Node {
-    pub(crate) fn new(shared: Arc<Shared>, threads: Threads) -> Node {
-        Node { shared, threads: Arc::new(Mutex::new(threads)), caller: Caller::Server }
+    pub(crate) fn new(node: Arc<NodeState>, threads: Threads) -> Node {
+        Node { node, threads: Arc::new(Mutex::new(threads)), caller: Caller::Server }
     }
 
     pub(crate) fn with_caller(&self, caller: Caller) -> Node {
-        Node { shared: Arc::clone(&self.shared), threads: Arc::clone(&self.threads), caller }
+        Node { node: Arc::clone(&self.node), threads: Arc::clone(&self.threads), caller }
     }
 
     /// For whom it acts.
@@ -62,24 +62,24 @@ impl Node {
         &self.caller
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
-        &self.shared
+    pub(crate) fn state(&self) -> &Arc<NodeState> {
+        &self.node
     }
 
     pub fn identity(&self) -> Identity {
-        self.shared.identity
+        self.node.identity
     }
 
     /// The newest visible revision.
     pub fn revision(&self) -> i64 {
-        self.shared.revision.load(Ordering::Acquire)
+        self.node.revision.load(Ordering::Acquire)
     }
 
     /// A revision that is not behind any that somebody has seen before the call. On a shared
     /// journal another server may show what counts before this one, which wrote it, has heard that
     /// it does.
     pub async fn confirmed_revision(&self) -> Result<i64, NodeError> {
-        self.shared.confirm().await?;
+        self.node.confirm().await?;
         Ok(self.revision())
     }
 
@@ -87,51 +87,51 @@ impl Node {
     pub fn term(&self) -> u64 {
         match self.cluster() {
             Some(cluster) => cluster.borrow().epoch,
-            None => self.shared.epoch + 1,
+            None => self.node.epoch + 1,
         }
     }
 
     /// Who writes to the shared journal; None on a journal of one's own.
     pub fn cluster(&self) -> Option<watch::Receiver<ClusterStatus>> {
-        self.shared.cluster.as_ref().map(|cluster| cluster.status.subscribe())
+        self.node.cluster.as_ref().map(|cluster| cluster.status.subscribe())
     }
 
     /// Whether another server has taken over from this one, or the journal was trimmed beyond it,
     /// so that it has to be opened again.
     pub fn is_replaced(&self) -> bool {
-        matches!(*self.shared.state.borrow(), RunState::Replaced | RunState::Behind(_))
+        matches!(*self.node.run_state.borrow(), RunState::Replaced | RunState::Behind(_))
     }
 
     pub fn metrics(&self) -> &NodeMetrics {
-        &self.shared.metrics
+        &self.node.metrics
     }
 
     /// Which encryption keys there are, and how many files need each.
-    pub fn sealing(&self) -> SealingStatus {
-        self.shared.sealing.status()
+    pub fn encryption_status(&self) -> EncryptionStatus {
+        self.node.key_usage.status()
     }
 
-    /// Seals what is written from now on with the first key of `ring`, and seals old files anew in
-    /// the background. Refused if a key that is still needed is not in it; then nothing changes.
-    pub fn replace_keys(&self, ring: Ring) -> Result<(), KeysNeeded> {
-        self.shared.sealing.replace(ring)?;
-        self.shared.chores.ring();
+    /// Encrypts what is written from now on with the first key of `ring`, and re-encrypts old files
+    /// in the background. Refused if a key that is still needed is not in it; then nothing changes.
+    pub fn replace_keys(&self, ring: KeyRing) -> Result<(), KeyStillNeeded> {
+        self.node.key_usage.replace(ring)?;
+        self.node.housekeeping.ring();
         Ok(())
     }
 
     /// Counts of watchers and streams.
     pub fn watch_gauges(&self) -> Arc<vetch_watch::Gauges> {
-        self.shared.hub.read().gauges()
+        self.node.hub.read().gauges()
     }
 
     /// The request has passed [`vetch_store::validate`], as every request here.
     pub async fn range(&self, request: RangeRequest) -> Result<RangeResponse, NodeError> {
-        read::range(&self.shared, &self.caller, request).await
+        read::range(&self.node, &self.caller, request).await
     }
 
     /// Chunks of about `chunk_bytes`.
     pub fn range_stream(&self, request: RangeRequest, chunk_bytes: usize) -> RangeStream {
-        RangeStream::new(&self.shared, self.caller.clone(), request, chunk_bytes)
+        RangeStream::new(&self.node, self.caller.clone(), request, chunk_bytes)
     }
 
     pub async fn put(&self, request: PutRequest) -> Result<PutResponse, NodeError> {
@@ -151,7 +151,7 @@ impl Node {
     /// Transactions that only read never touch the sequencer.
     pub async fn txn(&self, request: TxnRequest) -> Result<TxnResponse, NodeError> {
         if request.is_read_only() {
-            return read::read_txn(&self.shared, &self.caller, &request).await;
+            return read::read_txn(&self.node, &self.caller, &request).await;
         }
         match self.write(WriteRequest::Txn(request)).await? {
             WriteResponse::Txn(response) => Ok(response),
@@ -167,7 +167,7 @@ impl Node {
             other => unreachable!("a compaction is answered as one: {other:?}"),
         };
         if physical {
-            let mut freed = self.shared.freed.subscribe();
+            let mut freed = self.node.freed.subscribe();
             tokio::select! {
                 biased;
                 freed = freed.wait_for(|&done| done >= revision) => { freed.map_err(|_| NodeError::Stopped)?; }
@@ -214,26 +214,26 @@ impl Node {
 
     /// The raised alarms, as far as they are durable.
     pub fn alarms(&self) -> Vec<Alarm> {
-        self.shared.alarms.read().clone()
+        self.node.alarms.read().clone()
     }
 
     pub fn status(&self) -> NodeStatus {
-        let shared = &self.shared;
+        let node = &self.node;
         let (mark, keys, stats) = {
-            let store = shared.store.read();
+            let store = node.store.read();
             (store.visible(), store.visible_keys(), store.stats())
         };
         NodeStatus {
             revision: mark.revision,
             compact_revision: mark.compact_revision,
             term: self.term(),
-            index: match &shared.cluster {
+            index: match &node.cluster {
                 Some(cluster) => cluster.status.borrow().index,
-                None => *shared.durable.borrow(),
+                None => *node.durable.borrow(),
             },
-            disk_bytes: shared.disk_bytes(),
+            disk_bytes: node.disk_bytes(),
             live_bytes: stats.bytes,
-            quota_bytes: shared.config.quota().unwrap_or(0),
+            quota_bytes: node.config.quota().unwrap_or(0),
             keys,
             leases: stats.leases,
             users: stats.users,
@@ -243,66 +243,66 @@ impl Node {
 
     /// etcd's hash over all history up to `revision` (0: the newest).
     pub async fn hash_kv(&self, revision: i64) -> Result<HashKv, NodeError> {
-        read::hash_kv(&self.shared, revision, &self.shared.metrics.hash_at_revision).await
+        read::hash_kv(&self.node, revision, &self.node.metrics.hash_at_revision).await
     }
 
     /// A hash of the whole state, and the revision it was taken at.
     pub async fn hash(&self) -> Result<(u32, i64), NodeError> {
-        let hash = read::hash_kv(&self.shared, 0, &self.shared.metrics.hash).await?;
+        let hash = read::hash_kv(&self.node, 0, &self.node.metrics.hash).await?;
         Ok((hash.hash, hash.revision))
     }
 
     /// A hint to tidy up now. Nothing here ever needs to stop the world to give space back.
     pub async fn defragment(&self) -> Result<(), NodeError> {
-        self.shared.chores.ring();
+        self.node.housekeeping.ring();
         Ok(())
     }
 
     /// Begins a watch stream.
     pub fn watch(&self) -> WatchSession {
-        WatchSession::new(&self.shared)
+        WatchSession::new(&self.node)
     }
 
     /// Hands a request to the sequencer and waits until it is durable.
     pub(crate) async fn write(&self, request: WriteRequest) -> Outcome {
-        let outcome = self.hand_in(request)?;
-        match tokio::time::timeout(self.shared.config.request_timeout, outcome).await {
+        let outcome = self.submit(request)?;
+        match tokio::time::timeout(self.node.config.request_timeout, outcome).await {
             Ok(Ok(outcome)) => outcome,
             Ok(Err(_)) => Err(NodeError::Stopped),
             Err(_) => Err(NodeError::Timeout),
         }
     }
 
-    pub(crate) fn hand_in(&self, request: WriteRequest) -> Result<oneshot::Receiver<Outcome>, NodeError> {
+    pub(crate) fn submit(&self, request: WriteRequest) -> Result<oneshot::Receiver<Outcome>, NodeError> {
         // Whoever stands in front of a follower lets no client through; should one come all the
         // same, it is refused.
-        if self.shared.is_following() {
+        if self.node.is_following() {
             // In a cluster not even the server itself decides anything, unless it is the writer.
-            match &self.shared.cluster {
-                Some(_) => return Err(NodeError::WriterChanged),
+            match &self.node.cluster {
+                Some(_) => return Err(NodeError::LeaderChanged),
                 None if self.caller != Caller::Server => return Err(NodeError::Stopped),
                 None => {}
             }
         }
-        if self.shared.is_stopping() {
+        if self.node.is_stopping() {
             return Err(NodeError::Stopped);
         }
-        let metrics = &self.shared.metrics;
-        if self.shared.queued_bytes.load(Ordering::Relaxed) > QUEUE_BYTES {
+        let metrics = &self.node.metrics;
+        if self.node.queued_bytes.load(Ordering::Relaxed) > QUEUE_BYTES_MAX {
             metrics.proposals_failed.add(1);
             return Err(NodeError::TooManyRequests);
         }
         let (reply, outcome) = oneshot::channel();
-        let ask = Ask::write_for(self.caller.clone(), request, reply);
-        let bytes = ask.bytes();
+        let command = Command::write_for(self.caller.clone(), request, reply);
+        let bytes = command.bytes();
         metrics.proposals_pending.add(1);
-        self.shared.queued_bytes.fetch_add(bytes, Ordering::Relaxed);
-        let refused = match self.shared.asks.try_send(ask) {
+        self.node.queued_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let refused = match self.node.commands.try_send(command) {
             Ok(()) => return Ok(outcome),
             Err(TrySendError::Full(_)) => NodeError::TooManyRequests,
             Err(TrySendError::Disconnected(_)) => NodeError::Stopped,
         };
-        self.shared.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.node.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
         metrics.proposals_pending.add(-1);
         metrics.proposals_failed.add(1);
         Err(refused)
@@ -310,9 +310,9 @@ impl Node {
 
     /// Waits until the journal has everything up to `seq`.
     pub(crate) async fn durable(&self, seq: u64) -> Result<(), NodeError> {
-        let mut durable = self.shared.durable.subscribe();
+        let mut durable = self.node.durable.subscribe();
         let waited = durable.wait_for(|&done| done >= seq);
-        match tokio::time::timeout(self.shared.config.request_timeout, waited).await {
+        match tokio::time::timeout(self.node.config.request_timeout, waited).await {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(_)) => Err(NodeError::Stopped),
             Err(_) => Err(NodeError::Timeout),
@@ -321,7 +321,7 @@ impl Node {
 
     /// Ends the node: nothing new is accepted, what is queued becomes durable and is answered.
     pub async fn shutdown(&self) {
-        if self.shared.stopping.swap(true, Ordering::AcqRel) {
+        if self.node.stopping.swap(true, Ordering::AcqRel) {
             return;
         }
         let this = self.clone();
@@ -330,28 +330,28 @@ impl Node {
         if let Err(error) = ended {
             tracing::error!(%error, "shutdown did not end cleanly");
         }
-        self.shared.state.send_replace(RunState::Stopped);
+        self.node.run_state.send_replace(RunState::Stopped);
     }
 
     /// Ends a node that never served, and waits for it.
     pub(crate) fn end(&self) {
-        self.shared.stopping.store(true, Ordering::Release);
+        self.node.stopping.store(true, Ordering::Release);
         self.stop_threads();
     }
 
     fn stop_threads(&self) {
         let threads = std::mem::take(&mut *self.threads.lock());
-        drop(threads.clock_stop);
+        drop(threads.lease_thread_stop);
         // How much time every lease has left, so that a planned restart is no gift to any of them.
         for _ in 0..RECORD_ATTEMPTS {
-            if self.shared.is_following() || clock_loop::record(&self.shared, 0) {
+            if self.node.is_following() || lease_thread::record(&self.node, 0) {
                 break;
             }
-            std::thread::sleep(RECORD_PAUSE);
+            std::thread::sleep(RECORD_RETRY_DELAY);
         }
         // Fails only if the sequencer has ended already, which is what is wanted.
-        let _ = self.shared.asks.send(Ask::Stop);
-        self.shared.chores.ring();
+        let _ = self.node.commands.send(Command::Stop);
+        self.node.housekeeping.ring();
         for handle in threads.handles {
             if handle.join().is_err() {
                 tracing::error!("a thread of the node had failed");
@@ -361,7 +361,7 @@ impl Node {
 
     /// Resolves when the node has stopped; an error tells why, if it was not asked to.
     pub async fn stopped(&self) -> Result<(), String> {
-        let mut state = self.shared.state.subscribe();
+        let mut state = self.node.run_state.subscribe();
         let ended = state.wait_for(|state| *state != RunState::Running).await;
         match ended.as_deref() {
             Ok(RunState::Failed(cause)) => Err(cause.clone()),

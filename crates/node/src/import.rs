@@ -8,8 +8,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use vetch_encryption::EncryptionKeys;
 use vetch_journal::{Disk, Journal, JournalError, LocalConfig, LocalJournal, RealDisk};
-use vetch_seal::Keys;
 use vetch_store::load::Unversioned;
 use vetch_store::{Mark, Record, Store};
 
@@ -59,18 +59,18 @@ pub struct Import {
     disk: Arc<dyn Disk>,
     data_dir: PathBuf,
     checkpoint: checkpoint::Import,
-    keys: Keys,
+    keys: EncryptionKeys,
 }
 
 impl Import {
     /// Begins in `data_dir`, which must be empty if it exists. For `swept` see
     /// [`checkpoint::Import::begin`].
     pub fn begin(data_dir: &Path, swept: i64) -> Result<Import, ImportError> {
-        Import::begin_sealed(data_dir, swept, Keys::none())
+        Import::begin_encrypted(data_dir, swept, EncryptionKeys::none())
     }
 
-    /// The same, with everything that is written sealed.
-    pub fn begin_sealed(data_dir: &Path, swept: i64, keys: Keys) -> Result<Import, ImportError> {
+    /// The same, with everything that is written encrypted.
+    pub fn begin_encrypted(data_dir: &Path, swept: i64, keys: EncryptionKeys) -> Result<Import, ImportError> {
         let disk: Arc<dyn Disk> = Arc::new(RealDisk);
         check_empty(data_dir)?;
         let member = data_dir.join(UNFINISHED);

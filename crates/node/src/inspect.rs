@@ -81,64 +81,64 @@ pub struct WrittenPrefixes {
 impl Node {
     /// Time since the start.
     pub fn uptime(&self) -> Duration {
-        self.shared().time.now().saturating_sub(self.shared().started)
+        self.state().time.now().saturating_sub(self.state().started)
     }
 
     pub fn files(&self) -> Files {
-        let shared = self.shared();
+        let node = self.state();
         let since = |moment: i64| {
-            let ago = shared.now().saturating_sub(u64::try_from(moment).unwrap_or(0));
+            let ago = node.now().saturating_sub(u64::try_from(moment).unwrap_or(0));
             (moment > 0).then(|| Duration::from_millis(ago))
         };
         Files {
-            journal_bytes: shared.journal_bytes.load(Ordering::Relaxed),
-            journal_room: shared.room(),
-            checkpoint_bytes: shared.checkpoint_bytes.load(Ordering::Relaxed),
-            fresh_bytes: shared.fresh_bytes.load(Ordering::Relaxed),
-            checkpoint_due_bytes: shared.checkpoint_stride.load(Ordering::Relaxed),
-            since_checkpoint: since(shared.metrics.checkpoint_at.get()),
-            since_compaction: since(shared.metrics.compacted_at.get()),
-            disk_full: shared.disk_full.load(Ordering::Relaxed),
-            disk_fails: shared.disk_fails.load(Ordering::Relaxed),
-            damaged: shared.damage.lock().values().cloned().collect(),
-            since_scrub: since(shared.metrics.scrubbed_at.get()),
+            journal_bytes: node.journal_bytes.load(Ordering::Relaxed),
+            journal_room: node.room(),
+            checkpoint_bytes: node.checkpoint_bytes.load(Ordering::Relaxed),
+            fresh_bytes: node.fresh_bytes.load(Ordering::Relaxed),
+            checkpoint_due_bytes: node.checkpoint_stride.load(Ordering::Relaxed),
+            since_checkpoint: since(node.metrics.checkpoint_at.get()),
+            since_compaction: since(node.metrics.compacted_at.get()),
+            disk_full: node.disk_full.load(Ordering::Relaxed),
+            disk_fails: node.disk_fails.load(Ordering::Relaxed),
+            damaged: node.damage.lock().values().cloned().collect(),
+            since_scrub: since(node.metrics.scrubbed_at.get()),
         }
     }
 
     pub fn queue(&self) -> Queue {
-        let shared = self.shared();
+        let node = self.state();
         Queue {
-            requests: shared.asks.len(),
-            most_requests: shared.config.queue_depth,
-            bytes: shared.queued_bytes.load(Ordering::Relaxed),
+            requests: node.commands.len(),
+            most_requests: node.config.queue_depth,
+            bytes: node.queued_bytes.load(Ordering::Relaxed),
         }
     }
 
     /// Leases whose time is over and that are still there: their end is on the way, or refused for
     /// lack of space.
     pub fn overdue_leases(&self) -> usize {
-        self.shared().clock.lock().ending()
+        self.state().lessor.lock().revoking()
     }
 
     pub fn written_prefixes(&self) -> WrittenPrefixes {
-        let prefixes = self.shared().prefixes.lock();
+        let prefixes = self.state().prefixes.lock();
         WrittenPrefixes { prefixes: prefixes.counted(), other: prefixes.other() }
     }
 
     /// Streams that have had something to deliver for `slow` or longer, at most `most` of them by
     /// name.
     pub fn watch_lag(&self, slow: Duration, most: usize) -> WatchLag {
-        let shared = self.shared();
-        let now = shared.time.now();
+        let node = self.state();
+        let now = node.time.now();
         let (behind, published) = {
-            let hub = shared.hub.read();
+            let hub = node.hub.read();
             (hub.behind().collect::<Vec<_>>(), hub.published())
         };
         let mut lag = WatchLag::default();
-        let moments = shared.moments.lock();
+        let commit_times = node.commit_times.lock();
         for behind in behind {
             let revisions = (published + 1 - behind.revision).max(0);
-            let age = moments.age(behind.revision, now);
+            let age = commit_times.age(behind.revision, now);
             lag.longest = lag.longest.max(age);
             lag.most_revisions = lag.most_revisions.max(revisions);
             if age >= slow {
@@ -146,11 +146,11 @@ impl Node {
                 lag.laggards.push(Laggard { stream, client: None, revision, revisions, lag: age, range });
             }
         }
-        drop(moments);
+        drop(commit_times);
         lag.slow = lag.laggards.len();
         lag.laggards.sort_by_key(|laggard| (std::cmp::Reverse(laggard.lag), laggard.stream));
         lag.laggards.truncate(most);
-        let streams = shared.streams.lock();
+        let streams = node.streams.lock();
         for laggard in &mut lag.laggards {
             laggard.client = streams.get(&laggard.stream).and_then(|door| door.client.clone());
         }

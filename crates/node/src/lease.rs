@@ -8,21 +8,21 @@ use vetch_store::leased::LeasedRun;
 use vetch_store::request::{Remaining, WriteRequest, WriteResponse};
 use vetch_store::{Record, Store, StoreError};
 
-use crate::clock::{LOOKED_AT, Renewal};
 use crate::error::NodeError;
 use crate::handle::Node;
+use crate::lessor::{Renewal, SCANNED_PER_TURN_MAX};
 use crate::read::READ_ATTEMPTS;
-use crate::shared::Shared;
+use crate::state::NodeState;
 use crate::types::{LeaseGranted, LeaseInfo};
 
 /// Identifiers tried before giving up, for a client that lets the server choose.
 const ID_ATTEMPTS: u64 = 16;
 /// A lease with more keys than this is large: they are sorted away from the threads that serve
 /// requests.
-const LARGE: usize = 4096;
+const LARGE_LEASE_KEYS: usize = 4096;
 /// Lists of the keys of large leases that are made at once; more of them would only share the
 /// processors.
-pub(crate) const LEASE_LISTS: usize = 2;
+pub(crate) const LEASE_LISTS_MAX: usize = 2;
 /// What a key takes in an answer beside its bytes.
 const KEY_FRAME: usize = 4;
 
@@ -32,7 +32,7 @@ impl Node {
         if ttl > vetch_store::lease::MAX_TTL {
             return Err(StoreError::LeaseTtlTooLarge.into());
         }
-        let ttl = ttl.max(self.shared().config.min_lease_ttl);
+        let ttl = ttl.max(self.state().config.min_lease_ttl);
         if id != 0 {
             return self.grant(id, ttl).await;
         }
@@ -62,17 +62,17 @@ impl Node {
 
     /// The renewed time to live in seconds; 0 when there is no such lease (any more).
     pub async fn lease_keep_alive(&self, id: i64) -> Result<i64, NodeError> {
-        let shared = self.shared();
+        let node = self.state();
         let caller = self.caller();
         let keys = |store: &Store| LeasedRun::of(store, id);
-        permit_by_keys(shared, caller, keys, Auth::check_lease_renewal).await?;
+        permit_by_keys(node, caller, keys, Auth::check_lease_renewal).await?;
         loop {
-            match renew(shared, id) {
+            match renew(node, id) {
                 Renewal::Renewed { ttl } => {
                     // A writer that was replaced must not promise what its successor never heard
                     // of.
-                    shared.confirm_writing().await?;
-                    shared.metrics.leases_renewed.add(1);
+                    node.confirm_writing().await?;
+                    node.metrics.leases_renewed.add(1);
                     return Ok(ttl);
                 }
                 // A restart must not hand back the shorter time on record once a renewal has been
@@ -80,19 +80,20 @@ impl Node {
                 Renewal::MustRecord { grant, recording } => {
                     let full = Remaining { id, grant, seconds: 0 };
                     self.write(WriteRequest::LeaseRemaining { leases: vec![full] }).await?;
-                    shared.clock.lock().taken_back(id, grant, recording);
-                    shared.metrics.lease_records_taken_back.add(1);
+                    node.lessor.lock().record_withdrawn(id, grant, recording);
+                    node.metrics.lease_records_taken_back.add(1);
                 }
                 // Its revoke is on the way or due; the client learns that it is gone once that is
                 // certain.
-                Renewal::Ended { grant } => match self.write(WriteRequest::LeaseExpire { id, grant }).await {
+                Renewal::Expired { grant } => match self.write(WriteRequest::LeaseExpire { id, grant }).await
+                {
                     Ok(_) | Err(NodeError::Store(StoreError::LeaseNotFound)) => return Ok(0),
                     Err(error) => return Err(error),
                 },
                 Renewal::Unknown => {
-                    shared.confirm_writing().await?;
+                    node.confirm_writing().await?;
                     // A server that began to write meanwhile knows of all leases only since then.
-                    if shared.clock.lock().remaining(id, shared.now()).is_none() {
+                    if node.lessor.lock().remaining(id, node.now()).is_none() {
                         return Ok(0);
                     }
                 }
@@ -102,64 +103,65 @@ impl Node {
 
     /// None when there is no such lease.
     pub async fn lease_time_to_live(&self, id: i64, keys: bool) -> Result<Option<LeaseInfo>, NodeError> {
-        let (shared, caller) = (self.shared(), self.caller());
+        let (node, caller) = (self.state(), self.caller());
         if !keys {
-            shared.confirm_writing().await?;
-            let store = shared.store.read();
-            return Ok(Moment::new(shared, &store, id, None).info(Vec::new()));
+            node.confirm_writing().await?;
+            let store = node.store.read();
+            return Ok(Moment::new(node, &store, id, None).info(Vec::new()));
         }
         // Before anything is confirmed: an answer is of a time after that.
-        let is_large = shared.store.read().leases().get(id).is_some_and(|lease| lease.keys() > LARGE);
+        let is_large =
+            node.store.read().leases().get(id).is_some_and(|lease| lease.keys() > LARGE_LEASE_KEYS);
         let _turn = match is_large {
-            true => Some(shared.lease_lists.acquire().await.map_err(|_| NodeError::Stopped)?),
+            true => Some(node.lease_lists.acquire().await.map_err(|_| NodeError::Stopped)?),
             false => None,
         };
-        shared.confirm_writing().await?;
+        node.confirm_writing().await?;
         let begin = |store: &Store| {
-            let moment = Moment::new(shared, store, id, shared.judge(caller));
+            let moment = Moment::new(node, store, id, node.judge(caller));
             (LeasedRun::of(store, id), moment)
         };
         let permit = |moment: &Moment, keys: &[Record]| match &moment.judge {
             Some(auth) => auth.check_lease_reads(caller, keys),
             None => Ok(()),
         };
-        let (run, moment) = collect(shared, begin, permit).await?;
-        let keys = match run.found().len() > LARGE {
+        let (run, moment) = collect(node, begin, permit).await?;
+        let keys = match run.found().len() > LARGE_LEASE_KEYS {
             true => tokio::task::spawn_blocking(|| run.finish()).await.map_err(|_| NodeError::Stopped)?,
             false => run.finish(),
         };
-        shared.permit_answer(caller)?;
+        node.permit_answer(caller)?;
         Ok(moment.info(keys))
     }
 
     /// About how many bytes the keys of a lease take in an answer that names them. Costs the same
     /// however many they are.
     pub fn lease_keys_estimate(&self, id: i64) -> usize {
-        let store = self.shared().store.read();
+        let store = self.state().store.read();
         store.leases().get(id).map_or(0, |lease| lease.key_bytes() + KEY_FRAME * lease.keys())
     }
 
     /// All leases, soonest to end first.
     pub async fn leases(&self) -> Result<Vec<i64>, NodeError> {
-        let (shared, caller) = (self.shared(), self.caller());
-        permit_by_keys(shared, caller, LeasedRun::of_all, Auth::check_lease_reads).await?;
-        shared.confirm_writing().await?;
-        let ids = shared.clock.lock().ids();
+        let (node, caller) = (self.state(), self.caller());
+        permit_by_keys(node, caller, LeasedRun::of_all, Auth::check_lease_reads).await?;
+        node.confirm_writing().await?;
+        let ids = node.lessor.lock().ids();
         let mut deadlines = Vec::with_capacity(ids.len());
         let mut rest = ids.iter().copied();
         loop {
-            let turn: Vec<i64> = rest.by_ref().take(LOOKED_AT).collect();
+            let turn: Vec<i64> = rest.by_ref().take(SCANNED_PER_TURN_MAX).collect();
             {
-                let clock = shared.clock.lock();
-                deadlines.extend(turn.iter().map(|&id| (clock.deadline(id), id)));
+                let lessor = node.lessor.lock();
+                deadlines.extend(turn.iter().map(|&id| (lessor.deadline(id), id)));
             }
-            if turn.len() < LOOKED_AT {
+            if turn.len() < SCANNED_PER_TURN_MAX {
                 break;
             }
             tokio::task::yield_now().await;
         }
         deadlines.sort_unstable();
-        shared.permit_answer(caller)?;
+        node.permit_answer(caller)?;
         Ok(deadlines.into_iter().map(|(_, id)| id).collect())
     }
 }
@@ -175,8 +177,8 @@ struct Moment {
 }
 
 impl Moment {
-    fn new(shared: &Shared, store: &Store, id: i64, judge: Option<Arc<Auth>>) -> Moment {
-        let time = shared.clock.lock().remaining(id, shared.now());
+    fn new(node: &NodeState, store: &Store, id: i64, judge: Option<Arc<Auth>>) -> Moment {
+        let time = node.lessor.lock().remaining(id, node.now());
         Moment { revision: store.visible().revision, time: time.filter(|(ttl, _)| *ttl >= 0), judge }
     }
 
@@ -188,31 +190,31 @@ impl Moment {
 
 /// Judges a request by the keys that visibly hang on leases.
 async fn permit_by_keys(
-    shared: &Arc<Shared>,
+    node: &Arc<NodeState>,
     caller: &Caller,
     begin: impl Fn(&Store) -> LeasedRun,
     check: impl Fn(&Auth, &Caller, &[Record]) -> Result<(), AuthError>,
 ) -> Result<(), NodeError> {
-    let Some(auth) = shared.judge(caller) else { return Ok(()) };
+    let Some(auth) = node.judge(caller) else { return Ok(()) };
     if auth.check_root(caller).is_ok() {
         return Ok(());
     }
-    collect(shared, |store| (begin(store), ()), |(), keys| check(&auth, caller, keys)).await.map(drop)
+    collect(node, |store| (begin(store), ()), |(), keys| check(&auth, caller, keys)).await.map(drop)
 }
 
 /// Runs to its end what `begin` begins with the store locked, in steps that let writers in between.
 /// What `permit` says of the keys that each of them finds ends it.
 async fn collect<M>(
-    shared: &Arc<Shared>,
+    node: &Arc<NodeState>,
     begin: impl Fn(&Store) -> (LeasedRun, M),
     permit: impl Fn(&M, &[Record]) -> Result<(), AuthError>,
 ) -> Result<(LeasedRun, M), NodeError> {
-    let budget = shared.config.tuning.scan_keys;
+    let budget = node.config.tuning.scan_keys;
     for attempt in 0..READ_ATTEMPTS {
         let (mut run, moment, mut step, _pin) = {
-            let store = shared.store.read();
+            let store = node.store.read();
             let (mut run, moment) = begin(&store);
-            let pin = (attempt > 0).then(|| shared.pin(&store, store.visible().revision));
+            let pin = (attempt > 0).then(|| node.pin(&store, store.visible().revision));
             let step = run.step(&store, budget);
             (run, moment, step, pin)
         };
@@ -225,14 +227,14 @@ async fn collect<M>(
                 Some(false) => tokio::task::yield_now().await,
                 None => break,
             }
-            step = run.step(&shared.store.read(), budget);
+            step = run.step(&node.store.read(), budget);
         }
     }
     Err(NodeError::Timeout)
 }
 
-fn renew(shared: &Arc<Shared>, id: i64) -> Renewal {
-    shared.clock.lock().renew(id, shared.now())
+fn renew(node: &Arc<NodeState>, id: i64) -> Renewal {
+    node.lessor.lock().renew(id, node.now())
 }
 
 /// A positive number that nobody can guess, from the randomness that seeds the standard library's

@@ -332,15 +332,15 @@ mod tests {
         roll.remove(2);
         roll.key = 77;
         let mut tip = Tip::genesis(2);
-        let sealed = roll.entry().seal(&mut tip);
+        let chained = roll.entry().chain(&mut tip);
         assert_eq!(tip.next_rev, 2, "it takes no revision");
-        let entry = Entry::decode(sealed.bytes()).unwrap();
+        let entry = Entry::decode(chained.bytes()).unwrap();
         assert_eq!(Roll::told_by(&entry), Some(roll.clone()));
         let bytes = roll.encode();
         for len in 0..bytes.len() {
             assert_eq!(Roll::decode(&bytes[..len]), None, "{len} bytes of {}", bytes.len());
         }
-        let plain = Draft::new(Kind::Barrier).seal(&mut tip);
+        let plain = Draft::new(Kind::Barrier).chain(&mut tip);
         assert_eq!(Roll::told_by(&Entry::decode(plain.bytes()).unwrap()), None);
     }
 }

@@ -24,27 +24,28 @@ use crate::admission::Admission;
 use crate::archive::Keep;
 use crate::auth::DurableAuth;
 use crate::checkpoint::{self, Checkpointer, Loaded};
-use crate::clock::Clock;
 use crate::cluster::Cluster;
+use crate::commit::Committer;
 use crate::config::{Identity, NodeConfig};
 use crate::error::OpenError;
 use crate::handle::{Node, Threads};
 use crate::identity;
-use crate::lease::LEASE_LISTS;
+use crate::key_usage::KeyUsage;
+use crate::lease::LEASE_LISTS_MAX;
+use crate::lessor::Lessor;
 use crate::metrics::NodeMetrics;
 use crate::pins::ReadPins;
 use crate::queue::{self, Receiver, Sender};
 use crate::replay;
-use crate::runtime::clock_loop::ClockLoop;
 use crate::runtime::fan_out::FanOut;
 use crate::runtime::housekeeping::{Capturing, Housekeeping};
-use crate::runtime::journal_loop::{Finisher, JournalLoop, JournalPart, ShortWay};
-use crate::runtime::sequencer_loop::{Ready, SequencerLoop};
+use crate::runtime::journal_loop::{InlineCommit, JournalLoop, JournalPart};
+use crate::runtime::lease_thread::LeaseThread;
+use crate::runtime::sequencer_loop::{RoundOutput, SequencerLoop};
 use crate::runtime::{Urgency, spawn};
 use crate::scrub::Scrub;
-use crate::sealing::Sealing;
 use crate::sequencer::{Batch, Sequencer};
-use crate::shared::{Ask, Chores, Reply, RunState, Shared};
+use crate::state::{Command, HousekeepingBell, NodeState, Reply, RunState};
 use crate::stepped::Parts;
 use crate::sync::{Mutex, RwLock};
 use crate::time::{Monotonic, Time};
@@ -70,15 +71,15 @@ struct Recovered {
 }
 
 /// How long housekeeping waits for a place in the sequencer's queue, on a thread of its own.
-const PATIENCE: Duration = Duration::from_millis(100);
+const ENQUEUE_TIMEOUT: Duration = Duration::from_millis(100);
 
 impl Node {
     /// Recovers the data directory and starts the node's threads. Blocks until the node can serve.
     pub fn open(config: NodeConfig, progress: impl FnMut(Progress)) -> Result<Node, OpenError> {
-        let (shared, mut parts) = assemble(Arc::new(RealDisk), Arc::new(Monotonic::new()), config, progress)?;
-        parts.housekeeping.patience = PATIENCE;
+        let (node, mut parts) = assemble(Arc::new(RealDisk), Arc::new(Monotonic::new()), config, progress)?;
+        parts.housekeeping.enqueue_timeout = ENQUEUE_TIMEOUT;
         let threads = start(parts, JournalPart::run);
-        Ok(Node::new(shared, threads))
+        Ok(Node::new(node, threads))
     }
 }
 
@@ -88,7 +89,7 @@ pub(crate) fn assemble(
     time: Arc<dyn Time>,
     config: NodeConfig,
     mut progress: impl FnMut(Progress),
-) -> Result<(Arc<Shared>, Parts), OpenError> {
+) -> Result<(Arc<NodeState>, Parts), OpenError> {
     let member = config.data_dir.join("member");
     disk.create_dir_all(&member).map_err(|source| OpenError::Io {
         op: "creating",
@@ -99,20 +100,20 @@ pub(crate) fn assemble(
     let identity = identity::load_or_create(disk.as_ref(), &member, config.proposed)?;
     let mut recovered = recover(&disk, &config, &mut progress)?;
     let local = recovered.journal.take().expect("a local journal was recovered");
-    let (shared, rest) = connect(config, identity, time, recovered, Some(&local), None);
+    let (node, assembled) = connect(config, identity, time, recovered, Some(&local), None);
     let journal = JournalPart::new(JournalLoop {
-        shared: Arc::clone(&shared),
-        finisher: Finisher { shared: Arc::clone(&shared) },
-        batches: rest.batches,
-        trims: Some(rest.trims),
+        node: Arc::clone(&node),
+        committer: Committer::new(&node),
+        batches: assembled.batches,
+        trims: Some(assembled.trims),
         journal: local,
         waiting: None,
         noted: None,
         _lock: lock,
     });
-    let Rest { mut sequencer, housekeeping, fan_out, clock, .. } = rest;
-    sequencer.short_way = journal.short_way();
-    Ok((shared, Parts { sequencer, journal, housekeeping, fan_out, clock }))
+    let AssembledParts { mut sequencer, housekeeping, fan_out, lease_thread, .. } = assembled;
+    sequencer.inline_commit = journal.inline_commit();
+    Ok((node, Parts { sequencer, journal, housekeeping, fan_out, lease_thread }))
 }
 
 /// The newest checkpoint.
@@ -121,14 +122,14 @@ fn load(
     config: &NodeConfig,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Loaded, OpenError> {
-    let mut tell = |bytes_done, bytes_total| progress(Progress::Checkpoint { bytes_done, bytes_total });
+    let mut report = |bytes_done, bytes_total| progress(Progress::Checkpoint { bytes_done, bytes_total });
     let loaded = checkpoint::load(
         Arc::clone(disk),
         &config.data_dir.join("member").join("checkpoint"),
         config.tuning.checkpoint,
         config.tuning.recovery_threads,
         &config.keys,
-        &mut tell,
+        &mut report,
     )?;
     if let Some(why) = &loaded.report.fell_back {
         progress(Progress::Note(format!("the newest checkpoint was passed over: {why}")));
@@ -238,11 +239,11 @@ fn by_revision(history: History) -> impl Iterator<Item = (i64, Events<NodeEvent>
 }
 
 /// The parts of a node but for the journal's, and where that one's work comes from.
-struct Rest {
+struct AssembledParts {
     sequencer: SequencerLoop,
     housekeeping: Housekeeping,
     fan_out: FanOut,
-    clock: ClockLoop,
+    lease_thread: LeaseThread,
     batches: Receiver<Batch<Reply>>,
     trims: crossbeam_channel::Receiver<Position>,
 }
@@ -255,8 +256,8 @@ fn connect(
     found: Recovered,
     local: Option<&LocalJournal>,
     cluster: Option<Cluster>,
-) -> (Arc<Shared>, Rest) {
-    let (asks, asks_in) = queue::bounded(config.queue_depth);
+) -> (Arc<NodeState>, AssembledParts) {
+    let (commands, commands_in) = queue::bounded(config.queue_depth);
     let (batches, batches_in) = queue::bounded(config.appends_in_flight);
     let (trims, trims_in) = bounded(TRIM_QUEUE);
     let (bell, bell_in) = bounded(1);
@@ -270,29 +271,30 @@ fn connect(
     };
     let started = time.now();
     let segments_by_key = local.map(LocalJournal::segments_by_key).unwrap_or_default();
-    let sealing = Sealing::new(config.keys.clone(), segments_by_key, found.checkpointer.files_by_key());
-    let state = State {
+    let key_usage = KeyUsage::new(config.keys.clone(), segments_by_key, found.checkpointer.files_by_key());
+    let recovered = RecoveredState {
         store: found.store,
         history: found.history,
         revisions: found.revisions,
         tip: found.tip,
-        sealing,
+        key_usage,
         cluster,
     };
     let keep = Keep::new(config.archive_limit, &found.tip, found.checkpointer.holds());
-    let shared = share(config, identity, time, state, keep, Doors { asks, bell, fan_out: fan_out_bell });
-    shared.fresh_bytes.store(sequencer.fresh_bytes(), Ordering::Relaxed);
-    shared.active_room.store(local.map_or(0, LocalJournal::room), Ordering::Relaxed);
-    shared.checkpoint_bytes.store(found.checkpointer.disk_bytes(), Ordering::Relaxed);
-    let segments = local.map_or(0, LocalJournal::segments) as u64 * shared.config.journal_segment_bytes;
-    shared.journal_bytes.store(segments, Ordering::Relaxed);
+    let node =
+        share(config, identity, time, recovered, keep, PartHandles { commands, bell, fan_out: fan_out_bell });
+    node.fresh_bytes.store(sequencer.fresh_bytes(), Ordering::Relaxed);
+    node.active_room.store(local.map_or(0, LocalJournal::room), Ordering::Relaxed);
+    node.checkpoint_bytes.store(found.checkpointer.disk_bytes(), Ordering::Relaxed);
+    let segments = local.map_or(0, LocalJournal::segments) as u64 * node.config.journal_segment_bytes;
+    node.journal_bytes.store(segments, Ordering::Relaxed);
     let mut checkpointer = found.checkpointer;
-    let of_whom = Arc::clone(&shared);
-    checkpointer.hurries_if(Arc::new(move || of_whom.is_stride_done() || of_whom.is_stopping()));
-    let journal_dir = local.map(|_| shared.config.data_dir.join("member").join("journal"));
-    let scrub = Scrub::new(checkpointer.disk(), journal_dir, shared.config.scrub_interval);
+    let hurry_state = Arc::clone(&node);
+    checkpointer.hurries_if(Arc::new(move || hurry_state.is_stride_done() || hurry_state.is_stopping()));
+    let journal_dir = local.map(|_| node.config.data_dir.join("member").join("journal"));
+    let scrub = Scrub::new(checkpointer.disk(), journal_dir, node.config.scrub_interval);
     let housekeeping = Housekeeping {
-        shared: Arc::clone(&shared),
+        node: Arc::clone(&node),
         bell: bell_in,
         trims,
         nudge: batches_in.nudge(),
@@ -306,38 +308,49 @@ fn connect(
         scrub,
         trimmed: 0,
         capture: Capturing::No,
-        patience: Duration::ZERO,
+        enqueue_timeout: Duration::ZERO,
     };
     let sequencer = SequencerLoop {
-        shared: Arc::clone(&shared),
-        asks: asks_in,
+        node: Arc::clone(&node),
+        commands: commands_in,
         batches,
-        short_way: ShortWay::default(),
-        calm: 0,
-        linger: None,
+        inline_commit: InlineCommit::default(),
+        short_batches: 0,
+        group_commit_window: None,
         sequencer,
         admission,
-        ready: Ready::default(),
+        output: RoundOutput::default(),
     };
-    let fan_out = FanOut { shared: Arc::clone(&shared), bell: fan_out_in, more: false };
-    let clock = ClockLoop { shared: Arc::clone(&shared), last_record: started, last_turn: started };
-    shared.chores.ring();
-    (shared, Rest { sequencer, housekeeping, fan_out, clock, batches: batches_in, trims: trims_in })
+    let fan_out = FanOut { node: Arc::clone(&node), bell: fan_out_in, more: false };
+    let lease_thread =
+        LeaseThread { node: Arc::clone(&node), last_record: started, last_prefix_turn: started };
+    node.housekeeping.ring();
+    (
+        node,
+        AssembledParts {
+            sequencer,
+            housekeeping,
+            fan_out,
+            lease_thread,
+            batches: batches_in,
+            trims: trims_in,
+        },
+    )
 }
 
 /// The state that recovery found, for everybody.
-struct State {
+struct RecoveredState {
     store: Store,
     history: History,
     revisions: Vec<(i64, Events<NodeEvent>)>,
     tip: Tip,
-    sealing: Sealing,
+    key_usage: KeyUsage,
     cluster: Option<Cluster>,
 }
 
 /// Where the parts are reached.
-struct Doors {
-    asks: Sender<Ask>,
+struct PartHandles {
+    commands: Sender<Command>,
     bell: crossbeam_channel::Sender<()>,
     fan_out: Sender<()>,
 }
@@ -346,38 +359,38 @@ fn share(
     config: NodeConfig,
     identity: Identity,
     time: Arc<dyn Time>,
-    state: State,
+    recovered: RecoveredState,
     keep: Keep,
-    doors: Doors,
-) -> Arc<Shared> {
-    let mark = state.store.head();
+    handles: PartHandles,
+) -> Arc<NodeState> {
+    let mark = recovered.store.head();
     let floor = mark.compact_revision.max(0);
-    Arc::new(Shared {
+    Arc::new(NodeState {
         identity,
-        epoch: state.tip.epoch,
+        epoch: recovered.tip.epoch,
         started: time.now(),
         time,
-        clock: Mutex::new(start_clock(&state.store)),
-        auth: DurableAuth::new(Arc::clone(state.store.auth())),
-        alarms: RwLock::new(state.store.alarms().collect()),
+        lessor: Mutex::new(start_lease_timers(&recovered.store)),
+        auth: DurableAuth::new(Arc::clone(recovered.store.auth())),
+        alarms: RwLock::new(recovered.store.alarms().collect()),
         keep,
-        store: RwLock::new(state.store),
+        store: RwLock::new(recovered.store),
         log: RwLock::new(EventLog::load(
             floor,
             mark.revision,
-            by_revision(state.history).chain(state.revisions),
+            by_revision(recovered.history).chain(recovered.revisions),
         )),
         hub: RwLock::new(Hub::new(config.tuning.ring, mark.revision)),
         streams: Mutex::new(HashMap::new()),
         closing: Mutex::default(),
         prefixes: Mutex::default(),
-        moments: Mutex::default(),
+        commit_times: Mutex::default(),
         metrics: NodeMetrics::default(),
-        sealing: state.sealing,
-        asks: doors.asks,
+        key_usage: recovered.key_usage,
+        commands: handles.commands,
         queued_bytes: AtomicU64::new(0),
         revision: AtomicI64::new(mark.revision),
-        durable: watch::Sender::new(state.tip.seq),
+        durable: watch::Sender::new(recovered.tip.seq),
         fresh_bytes: AtomicU64::new(0),
         checkpoint_stride: AtomicU64::new(config.checkpoint_bytes),
         disk_full: AtomicBool::new(false),
@@ -387,41 +400,41 @@ fn share(
         spare_room: AtomicU64::new(0),
         checkpoint_bytes: AtomicU64::new(0),
         journal_bytes: AtomicU64::new(0),
-        chores: Chores { bell: doors.bell },
-        fan_out: doors.fan_out,
-        holds: AtomicUsize::new(0),
+        housekeeping: HousekeepingBell { bell: handles.bell },
+        fan_out: handles.fan_out,
+        collecting_snapshots: AtomicUsize::new(0),
         pins: ReadPins::default(),
-        lease_lists: Semaphore::new(LEASE_LISTS),
+        lease_lists: Semaphore::new(LEASE_LISTS_MAX),
         freed: watch::Sender::new(-1),
         past_hashes: Mutex::default(),
-        following: AtomicBool::new(config.follow || state.cluster.is_some()),
-        reign: AtomicU64::new(0),
-        cluster: state.cluster,
+        following: AtomicBool::new(config.follow || recovered.cluster.is_some()),
+        leadership_count: AtomicU64::new(0),
+        cluster: recovered.cluster,
         stopping: AtomicBool::new(false),
-        state: watch::Sender::new(RunState::Running),
+        run_state: watch::Sender::new(RunState::Running),
         config,
     })
 }
 
 /// Gives each part its thread; `run` is how the journal's works.
 fn start<J: Send + 'static>(parts: Parts<J>, run: fn(J)) -> Threads {
-    let Parts { sequencer, journal, housekeeping, fan_out, clock } = parts;
-    let (clock_stop, clock_stop_in) = bounded(0);
+    let Parts { sequencer, journal, housekeeping, fan_out, lease_thread } = parts;
+    let (lease_thread_stop, lease_thread_stop_in) = bounded(0);
     let handles = vec![
         spawn("sequencer", Urgency::High, move || sequencer.run()),
         spawn("journal", Urgency::High, move || run(journal)),
         spawn("housekeeping", Urgency::Low, move || housekeeping.run()),
-        spawn("clock", Urgency::Usual, move || clock.run(&clock_stop_in)),
+        spawn("leases", Urgency::Usual, move || lease_thread.run(&lease_thread_stop_in)),
     ];
     // Ends by itself soon after the node; nothing depends on when.
     drop(spawn("fan-out", Urgency::Usual, move || fan_out.run()));
-    Threads { clock_stop: Some(clock_stop), handles }
+    Threads { lease_thread_stop: Some(lease_thread_stop), handles }
 }
 
-fn start_clock(store: &Store) -> Clock {
-    let mut clock = Clock::default();
+fn start_lease_timers(store: &Store) -> Lessor {
+    let mut lessor = Lessor::default();
     for (id, lease) in store.leases().iter() {
-        clock.start(id, lease.grant(), lease.ttl(), lease.remaining(), 0);
+        lessor.start(id, lease.grant(), lease.ttl(), lease.remaining(), 0);
     }
-    clock
+    lessor
 }

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use vetch_store::Store;
 
-use crate::shared::Shared;
+use crate::state::NodeState;
 use crate::sync::Mutex;
 
 /// A read that waits for nothing but its turns is done long before.
@@ -37,11 +37,11 @@ struct Pinned {
 
 /// Keeps the versions of one revision until it is dropped.
 pub(crate) struct ReadPin<'s> {
-    shared: &'s Shared,
+    node: &'s NodeState,
     place: (i64, u64),
 }
 
-impl Shared {
+impl NodeState {
     /// Pins `revision`, at which the caller may read: with the store locked, so that nothing is
     /// freed in between.
     pub(crate) fn pin(&self, store: &Store, revision: i64) -> ReadPin<'_> {
@@ -50,7 +50,7 @@ impl Shared {
         let place = (revision, pinned.next);
         pinned.next += 1;
         pinned.taken.insert(place, self.time.now());
-        ReadPin { shared: self, place }
+        ReadPin { node: self, place }
     }
 }
 
@@ -72,12 +72,12 @@ impl ReadPins {
 
 impl Drop for ReadPin<'_> {
     fn drop(&mut self) {
-        let mut pinned = self.shared.pins.0.lock();
+        let mut pinned = self.node.pins.0.lock();
         pinned.taken.remove(&self.place);
         let is_waited_for = std::mem::take(&mut pinned.is_waited_for);
         drop(pinned);
         if is_waited_for {
-            self.shared.chores.ring();
+            self.node.housekeeping.ring();
         }
     }
 }

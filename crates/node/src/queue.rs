@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{
     RecvError, RecvTimeoutError, SendError, SendTimeoutError, TryRecvError, TrySendError,
 };
-use vetch_fence::Waker;
+use vetch_cluster::Waker;
 
 use crate::sync::{Condvar, Mutex, MutexGuard};
 
@@ -80,8 +80,8 @@ impl<T> Sender<T> {
         self.send_until(item, None).map_err(|error| SendError(error.into_inner()))
     }
 
-    pub(crate) fn send_timeout(&self, item: T, patience: Duration) -> Result<(), SendTimeoutError<T>> {
-        self.send_until(item, Some(Instant::now() + patience))
+    pub(crate) fn send_timeout(&self, item: T, timeout: Duration) -> Result<(), SendTimeoutError<T>> {
+        self.send_until(item, Some(Instant::now() + timeout))
     }
 
     fn send_until(&self, item: T, end: Option<Instant>) -> Result<(), SendTimeoutError<T>> {
@@ -145,8 +145,8 @@ impl<T> Receiver<T> {
         }
     }
 
-    pub(crate) fn recv_timeout(&self, patience: Duration) -> Result<T, RecvTimeoutError> {
-        let end = Instant::now() + patience;
+    pub(crate) fn recv_timeout(&self, timeout: Duration) -> Result<T, RecvTimeoutError> {
+        let end = Instant::now() + timeout;
         loop {
             match self.try_recv() {
                 Ok(item) => return Ok(item),
@@ -172,7 +172,7 @@ impl<T> Receiver<T> {
     /// Waits until there are `wanted` items, a nudge, or nobody left to send, and until `end` at
     /// most. It is not woken for each item, which is what makes this cheaper than to take them one
     /// by one.
-    pub(crate) fn linger(&self, wanted: usize, end: Instant) {
+    pub(crate) fn wait_for(&self, wanted: usize, end: Instant) {
         let wanted = wanted.min(self.0.capacity);
         let mut state = self.0.state.lock();
         state.wanted = wanted;

@@ -12,7 +12,7 @@ use vetch_store::{AnswerBytes, Mark, ReadTxn, Store, StoreError};
 
 use crate::error::NodeError;
 use crate::metrics::Histogram;
-use crate::shared::Shared;
+use crate::state::NodeState;
 use crate::types::{HashKv, RangeChunk, RangeEnd};
 
 /// Times a read is begun because versions were freed in between. All but the first are pinned, so
@@ -22,57 +22,57 @@ pub(crate) const READ_ATTEMPTS: usize = 8;
 const HASH_HERE: usize = 4096;
 
 pub(crate) async fn range(
-    shared: &Arc<Shared>,
+    node: &Arc<NodeState>,
     caller: &Caller,
     request: RangeRequest,
 ) -> Result<RangeResponse, NodeError> {
-    let metrics = &shared.metrics;
+    let metrics = &node.metrics;
     let open = metrics.open_reads.hold();
     let began = Instant::now();
-    let response = confirm_and_run(shared, caller, request).await;
+    let response = confirm_and_run(node, caller, request).await;
     let took = began.elapsed();
     drop(open);
     metrics.ranges.add(1);
     if response.is_ok() { &metrics.range } else { &metrics.failed_range }.observe(took);
     // Counted and not logged: the edge tells of slow requests, with what the client waited for in
     // all.
-    shared.is_slow(took);
-    shared.permit_answer(caller)?;
+    node.is_slow(took);
+    node.permit_answer(caller)?;
     response
 }
 
 /// Who may read what is newest, too: users and roles are known as of the read, not as of what this
 /// server knew before it.
 async fn confirm_and_run(
-    shared: &Arc<Shared>,
+    node: &Arc<NodeState>,
     caller: &Caller,
     request: RangeRequest,
 ) -> Result<RangeResponse, NodeError> {
     if !request.serializable {
-        shared.confirm().await?;
+        node.confirm().await?;
     }
-    permit(shared, caller, &request)?;
-    run_range(shared, request).await
+    permit(node, caller, &request)?;
+    run_range(node, request).await
 }
 
-fn permit(shared: &Shared, caller: &Caller, request: &RangeRequest) -> Result<(), NodeError> {
-    shared.permit(caller, |auth| auth.check_read(caller, &request.range.key, &request.range.range_end))
+fn permit(node: &NodeState, caller: &Caller, request: &RangeRequest) -> Result<(), NodeError> {
+    node.permit(caller, |auth| auth.check_read(caller, &request.range.key, &request.range.range_end))
 }
 
 /// A range that compaction overtakes between two chunks is begun anew: only its beginning decides
 /// whether what it asks for has been compacted.
-async fn run_range(shared: &Arc<Shared>, request: RangeRequest) -> Result<RangeResponse, NodeError> {
+async fn run_range(node: &Arc<NodeState>, request: RangeRequest) -> Result<RangeResponse, NodeError> {
     for attempt in 0..READ_ATTEMPTS {
         let (run, count, _pin) = {
-            let store = shared.store.read();
-            let mut run = RangeRun::new(request.clone(), mark(shared, &store))?;
-            let pin = (attempt > 0).then(|| shared.pin(&store, run.reads_at()));
-            let count = advance(shared, &store, &mut run)?;
+            let store = node.store.read();
+            let mut run = RangeRun::new(request.clone(), mark(node, &store))?;
+            let pin = (attempt > 0).then(|| node.pin(&store, run.reads_at()));
+            let count = advance(node, &store, &mut run)?;
             (run, count, pin)
         };
         match count {
             Some(count) => return Ok(run.finish(count)),
-            None => match complete(shared, run, &mut AnswerBytes::unlimited()).await {
+            None => match complete(node, run, &mut AnswerBytes::unlimited()).await {
                 Err(NodeError::Store(StoreError::Compacted)) => {}
                 outcome => return outcome,
             },
@@ -82,33 +82,33 @@ async fn run_range(shared: &Arc<Shared>, request: RangeRequest) -> Result<RangeR
 }
 
 /// What a reader may see.
-fn mark(shared: &Shared, store: &Store) -> Mark {
+fn mark(node: &NodeState, store: &Store) -> Mark {
     let mut mark = store.visible();
     if vetch_bugs::on(Bug::DirtyRead) {
         mark = store.head();
     }
     if vetch_bugs::on(Bug::StaleRead) {
-        mark.revision = shared.hub.read().published().max(mark.compact_revision);
+        mark.revision = node.hub.read().published().max(mark.compact_revision);
     }
     mark
 }
 
 /// One chunk; the count of the whole range once everything is there.
-fn advance(shared: &Shared, store: &Store, run: &mut RangeRun) -> Result<Option<i64>, NodeError> {
-    let tuning = &shared.config.tuning;
+fn advance(node: &NodeState, store: &Store, run: &mut RangeRun) -> Result<Option<i64>, NodeError> {
+    let tuning = &node.config.tuning;
     let done = run.step(store, tuning.scan_keys, tuning.scan_bytes)?;
     Ok(if done { Some(run.count(store)?) } else { None })
 }
 
 /// Runs a range to its end, chunk by chunk.
 async fn complete(
-    shared: &Arc<Shared>,
+    node: &Arc<NodeState>,
     mut run: RangeRun,
     allowance: &mut AnswerBytes,
 ) -> Result<RangeResponse, NodeError> {
     loop {
         let seen = run.fetched();
-        let count = advance(shared, &shared.store.read(), &mut run)?;
+        let count = advance(node, &node.store.read(), &mut run)?;
         allowance.take(&run, seen)?;
         if let Some(count) = count {
             return Ok(run.finish(count));
@@ -119,43 +119,43 @@ async fn complete(
 
 /// Decides the compares at once and runs the ranges in chunks at that same revision.
 pub(crate) async fn read_txn(
-    shared: &Arc<Shared>,
+    node: &Arc<NodeState>,
     caller: &Caller,
     request: &TxnRequest,
 ) -> Result<TxnResponse, NodeError> {
-    shared.metrics.txns.add(1);
-    let open = shared.metrics.open_reads.hold();
-    let response = match shared.confirm().await {
-        Ok(()) => match shared.permit(caller, |auth| auth.check_read_txn(caller, request)) {
-            Ok(()) => begin_and_run_txn(shared, request).await,
+    node.metrics.txns.add(1);
+    let open = node.metrics.open_reads.hold();
+    let response = match node.confirm().await {
+        Ok(()) => match node.permit(caller, |auth| auth.check_read_txn(caller, request)) {
+            Ok(()) => begin_and_run_txn(node, request).await,
             Err(refusal) => Err(refusal),
         },
         Err(error) => Err(error),
     };
     drop(open);
-    permit_txn_answer(shared, caller, request)?;
+    permit_txn_answer(node, caller, request)?;
     response
 }
 
 /// A transaction of nobody is judged by what it reads, as when it came: one that reads nothing is
 /// always permitted.
-fn permit_txn_answer(shared: &Shared, caller: &Caller, request: &TxnRequest) -> Result<(), NodeError> {
+fn permit_txn_answer(node: &NodeState, caller: &Caller, request: &TxnRequest) -> Result<(), NodeError> {
     match caller {
-        Caller::Anonymous => shared.permit(caller, |auth| auth.check_read_txn(caller, request)),
-        _ => shared.permit_answer(caller),
+        Caller::Anonymous => node.permit(caller, |auth| auth.check_read_txn(caller, request)),
+        _ => node.permit_answer(caller),
     }
 }
 
-async fn begin_and_run_txn(shared: &Arc<Shared>, request: &TxnRequest) -> Result<TxnResponse, NodeError> {
+async fn begin_and_run_txn(node: &Arc<NodeState>, request: &TxnRequest) -> Result<TxnResponse, NodeError> {
     for attempt in 0..READ_ATTEMPTS {
         let (txn, _pin) = {
-            let store = shared.store.read();
+            let store = node.store.read();
             let txn = store.begin_read_txn(request)?;
             let oldest = txn.ranges.iter().map(RangeRun::reads_at).min();
-            let pin = oldest.filter(|_| attempt > 0).map(|oldest| shared.pin(&store, oldest));
+            let pin = oldest.filter(|_| attempt > 0).map(|oldest| node.pin(&store, oldest));
             (txn, pin)
         };
-        match run_read_txn(shared, txn).await {
+        match run_read_txn(node, txn).await {
             Err(NodeError::Store(StoreError::Compacted)) => {}
             outcome => return outcome,
         }
@@ -163,18 +163,18 @@ async fn begin_and_run_txn(shared: &Arc<Shared>, request: &TxnRequest) -> Result
     Err(NodeError::Timeout)
 }
 
-async fn run_read_txn(shared: &Arc<Shared>, txn: ReadTxn) -> Result<TxnResponse, NodeError> {
+async fn run_read_txn(node: &Arc<NodeState>, txn: ReadTxn) -> Result<TxnResponse, NodeError> {
     let ReadTxn { revision, succeeded, ranges, mut allowance } = txn;
     let mut responses = Vec::with_capacity(ranges.len());
     for run in ranges {
-        responses.push(ResponseOp::Range(complete(shared, run, &mut allowance).await?));
+        responses.push(ResponseOp::Range(complete(node, run, &mut allowance).await?));
     }
     Ok(TxnResponse { revision, succeeded, responses })
 }
 
 /// A range being streamed at one revision, as fast as its reader takes it.
 pub struct RangeStream {
-    shared: Arc<Shared>,
+    node: Arc<NodeState>,
     caller: Caller,
     state: State,
     chunk_bytes: usize,
@@ -194,16 +194,16 @@ const FIRST_CHUNK_KEYS: usize = 10;
 
 impl RangeStream {
     pub(crate) fn new(
-        shared: &Arc<Shared>,
+        node: &Arc<NodeState>,
         caller: Caller,
         request: RangeRequest,
         chunk_bytes: usize,
     ) -> RangeStream {
         let state = State::Begin(Box::new(request));
-        let tuning = &shared.config.tuning;
+        let tuning = &node.config.tuning;
         let chunk_bytes = chunk_bytes.clamp(1, tuning.chunk_bytes);
         let chunk_keys = FIRST_CHUNK_KEYS.min(tuning.scan_keys);
-        RangeStream { shared: Arc::clone(shared), caller, state, chunk_bytes, chunk_keys, has_begun: false }
+        RangeStream { node: Arc::clone(node), caller, state, chunk_bytes, chunk_keys, has_begun: false }
     }
 
     /// The next chunk; None after the last one or after an error.
@@ -231,20 +231,20 @@ impl RangeStream {
     /// Before the first chunk.
     async fn confirm(&self) -> Result<(), NodeError> {
         match &self.state {
-            State::Begin(request) if !request.serializable => self.shared.confirm().await,
+            State::Begin(request) if !request.serializable => self.node.confirm().await,
             _ => Ok(()),
         }
     }
 
     fn step(&mut self) -> Result<Option<RangeChunk>, NodeError> {
         if let State::Begin(request) = &self.state {
-            permit(&self.shared, &self.caller, request)?;
+            permit(&self.node, &self.caller, request)?;
         }
-        let store = self.shared.store.read();
+        let store = self.node.store.read();
         let mut run = match std::mem::replace(&mut self.state, State::Ended) {
             State::Begin(request) => {
-                self.shared.metrics.ranges.add(1);
-                self.shared.metrics.open_reads.add(1);
+                self.node.metrics.ranges.add(1);
+                self.node.metrics.open_reads.add(1);
                 self.has_begun = true;
                 Box::new(RangeRun::new(*request, store.visible())?)
             }
@@ -257,7 +257,7 @@ impl RangeStream {
             return Err(StoreError::Compacted.into());
         }
         let done = run.step(&store, self.chunk_keys, self.chunk_bytes)?;
-        self.chunk_keys = (self.chunk_keys * 2).min(self.shared.config.tuning.scan_keys);
+        self.chunk_keys = (self.chunk_keys * 2).min(self.node.config.tuning.scan_keys);
         if !done {
             let kvs = run.take();
             self.state = State::Running(run);
@@ -265,7 +265,7 @@ impl RangeStream {
         }
         let count = run.count(&store)?;
         drop(store);
-        self.shared.permit_answer(&self.caller)?;
+        self.node.permit_answer(&self.caller)?;
         let response = run.finish(count);
         let end = RangeEnd { revision: response.revision, more: response.more, count: response.count };
         Ok(Some(RangeChunk { kvs: response.kvs, end: Some(end) }))
@@ -275,32 +275,32 @@ impl RangeStream {
 impl Drop for RangeStream {
     fn drop(&mut self) {
         if self.has_begun {
-            self.shared.metrics.open_reads.add(-1);
+            self.node.metrics.open_reads.add(-1);
         }
     }
 }
 
 /// Also notes in `took` how long it took.
 pub(crate) async fn hash_kv(
-    shared: &Arc<Shared>,
+    node: &Arc<NodeState>,
     revision: i64,
     took: &Histogram,
 ) -> Result<HashKv, NodeError> {
     let began = Instant::now();
-    let open = shared.metrics.open_reads.hold();
-    let hash = run_hash(shared, revision).await;
+    let open = node.metrics.open_reads.hold();
+    let hash = run_hash(node, revision).await;
     drop(open);
     took.observe(began.elapsed());
     hash
 }
 
-async fn run_hash(shared: &Arc<Shared>, revision: i64) -> Result<HashKv, NodeError> {
+async fn run_hash(node: &Arc<NodeState>, revision: i64) -> Result<HashKv, NodeError> {
     for attempt in 0..READ_ATTEMPTS {
         let (mark, past, _pin) = {
-            let store = shared.store.read();
+            let store = node.store.read();
             let mark = store.visible();
-            let pin = (attempt > 0).then(|| shared.pin(&store, mark.compact_revision));
-            (mark, past_hash(shared, revision), pin)
+            let pin = (attempt > 0).then(|| node.pin(&store, mark.compact_revision));
+            (mark, past_hash(node, revision), pin)
         };
         let (mut run, at) = match past {
             Some(PastHash { hash: Some(hash), compact_revision, .. }) => {
@@ -313,7 +313,7 @@ async fn run_hash(shared: &Arc<Shared>, revision: i64) -> Result<HashKv, NodeErr
                 (HashRun::new(at, mark), at)
             }
         };
-        if collect(shared, &mut run, past).await {
+        if collect(node, &mut run, past).await {
             let hash = if run.versions() > HASH_HERE {
                 tokio::task::spawn_blocking(move || run.finish()).await.map_err(|_| NodeError::Stopped)?
             } else {
@@ -328,21 +328,21 @@ async fn run_hash(shared: &Arc<Shared>, revision: i64) -> Result<HashKv, NodeErr
 
 /// The compaction at exactly `revision`, if it is remembered. 0 is the newest, whatever was
 /// compacted.
-fn past_hash(shared: &Shared, revision: i64) -> Option<PastHash> {
-    if revision > 0 { shared.past_hashes.lock().find(revision) } else { None }
+fn past_hash(node: &NodeState, revision: i64) -> Option<PastHash> {
+    if revision > 0 { node.past_hashes.lock().find(revision) } else { None }
 }
 
 /// Collects all that is to be hashed. False if something of it may have been freed meanwhile: start
 /// again.
-async fn collect(shared: &Arc<Shared>, run: &mut HashRun, past: Option<PastHash>) -> bool {
+async fn collect(node: &Arc<NodeState>, run: &mut HashRun, past: Option<PastHash>) -> bool {
     loop {
         let step = {
-            let store = shared.store.read();
+            let store = node.store.read();
             // What a past compaction found is there as long as nobody has hashed it.
-            if past.is_some_and(|past| past_hash(shared, past.revision) != Some(past)) {
+            if past.is_some_and(|past| past_hash(node, past.revision) != Some(past)) {
                 return false;
             }
-            run.step(&store, shared.config.tuning.scan_keys)
+            run.step(&store, node.config.tuning.scan_keys)
         };
         match step {
             Some(true) => return true,

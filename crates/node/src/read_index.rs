@@ -20,12 +20,12 @@ use std::time::Duration;
 use crossbeam_channel::TrySendError;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use vetch_bugs::Bug;
-use vetch_fence::{Index, Lease, Waker};
+use vetch_cluster::{Lease, LogIndex, Waker};
 
 use crate::error::NodeError;
 use crate::handle::Node;
 use crate::queue::{Receiver, Sender, bounded};
-use crate::shared::Shared;
+use crate::state::NodeState;
 use crate::sync::Mutex;
 use crate::time::Time;
 
@@ -38,11 +38,11 @@ const CHANGE: Duration = Duration::from_millis(5);
 pub(crate) struct Again;
 
 /// One read that waits. It is told the index once the state here has come to it.
-pub(crate) type Waiting = oneshot::Sender<Result<Index, Again>>;
+pub(crate) type Waiting = oneshot::Sender<Result<LogIndex, Again>>;
 
 /// Reads with an index that this server's state has yet to come to.
 pub(crate) struct Indexed {
-    pub(crate) index: Index,
+    pub(crate) index: LogIndex,
     pub(crate) reads: Vec<Waiting>,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct Indexed {
 pub(crate) struct Standing {
     /// Of a writer that has nothing under way.
     pub(crate) lease: Option<Lease>,
-    pub(crate) held: Option<Index>,
+    pub(crate) held: Option<LogIndex>,
 }
 
 /// Where reads wait.
@@ -102,7 +102,7 @@ impl Reads {
 
     /// An index for a read that asks now, from the lease if there is one, or from the log. Only the
     /// writer gets one.
-    async fn at_writer(&self) -> Result<Result<Index, Again>, NodeError> {
+    async fn at_writer(&self) -> Result<Result<LogIndex, Again>, NodeError> {
         // In this order: what the time is behind was true when it was looked at.
         let lease = self.standing.lock().lease;
         if let Some(Lease { index, until }) = lease
@@ -119,7 +119,7 @@ impl Reads {
     }
 
     /// An index from whoever writes, that the state here has come to.
-    async fn at_follower(&self) -> Result<Result<Index, Again>, NodeError> {
+    async fn at_follower(&self) -> Result<Result<LogIndex, Again>, NodeError> {
         let _place = self.places.try_acquire().map_err(|_| NodeError::TooManyRequests)?;
         let (reply, answer) = oneshot::channel();
         match self.elsewhere.try_send(reply) {
@@ -130,7 +130,7 @@ impl Reads {
     }
 }
 
-impl Shared {
+impl NodeState {
     /// Returns once it is certain that whatever was acknowledged anywhere before the call is
     /// visible here. At once on a journal of one's own.
     pub(crate) async fn confirm(&self) -> Result<(), NodeError> {
@@ -159,16 +159,16 @@ impl Shared {
     }
 }
 
-impl Shared {
+impl NodeState {
     /// The same for what only the writer knows, the time that leases have left. Refused if another
     /// server has become it.
     pub(crate) async fn confirm_writing(&self) -> Result<(), NodeError> {
         let Some(cluster) = &self.cluster else { return Ok(()) };
         if self.is_following() {
-            return Err(NodeError::WriterChanged);
+            return Err(NodeError::LeaderChanged);
         }
         match tokio::time::timeout(self.config.request_timeout, cluster.reads.at_writer()).await {
-            Ok(outcome) => outcome?.map(drop).map_err(|Again| NodeError::WriterChanged),
+            Ok(outcome) => outcome?.map(drop).map_err(|Again| NodeError::LeaderChanged),
             Err(_) => Err(NodeError::Timeout),
         }
     }
@@ -178,19 +178,19 @@ impl Node {
     /// The reads here that wait for an index from another server. Whoever carries questions there
     /// takes this, once.
     pub fn questions(&self) -> Option<Questions> {
-        self.shared().cluster.as_ref().and_then(|cluster| cluster.reads.questions.lock().take())
+        self.state().cluster.as_ref().and_then(|cluster| cluster.reads.questions.lock().take())
     }
 
     /// An index for reads that wait at another server. Refused by whoever is not, or no longer, the
     /// writer.
-    pub async fn read_index(&self) -> Result<Index, NodeError> {
-        let shared = self.shared();
-        let Some(cluster) = &shared.cluster else { return Err(NodeError::NotWriter) };
-        if shared.is_following() {
-            return Err(NodeError::NotWriter);
+    pub async fn read_index(&self) -> Result<LogIndex, NodeError> {
+        let node = self.state();
+        let Some(cluster) = &node.cluster else { return Err(NodeError::NotLeader) };
+        if node.is_following() {
+            return Err(NodeError::NotLeader);
         }
-        match tokio::time::timeout(shared.config.request_timeout, cluster.reads.at_writer()).await {
-            Ok(outcome) => outcome?.map_err(|Again| NodeError::NotWriter),
+        match tokio::time::timeout(node.config.request_timeout, cluster.reads.at_writer()).await {
+            Ok(outcome) => outcome?.map_err(|Again| NodeError::NotLeader),
             Err(_) => Err(NodeError::Timeout),
         }
     }
@@ -242,7 +242,7 @@ impl Question {
     }
 
     /// What the writer said to a question that was sent after this one was taken.
-    pub fn answer(self, index: Index) {
+    pub fn answer(self, index: LogIndex) {
         let held = self.standing.lock().held;
         if held.is_some_and(|held| held.tip == index.tip) {
             return tell(self.reads, Ok(index));
@@ -258,7 +258,7 @@ impl Question {
     }
 }
 
-fn tell(reads: Vec<Waiting>, outcome: Result<Index, Again>) {
+fn tell(reads: Vec<Waiting>, outcome: Result<LogIndex, Again>) {
     for read in reads {
         // Whoever asked may have gone.
         let _ = read.send(outcome);
@@ -271,8 +271,8 @@ mod tests {
     use crate::time::Monotonic;
     use vetch_journal::{Position, Tip};
 
-    fn index(seq: u64) -> Index {
-        Index { position: Position(seq), tip: Tip { epoch: 1, seq, hash: [7; 32], next_rev: 2 } }
+    fn index(seq: u64) -> LogIndex {
+        LogIndex { position: Position(seq), tip: Tip { epoch: 1, seq, hash: [7; 32], next_rev: 2 } }
     }
 
     #[tokio::test]

@@ -53,7 +53,7 @@ mod tests {
         let alarm = Alarm { member: 1, kind: AlarmKind::Corrupt };
         Store::default().evaluate(&WriteRequest::AlarmActivate(alarm), draft.payload()).unwrap();
         draft.end_part(count);
-        Entry::decode(draft.seal(&mut Tip::genesis(2)).bytes()).unwrap()
+        Entry::decode(draft.chain(&mut Tip::genesis(2)).bytes()).unwrap()
     }
 
     #[test]
@@ -74,9 +74,9 @@ mod tests {
         }
         let mut draft = Draft::new(Kind::Writes);
         draft.push_ref(PartId::default(), 0, &PayloadRef { stream: 1, position: 2, len: 3, hash: [4; 32] });
-        let outside = Entry::decode(draft.seal(&mut Tip::genesis(2)).bytes()).unwrap();
+        let outside = Entry::decode(draft.chain(&mut Tip::genesis(2)).bytes()).unwrap();
         assert!(replayed(&outside).is_err());
-        let empty = Entry::decode(Draft::new(Kind::NewEpoch).seal(&mut Tip::genesis(2)).bytes()).unwrap();
+        let empty = Entry::decode(Draft::new(Kind::NewEpoch).chain(&mut Tip::genesis(2)).bytes()).unwrap();
         assert_eq!(replayed(&empty), Ok(0));
     }
 }

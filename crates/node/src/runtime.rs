@@ -1,14 +1,14 @@
 //! Runtime: the threads of a node.
 //!
 //! ```text
-//!  handles --asks--> sequencer --batches--> journal --publish--> replies
+//!  handles --commands--> sequencer --batches--> journal --publish--> replies
 //!                        ^                     '--bell--> fan-out --> watch streams
 //!                        |                     '--bell--> housekeeping (segments, compaction, checkpoints)
-//!                      clock (expired leases)
+//!                      lease thread (expired leases)
 //! ```
 //!
-//! While few write, the sequencer's thread does the journal's work for short batches as well, which
-//! saves a change of threads.
+//! While few clients write, the sequencer's thread appends and commits short batches itself, which
+//! saves a thread switch.
 //!
 //! Each thread's work is cut into steps that never wait, except for the disk: `step` does what can
 //! be done now, `run` is the thread that steps and waits in between. A simulation steps them
@@ -16,14 +16,14 @@
 //!
 //! | queue | bound | when full |
 //! |---|---|---|
-//! | asks | `queue_depth` | the caller is answered "too many requests" |
+//! | commands | `queue_depth` | the caller is answered "too many requests" |
 //! | batches | `appends_in_flight` | the sequencer waits, and the next batch grows |
 //! | bells | 1 | ringing twice is the same as once |
 
-pub(crate) mod clock_loop;
 pub(crate) mod fan_out;
 pub(crate) mod housekeeping;
 pub(crate) mod journal_loop;
+pub(crate) mod lease_thread;
 pub(crate) mod membership;
 mod round;
 pub(crate) mod sequencer_loop;

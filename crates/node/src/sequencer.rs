@@ -8,8 +8,8 @@
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
-use vetch_fence::Author;
-use vetch_journal::{Draft, Kind, PartId, Sealed, Tip};
+use vetch_cluster::ReplicaId;
+use vetch_journal::{ChainedEntry, Draft, Kind, PartId, Tip};
 use vetch_store::auth::Auth;
 use vetch_store::request::{Alarm, WriteRequest, WriteResponse};
 use vetch_store::turns::{self, Exclusive};
@@ -33,13 +33,13 @@ pub(crate) type Outcome = Result<WriteResponse, NodeError>;
 /// The work of one round, ready for the journal.
 pub(crate) struct Batch<R> {
     /// None if nothing changed; the answers still wait for what is in flight before them.
-    pub(crate) entry: Option<Sealed>,
+    pub(crate) entry: Option<ChainedEntry>,
     /// The same on a shared journal, where its place is not known before it is proposed.
     pub(crate) draft: Option<Draft>,
     /// A checkpoint that is to be captured right behind this batch, on a shared journal.
-    pub(crate) capture: Option<Wanted>,
+    pub(crate) capture: Option<CaptureRequest>,
     /// Another server is to decide behind this batch, on a shared journal.
-    pub(crate) hand_over: Option<HandOver>,
+    pub(crate) transfer: Option<LeadershipTransfer>,
     /// What readers may see once the entry is durable.
     pub(crate) mark: Mark,
     pub(crate) revisions: Vec<(i64, Events<NodeEvent>)>,
@@ -82,17 +82,17 @@ impl Unversioned {
 
 /// A capture that somebody waits for, and what the sequencer could tell of it: nothing while
 /// another server decides.
-pub(crate) struct Wanted {
+pub(crate) struct CaptureRequest {
     pub(crate) reply: std::sync::mpsc::SyncSender<Capture>,
     pub(crate) capture: Option<Capture>,
 }
 
 /// That another server is to decide, who is told once it may, and what the sequencer has left for a
 /// checkpoint.
-pub(crate) struct HandOver {
-    pub(crate) to: Author,
+pub(crate) struct LeadershipTransfer {
+    pub(crate) to: ReplicaId,
     /// Of when it was asked for. Later requests may have been evaluated under a later one.
-    pub(crate) reign: u64,
+    pub(crate) leadership_count: u64,
     pub(crate) reply: oneshot::Sender<()>,
     pub(crate) dirty: Vec<Record>,
     pub(crate) fresh_bytes: u64,
@@ -186,15 +186,15 @@ impl Sequencer {
     }
 
     /// Seals the round. The store's head must be as the last evaluation left it.
-    pub(crate) fn seal<R>(&mut self, mut round: Round<R>, store: &Store) -> Batch<R> {
+    pub(crate) fn close<R>(&mut self, mut round: Round<R>, store: &Store) -> Batch<R> {
         let mark = store.head();
         let changed = round.draft.payload_len() > 0;
         if self.is_shared {
-            return self.hand_out(round, mark, changed);
+            return self.close_unplaced(round, mark, changed);
         }
         let entry = changed.then(|| {
             round.draft.end_part(round.units);
-            let entry = round.draft.seal(&mut self.tip);
+            let entry = round.draft.chain(&mut self.tip);
             self.fresh_bytes += entry.bytes().len() as u64 + ENTRY_PADDING;
             entry
         });
@@ -203,7 +203,7 @@ impl Sequencer {
             entry,
             draft: None,
             capture: None,
-            hand_over: None,
+            transfer: None,
             mark,
             revisions: round.revisions,
             unversioned: round.unversioned,
@@ -212,7 +212,7 @@ impl Sequencer {
     }
 
     /// The round for a shared journal, without a place.
-    fn hand_out<R>(&mut self, mut round: Round<R>, mark: Mark, changed: bool) -> Batch<R> {
+    fn close_unplaced<R>(&mut self, mut round: Round<R>, mark: Mark, changed: bool) -> Batch<R> {
         let draft = changed.then(|| {
             self.fresh_bytes += round.draft.payload_len() as u64 + ENTRY_PADDING;
             round.draft.end_part(round.units);
@@ -223,7 +223,7 @@ impl Sequencer {
             entry: None,
             draft,
             capture: None,
-            hand_over: None,
+            transfer: None,
             mark,
             revisions: round.revisions,
             unversioned: round.unversioned,
@@ -231,7 +231,7 @@ impl Sequencer {
         }
     }
 
-    /// The tip behind everything sealed so far.
+    /// The tip behind everything chained so far.
     pub(crate) fn tip(&self) -> Tip {
         self.tip
     }

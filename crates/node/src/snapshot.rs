@@ -18,7 +18,7 @@ use vetch_store::{Mark, Record, Store};
 
 use crate::error::NodeError;
 use crate::handle::Node;
-use crate::shared::{Ask, Shared};
+use crate::state::{Command, NodeState};
 
 /// The state after one journal entry.
 pub struct Snapshot {
@@ -31,35 +31,40 @@ pub struct Snapshot {
 }
 
 /// A point between two batches, as the sequencer saw it.
-pub(crate) struct View {
+pub(crate) struct SnapshotPoint {
     mark: Mark,
     seq: u64,
     unversioned: Unversioned,
-    hold: Hold,
+    hold: CollectionHold,
 }
 
-impl View {
+impl SnapshotPoint {
     /// Called with the store locked, so that nothing is freed between the look and the hold.
-    pub(crate) fn of(shared: &Arc<Shared>, store: &Store, seq: u64) -> View {
-        View { mark: store.head(), seq, unversioned: store.unversioned(), hold: Hold::new(shared) }
+    pub(crate) fn new(node: &Arc<NodeState>, store: &Store, seq: u64) -> SnapshotPoint {
+        SnapshotPoint {
+            mark: store.head(),
+            seq,
+            unversioned: store.unversioned(),
+            hold: CollectionHold::new(node),
+        }
     }
 }
 
 /// As long as there is one, housekeeping frees no version.
-struct Hold(Arc<Shared>);
+struct CollectionHold(Arc<NodeState>);
 
-impl Hold {
-    fn new(shared: &Arc<Shared>) -> Hold {
-        shared.holds.fetch_add(1, Ordering::AcqRel);
-        Hold(Arc::clone(shared))
+impl CollectionHold {
+    fn new(node: &Arc<NodeState>) -> CollectionHold {
+        node.collecting_snapshots.fetch_add(1, Ordering::AcqRel);
+        CollectionHold(Arc::clone(node))
     }
 }
 
-impl Drop for Hold {
+impl Drop for CollectionHold {
     fn drop(&mut self) {
-        if self.0.holds.fetch_sub(1, Ordering::AcqRel) == 1 {
+        if self.0.collecting_snapshots.fetch_sub(1, Ordering::AcqRel) == 1 {
             // A compaction may have been waiting.
-            self.0.chores.ring();
+            self.0.housekeeping.ring();
         }
     }
 }
@@ -68,18 +73,18 @@ impl Node {
     /// The newest durable state. Takes a look at every key, in turns, and blocks nobody.
     pub async fn snapshot(&self) -> Result<Snapshot, NodeError> {
         let (reply, answer) = oneshot::channel();
-        if self.shared().asks.try_send(Ask::View { reply }).is_err() {
-            return Err(if self.shared().is_stopping() {
+        if self.state().commands.try_send(Command::Snapshot { reply }).is_err() {
+            return Err(if self.state().is_stopping() {
                 NodeError::Stopped
             } else {
                 NodeError::TooManyRequests
             });
         }
-        let View { mark, seq, unversioned, hold } = answer.await.map_err(|_| NodeError::Stopped)?;
+        let SnapshotPoint { mark, seq, unversioned, hold } = answer.await.map_err(|_| NodeError::Stopped)?;
         self.durable(seq).await?;
         let mut run = HistoryRun::new(mark);
-        let budget = self.shared().config.tuning.scan_keys;
-        while !run.step(&self.shared().store.read(), budget) {
+        let budget = self.state().config.tuning.scan_keys;
+        while !run.step(&self.state().store.read(), budget) {
             tokio::task::yield_now().await;
         }
         drop(hold);

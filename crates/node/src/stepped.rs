@@ -8,15 +8,15 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use vetch_fence::{Author, Log};
+use vetch_cluster::{Log, ReplicaId};
 use vetch_journal::Disk;
 
-pub use crate::open::shared::Ground;
+pub use crate::open::shared::Env;
 pub use crate::runtime::Step;
-pub use crate::runtime::clock_loop::ClockLoop;
 pub use crate::runtime::fan_out::FanOut;
 pub use crate::runtime::housekeeping::Housekeeping;
 pub use crate::runtime::journal_loop::JournalPart;
+pub use crate::runtime::lease_thread::LeaseThread;
 pub use crate::runtime::sequencer_loop::SequencerLoop;
 pub use crate::runtime::shared_loop::SharedLoop;
 pub use crate::time::Time;
@@ -26,8 +26,8 @@ use crate::config::NodeConfig;
 use crate::error::OpenError;
 use crate::handle::{Node, Threads};
 use crate::open::assemble;
-use crate::runtime::clock_loop;
-use crate::shared::{Ask, RunState};
+use crate::runtime::lease_thread;
+use crate::state::{Command, RunState};
 use crate::types::Progress;
 
 /// What would be the threads of a node, with a journal of its own unless another kind is named.
@@ -36,7 +36,7 @@ pub struct Parts<J = JournalPart> {
     pub journal: J,
     pub housekeeping: Housekeeping,
     pub fan_out: FanOut,
-    pub clock: ClockLoop,
+    pub lease_thread: LeaseThread,
 }
 
 /// The same on a journal that several servers share. Who waits for its journal is not told by it:
@@ -46,14 +46,14 @@ pub type SharedParts = Parts<SharedLoop>;
 /// Recovers the data directory and returns a node at rest that follows `log` once its parts are
 /// stepped. It may be served when it has caught up.
 pub fn open_shared(
-    ground: Ground,
+    env: Env,
     config: NodeConfig,
     cluster: ClusterConfig,
     log: Box<dyn Log>,
     mut progress: impl FnMut(Progress),
 ) -> Result<(Node, SharedParts), OpenError> {
-    let (shared, parts) = crate::open::shared::assemble(ground, config, cluster, log, &mut progress)?;
-    Ok((Node::new(shared, Threads::default()), parts))
+    let (node, parts) = crate::open::shared::assemble(env, config, cluster, log, &mut progress)?;
+    Ok((Node::new(node, Threads::default()), parts))
 }
 
 /// Recovers the data directory on `disk` and returns the node at rest.
@@ -63,26 +63,26 @@ pub fn open(
     config: NodeConfig,
     progress: impl FnMut(Progress),
 ) -> Result<(Node, Parts), OpenError> {
-    let (shared, parts) = assemble(disk, time, config, progress)?;
-    Ok((Node::new(shared, Threads::default()), parts))
+    let (node, parts) = assemble(disk, time, config, progress)?;
+    Ok((Node::new(node, Threads::default()), parts))
 }
 
 /// Begins an orderly end: nothing new is accepted. False if the queue had no room: step the parts
 /// and call again, until it is true; then step them until each has ended.
 pub fn begin_stop(node: &Node) -> bool {
-    let shared = node.shared();
-    shared.stopping.store(true, Ordering::Release);
-    clock_loop::record(shared, 0) && shared.asks.try_send(Ask::Stop).is_ok()
+    let node = node.state();
+    node.stopping.store(true, Ordering::Release);
+    lease_thread::record(node, 0) && node.commands.try_send(Command::Stop).is_ok()
 }
 
 /// Has the writer of a cluster name another server, without waiting for it to be. False if the
 /// queue had no room.
-pub fn hand_over(node: &Node, to: Author) -> bool {
+pub fn hand_over(node: &Node, to: ReplicaId) -> bool {
     let (reply, _) = tokio::sync::oneshot::channel();
-    node.shared().asks.try_send(Ask::HandOver { to, reply }).is_ok()
+    node.state().commands.try_send(Command::TransferLeadership { to, reply }).is_ok()
 }
 
 /// Tells everybody who waits that the node has ended. The last act, once every part has.
 pub fn end(node: &Node) {
-    node.shared().state.send_replace(RunState::Stopped);
+    node.state().run_state.send_replace(RunState::Stopped);
 }

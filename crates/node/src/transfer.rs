@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use vetch_fence::Index;
+use vetch_cluster::LogIndex;
+use vetch_encryption::EncryptionKeys;
 use vetch_journal::{DirLock, Disk, DiskFile, LockError, Position, RealDisk};
-use vetch_seal::Keys;
 
 use crate::checkpoint::{self, Held, LoadError};
 use crate::handle::Node;
@@ -25,7 +25,7 @@ const PIECE: usize = 256 << 10;
 /// Files of a checkpoint; far more than there are.
 const MOST_FILES: usize = 4096;
 /// How long the directory's last user may take to let go of it.
-const PATIENCE: Duration = Duration::from_secs(10);
+const ENQUEUE_TIMEOUT: Duration = Duration::from_secs(10);
 
 const CURRENT: &str = "checkpoint";
 const RECEIVING: &str = "checkpoint.receiving";
@@ -35,7 +35,7 @@ const REPLACED: &str = "checkpoint.replaced";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Manifest {
     /// The place in the journal that leads to it.
-    pub index: Index,
+    pub index: LogIndex,
     pub revision: i64,
     /// The number in the name of its last file.
     pub number: u64,
@@ -76,13 +76,13 @@ pub struct Offer {
 impl Node {
     /// The newest checkpoint of a server on a shared journal. None: there is none yet.
     pub fn offer_checkpoint(&self) -> io::Result<Option<Offer>> {
-        let dir = self.shared().config.data_dir.join("member").join(CURRENT);
-        let is_shared = self.shared().cluster.is_some();
-        let Some(held) = self.shared().keep.hold_checkpoint().filter(|_| is_shared) else { return Ok(None) };
+        let dir = self.state().config.data_dir.join("member").join(CURRENT);
+        let is_shared = self.state().cluster.is_some();
+        let Some(held) = self.state().keep.hold_checkpoint().filter(|_| is_shared) else { return Ok(None) };
         let names = held.files.data.iter().chain([&held.files.manifest]);
         let files = names.map(|name| Ok((name.clone(), RealDisk.open(&dir.join(name))?.len()?)));
         let manifest = Manifest {
-            index: Index { position: Position(held.files.position), tip: held.files.tip },
+            index: LogIndex { position: Position(held.files.position), tip: held.files.tip },
             revision: held.files.mark.revision,
             number: held.files.number,
             files: files.collect::<io::Result<_>>()?,
@@ -189,7 +189,7 @@ impl Receiving {
         }
         let received = self.member.join(RECEIVING);
         RealDisk.sync_dir(&received).map_err(failed("syncing", &received))?;
-        let index = checkpoint::audit(&RealDisk, &received, self.manifest.number, &Keys::none())?;
+        let index = checkpoint::audit(&RealDisk, &received, self.manifest.number, &EncryptionKeys::none())?;
         if index != self.manifest.index {
             return Err(TransferError::Refused("its files are of another place in the journal".into()));
         }
@@ -238,7 +238,9 @@ fn lock(member: &Path) -> Result<DirLock, LockError> {
     let began = Instant::now();
     loop {
         match RealDisk.lock_dir(member) {
-            Err(LockError::Held(_)) if began.elapsed() < PATIENCE => std::thread::sleep(PATIENCE / 200),
+            Err(LockError::Held(_)) if began.elapsed() < ENQUEUE_TIMEOUT => {
+                std::thread::sleep(ENQUEUE_TIMEOUT / 200)
+            }
             outcome => return outcome,
         }
     }

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use vetch_encryption::EncryptionKeys;
 use vetch_journal::{Disk, JournalError, LocalReader, Read, Sight, Tip, survey};
-use vetch_seal::Keys;
 use vetch_store::Store;
 use vetch_store::hash::HashRun;
 
@@ -50,7 +50,7 @@ pub struct Verified {
 }
 
 /// Verifies the data directory. Problems are data, not errors.
-pub fn verify(disk: &Arc<dyn Disk>, data_dir: &Path, keys: &Keys, threads: usize) -> Verified {
+pub fn verify(disk: &Arc<dyn Disk>, data_dir: &Path, keys: &EncryptionKeys, threads: usize) -> Verified {
     let mut attempt = 0;
     loop {
         attempt += 1;
@@ -83,7 +83,7 @@ fn is_used(data_dir: &Path) -> bool {
 struct Look<'a> {
     disk: &'a Arc<dyn Disk>,
     member: PathBuf,
-    keys: &'a Keys,
+    keys: &'a EncryptionKeys,
     threads: usize,
     found: Verified,
 }
@@ -151,7 +151,7 @@ impl Look<'_> {
             Sight::Record(_) => records += 1,
             Sight::Entry { .. } => entries += 1,
             Sight::Damage(damage) => problem(&damage.file, damage.offset, damage.reason),
-            Sight::Sealed { file, offset, source } => problem(&file, offset, source.to_string()),
+            Sight::Encrypted { file, offset, source } => problem(&file, offset, source.to_string()),
             Sight::Torn(torn) => {
                 let file = dir.join(torn.file);
                 let place = format!("{} at byte {}", file.display(), torn.offset);

@@ -9,7 +9,7 @@ use vetch_watch::{LogEvent, Stream};
 
 pub use vetch_watch::{Create, Filters, NO_WATCH, Response};
 
-use crate::shared::{Door, RunState, Shared};
+use crate::state::{NodeState, RunState, StreamWaker};
 
 /// A change as the event log keeps it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub(crate) const CLOSED_AT_ONCE: usize = 1024;
 
 /// All watchers of one client stream.
 pub struct WatchSession {
-    shared: Arc<Shared>,
+    node: Arc<NodeState>,
     stream: Stream<NodeEvent>,
     wake: Arc<Notify>,
     state: watch::Receiver<RunState>,
@@ -59,31 +59,23 @@ pub struct WatchSession {
 pub(crate) type Kept = Box<dyn Send + Sync>;
 
 impl WatchSession {
-    pub(crate) fn new(shared: &Arc<Shared>) -> WatchSession {
-        let stream = shared.hub.write().open();
+    pub(crate) fn new(node: &Arc<NodeState>) -> WatchSession {
+        let stream = node.hub.write().open();
         let wake = Arc::new(Notify::new());
-        let door = Door { wake: Arc::clone(&wake), client: None };
-        shared.streams.lock().insert(stream.id(), door);
-        let period = shared.config.watch_progress_interval;
+        let door = StreamWaker { wake: Arc::clone(&wake), client: None };
+        node.streams.lock().insert(stream.id(), door);
+        let period = node.config.watch_progress_interval;
         // Streams that began together should not all report at the same moment.
         let jitter = period.mul_f64((stream.id() % 11) as f64 / 100.0);
         let mut progress = interval_at(Instant::now() + period + jitter, period + jitter);
         progress.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let state = shared.state.subscribe();
-        WatchSession {
-            shared: Arc::clone(shared),
-            stream,
-            wake,
-            state,
-            progress,
-            out: Vec::new(),
-            kept: None,
-        }
+        let state = node.run_state.subscribe();
+        WatchSession { node: Arc::clone(node), stream, wake, state, progress, out: Vec::new(), kept: None }
     }
 
     /// Says where the client calls from, for those who look for slow ones.
-    pub fn name_client(&self, client: Arc<str>) {
-        if let Some(door) = self.shared.streams.lock().get_mut(&self.stream.id()) {
+    pub fn set_client_address(&self, client: Arc<str>) {
+        if let Some(door) = self.node.streams.lock().get_mut(&self.stream.id()) {
             door.client = Some(client);
         }
     }
@@ -92,24 +84,24 @@ impl WatchSession {
     pub fn create(&mut self, request: &Create) {
         // What can be done without the locks is.
         self.stream.take_notices();
-        let log = self.shared.log.read();
-        self.stream.create(&mut self.shared.hub.write(), &log, request);
+        let log = self.node.log.read();
+        self.stream.create(&mut self.node.hub.write(), &log, request);
     }
 
     /// Refuses a create for a reason that only the edge knows.
     pub fn refuse_create(&mut self, reason: String) {
-        let log = self.shared.log.read();
+        let log = self.node.log.read();
         self.stream.refuse_create(&log, reason);
     }
 
     pub fn cancel(&mut self, watch_id: i64) {
-        let log = self.shared.log.read();
-        self.stream.cancel(&mut self.shared.hub.write(), &log, watch_id);
+        let log = self.node.log.read();
+        self.stream.cancel(&mut self.node.hub.write(), &log, watch_id);
     }
 
     pub fn request_progress(&mut self) {
-        let log = self.shared.log.read();
-        self.stream.request_progress(&mut self.shared.hub.write(), &log);
+        let log = self.node.log.read();
+        self.stream.request_progress(&mut self.node.hub.write(), &log);
     }
 
     /// Bytes that the watchers take, about.
@@ -132,12 +124,12 @@ impl WatchSession {
     pub async fn next(&mut self) -> Result<Vec<Response<NodeEvent>>, WatchEnd> {
         loop {
             let drained = {
-                let log = self.shared.log.read();
-                let hub = self.shared.hub.read();
-                self.stream.drain(&hub, &log, self.shared.config.tuning.drain, &mut self.out)
+                let log = self.node.log.read();
+                let hub = self.node.hub.read();
+                self.stream.drain(&hub, &log, self.node.config.tuning.drain, &mut self.out)
             };
             if drained.release {
-                self.stream.release(&mut self.shared.hub.write());
+                self.stream.release(&mut self.node.hub.write());
             }
             if !self.out.is_empty() {
                 return Ok(std::mem::take(&mut self.out));
@@ -158,15 +150,15 @@ impl WatchSession {
 
 impl Drop for WatchSession {
     fn drop(&mut self) {
-        self.shared.streams.lock().remove(&self.stream.id());
-        if self.stream.close_step(&mut self.shared.hub.write(), CLOSED_AT_ONCE) {
+        self.node.streams.lock().remove(&self.stream.id());
+        if self.stream.close_step(&mut self.node.hub.write(), CLOSED_AT_ONCE) {
             return;
         }
         // The fan-out thread does the rest, in turns: nobody waits here for a client that had very
         // many watchers.
         let rest = std::mem::replace(&mut self.stream, Stream::closed());
-        self.shared.closing.lock().push_back((rest, self.kept.take()));
+        self.node.closing.lock().push_back((rest, self.kept.take()));
         // A full bell has been rung already; a closed one belongs to a node that has stopped.
-        let _ = self.shared.fan_out.try_send(());
+        let _ = self.node.fan_out.try_send(());
     }
 }

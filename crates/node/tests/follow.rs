@@ -50,7 +50,7 @@ async fn nothing_is_decided_before_it_leads() {
     follower.grant(7, 1).await.unwrap();
     follower.grant(7, 1).await.unwrap();
     follower.take_over(vec![created("a", 2, 7), created("b", 3, 0), created("c", 4, 0)]).await.unwrap();
-    let client = follower.node().on_behalf_of(Caller::Anonymous);
+    let client = follower.node().for_caller(Caller::Anonymous);
     assert_eq!(client.put(put("x")).await, Err(NodeError::Stopped), "clients are refused");
     tokio::time::sleep(Duration::from_millis(1800)).await;
     assert_eq!(keys(follower.node()).await, 3, "no lease ends by our clock");

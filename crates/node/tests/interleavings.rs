@@ -421,7 +421,7 @@ fn a_revoked_permission_shows_nothing() {
                 thread::spawn(move || {
                     for _ in 0..4 {
                         let was_revoked = revoked.load(Ordering::Acquire);
-                        let reader = node.on_behalf_of(Caller::user("reader", node.auth().revision()));
+                        let reader = node.for_caller(Caller::user("reader", node.auth().revision()));
                         let range = block_on(reader.range(RangeRequest::new(KeyRange::single("a"))));
                         assert!(!(was_revoked && range.is_ok()), "a range is shown");
                         let lease = block_on(reader.lease_time_to_live(7, true));

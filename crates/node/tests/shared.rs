@@ -9,19 +9,19 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tempfile::TempDir;
+use vetch_cluster::{Log, LogError, LogEvent, Ticket};
 use vetch_conformance::handle::ModelHandle;
 use vetch_conformance::model::ModelLog;
+use vetch_encryption::EncryptionKeys;
 use vetch_journal::{Position, RealDisk};
 use vetch_node::Node;
 use vetch_node::checkpoint::{CheckpointConfig, Loaded, audit, load};
 use vetch_node::cluster::ClusterConfig;
 use vetch_node::config::{Identity, NodeConfig};
 use vetch_node::error::OpenError;
-use vetch_node::fence::{self, Log, LogError, News, Ticket};
 use vetch_node::import::Import;
 use vetch_node::refill::{RefillError, refill};
 use vetch_node::transfer::{Manifest, Receiving, TransferError};
-use vetch_seal::Keys;
 use vetch_store::Mark;
 use vetch_store::load::Unversioned;
 use vetch_store::request::PutRequest;
@@ -65,7 +65,7 @@ fn stood_alone_with(keys: usize) -> TempDir {
 fn loaded(dir: &Path) -> Loaded {
     let config = CheckpointConfig::default();
     let checkpoints = dir.join("member").join("checkpoint");
-    load(Arc::new(RealDisk), &checkpoints, config, 0, &Keys::none(), &mut |_, _| {}).unwrap()
+    load(Arc::new(RealDisk), &checkpoints, config, 0, &EncryptionKeys::none(), &mut |_, _| {}).unwrap()
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn checkpoint() -> (TempDir, Manifest, Vec<u8>) {
     refill(dir.path(), &mut log()).unwrap();
     let at = dir.path().join("member").join("checkpoint");
     let number = loaded(dir.path()).report.number.unwrap();
-    let index = audit(&RealDisk, &at, number, &Keys::none()).unwrap();
+    let index = audit(&RealDisk, &at, number, &EncryptionKeys::none()).unwrap();
     let last = format!("{number:016x}.manifest");
     let names = fs::read_dir(&at).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let mut names: Vec<String> = names.filter(|name| name.ends_with(".data")).collect();
@@ -259,7 +259,7 @@ impl Log for Wide {
         self.0.read(after);
     }
 
-    fn next(&mut self, wait: Duration) -> Option<News> {
+    fn next(&mut self, wait: Duration) -> Option<LogEvent> {
         self.0.next(wait)
     }
 
@@ -280,7 +280,7 @@ fn a_server_that_had_read_nothing_when_it_took_a_checkpoint_starts_again() {
             name: "a".into(),
             client_urls: vec!["http://a".into()],
             peer_urls: Vec::new(),
-            fence: fence::Config::default(),
+            replication: vetch_cluster::Config::default(),
         };
         Node::open_shared(config(dir.path()), cluster, Box::new(Wide(ModelHandle::new(log.clone()))), |_| {})
     };

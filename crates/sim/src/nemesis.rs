@@ -39,7 +39,7 @@ pub(crate) struct Fate {
 }
 
 impl Fate {
-    pub(crate) fn draw(rng: &mut Rng, longest: u64, sealed: bool) -> Fate {
+    pub(crate) fn draw(rng: &mut Rng, longest: u64, encrypted: bool) -> Fate {
         let nanos = rng.between(longest / 8, longest);
         let mut actions = vec![(0, Action::Disk(Mood::usual(rng)))];
         for _ in 0..rng.below(4) {
@@ -51,7 +51,7 @@ impl Fate {
         if rng.percent(45) {
             actions.push((rng.below(nanos), Action::Arm(blow(rng))));
         }
-        if sealed {
+        if encrypted {
             (0..rng.below(4))
                 .for_each(|_| actions.push((rng.below(nanos), Action::Rekey(rng.below(keys::COUNT)))));
         }

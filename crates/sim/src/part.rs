@@ -12,12 +12,12 @@ pub(crate) enum Which {
     Journal,
     Housekeeping,
     FanOut,
-    Clock,
+    LeaseThread,
 }
 
 impl Which {
     pub(crate) const ALL: [Which; 5] =
-        [Which::Sequencer, Which::Journal, Which::Housekeeping, Which::FanOut, Which::Clock];
+        [Which::Sequencer, Which::Journal, Which::Housekeeping, Which::FanOut, Which::LeaseThread];
 }
 
 enum Runner {

@@ -43,8 +43,8 @@ pub(crate) struct Plan {
     pub(crate) requests: u64,
     /// Compactions do not overtake the observer of everything.
     pub(crate) spare_observer: bool,
-    /// Files are sealed, and keys change.
-    pub(crate) sealed: bool,
+    /// Files are encrypted, and keys change.
+    pub(crate) encrypted: bool,
     /// Several servers answer, each as far as it has come where that is allowed.
     pub(crate) in_cluster: bool,
 }
@@ -75,11 +75,11 @@ impl Plan {
             think_nanos: if long { 500 * MILLI } else { *rng.pick(&[MILLI, 10 * MILLI, 60 * MILLI]) },
             requests: rng.between(150, 700),
             spare_observer,
-            sealed: false,
+            encrypted: false,
             in_cluster: false,
         };
-        plan.sealed = rng.percent(40);
-        if plan.sealed {
+        plan.encrypted = rng.percent(40);
+        if plan.encrypted {
             plan.node.keys = keys::draw(rng.below(keys::COUNT));
         }
         plan

@@ -227,7 +227,7 @@ impl Run {
 
     /// One life, from recovery to its end.
     fn live(&mut self, mut world: World) {
-        let fate = Fate::draw(&mut self.rng, self.env.plan.life_nanos, self.env.plan.sealed);
+        let fate = Fate::draw(&mut self.rng, self.env.plan.life_nanos, self.env.plan.encrypted);
         say!(self.env.trace, "fate {fate:?}");
         self.populate(&mut world);
         let began = self.env.now();

@@ -176,8 +176,8 @@ pub(crate) fn not_served(error: &NodeError) -> Result<vetch_check::Outcome, Stor
         | NodeError::NoSpace
         | NodeError::DiskFails
         | NodeError::Corrupt
-        | NodeError::NotWriter
-        | NodeError::WriterChanged => vetch_check::Outcome::NotDone,
+        | NodeError::NotLeader
+        | NodeError::LeaderChanged => vetch_check::Outcome::NotDone,
         NodeError::Stopped | NodeError::Timeout => vetch_check::Outcome::Unknown,
     })
 }

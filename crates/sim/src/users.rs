@@ -187,7 +187,7 @@ async fn one(env: &Rc<Env>, node: &Node, client: u32, memory: &Memory) {
     };
     // As a server does with a token that is still good.
     let caller = Caller::user(user, node.auth().revision().max(1));
-    let node = node.on_behalf_of(caller);
+    let node = node.for_caller(caller);
     let refused = RefCell::new(false);
     let served = async {
         client::serve(env, &node, &request, How::Plain).await.map_err(|error| match error {

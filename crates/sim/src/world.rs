@@ -65,13 +65,13 @@ enum Turn {
 
 impl World {
     pub(crate) fn new(env: Rc<Env>, node: Node, parts: Parts, disk: SimDisk, mut rng: Rng) -> World {
-        let Parts { mut sequencer, journal, mut housekeeping, mut fan_out, mut clock } = parts;
+        let Parts { mut sequencer, journal, mut housekeeping, mut fan_out, mut lease_thread } = parts;
         let parts = [
             Part::on_fiber("sequencer", move || sequencer.step()),
             Part::on_fiber("journal", move || journal.step()),
             Part::on_fiber("housekeeping", move || housekeeping.step()),
             Part::on_root(move || fan_out.step()),
-            Part::on_root(move || clock.step()),
+            Part::on_root(move || lease_thread.step()),
         ];
         let looks = [
             50 * MILLI,
@@ -184,7 +184,7 @@ impl World {
             Which::Journal => "the journal",
             Which::Housekeeping => "housekeeping",
             Which::FanOut => "fan-out",
-            Which::Clock => "the clock",
+            Which::LeaseThread => "the lease thread",
         });
         let look = self.looks[which as usize];
         let part = &mut self.parts[which as usize];
@@ -219,7 +219,7 @@ impl World {
                 self.poke(Which::Sequencer);
                 self.poke(Which::Journal);
             }
-            Which::Clock => self.poke(Which::Sequencer),
+            Which::LeaseThread => self.poke(Which::Sequencer),
             _ => {}
         }
     }
@@ -293,7 +293,7 @@ impl World {
 
     /// Whether every part that may still write has ended.
     fn writers_ended(&self) -> bool {
-        let writers = [Which::Sequencer, Which::Journal, Which::Housekeeping, Which::Clock];
+        let writers = [Which::Sequencer, Which::Journal, Which::Housekeeping, Which::LeaseThread];
         writers.iter().all(|which| self.parts[*which as usize].has_ended())
     }
 

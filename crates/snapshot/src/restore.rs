@@ -10,9 +10,9 @@
 
 use std::path::PathBuf;
 
+use vetch_encryption::EncryptionKeys;
 use vetch_node::config::Identity;
 use vetch_node::import::{Import, bumped};
-use vetch_node::seal::Keys;
 use vetch_node::store::{Mark, Store};
 
 use crate::etcd_dir::EtcdDir;
@@ -71,13 +71,13 @@ pub struct Restored {
 }
 
 pub fn restore(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Restored, SnapshotError> {
-    restore_sealed(options, &Keys::none(), progress)
+    restore_encrypted(options, &EncryptionKeys::none(), progress)
 }
 
-/// The same, with everything that is written sealed.
-pub fn restore_sealed(
+/// The same, with everything that is written encrypted.
+pub fn restore_encrypted(
     options: &Options,
-    keys: &Keys,
+    keys: &EncryptionKeys,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Restored, SnapshotError> {
     if options.source.is_dir() {
@@ -97,7 +97,7 @@ pub fn restore_sealed(
 
 fn from_directory(
     options: &Options,
-    keys: &Keys,
+    keys: &EncryptionKeys,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Restored, SnapshotError> {
     let mut members = vec![EtcdDir::open(&options.source, options.source_wal.as_deref())?];
@@ -125,13 +125,13 @@ fn build(
     options: &Options,
     bump: u64,
     identity: Option<Identity>,
-    keys: &Keys,
+    keys: &EncryptionKeys,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Restored, SnapshotError> {
     let Source { file, meta, log } = source;
     import::check_buckets(file)?;
     let mut unversioned = import::unversioned(file)?;
-    let mut target = Import::begin_sealed(&options.data_dir, meta.finished.unwrap_or(-1), keys.clone())?;
+    let mut target = Import::begin_encrypted(&options.data_dir, meta.finished.unwrap_or(-1), keys.clone())?;
     let total = file.db.bytes();
     let piece_bytes = usize::try_from(PIECE_BYTES.max(total / PIECES)).unwrap_or(usize::MAX);
     let mut versions = Versions::new(file, meta, piece_bytes);

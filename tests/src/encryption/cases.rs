@@ -15,27 +15,27 @@ const KEYS: usize = 400;
 /// With a key, nothing of keys and values is in any file; without one it is, so the search can
 /// fail.
 pub(super) async fn hidden() -> Result<()> {
-    for is_sealed in [true, false] {
+    for is_encrypted in [true, false] {
         let house = House::new()?;
         house.keygen()?;
-        let mut server = house.start(is_sealed)?;
+        let mut server = house.start(is_encrypted)?;
         let client = Client::connect(&server.endpoint()).await?;
         for number in 0..KEYS {
             put(&client, number, "first").await?;
         }
-        if is_sealed {
-            wait_log(&server, "every file of the journal and the checkpoints is sealed").await?;
+        if is_encrypted {
+            wait_log(&server, "every file of the journal and the checkpoints is encrypted").await?;
         }
-        ensure!(house.found_in()?.is_empty() == is_sealed, "while running: {:?}", house.found_in()?);
+        ensure!(house.found_in()?.is_empty() == is_encrypted, "while running: {:?}", house.found_in()?);
         server.kill()?;
-        ensure!(house.found_in()?.is_empty() == is_sealed, "after a kill: {:?}", house.found_in()?);
+        ensure!(house.found_in()?.is_empty() == is_encrypted, "after a kill: {:?}", house.found_in()?);
         server.run()?;
         let client = Client::connect(&server.endpoint()).await?;
         ensure!(all(&client).await?.len() == KEYS, "keys are missing after a restart");
         server.terminate()?;
         let found = house.found_in()?;
-        ensure!(found.is_empty() == is_sealed, "after a stop: {found:?}");
-        println!("  {}: marker in {} files", if is_sealed { "sealed" } else { "plain" }, found.len());
+        ensure!(found.is_empty() == is_encrypted, "after a stop: {found:?}");
+        println!("  {}: marker in {} files", if is_encrypted { "encrypted" } else { "plain" }, found.len());
     }
     Ok(())
 }
@@ -47,7 +47,7 @@ pub(super) async fn refused() -> Result<()> {
     let client = Client::connect(&server.endpoint()).await?;
     put(&client, 1, "value").await?;
     server.terminate()?;
-    house.refuses(false, &["sealed with the key k1", "--encryption-key-file"])?;
+    house.refuses(false, &["encrypted with the key k1", "--encryption-key-file"])?;
     let right = house.lines()?;
     // Another key under the same name, another name, both.
     let other = House::new()?;
@@ -55,7 +55,7 @@ pub(super) async fn refused() -> Result<()> {
     house.write_keys(&other.lines()?)?;
     house.refuses(true, &["another key than the one that the key file calls k1"])?;
     house.write_keys(&other.lines()?.iter().map(|line| line.replace("k1 ", "k9 ")).collect::<Vec<_>>())?;
-    house.refuses(true, &["sealed with the key k1, which is not in the key file (k9)"])?;
+    house.refuses(true, &["encrypted with the key k1, which is not in the key file (k9)"])?;
     house.write_keys(&["k1 c2hvcnQ=".to_owned()])?;
     house.refuses(true, &["the key has 5 bytes; it must have 32"])?;
     house.write_keys(&right)?;
@@ -84,7 +84,7 @@ pub(super) async fn refused() -> Result<()> {
     Ok(())
 }
 
-/// A plain directory becomes a sealed one and a plain one again, without losing anything.
+/// A plain directory becomes an encrypted one and a plain one again, without losing anything.
 pub(super) async fn on_and_off() -> Result<()> {
     let house = House::new()?;
     house.keygen()?;
@@ -97,9 +97,9 @@ pub(super) async fn on_and_off() -> Result<()> {
     server.terminate()?;
     ensure!(!house.found_in()?.is_empty(), "the marker is to be seen at first");
     let mut server = house.start(true)?;
-    let took = wait_files(&server, "a sealed directory", |files| files.get("plain") == Some(&0)).await?;
+    let took = wait_files(&server, "an encrypted directory", |files| files.get("plain") == Some(&0)).await?;
     ensure!(house.found_in()?.is_empty(), "still in plain: {:?}", house.found_in()?);
-    println!("  switched on: everything was sealed after {:.1}s, without a write", took.as_secs_f64());
+    println!("  switched on: everything was encrypted after {:.1}s, without a write", took.as_secs_f64());
     ensure!(all(&Client::connect(&server.endpoint()).await?).await? == before, "on changed what is stored");
     server.kill()?;
     server.run()?;

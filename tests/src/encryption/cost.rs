@@ -1,4 +1,4 @@
-//! The cost: processor time of the server per put, sealed and plain by turns.
+//! The cost: processor time of the server per put, encrypted and plain by turns.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,28 +16,28 @@ const VALUE_BYTES: usize = 1024;
 const MOST: f64 = 2.0;
 
 pub(super) async fn run(puts: usize, rounds: usize) -> Result<()> {
-    let (mut plain, mut sealed) = (Vec::new(), Vec::new());
+    let (mut plain, mut encrypted) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
         plain.push(round(puts, false).await?);
-        sealed.push(round(puts, true).await?);
+        encrypted.push(round(puts, true).await?);
     }
     let shown = |costs: &[f64]| costs.iter().map(|cost| format!("{cost:.1}")).collect::<Vec<_>>().join(", ");
     println!("  server CPU per put of {VALUE_BYTES} bytes by {WRITERS} clients, in us, round by round:");
     println!("    plain  {}", shown(&plain));
-    println!("    sealed {}", shown(&sealed));
+    println!("    encrypted {}", shown(&encrypted));
     let least = |costs: &[f64]| costs.iter().copied().fold(f64::INFINITY, f64::min);
-    let times = least(&sealed) / least(&plain);
-    println!("    the best sealed round cost {times:.2} times the best plain one");
-    ensure!(times < MOST, "sealing costs too much");
+    let times = least(&encrypted) / least(&plain);
+    println!("    the best encrypted round cost {times:.2} times the best plain one");
+    ensure!(times < MOST, "encryption costs too much");
     Ok(())
 }
 
 /// Microseconds of the server's processor time per put.
-async fn round(puts: usize, is_sealed: bool) -> Result<f64> {
+async fn round(puts: usize, is_encrypted: bool) -> Result<f64> {
     let house = House::new()?;
     house.keygen()?;
     let flags =
-        if is_sealed { vec![format!("--encryption-key-file={}", house.keys().display())] } else { vec![] };
+        if is_encrypted { vec![format!("--encryption-key-file={}", house.keys().display())] } else { vec![] };
     let server = Server::start_with(Kind::Vetch, Options { flags, data_dir: Some(house.data()) })?;
     let next = Arc::new(AtomicUsize::new(0));
     let before = server.cpu_seconds()?;

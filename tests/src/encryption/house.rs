@@ -61,17 +61,17 @@ impl House {
         Ok(fs::rename(new, self.keys())?)
     }
 
-    pub(super) fn start(&self, is_sealed: bool) -> Result<Server> {
+    pub(super) fn start(&self, is_encrypted: bool) -> Result<Server> {
         let mut flags: Vec<String> = SMALL.map(str::to_owned).to_vec();
-        if is_sealed {
+        if is_encrypted {
             flags.push(format!("--encryption-key-file={}", self.keys().display()));
         }
         Server::start_with(Kind::Vetch, Options { flags, data_dir: Some(self.data()) })
     }
 
     /// Starts and must not get far: with exit code 1, and all of these words in the log.
-    pub(super) fn refuses(&self, is_sealed: bool, words: &[&str]) -> Result<()> {
-        let text = match self.start(is_sealed) {
+    pub(super) fn refuses(&self, is_encrypted: bool, words: &[&str]) -> Result<()> {
+        let text = match self.start(is_encrypted) {
             Ok(_) => bail!("it started, and should have said {words:?}"),
             Err(error) => format!("{error:#}"),
         };

@@ -12,7 +12,8 @@ mod rotation;
 use anyhow::{Context, Result};
 use clap::Args;
 
-/// Seal the data directory, change keys under load and kills, and look for what must not be found.
+/// Encrypt the data directory, change keys under load and kills, and look for what must not be
+/// found.
 #[derive(Args, Debug)]
 pub(crate) struct Encryption {
     /// Rotations under load, each with a kill in the middle.
@@ -21,7 +22,7 @@ pub(crate) struct Encryption {
     /// Puts per round when the cost is measured; 0: it is not.
     #[arg(long, default_value_t = 20_000)]
     puts: usize,
-    /// Rounds of that, sealed and plain by turns.
+    /// Rounds of that, encrypted and plain by turns.
     #[arg(long, default_value_t = 2)]
     rounds: usize,
 }

@@ -38,7 +38,7 @@ pub(super) async fn run(rotations: usize) -> Result<()> {
             house.write_keys(&early)?;
             // It may be through with it already, where the disk is fast.
             if !house.is_readable()? {
-                let words = format!("sealed with the key {old}, which is not in the key file ({new})");
+                let words = format!("encrypted with the key {old}, which is not in the key file ({new})");
                 house.refuses(true, &[&words])?;
             }
             house.write_keys(&all_keys)?;

@@ -40,7 +40,7 @@ pub(super) async fn run() -> Result<()> {
     etcd.terminate()?;
     from_directory(&scratch, &etcd, &image, &users).await?;
     moved_ahead(&scratch, &image).await?;
-    sealed(&scratch, &image).await?;
+    encrypted(&scratch, &image).await?;
     refusals(&scratch).await
 }
 
@@ -114,14 +114,14 @@ async fn moved_ahead(scratch: &TempDir, image: &Image) -> Result<()> {
     Ok(())
 }
 
-/// A restore can seal what it writes: without the key nothing can be read, with it everything is
+/// A restore can encrypt what it writes: without the key nothing can be read, with it everything is
 /// there.
-async fn sealed(scratch: &TempDir, image: &Image) -> Result<()> {
+async fn encrypted(scratch: &TempDir, image: &Image) -> Result<()> {
     let at = |name: &str| scratch.path().join(name);
     let key = at("restore.key");
     tools::vetch(&["keygen", tools::text(&key)])?;
     let with_key = ["--encryption-key-file", tools::text(&key)];
-    let target = at("vetch.sealed");
+    let target = at("vetch.encrypted");
     let flags = [&with_key[..], &["--no-bump"]].concat();
     tools::try_restore(&at("vetch.snapshot"), &target, &flags)?;
     ensure!(tools::vetch(&["verify", tools::text(&target)]).is_err(), "it can be read without the key");
@@ -131,8 +131,8 @@ async fn sealed(scratch: &TempDir, image: &Image) -> Result<()> {
     let vetch = Server::start_with(Kind::Vetch, setup)?;
     let kvs = super::image::list(&Client::connect(&vetch.endpoint()).await?, 0).await?;
     let before = image.states.values().next_back().context("the image has no state")?;
-    ensure!(before.has(&kvs), "the keys differ after a sealed restore");
-    println!("  sealed: refused without its key, keys equal with it");
+    ensure!(before.has(&kvs), "the keys differ after an encrypted restore");
+    println!("  encrypted: refused without its key, keys equal with it");
     Ok(())
 }
 

@@ -38,7 +38,7 @@ fn files(house: &House) -> Result<Vec<(PathBuf, usize)>> {
 /// nobody.
 pub(super) fn flips(house: &House, count: usize, seed: u64) -> Result<()> {
     let files = files(house)?;
-    let mut chance = Chance::for_step(seed, usize::from(house.is_sealed));
+    let mut chance = Chance::for_step(seed, usize::from(house.is_encrypted));
     let (mut seen, mut harmless) = (0, 0);
     for number in 0..count {
         let (file, used) = &files[number % files.len()];

@@ -19,7 +19,7 @@ const SMALL: [&str; 3] =
 
 pub(super) struct House {
     dir: TempDir,
-    pub(super) is_sealed: bool,
+    pub(super) is_encrypted: bool,
     /// The last revision that was written.
     revision: i64,
 }
@@ -33,9 +33,9 @@ pub(super) struct Answer {
 impl House {
     /// Lets a server write keys, leases, deletes and a compaction, over several checkpoints, and
     /// stops it.
-    pub(super) async fn make(is_sealed: bool) -> Result<House> {
+    pub(super) async fn make(is_encrypted: bool) -> Result<House> {
         let dir = tempfile::Builder::new().prefix("vetch-tools-").tempdir()?;
-        let mut house = House { dir, is_sealed, revision: 0 };
+        let mut house = House { dir, is_encrypted, revision: 0 };
         let made = Command::new(Kind::Vetch.binary()?).arg("keygen").arg(house.keys()).output()?;
         ensure!(made.status.success(), "keygen failed");
         let mut server = house.start()?;
@@ -46,7 +46,7 @@ impl House {
 
     fn start(&self) -> Result<Server> {
         let mut flags: Vec<String> = SMALL.map(str::to_owned).to_vec();
-        if self.is_sealed {
+        if self.is_encrypted {
             flags.push(format!("--encryption-key-file={}", self.keys().display()));
         }
         Server::start_with(Kind::Vetch, Options { flags, data_dir: Some(self.data()) })
@@ -64,7 +64,7 @@ impl House {
     pub(super) fn tool(&self, words: &[&str], data: &Path, more: &[&str]) -> Result<Answer> {
         let mut command = Command::new(Kind::Vetch.binary()?);
         command.args(words).arg(data).args(more);
-        if self.is_sealed {
+        if self.is_encrypted {
             command.arg("--encryption-key-file").arg(self.keys());
         }
         let output = command.output()?;
@@ -82,15 +82,19 @@ impl House {
         ensure!(found["compared"].as_u64() >= Some(1), "no checkpoint was compared: {found}");
         ensure!(found["checkpoints"] == 2 && found["entries"].as_u64() > Some(0), "{found}");
         ensure!(contents(&self.data())? == before, "verify changed something");
-        if self.is_sealed {
+        if self.is_encrypted {
             let blind = Command::new(Kind::Vetch.binary()?).arg("verify").arg(self.data()).output()?;
             let said = String::from_utf8_lossy(&blind.stdout).into_owned();
             ensure!(
-                blind.status.code() == Some(1) && said.contains("sealed with the key k1"),
+                blind.status.code() == Some(1) && said.contains("encrypted with the key k1"),
                 "without a key: {said}"
             );
         }
-        println!("  {}: whole, {}", if self.is_sealed { "sealed" } else { "plain" }, answer.stdout.trim());
+        println!(
+            "  {}: whole, {}",
+            if self.is_encrypted { "encrypted" } else { "plain" },
+            answer.stdout.trim()
+        );
         Ok(())
     }
 
@@ -108,7 +112,7 @@ impl House {
             of(&summary, "checkpoint") == 2 && of(&summary, "segment") >= 1 && of(&summary, "identity") == 1,
             "{summary:?}"
         );
-        let key = if self.is_sealed { Value::from("k1") } else { Value::Null };
+        let key = if self.is_encrypted { Value::from("k1") } else { Value::Null };
         ensure!(
             summary.iter().filter(|line| line["type"] == "data").all(|line| line["key"] == key),
             "{summary:?}"

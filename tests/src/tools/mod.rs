@@ -1,5 +1,5 @@
 //! The tools trial: `vetch inspect` and `vetch verify` on directories that are whole, in use,
-//! sealed, and broken on purpose.
+//! encrypted, and broken on purpose.
 //!
 //! Damage is made by flipping bits and cutting files; verify must see every one that matters, name
 //! the file and a place at or before it, and must not mind what does not matter. Neither tool may
@@ -23,9 +23,9 @@ pub(crate) struct Tools {
 
 impl Tools {
     pub(crate) async fn run(&self) -> Result<()> {
-        for is_sealed in [false, true] {
-            let kind = if is_sealed { "a sealed directory" } else { "a plain directory" };
-            let house = house::House::make(is_sealed).await.context(kind)?;
+        for is_encrypted in [false, true] {
+            let kind = if is_encrypted { "an encrypted directory" } else { "a plain directory" };
+            let house = house::House::make(is_encrypted).await.context(kind)?;
             house.whole().context(kind)?;
             house.inspected().context(kind)?;
             damage::flips(&house, self.flips, self.seed).context(kind)?;

@@ -8,7 +8,7 @@ use super::FORMAT;
 use super::chunk::ChunkHeader;
 use crate::error::BackupError;
 
-const SEAL: &str = "\nblake3 ";
+const CHECKSUM: &str = "\nblake3 ";
 
 /// Whose backup this is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,15 +77,15 @@ impl ChunkInfo {
 pub fn encode(document: &impl Serialize) -> Vec<u8> {
     let json = serde_json::to_string_pretty(document).expect("a document is plain data");
     let hash = blake3::hash(json.as_bytes()).to_hex();
-    format!("{json}{SEAL}{hash}\n").into_bytes()
+    format!("{json}{CHECKSUM}{hash}\n").into_bytes()
 }
 
 /// Reads a document; `object` is its name, for the error.
 pub fn decode<T: DeserializeOwned>(object: &str, bytes: &[u8]) -> Result<T, BackupError> {
     let damaged = |reason: String| BackupError::damaged(object, reason);
     let text = std::str::from_utf8(bytes).map_err(|_| damaged("it is not text".to_owned()))?;
-    let sealed = text.strip_suffix('\n').and_then(|text| text.rsplit_once(SEAL));
-    let (json, hash) = sealed.ok_or_else(|| damaged("it is cut short".to_owned()))?;
+    let parts = text.strip_suffix('\n').and_then(|text| text.rsplit_once(CHECKSUM));
+    let (json, hash) = parts.ok_or_else(|| damaged("it is cut short".to_owned()))?;
     if blake3::hash(json.as_bytes()).to_hex().as_str() != hash {
         return Err(damaged("its hash does not match".to_owned()));
     }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
-use vetch_node::seal::{self, KeyId, Ring};
+use vetch_encryption::{KeyId, KeyRing};
 
 use super::{Failure, exit, print_message, print_result};
 
@@ -41,10 +41,10 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
 impl Cli {
     fn run(&self) -> Result<(), Failure> {
         let Some(path) = &self.file else {
-            return print_result(seal::generate(self.name(None)?).trim_end());
+            return print_result(vetch_encryption::generate_key(self.name(None)?).trim_end());
         };
         let is_there = path.try_exists()?;
-        let ring = if is_there { Some(seal::read(path)?) } else { None };
+        let ring = if is_there { Some(vetch_encryption::read_key_file(path)?) } else { None };
         let id = self.name(ring.as_ref())?;
         if ring.as_ref().is_some_and(|ring| ring.find(id).is_some()) {
             return Err(Failure::bad_arguments(format!(
@@ -52,7 +52,7 @@ impl Cli {
                 path.display()
             )));
         }
-        let line = seal::generate(id);
+        let line = vetch_encryption::generate_key(id);
         let failed = |error| Failure { code: 1, text: format!("cannot write {}: {error}", path.display()) };
         if is_there {
             put_first(path, &line).map_err(failed)?;
@@ -66,7 +66,7 @@ impl Cli {
         Ok(())
     }
 
-    fn name(&self, ring: Option<&Ring>) -> Result<KeyId, Failure> {
+    fn name(&self, ring: Option<&KeyRing>) -> Result<KeyId, Failure> {
         let wrong = "--id: the name of a key has 1 to 16 letters, digits, dots, hyphens and underscores";
         let next = || {
             let numbers = ring.iter().flat_map(|ring| ring.ids());
@@ -86,7 +86,7 @@ fn make(path: &Path, line: &str) -> io::Result<()> {
 }
 
 /// Puts a line before the first key, so that at every moment the file holds the old keys or the old
-/// keys and the new one. A line that says that nothing is to be sealed goes.
+/// keys and the new one. A line that says that nothing is to be encrypted goes.
 fn put_first(path: &Path, line: &str) -> io::Result<()> {
     let old = fs::read_to_string(path)?;
     let is_comment = |line: &&str| line.trim().is_empty() || line.trim().starts_with('#');
@@ -126,7 +126,14 @@ mod tests {
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
         generated(&path, None).unwrap();
         generated(&path, Some("mine")).unwrap();
-        let ids = || seal::read(&path).unwrap().ids().map(|id| id.to_string()).collect::<Vec<_>>().join(" ");
+        let ids = || {
+            vetch_encryption::read_key_file(&path)
+                .unwrap()
+                .ids()
+                .map(|id| id.to_string())
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
         assert_eq!(ids(), "mine k2 k1");
         assert!(generated(&path, Some("k1")).is_err(), "a name is used once");
         assert!(generated(&path, Some("a b")).is_err());
@@ -136,7 +143,7 @@ mod tests {
         fs::write(&path, format!("plain\n{text}")).unwrap();
         generated(&path, None).unwrap();
         assert_eq!(ids(), "k3 mine k2 k1");
-        assert!(seal::read(&path).unwrap().current().is_some());
+        assert!(vetch_encryption::read_key_file(&path).unwrap().current().is_some());
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing else is left");
     }
 }

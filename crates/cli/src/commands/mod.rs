@@ -26,7 +26,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
-use vetch_node::seal::{self, Keys};
+use vetch_encryption::EncryptionKeys;
 
 /// Arguments that make no sense.
 pub(crate) const BAD_ARGUMENTS: u8 = 128;
@@ -81,10 +81,10 @@ pub(crate) fn parsed<T: Parser>(
 }
 
 /// The keys of encryption at rest in this file, or none.
-pub(crate) fn keys(file: Option<&Path>) -> Result<Keys, Failure> {
+pub(crate) fn keys(file: Option<&Path>) -> Result<EncryptionKeys, Failure> {
     Ok(match file {
-        Some(path) => Keys::new(seal::read(path)?),
-        None => Keys::none(),
+        Some(path) => EncryptionKeys::new(vetch_encryption::read_key_file(path)?),
+        None => EncryptionKeys::none(),
     })
 }
 

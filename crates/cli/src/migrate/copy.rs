@@ -8,8 +8,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 
+use vetch_encryption::EncryptionKeys;
 use vetch_node::config::Identity;
-use vetch_node::seal::Keys;
 use vetch_snapshot::restore::{self, Options, Progress, Restored};
 
 use super::error::MigrateError;
@@ -24,7 +24,7 @@ pub(super) async fn copy(
     source_status: &SourceStatus,
     dir: &MigrationDir,
     marker: &mut Marker,
-    keys: &Keys,
+    keys: &EncryptionKeys,
 ) -> Result<(), MigrateError> {
     marker.phase = Phase::Copying;
     dir.write(marker)?;
@@ -79,9 +79,9 @@ async fn fetch(source: &Source, dir: &MigrationDir) -> Result<(), MigrateError> 
 }
 
 /// A snapshot that came incomplete is refused here, by the hash behind it.
-fn build(options: &Options, keys: &Keys) -> Result<Restored, MigrateError> {
+fn build(options: &Options, keys: &EncryptionKeys) -> Result<Restored, MigrateError> {
     let mut ticker = Ticker::new();
-    let restored = restore::restore_sealed(options, keys, &mut |progress| match progress {
+    let restored = restore::restore_encrypted(options, keys, &mut |progress| match progress {
         Progress::Hashing { done, total } => ticker.report("migrate: checking the copy", done, total),
         // A snapshot has no log to be replayed; it would be progress of the same kind.
         Progress::Importing { done, total } | Progress::Replaying { done, total } => {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use vetch_node::seal::RingError;
+use vetch_encryption::KeyRingError;
 use vetch_server::auth;
 use vetch_server::http::url::UrlError;
 
@@ -93,7 +93,7 @@ pub(crate) enum SettingsError {
     #[error("--checkpoint-interval must be more than 0; to take few checkpoints, make it long")]
     CheckpointInterval,
     #[error("--encryption-key-file: {0}")]
-    Keys(#[from] RingError),
+    Keys(#[from] KeyRingError),
     #[error("--backup-location: {0}")]
     BackupLocation(vetch_backup::BackupError),
     #[error("--{0} has no effect without --backup-location")]

@@ -1,9 +1,9 @@
-//! Chain: the rule by which one entry follows another, for writers (`Draft::seal`) and for readers
+//! Chain: the rule by which one entry follows another, for writers (`Draft::chain`) and for readers
 //! (`Tip::accept`).
 //!
 //! Invariant: both sides move a `Tip` through the same four checks (seq, prev_hash, epoch,
-//! base_rev), so whatever a writer can seal a reader accepts, and a journal that lost, repeated or
-//! swapped an entry is found at that entry.
+//! base_rev), so whatever a writer can chain, a reader accepts, and a journal that lost, repeated
+//! or swapped an entry is found at that entry.
 
 use bytes::Bytes;
 
@@ -86,7 +86,7 @@ fn next_rev(base_rev: i64, units: u64) -> Option<i64> {
 }
 
 /// An entry under construction, in its final buffer: the caller appends payload bytes behind
-/// reserved headers, so sealing moves nothing.
+/// reserved headers, so chaining moves nothing.
 #[derive(Clone, Debug)]
 pub struct Draft {
     buf: Vec<u8>,
@@ -153,7 +153,7 @@ impl Draft {
 
     /// Gives the draft its place behind `tip` and moves the tip onto it. A `NewEpoch` raises the
     /// epoch by one.
-    pub fn seal(mut self, tip: &mut Tip) -> Sealed {
+    pub fn chain(mut self, tip: &mut Tip) -> ChainedEntry {
         assert!(self.open.is_none(), "a part is still open");
         let epoch = if self.kind == Kind::NewEpoch { tip.epoch + 1 } else { tip.epoch };
         let place = Place { epoch, seq: tip.seq + 1, base_rev: tip.next_rev, prev_hash: tip.hash };
@@ -162,14 +162,14 @@ impl Draft {
         let before = *tip;
         *tip = Tip { epoch, seq: place.seq, hash: hash_entry(&self.buf), next_rev };
         let is_reserved = self.has_refs || self.kind.is_reserved();
-        Sealed { bytes: Bytes::from(self.buf), kind: self.kind, is_reserved, before, after: *tip }
+        ChainedEntry { bytes: Bytes::from(self.buf), kind: self.kind, is_reserved, before, after: *tip }
     }
 }
 
-/// An encoded entry with its place in the chain. Only `Draft::seal` makes one, so engines trust
+/// An encoded entry with its place in the chain. Only `Draft::chain` makes one, so engines trust
 /// hash and place.
 #[derive(Clone, Debug)]
-pub struct Sealed {
+pub struct ChainedEntry {
     bytes: Bytes,
     kind: Kind,
     is_reserved: bool,
@@ -177,7 +177,7 @@ pub struct Sealed {
     after: Tip,
 }
 
-impl Sealed {
+impl ChainedEntry {
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
     }
@@ -200,7 +200,7 @@ impl Sealed {
         self.before.next_rev
     }
 
-    /// The tip this entry was sealed on.
+    /// The tip this entry was chained on.
     pub fn before(&self) -> &Tip {
         &self.before
     }

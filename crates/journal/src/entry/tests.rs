@@ -84,12 +84,12 @@ proptest! {
                 Payload::Ref(reference) => draft.push_ref(part.id, part.count, reference),
             }
         }
-        let sealed = draft.seal(&mut tip);
+        let chained = draft.chain(&mut tip);
         let epoch = if entry.kind == Kind::NewEpoch { 5 } else { 4 };
         let expected = Entry { epoch, seq: 10, base_rev: next_rev, ..entry };
-        prop_assert_eq!(&sealed.bytes()[..], &expected.encode()[..]);
-        prop_assert_eq!(before.accept(&expected, hash_entry(sealed.bytes())), Ok(tip));
-        prop_assert_eq!((sealed.before(), sealed.after()), (&before, &tip));
+        prop_assert_eq!(&chained.bytes()[..], &expected.encode()[..]);
+        prop_assert_eq!(before.accept(&expected, hash_entry(chained.bytes())), Ok(tip));
+        prop_assert_eq!((chained.before(), chained.after()), (&before, &tip));
     }
 }
 

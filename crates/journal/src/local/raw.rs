@@ -170,7 +170,7 @@ fn segments(disk: &dyn Disk, dir: &Path) -> Result<Vec<Segment>, JournalError> {
 }
 
 /// Checks rows of copied records, one row after the other: checksums, order, and the chain of
-/// entries that are not sealed.
+/// entries that are not encrypted.
 #[derive(Debug, Default)]
 pub struct RecordCheck {
     next_seq: Option<u64>,
@@ -218,7 +218,7 @@ impl RecordCheck {
         if crc32c::crc32c(&payload) != header.payload_crc {
             return Err("the payload of a record does not match its checksum".to_owned());
         }
-        if header.is_sealed {
+        if header.is_encrypted {
             // Who has the key sees more; what is here is as it was written.
             self.tip = None;
         } else {

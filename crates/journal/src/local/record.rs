@@ -11,13 +11,13 @@
 //! (not more), even when a payload has long runs of zeros. The segment's length makes a truncated
 //! file visible.
 //!
-//! Version 2 differs in its payload alone: it is sealed (`sealing`). Everything in the header is
-//! about the bytes as written.
+//! Version 2 differs in its payload alone: it is encrypted (`encryption`). Everything in the header
+//! is about the bytes as written.
 
-use vetch_seal::Sealer;
+use vetch_encryption::Encryptor;
 
-use super::sealing;
-use crate::entry::Sealed;
+use super::encryption;
+use crate::entry::ChainedEntry;
 
 /// The unit that a disk writes entirely or not at all.
 pub const SECTOR: usize = 512;
@@ -25,8 +25,8 @@ pub const SECTOR: usize = 512;
 pub const RECORD_HEADER_LEN: usize = 48;
 /// Version of the record layout. A reader refuses any but this one and the next.
 pub const RECORD_VERSION: u16 = 1;
-/// The same layout with a sealed payload.
-pub const SEALED_RECORD_VERSION: u16 = 2;
+/// The same layout with an encrypted payload.
+pub const ENCRYPTED_RECORD_VERSION: u16 = 2;
 /// The longest payload: leaves sector arithmetic far from overflow.
 pub(super) const MAX_PAYLOAD: u64 = 1 << 31;
 
@@ -35,7 +35,7 @@ const CRC_AT: usize = 44;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
-    pub(super) is_sealed: bool,
+    pub(super) is_encrypted: bool,
     pub(super) journal_id: u64,
     pub(super) first_seq: u64,
     pub(super) entries: u32,
@@ -58,7 +58,7 @@ impl Header {
     pub(super) fn encode(&self) -> [u8; RECORD_HEADER_LEN] {
         let mut out = [0; RECORD_HEADER_LEN];
         out[0..4].copy_from_slice(&MAGIC);
-        let version = if self.is_sealed { SEALED_RECORD_VERSION } else { RECORD_VERSION };
+        let version = if self.is_encrypted { ENCRYPTED_RECORD_VERSION } else { RECORD_VERSION };
         out[4..6].copy_from_slice(&version.to_le_bytes());
         out[8..16].copy_from_slice(&self.journal_id.to_le_bytes());
         out[16..24].copy_from_slice(&self.first_seq.to_le_bytes());
@@ -80,14 +80,14 @@ impl Header {
             return Err(HeaderError::Invalid);
         }
         let version = u16::from_le_bytes([sector[4], sector[5]]);
-        if ![RECORD_VERSION, SEALED_RECORD_VERSION].contains(&version) {
+        if ![RECORD_VERSION, ENCRYPTED_RECORD_VERSION].contains(&version) {
             return Err(HeaderError::Version { version, journal_id: u64_at(8) });
         }
         if sector[6..8] != [0, 0] {
             return Err(HeaderError::Invalid);
         }
         Ok(Header {
-            is_sealed: version == SEALED_RECORD_VERSION,
+            is_encrypted: version == ENCRYPTED_RECORD_VERSION,
             journal_id: u64_at(8),
             first_seq: u64_at(16),
             entries: u32_at(24),
@@ -120,28 +120,33 @@ pub(super) struct Place {
 }
 
 /// Lays out one record of `entries` in `buf`, replacing what was there.
-pub(super) fn build(buf: &mut Vec<u8>, place: Place, entries: &[Sealed], sealer: Option<&Sealer>) {
+pub(super) fn build(
+    buf: &mut Vec<u8>,
+    place: Place,
+    entries: &[ChainedEntry],
+    encryptor: Option<&Encryptor>,
+) {
     let first = entries.first().expect("a record has at least one entry").seq();
     let count =
         u32::try_from(entries.len()).expect("an entry has more than one byte and payloads are bounded");
     let entries_len: usize = entries.iter().map(|entry| entry.bytes().len()).sum();
     buf.clear();
-    buf.reserve(extent((entries_len + sealing::OVERHEAD) as u64) as usize);
+    buf.reserve(extent((entries_len + encryption::OVERHEAD) as u64) as usize);
     buf.resize(RECORD_HEADER_LEN, 0);
-    if let Some(sealer) = sealer {
-        buf.extend_from_slice(&sealer.head().encode());
+    if let Some(encryptor) = encryptor {
+        buf.extend_from_slice(&encryptor.header().encode());
     }
     for entry in entries {
         buf.extend_from_slice(entry.bytes());
     }
-    if let Some(sealer) = sealer {
-        sealing::seal(buf, sealer, &place, first, count);
+    if let Some(encryptor) = encryptor {
+        encryption::encrypt(buf, encryptor, &place, first, count);
     }
     let payload_len = buf.len() - RECORD_HEADER_LEN;
     let payload_crc = crc32c::crc32c(&buf[RECORD_HEADER_LEN..]);
     buf.resize(extent(payload_len as u64) as usize, 0);
     let header = Header {
-        is_sealed: sealer.is_some(),
+        is_encrypted: encryptor.is_some(),
         journal_id: place.journal_id,
         first_seq: first,
         entries: count,

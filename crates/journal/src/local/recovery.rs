@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use vetch_bugs::Bug;
-use vetch_seal::Keys;
+use vetch_encryption::EncryptionKeys;
 
 use super::LocalConfig;
+use super::encryption;
 use super::maintenance::Maintenance;
 use super::record::SECTOR;
 use super::scan::{From, Progress, Scan};
-use super::sealing;
 use super::segment::{Segment, is_spare};
 use super::tail::Tail;
 use super::writer::{Active, LocalJournal};
@@ -142,7 +142,7 @@ impl Recovery {
             let mut sector = [0; SECTOR];
             let file = self.disk.open(&self.dir.join(&segment.name));
             let is_read = file.is_ok_and(|file| file.read_at(0, &mut sector).is_ok_and(|n| n == SECTOR));
-            segment.key = is_read.then(|| sealing::key_of(&sector).ok()).flatten();
+            segment.key = is_read.then(|| encryption::key_of(&sector).ok()).flatten();
         }
     }
 
@@ -212,7 +212,7 @@ impl LocalReader {
         disk: Arc<dyn Disk>,
         dir: &Path,
         start: Option<Tip>,
-        keys: &Keys,
+        keys: &EncryptionKeys,
     ) -> Result<LocalReader, JournalError> {
         let names = disk.list(dir).map_err(JournalError::io("listing", dir))?;
         let from = start.map_or(From::Oldest, From::Tip);

@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use vetch_bugs::Bug;
-use vetch_seal::{HEAD_LEN, Keys};
+use vetch_encryption::{ENVELOPE_HEADER_LEN, EncryptionKeys};
 
+use super::encryption::{self, Undecryptable};
 use super::open_segment::OpenSegment;
 use super::record::{self, Header, HeaderError, Place, RECORD_HEADER_LEN, SECTOR};
-use super::sealing::{self, Unopened};
 use super::segment::Segment;
 use super::tail::{self, Tail};
 use crate::contract::{JournalError, Position, ReadItem};
@@ -39,7 +39,7 @@ pub(super) enum From {
 pub(super) struct Scan {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
-    keys: Keys,
+    keys: EncryptionKeys,
     from: From,
     /// Stop behind this entry without judging what follows; used while the journal is open.
     until: Option<u64>,
@@ -65,7 +65,7 @@ impl Scan {
     pub(super) fn new(
         disk: Arc<dyn Disk>,
         dir: PathBuf,
-        keys: Keys,
+        keys: EncryptionKeys,
         segments: Vec<Segment>,
         from: From,
         until: Option<u64>,
@@ -220,9 +220,9 @@ impl Scan {
         }
         let mut offset = open.offset + RECORD_HEADER_LEN as u64;
         let mut rest = payload;
-        if header.is_sealed {
-            rest = unseal(open, &self.keys, &header, &rest)?;
-            offset += HEAD_LEN as u64;
+        if header.is_encrypted {
+            rest = decrypt_payload(open, &self.keys, &header, &rest)?;
+            offset += ENVELOPE_HEADER_LEN as u64;
         }
         self.journal_id = Some(header.journal_id);
         open.offset += header.extent();
@@ -328,19 +328,24 @@ fn check_header(
     Err(open.corrupt(open.offset, reason))
 }
 
-/// The entries of a sealed record at the current offset. Its checksum is right, so it is as it was
-/// written; what does not open is told apart: a key that is missing, or bytes that were made to
+/// The entries of an encrypted record at the current offset. Its checksum is right, so it is as it
+/// was written; what does not open is told apart: a key that is missing, or bytes that were made to
 /// fit.
-fn unseal(open: &OpenSegment, keys: &Keys, header: &Header, payload: &[u8]) -> Result<Bytes, JournalError> {
+fn decrypt_payload(
+    open: &OpenSegment,
+    keys: &EncryptionKeys,
+    header: &Header,
+    payload: &[u8],
+) -> Result<Bytes, JournalError> {
     let place = Place {
         journal_id: header.journal_id,
         segment: open.segment.first_seq,
         segment_len: open.len,
         offset: open.offset,
     };
-    sealing::open(keys, payload, &place, header).map_err(|why| match why {
-        Unopened::Damaged(reason) => open.corrupt(open.offset, reason),
-        Unopened::Key(source) => {
+    encryption::decrypt(keys, payload, &place, header).map_err(|why| match why {
+        Undecryptable::Damaged(reason) => open.corrupt(open.offset, reason),
+        Undecryptable::Key(source) => {
             JournalError::Key { file: open.segment.name.clone(), offset: open.offset, source }
         }
     })

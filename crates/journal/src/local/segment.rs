@@ -1,6 +1,6 @@
 //! Names and lengths of segment files.
 
-use vetch_seal::KeyId;
+use vetch_encryption::KeyId;
 
 use crate::local::record::SECTOR;
 

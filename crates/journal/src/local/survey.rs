@@ -7,12 +7,12 @@
 use std::path::Path;
 
 use bytes::Bytes;
-use vetch_seal::{HEAD_LEN, KeyError, KeyId, Keys};
+use vetch_encryption::{ENVELOPE_HEADER_LEN, EncryptionKeys, KeyError, KeyId};
 
+use super::encryption::{self, Undecryptable};
 use super::open_segment::OpenSegment;
 use super::record::{self, Header, HeaderError, Place, RECORD_HEADER_LEN, SECTOR};
 use super::recovery::CutTail;
-use super::sealing::{self, Unopened};
 use super::segment::Segment;
 use crate::contract::{Corrupt, JournalError};
 use crate::disk::Disk;
@@ -36,7 +36,7 @@ pub enum Sight {
     },
     Damage(Corrupt),
     /// A record that is as it was written, but whose key is not there. Told once for every segment.
-    Sealed {
+    Encrypted {
         file: String,
         offset: u64,
         source: KeyError,
@@ -63,12 +63,13 @@ pub struct RecordSight {
 pub fn survey(
     disk: &dyn Disk,
     dir: &Path,
-    keys: &Keys,
+    keys: &EncryptionKeys,
     see: &mut dyn FnMut(Sight),
 ) -> Result<(), JournalError> {
     let names = disk.list(dir).map_err(JournalError::io("listing", dir))?;
     let segments = Segment::among(&names);
-    let mut walk = Walk { keys, see, journal_id: None, tip: None, next_seq: None, is_sealed_told: false };
+    let mut walk =
+        Walk { keys, see, journal_id: None, tip: None, next_seq: None, is_missing_key_reported: false };
     for (n, segment) in segments.iter().enumerate() {
         match OpenSegment::open_as_is(disk, dir, segment.clone()) {
             Ok(open) => walk.segment(open, n + 1 == segments.len()),
@@ -79,14 +80,14 @@ pub fn survey(
 }
 
 struct Walk<'a> {
-    keys: &'a Keys,
+    keys: &'a EncryptionKeys,
     see: &'a mut dyn FnMut(Sight),
     journal_id: Option<u64>,
     /// After the last entry, as long as nothing was in the way.
     tip: Option<Tip>,
     /// The sequence number behind the last record that had a good header.
     next_seq: Option<u64>,
-    is_sealed_told: bool,
+    is_missing_key_reported: bool,
 }
 
 impl Walk<'_> {
@@ -98,7 +99,7 @@ impl Walk<'_> {
     fn segment(&mut self, mut open: OpenSegment, is_last: bool) {
         let name = open.segment.name.clone();
         let first_seq = open.segment.first_seq;
-        self.is_sealed_told = false;
+        self.is_missing_key_reported = false;
         (self.see)(Sight::Segment { name: name.clone(), first_seq, len: open.len });
         if let Some(next) = self.next_seq.filter(|&next| next != first_seq) {
             self.damage(
@@ -230,7 +231,7 @@ impl Walk<'_> {
             first_seq: header.first_seq,
             entries: header.entries,
             payload: header.payload_len,
-            key: sealing::key_of(&extent).ok().flatten(),
+            key: encryption::key_of(&extent).ok().flatten(),
         }));
         if let Some((entries, at)) = self.opened(open, header, offset, payload) {
             self.entries(&open.segment.name, header, entries, at);
@@ -280,18 +281,18 @@ impl Walk<'_> {
         payload: Bytes,
     ) -> Option<(Bytes, u64)> {
         let at = offset + RECORD_HEADER_LEN as u64;
-        if !header.is_sealed {
+        if !header.is_encrypted {
             return Some((payload, at));
         }
         let (file, segment) = (open.segment.name.clone(), open.segment.first_seq);
         let place = Place { journal_id: header.journal_id, segment, segment_len: open.file_len(), offset };
-        match sealing::open(self.keys, &payload, &place, header) {
-            Ok(entries) => return Some((entries, at + HEAD_LEN as u64)),
-            Err(Unopened::Damaged(reason)) => self.damage(&file, offset, reason),
-            Err(Unopened::Key(source)) => {
+        match encryption::decrypt(self.keys, &payload, &place, header) {
+            Ok(entries) => return Some((entries, at + ENVELOPE_HEADER_LEN as u64)),
+            Err(Undecryptable::Damaged(reason)) => self.damage(&file, offset, reason),
+            Err(Undecryptable::Key(source)) => {
                 self.tip = None;
-                if !std::mem::replace(&mut self.is_sealed_told, true) {
-                    (self.see)(Sight::Sealed { file, offset, source });
+                if !std::mem::replace(&mut self.is_missing_key_reported, true) {
+                    (self.see)(Sight::Encrypted { file, offset, source });
                 }
             }
         }

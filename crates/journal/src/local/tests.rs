@@ -5,7 +5,7 @@ use super::segment::{Segment, is_spare, spare_name};
 
 fn header() -> Header {
     Header {
-        is_sealed: false,
+        is_encrypted: false,
         journal_id: 1,
         first_seq: 2,
         entries: 3,
@@ -18,8 +18,8 @@ fn header() -> Header {
 
 #[test]
 fn a_header_reads_back_and_no_flipped_bit_passes() {
-    let sealed = Header { is_sealed: true, ..header() };
-    assert_eq!(Header::parse(&sealed.encode()), Ok(sealed));
+    let encrypted = Header { is_encrypted: true, ..header() };
+    assert_eq!(Header::parse(&encrypted.encode()), Ok(encrypted));
     let encoded = header().encode();
     assert_eq!(Header::parse(&encoded), Ok(header()));
     for bit in 0..RECORD_HEADER_LEN * 8 {

@@ -11,17 +11,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use vetch_bugs::Bug;
-use vetch_seal::{KeyId, Keys, Purpose};
+use vetch_encryption::{EncryptionKeys, KeyId, Purpose};
 
 use super::LocalConfig;
+use super::encryption;
 use super::maintenance::{Maintenance, Spare};
 use super::record::{self, MAX_PAYLOAD, Place};
 use super::scan::{From, Scan};
-use super::sealing;
 use super::segment::Segment;
 use crate::contract::{Appended, Journal, JournalError, Position, Read, ReadItem};
 use crate::disk::{Disk, DiskFile};
-use crate::entry::{Draft, Kind, Sealed, Tip};
+use crate::entry::{ChainedEntry, Draft, Kind, Tip};
 
 /// A record buffer above this size is given back after use.
 const KEEP_BUFFER: usize = 8 << 20;
@@ -31,7 +31,7 @@ pub struct LocalJournal {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
     no_fsync: bool,
-    keys: Keys,
+    keys: EncryptionKeys,
     journal_id: u64,
     /// Oldest first; the last one is active.
     segments: Vec<Segment>,
@@ -152,7 +152,7 @@ impl LocalJournal {
         Ok(true)
     }
 
-    /// Whether a record sealed with this key may go into the active segment.
+    /// Whether a record encrypted with this key may go into the active segment.
     fn is_fit_for(&self, key: Option<KeyId>) -> bool {
         self.segments.last().is_some_and(|active| active.key.is_none_or(|used| used == key))
     }
@@ -183,7 +183,7 @@ impl LocalJournal {
 
     /// The batch must continue the tip, entry by entry, in the current epoch. Returns the length of
     /// its payload.
-    fn check_batch(&self, entries: &[Sealed]) -> Result<u64, JournalError> {
+    fn check_batch(&self, entries: &[ChainedEntry]) -> Result<u64, JournalError> {
         let mut tip = &self.tip;
         let mut len = 0;
         for entry in entries {
@@ -191,7 +191,7 @@ impl LocalJournal {
                 return Err(JournalError::Fenced { current: self.tip.epoch, found: entry.after().epoch });
             }
             if entry.before() != tip {
-                let reason = format!("entry {} was sealed on another tip than {}", entry.seq(), tip.seq);
+                let reason = format!("entry {} was chained on another tip than {}", entry.seq(), tip.seq);
                 return Err(JournalError::OutOfOrder(reason));
             }
             if entry.is_reserved() {
@@ -202,7 +202,7 @@ impl LocalJournal {
             tip = entry.after();
             len += entry.bytes().len() as u64;
         }
-        let max = MAX_PAYLOAD - sealing::OVERHEAD as u64;
+        let max = MAX_PAYLOAD - encryption::OVERHEAD as u64;
         if len > max {
             return Err(JournalError::TooLarge { len, max });
         }
@@ -252,13 +252,13 @@ impl LocalJournal {
         Ok(())
     }
 
-    fn append(&mut self, entries: &[Sealed]) -> Result<Appended, JournalError> {
+    fn append(&mut self, entries: &[ChainedEntry]) -> Result<Appended, JournalError> {
         let last =
             *entries.last().ok_or_else(|| JournalError::OutOfOrder("an empty batch".to_owned()))?.after();
         let mut payload = self.check_batch(entries)?;
-        let sealer = self.keys.sealer(Purpose::JournalRecord, &[self.journal_id, self.tip.seq + 1]);
-        let key = sealer.as_ref().map(|sealer| sealer.head().key);
-        payload += if sealer.is_some() { sealing::OVERHEAD as u64 } else { 0 };
+        let encryptor = self.keys.encryptor(Purpose::JournalRecord, &[self.journal_id, self.tip.seq + 1]);
+        let key = encryptor.as_ref().map(|encryptor| encryptor.header().key);
+        payload += if encryptor.is_some() { encryption::OVERHEAD as u64 } else { 0 };
         let rolled = self.make_room(record::extent(payload), key)?;
         let active = self.active.as_mut().expect("room was made");
         let segment = self.segments.last_mut().expect("the active one is there");
@@ -269,7 +269,7 @@ impl LocalJournal {
             segment_len: active.len,
             offset: active.offset,
         };
-        record::build(&mut self.buf, place, entries, sealer.as_ref());
+        record::build(&mut self.buf, place, entries, encryptor.as_ref());
         let bytes = self.buf.len() as u64;
         let began = Instant::now();
         let written = active.file.write_at(active.offset, &self.buf);
@@ -302,13 +302,13 @@ impl Journal for LocalJournal {
     fn claim(&mut self) -> Result<Tip, JournalError> {
         self.check_poison()?;
         let mut tip = self.tip;
-        let entry = Draft::new(Kind::NewEpoch).seal(&mut tip);
+        let entry = Draft::new(Kind::NewEpoch).chain(&mut tip);
         self.append(&[entry])?;
         self.claimed = true;
         Ok(self.tip)
     }
 
-    fn append_batch(&mut self, entries: &[Sealed]) -> Result<Appended, JournalError> {
+    fn append_batch(&mut self, entries: &[ChainedEntry]) -> Result<Appended, JournalError> {
         self.check_poison()?;
         if !self.claimed {
             return Err(JournalError::OutOfOrder("append before claim".to_owned()));

@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use vetch_journal::seal::Keys;
+use vetch_encryption::EncryptionKeys;
 use vetch_journal::{
     Disk, ENTRY_HEADER_LEN, Entry, Fault, Journal, JournalError, LocalConfig, LocalJournal, LocalReader,
     MemDisk, Op, PART_HEADER_LEN, RECORD_HEADER_LEN, Read, Recovery, SECTOR,
@@ -204,7 +204,7 @@ fn offline_reader_sees_the_torn_tail_and_leaves_it() {
     content[1024..1536].fill(0);
     disk.overwrite(&segment, &content);
     let mut reader =
-        LocalReader::open(Arc::new(disk.clone()), &dir(), None, &Keys::none()).expect("readable");
+        LocalReader::open(Arc::new(disk.clone()), &dir(), None, &EncryptionKeys::none()).expect("readable");
     assert_eq!(reader.next_entry().expect("intact").map(|item| item.entry.seq), Some(1));
     assert!(reader.next_entry().expect("only torn").is_none());
     let torn = reader.torn_tail().expect("torn");

@@ -15,8 +15,8 @@ fn one_batch_is_one_record_and_one_sync() {
     let disk = MemDisk::new();
     let mut journal = fresh(&disk);
     let before = disk.ops();
-    let sealed = batch(&journal, &[noise(1, 10), noise(2, 20), noise(3, 30)]);
-    let appended = journal.append_batch(&sealed).expect("no faults");
+    let chained = batch(&journal, &[noise(1, 10), noise(2, 20), noise(3, 30)]);
+    let appended = journal.append_batch(&chained).expect("no faults");
     assert_eq!(disk.ops() - before, 2, "one write and one sync");
     assert_eq!(appended.position, Position(4));
     assert_eq!((appended.bytes, appended.rolled), (512, false));
@@ -31,8 +31,8 @@ fn rolling_with_a_spare_ready_makes_no_segment() {
     assert_eq!(journal.maintenance().run().expect("space").prepared, 0, "one spare is enough");
     append(&mut journal, &[noise(1, 1000)]).expect("fits");
     let before = disk.ops();
-    let sealed = batch(&journal, &[noise(2, 1000)]);
-    assert!(journal.append_batch(&sealed).expect("rolls").rolled);
+    let chained = batch(&journal, &[noise(2, 1000)]);
+    assert!(journal.append_batch(&chained).expect("rolls").rolled);
     assert_eq!(disk.ops() - before, 4, "rename, directory sync, write, sync");
     assert_eq!(journal.maintenance().spares(), 0);
 }
@@ -58,8 +58,8 @@ fn an_empty_segment_left_by_a_failed_append_is_used() {
     journal.maintenance().run().expect("space");
     // The roll succeeds, the write does not.
     disk.inject(Fault::FailNext(Op::Write, std::io::ErrorKind::Other));
-    let sealed = batch(&journal, &[noise(2, 100)]);
-    assert!(matches!(journal.append_batch(&sealed), Err(JournalError::Poisoned(_))));
+    let chained = batch(&journal, &[noise(2, 100)]);
+    assert!(matches!(journal.append_batch(&chained), Err(JournalError::Poisoned(_))));
     drop(journal);
     let (found, mut journal, report) = recover(&disk.process_exit(), genesis()).expect("intact");
     assert_eq!((found.len(), report.segments, journal.room()), (2, 2, 2048));
@@ -78,14 +78,14 @@ fn no_space_fails_before_writing_and_passes_when_space_returns() {
     disk.inject(Fault::Capacity(3000));
     assert!(journal.maintenance().run().expect_err("no room for a spare").is_no_space());
     let files = disk.files();
-    let sealed = batch(&journal, &[noise(2, 1000)]);
+    let chained = batch(&journal, &[noise(2, 1000)]);
     for _ in 0..2 {
-        let error = journal.append_batch(&sealed).expect_err("no room for a segment");
+        let error = journal.append_batch(&chained).expect_err("no room for a segment");
         assert!(error.is_no_space(), "{error}");
         assert_eq!(disk.files(), files, "nothing half-written, nothing left behind");
     }
     append(&mut journal, &[noise(3, 100)]).expect("what fits the active segment still passes");
-    assert!(journal.append_batch(&sealed).is_err(), "sealed on a tip that is gone");
+    assert!(journal.append_batch(&chained).is_err(), "chained on a tip that is gone");
     disk.inject(Fault::Capacity(1 << 20));
     append(&mut journal, &[noise(2, 1000)]).expect("space returned");
     drop(journal);
@@ -99,10 +99,10 @@ fn no_room_for_a_name_is_no_space_and_keeps_the_spare() {
     append(&mut journal, &[noise(1, 1000)]).expect("fits");
     journal.maintenance().run().expect("space");
     disk.inject(Fault::FailNext(Op::Rename, std::io::ErrorKind::StorageFull));
-    let sealed = batch(&journal, &[noise(2, 1000)]);
-    assert!(journal.append_batch(&sealed).expect_err("no room").is_no_space());
+    let chained = batch(&journal, &[noise(2, 1000)]);
+    assert!(journal.append_batch(&chained).expect_err("no room").is_no_space());
     assert_eq!(journal.maintenance().spares(), 1);
-    journal.append_batch(&sealed).expect("the same batch passes");
+    journal.append_batch(&chained).expect("the same batch passes");
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn a_checkpoint_from_another_history_is_refused() {
 }
 
 #[test]
-fn claims_raise_the_epoch_and_fence_what_was_sealed_before() {
+fn claims_raise_the_epoch_and_fence_what_was_chained_before() {
     let disk = MemDisk::new();
     let mut journal = fresh(&disk);
     let stale = batch(&journal, &[noise(1, 10)]);
@@ -193,9 +193,9 @@ fn revisions_continue_over_restarts() {
     let disk = MemDisk::new();
     let mut journal = fresh(&disk);
     let mut tip = *journal.tip();
-    let sealed = [writes(&mut tip, 3, b"three"), writes(&mut tip, 0, b"none"), writes(&mut tip, 2, b"two")];
-    assert_eq!(sealed.iter().map(|entry| entry.base_rev()).collect::<Vec<_>>(), [2, 5, 5]);
-    journal.append_batch(&sealed).expect("no faults");
+    let chained = [writes(&mut tip, 3, b"three"), writes(&mut tip, 0, b"none"), writes(&mut tip, 2, b"two")];
+    assert_eq!(chained.iter().map(|entry| entry.base_rev()).collect::<Vec<_>>(), [2, 5, 5]);
+    journal.append_batch(&chained).expect("no faults");
     drop(journal);
     let (_, journal, report) = recover(&disk, genesis()).expect("intact");
     assert_eq!((report.tip.next_rev, journal.tip().next_rev), (7, 7));
@@ -210,12 +210,12 @@ fn reserved_features_are_refused_before_writing() {
     let mut journal = fresh(&disk);
     let files = disk.files();
     let mut tip = *journal.tip();
-    let own = Draft::new(Kind::Own).seal(&mut tip);
+    let own = Draft::new(Kind::Own).chain(&mut tip);
     assert!(matches!(journal.append_batch(&[own]), Err(JournalError::NotSupported { .. })));
     let mut tip = *journal.tip();
     let mut draft = Draft::new(Kind::Writes);
     draft.push_ref(PartId::default(), 1, &PayloadRef { stream: 1, position: 2, len: 3, hash: [4; 32] });
-    let error = journal.append_batch(&[draft.seal(&mut tip)]).expect_err("nobody could read it");
+    let error = journal.append_batch(&[draft.chain(&mut tip)]).expect_err("nobody could read it");
     assert!(error.to_string().contains("not supported yet"), "{error}");
     assert!(matches!(journal.append_batch(&[]), Err(JournalError::OutOfOrder(_))));
     assert_eq!(disk.files(), files);

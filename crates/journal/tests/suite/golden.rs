@@ -6,13 +6,13 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use expect_test::expect_file;
-use vetch_journal::seal::Keys;
+use vetch_encryption::EncryptionKeys;
 use vetch_journal::{
-    ENTRY_HEADER_LEN, ENTRY_VERSION, Journal, Kind, LocalConfig, LocalJournal, MAX_ENTRY_LEN, MemDisk,
-    PART_HEADER_LEN, RECORD_HEADER_LEN, RECORD_VERSION, REF_LEN, SEALED_RECORD_VERSION, SECTOR,
+    ENCRYPTED_RECORD_VERSION, ENTRY_HEADER_LEN, ENTRY_VERSION, Journal, Kind, LocalConfig, LocalJournal,
+    MAX_ENTRY_LEN, MemDisk, PART_HEADER_LEN, RECORD_HEADER_LEN, RECORD_VERSION, REF_LEN, SECTOR,
 };
 
-use crate::sealing::{KEYS, ring};
+use crate::encryption::{KEYS, ring};
 use crate::support::{dir, fresh, genesis, recover, tiny, writes};
 
 #[test]
@@ -20,12 +20,12 @@ fn the_format_is_frozen() {
     let disk = MemDisk::new();
     let mut journal = fresh(&disk);
     let mut tip = *journal.tip();
-    let sealed = [writes(&mut tip, 2, b"first payload, two units"), writes(&mut tip, 1, b"second")];
-    journal.append_batch(&sealed).expect("no faults");
+    let chained = [writes(&mut tip, 2, b"first payload, two units"), writes(&mut tip, 1, b"second")];
+    journal.append_batch(&chained).expect("no faults");
     // A payload with a sector of zeros in the middle, so that the count of them shows.
     let zeros = [&[0xaa; 600][..], &[0; 1024], &[0xbb; 4]].concat();
-    let sealed = [writes(&mut tip, 1, &zeros)];
-    journal.append_batch(&sealed).expect("rolls");
+    let chained = [writes(&mut tip, 1, &zeros)];
+    journal.append_batch(&chained).expect("rolls");
     drop(journal);
     let mut text = constants();
     for (path, content) in disk.files() {
@@ -36,10 +36,10 @@ fn the_format_is_frozen() {
     assert_eq!(recover(&disk, genesis()).expect("intact").0.len(), 4);
 }
 
-/// A plain record, then sealed ones in a segment of their own.
+/// A plain record, then encrypted ones in a segment of their own.
 #[test]
-fn the_format_of_sealed_records_is_frozen() {
-    let (disk, keys) = (MemDisk::new(), Keys::repeatable_for_tests(ring(&["plain", KEYS[0]])));
+fn the_format_of_encrypted_records_is_frozen() {
+    let (disk, keys) = (MemDisk::new(), EncryptionKeys::repeatable_for_tests(ring(&["plain", KEYS[0]])));
     let config = || LocalConfig { keys: keys.clone(), ..tiny() };
     let start =
         || LocalJournal::recover(Arc::new(disk.clone()), &dir(), config(), genesis()).expect("intact");
@@ -51,7 +51,7 @@ fn the_format_of_sealed_records_is_frozen() {
         journal.append_batch(&[writes(&mut tip, 1, payload)]).expect("no faults");
     }
     drop(journal);
-    let mut text = format!("record version {SEALED_RECORD_VERSION}\n");
+    let mut text = format!("record version {ENCRYPTED_RECORD_VERSION}\n");
     for (path, content) in disk.files() {
         writeln!(text, "\n{} ({} bytes)", path.display(), content.len()).expect("to memory");
         dump(&mut text, &content);

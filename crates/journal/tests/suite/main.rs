@@ -2,13 +2,13 @@
 
 mod bitrot;
 mod crash;
+mod encryption;
 mod engine;
 mod forged;
 mod golden;
 mod random;
 mod real;
 mod rng;
-mod sealing;
 mod sectors;
 mod support;
 mod survey;

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use vetch_journal::{
-    Draft, Entry, Journal, JournalError, Kind, LocalConfig, LocalJournal, MemDisk, PartId, RecoveryReport,
-    Sealed, Tip,
+    ChainedEntry, Draft, Entry, Journal, JournalError, Kind, LocalConfig, LocalJournal, MemDisk, PartId,
+    RecoveryReport, Tip,
 };
 
 /// Says a line that is seen even when the test passes.
@@ -63,28 +63,28 @@ pub(crate) fn fresh(disk: &MemDisk) -> LocalJournal {
 }
 
 /// An entry of one part on `tip`, with `count` write units.
-pub(crate) fn writes(tip: &mut Tip, count: u32, payload: &[u8]) -> Sealed {
+pub(crate) fn writes(tip: &mut Tip, count: u32, payload: &[u8]) -> ChainedEntry {
     let mut draft = Draft::with_capacity(Kind::Writes, payload.len());
     draft.begin_part(PartId { partition: 7, owner_epoch: tip.epoch, pseq: tip.seq });
     draft.payload().extend_from_slice(payload);
     draft.end_part(count);
-    draft.seal(tip)
+    draft.chain(tip)
 }
 
 /// A batch of entries, one per payload, behind the journal's tip.
-pub(crate) fn batch(journal: &LocalJournal, payloads: &[Vec<u8>]) -> Vec<Sealed> {
+pub(crate) fn batch(journal: &LocalJournal, payloads: &[Vec<u8>]) -> Vec<ChainedEntry> {
     let mut tip = *journal.tip();
     payloads.iter().map(|payload| writes(&mut tip, 1, payload)).collect()
 }
 
 pub(crate) fn append(journal: &mut LocalJournal, payloads: &[Vec<u8>]) -> Result<Vec<Entry>, JournalError> {
-    let sealed = batch(journal, payloads);
-    journal.append_batch(&sealed)?;
-    Ok(decoded(&sealed))
+    let chained = batch(journal, payloads);
+    journal.append_batch(&chained)?;
+    Ok(decoded(&chained))
 }
 
-pub(crate) fn decoded(sealed: &[Sealed]) -> Vec<Entry> {
-    sealed.iter().map(|entry| Entry::decode(entry.bytes()).expect("sealed entries decode")).collect()
+pub(crate) fn decoded(chained: &[ChainedEntry]) -> Vec<Entry> {
+    chained.iter().map(|entry| Entry::decode(entry.bytes()).expect("chained entries decode")).collect()
 }
 
 /// Bytes without a zero, different for every seed.

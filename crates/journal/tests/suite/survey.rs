@@ -1,6 +1,6 @@
 //! The survey: it sees what recovery sees, and goes on where recovery must stop.
 
-use vetch_journal::seal::Keys;
+use vetch_encryption::EncryptionKeys;
 use vetch_journal::{Journal, MemDisk, Sight, survey};
 
 use crate::support::{append, dir, fresh, genesis, noise, recover};
@@ -16,12 +16,12 @@ struct Seen {
 
 fn look(disk: &MemDisk) -> Seen {
     let mut seen = Seen::default();
-    survey(disk, &dir(), &Keys::none(), &mut |sight| match sight {
+    survey(disk, &dir(), &EncryptionKeys::none(), &mut |sight| match sight {
         Sight::Segment { .. } => seen.segments += 1,
         Sight::Record(_) => seen.records += 1,
         Sight::Entry { entry, .. } => seen.entries.push(entry.seq),
         Sight::Damage(damage) => seen.damage.push((damage.file, damage.offset)),
-        Sight::Sealed { .. } => unreachable!("nothing is sealed here"),
+        Sight::Encrypted { .. } => unreachable!("nothing is encrypted here"),
         Sight::Torn(_) => seen.torn += 1,
     })
     .expect("the directory can be listed");

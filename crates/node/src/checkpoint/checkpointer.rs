@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use vetch_fence::Index;
+use vetch_cluster::LogIndex;
+use vetch_encryption::{EncryptionKeys, KeyId};
 use vetch_journal::{Disk, Position, Tip};
-use vetch_seal::{KeyId, Keys};
 use vetch_store::{Freed, Mark, Record};
 
 use super::directory::{Needed, data_name, manifest_name};
@@ -27,7 +27,7 @@ pub(super) struct Published {
     pub(super) mark: Mark,
     pub(super) files: Vec<DataFile>,
     pub(super) manifest_bytes: u64,
-    /// The key of the manifest, if it is sealed.
+    /// The key of the manifest, if it is encrypted.
     pub(super) key: Option<KeyId>,
 }
 
@@ -57,7 +57,7 @@ pub struct Checkpointer {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) dir: PathBuf,
     pub(super) config: CheckpointConfig,
-    pub(super) keys: Keys,
+    pub(super) keys: EncryptionKeys,
     pub(super) current: Published,
     pub(super) older: Option<Published>,
     /// Records of captures whose run failed, and of the one that is running.
@@ -85,7 +85,7 @@ impl Checkpointer {
         disk: Arc<dyn Disk>,
         dir: &Path,
         config: CheckpointConfig,
-        keys: Keys,
+        keys: EncryptionKeys,
         current: Published,
         older: Option<Published>,
         next: Next,
@@ -149,9 +149,9 @@ impl Checkpointer {
     }
 
     /// The same place in a shared journal.
-    pub fn vote(&self) -> Option<Index> {
+    pub fn vote(&self) -> Option<LogIndex> {
         let older = self.older.as_ref().filter(|_| self.is_verified())?;
-        Some(Index { position: Position(older.position), tip: older.tip })
+        Some(LogIndex { position: Position(older.position), tip: older.tip })
     }
 
     fn is_verified(&self) -> bool {
@@ -304,7 +304,7 @@ impl Checkpointer {
                 *counts.entry(published.key).or_default() += 1;
             }
             for file in published.files.iter().filter(|file| counted.insert(file.written.id)) {
-                *counts.entry(file.written.seal.map(|seal| seal.key)).or_default() += 1;
+                *counts.entry(file.written.encryption.map(|encryption| encryption.key)).or_default() += 1;
             }
         }
         counts
@@ -318,7 +318,8 @@ impl Checkpointer {
         std::iter::once(&self.current).chain(&self.older).filter(|published| published.number.is_some()).any(
             |published| {
                 let mut files = published.files.iter().filter(is_readable);
-                published.key != key || files.any(|file| file.written.seal.map(|seal| seal.key) != key)
+                published.key != key
+                    || files.any(|file| file.written.encryption.map(|encryption| encryption.key) != key)
             },
         )
     }

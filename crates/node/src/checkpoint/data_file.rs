@@ -6,8 +6,8 @@
 //! checksum covers the file's id, so bytes of another file or another place are not mistaken for
 //! these.
 //!
-//! A file of version 2 is sealed: block by block, and the footer has a tag that vouches for all of
-//! it. Checksums are of the bytes as written, so damage is found without a key.
+//! A file of version 2 is encrypted: block by block, and the footer has a tag that vouches for all
+//! of it. Checksums are of the bytes as written, so damage is found without a key.
 //!
 //! Not here: which revisions a file covers and how much of it is alive. That is the manifest's to
 //! say.
@@ -18,7 +18,7 @@ mod writer;
 use std::cmp::Ordering;
 
 use bytes::BufMut;
-use vetch_seal::{CHECK_LEN, HEAD_LEN, Head, KeyId, TAG_LEN};
+use vetch_encryption::{CHECK_LEN, ENVELOPE_HEADER_LEN, EnvelopeHeader, KeyId, TAG_LEN};
 use vetch_store::Record;
 
 pub(super) use reader::DataReader;
@@ -27,13 +27,13 @@ pub(super) use writer::{DataWriter, Manner};
 const MAGIC: &[u8; 8] = b"VETCHDAT";
 const END_MAGIC: &[u8; 8] = b"VETCHEND";
 const VERSION: u32 = 1;
-const SEALED_VERSION: u32 = 2;
+const ENCRYPTED_VERSION: u32 = 2;
 const HEADER_LEN: usize = 32;
-/// Behind the header of a sealed file: the head and its checksum.
-const SEALED_HEADER_LEN: usize = HEAD_LEN + 4;
+/// Behind the header of an encrypted file: the head and its checksum.
+const ENCRYPTED_HEADER_LEN: usize = ENVELOPE_HEADER_LEN + 4;
 const BLOCK_HEADER_LEN: usize = 12;
 const TRAILER_LEN: usize = 64;
-/// The number of the footer's seal; blocks are counted from 0 and never get there.
+/// The number of the footer's authentication tag; blocks are counted from 0 and never get there.
 const FOOTER: u64 = u64::MAX;
 
 /// Totals of a file, kept at its end.
@@ -53,13 +53,13 @@ pub(super) struct Written {
     pub(super) id: u64,
     pub(super) size: u64,
     pub(super) footer_crc: u32,
-    pub(super) seal: Option<FileSeal>,
+    pub(super) encryption: Option<FileEncryption>,
 }
 
-/// What a manifest remembers of a sealed file: its key, and the tag of its footer, which no other
-/// file has.
+/// What a manifest remembers of an encrypted file: its key, and the tag of its footer, which no
+/// other file has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct FileSeal {
+pub(super) struct FileEncryption {
     pub(super) key: KeyId,
     pub(super) check: [u8; CHECK_LEN],
     pub(super) tag: [u8; TAG_LEN],
@@ -71,10 +71,10 @@ pub(super) fn by_place(a: &Record, b: &Record) -> Ordering {
     a.key().cmp(b.key()).then_with(|| moment(a).cmp(&moment(b)))
 }
 
-fn header(id: u64, is_sealed: bool) -> [u8; HEADER_LEN] {
+fn header(id: u64, is_encrypted: bool) -> [u8; HEADER_LEN] {
     let mut header = Vec::with_capacity(HEADER_LEN);
     header.put_slice(MAGIC);
-    header.put_u32_le(if is_sealed { SEALED_VERSION } else { VERSION });
+    header.put_u32_le(if is_encrypted { ENCRYPTED_VERSION } else { VERSION });
     header.put_u32_le(0);
     header.put_u64_le(id);
     header.put_u32_le(0);
@@ -82,16 +82,17 @@ fn header(id: u64, is_sealed: bool) -> [u8; HEADER_LEN] {
     header.try_into().expect("the fields fill the header")
 }
 
-/// What follows the header of a sealed file.
-fn sealed_header(id: u64, head: &Head) -> [u8; SEALED_HEADER_LEN] {
-    let mut out = [0; SEALED_HEADER_LEN];
-    out[..HEAD_LEN].copy_from_slice(&head.encode());
-    let crc = crc32c::crc32c_append(crc32c::crc32c(&id.to_le_bytes()), &out[..HEAD_LEN]);
-    out[HEAD_LEN..].copy_from_slice(&crc.to_le_bytes());
+/// What follows the header of an encrypted file.
+fn encryption_header(id: u64, head: &EnvelopeHeader) -> [u8; ENCRYPTED_HEADER_LEN] {
+    let mut out = [0; ENCRYPTED_HEADER_LEN];
+    out[..ENVELOPE_HEADER_LEN].copy_from_slice(&head.encode());
+    let crc = crc32c::crc32c_append(crc32c::crc32c(&id.to_le_bytes()), &out[..ENVELOPE_HEADER_LEN]);
+    out[ENVELOPE_HEADER_LEN..].copy_from_slice(&crc.to_le_bytes());
     out
 }
 
-/// What the seal of a block vouches for beside its records: whose block it is and where it belongs.
+/// What the tag of a block authenticates beside its records: whose block it is and where it
+/// belongs.
 fn block_bound(id: u64, offset: u64, len: u32, count: u32) -> [u64; 4] {
     [id, offset, u64::from(len), u64::from(count)]
 }

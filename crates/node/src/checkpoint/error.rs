@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use vetch_seal::KeyError;
+use vetch_encryption::KeyError;
 
 /// Bytes on disk that are not what was written: where, and what is wrong with them.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -7,8 +7,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use vetch_encryption::EncryptionKeys;
 use vetch_journal::{Disk, Tip, write_atomically};
-use vetch_seal::Keys;
 use vetch_store::load::Unversioned;
 use vetch_store::{Mark, Record};
 
@@ -26,7 +26,7 @@ pub struct Import {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
     block_bytes: usize,
-    keys: Keys,
+    keys: EncryptionKeys,
     /// The compaction that is known to have been carried out in full.
     swept: i64,
     files: Vec<DataFile>,
@@ -35,7 +35,12 @@ pub struct Import {
 impl Import {
     /// Begins a checkpoint in `dir`, which must be empty. `swept`: everything superseded at this
     /// revision or below has been left out of what will be added; -1 if that is not known of any.
-    pub fn begin(disk: Arc<dyn Disk>, dir: &Path, swept: i64, keys: Keys) -> Result<Import, CheckpointError> {
+    pub fn begin(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        swept: i64,
+        keys: EncryptionKeys,
+    ) -> Result<Import, CheckpointError> {
         disk.create_dir_all(dir).map_err(CheckpointError::new("create directory", dir))?;
         let block_bytes = CheckpointConfig::default().block_bytes;
         Ok(Import { disk, dir: dir.to_path_buf(), block_bytes, keys, swept, files: Vec::new() })

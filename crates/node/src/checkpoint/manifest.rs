@@ -5,28 +5,28 @@
 //! not know is skipped, unless its "must understand" bit says that the state would be wrong without
 //! it.
 //!
-//! A manifest of version 2 is one of version 1, sealed.
+//! A manifest of version 2 is one of version 1, encrypted.
 
 use bytes::{Buf, BufMut};
+use vetch_encryption::{ENVELOPE_HEADER_LEN, EncryptionKeys, EnvelopeHeader, KeyError, KeyId, Purpose};
 use vetch_journal::Tip;
-use vetch_seal::{HEAD_LEN, Head, KeyError, KeyId, Keys, Purpose};
 use vetch_store::Mark;
 use vetch_store::auth::{self, AuthState};
 use vetch_store::command::{alarm_number, alarm_of_number};
 use vetch_store::load::{SavedLease, Unversioned};
 use vetch_store::request::Alarm;
 
-use super::data_file::{FileSeal, Written};
+use super::data_file::{FileEncryption, Written};
 use super::graves::Pins;
 
 const MAGIC: &[u8; 8] = b"VETCHMAN";
 const VERSION: u32 = 1;
-const SEALED_VERSION: u32 = 2;
-/// What stands in the clear before a sealed manifest: magic, version, number, head.
-const ENVELOPE_LEN: usize = 24 + HEAD_LEN;
+const ENCRYPTED_VERSION: u32 = 2;
+/// What stands in the clear before an encrypted manifest: magic, version, number, head.
+const ENVELOPE_LEN: usize = 24 + ENVELOPE_HEADER_LEN;
 /// The fixed part before the first section.
 const FIXED_LEN: usize = 104;
-/// Every sealer seals one manifest, so one number is enough.
+/// Every encryptor encrypts one manifest, so one number is enough.
 const ONLY: u64 = 0;
 /// Nothing that is counted gets anywhere near this.
 const COUNT_END: i64 = 1 << 62;
@@ -37,8 +37,8 @@ const LEASES: u16 = 2;
 const ALARMS: u16 = 3;
 /// Only in a manifest with something to say about users and roles.
 const AUTH: u16 = 4;
-/// Only if there are sealed files.
-const SEALS: u16 = 5;
+/// Only if there are encrypted files.
+const ENCRYPTION: u16 = 5;
 /// Only of a server on a shared journal: where in it the tip was made.
 const POSITION: u16 = 6;
 const MUST_UNDERSTAND: u16 = 1;
@@ -86,17 +86,17 @@ pub(super) enum BadManifest {
 }
 
 impl Manifest {
-    /// The bytes of the manifest, sealed if there is a key to seal with, and that key.
-    pub(super) fn encode(&self, keys: &Keys) -> (Vec<u8>, Option<KeyId>) {
+    /// The bytes of the manifest, encrypted if there is a key to encrypt with, and that key.
+    pub(super) fn encode(&self, keys: &EncryptionKeys) -> (Vec<u8>, Option<KeyId>) {
         let mut out = self.encode_plain();
-        let sealer = keys.sealer(Purpose::Manifest, &[self.number]);
-        if let Some(sealer) = &sealer {
-            let tag = sealer.seal(ONLY, &[self.number], &mut out);
+        let encryptor = keys.encryptor(Purpose::Manifest, &[self.number]);
+        if let Some(encryptor) = &encryptor {
+            let tag = encryptor.encrypt(ONLY, &[self.number], &mut out);
             out.extend_from_slice(&tag);
-            out.splice(..0, envelope(self.number, sealer.head()));
+            out.splice(..0, envelope(self.number, encryptor.header()));
         }
         out.put_u32_le(crc32c::crc32c(&out));
-        (out, sealer.map(|sealer| sealer.head().key))
+        (out, encryptor.map(|encryptor| encryptor.header().key))
     }
 
     /// Without the checksum.
@@ -106,9 +106,9 @@ impl Manifest {
         out.put_slice(MAGIC);
         out.put_u32_le(VERSION);
         let has_auth = *self.unversioned.auth != AuthState::default();
-        let has_seals = self.files.iter().any(|file| file.written.seal.is_some());
+        let has_encrypted = self.files.iter().any(|file| file.written.encryption.is_some());
         let has_position = self.position > 0;
-        out.put_u32_le(3 + u32::from(has_auth) + u32::from(has_seals) + u32::from(has_position));
+        out.put_u32_le(3 + u32::from(has_auth) + u32::from(has_encrypted) + u32::from(has_position));
         out.put_u64_le(self.number);
         out.put_u64_le(self.tip.epoch);
         out.put_u64_le(self.tip.seq);
@@ -134,8 +134,10 @@ impl Manifest {
         if has_auth {
             section(&mut out, AUTH, |out| auth::encode_state(&self.unversioned.auth, out));
         }
-        if has_seals {
-            section(&mut out, SEALS, |out| self.files.iter().for_each(|file| put_seal(out, &file.written)));
+        if has_encrypted {
+            section(&mut out, ENCRYPTION, |out| {
+                self.files.iter().for_each(|file| put_encryption(out, &file.written))
+            });
         }
         if has_position {
             section(&mut out, POSITION, |out| out.put_u64_le(self.position));
@@ -143,8 +145,11 @@ impl Manifest {
         out
     }
 
-    /// The manifest in these bytes, and the key it was sealed with.
-    pub(super) fn decode(bytes: &[u8], keys: &Keys) -> Result<(Manifest, Option<KeyId>), BadManifest> {
+    /// The manifest in these bytes, and the key it was encrypted with.
+    pub(super) fn decode(
+        bytes: &[u8],
+        keys: &EncryptionKeys,
+    ) -> Result<(Manifest, Option<KeyId>), BadManifest> {
         let damaged = |offset: usize, reason| BadManifest::Damaged { offset: offset as u64, reason };
         if bytes.len() < FIXED_LEN + CRC_LEN {
             return Err(damaged(bytes.len(), "too short for a manifest"));
@@ -158,7 +163,7 @@ impl Manifest {
         }
         match (&body[8..12]).get_u32_le() {
             VERSION => Manifest::decode_plain(body).map(|manifest| (manifest, None)),
-            SEALED_VERSION => {
+            ENCRYPTED_VERSION => {
                 let (opened, key) = open(body, keys)?;
                 let manifest = Manifest::decode_plain(&opened).map_err(|bad| bad.behind(ENVELOPE_LEN))?;
                 Ok((manifest, Some(key)))
@@ -216,9 +221,11 @@ impl Manifest {
                 let auth = auth::decode_state(body).ok_or(damaged("bad list of users and roles"))?;
                 self.unversioned.auth = auth.into();
             }
-            SEALS => {
-                let seals = take_all(body, 56, take_seal).ok_or(damaged("bad list of seals"))?;
-                self.note_seals(seals).ok_or(damaged("a seal of a file that is not there"))?;
+            ENCRYPTION => {
+                let encrypted =
+                    take_all(body, 56, take_encryption).ok_or(damaged("bad list of encrypted files"))?;
+                self.assign_encryption(encrypted)
+                    .ok_or(damaged("the encryption of a file that is not there"))?;
             }
             POSITION => {
                 let position = body.try_into().map(u64::from_le_bytes);
@@ -230,9 +237,9 @@ impl Manifest {
         Ok(())
     }
 
-    fn note_seals(&mut self, seals: Vec<(u64, FileSeal)>) -> Option<()> {
-        for (id, seal) in seals {
-            self.files.iter_mut().find(|file| file.written.id == id)?.written.seal = Some(seal);
+    fn assign_encryption(&mut self, encrypted: Vec<(u64, FileEncryption)>) -> Option<()> {
+        for (id, encryption) in encrypted {
+            self.files.iter_mut().find(|file| file.written.id == id)?.written.encryption = Some(encryption);
         }
         Some(())
     }
@@ -280,31 +287,32 @@ impl BadManifest {
     }
 }
 
-/// What stands before a sealed manifest.
-fn envelope(number: u64, head: &Head) -> Vec<u8> {
+/// What stands before an encrypted manifest.
+fn envelope(number: u64, head: &EnvelopeHeader) -> Vec<u8> {
     let mut out = Vec::with_capacity(ENVELOPE_LEN);
     out.put_slice(MAGIC);
-    out.put_u32_le(SEALED_VERSION);
+    out.put_u32_le(ENCRYPTED_VERSION);
     out.put_u32_le(0);
     out.put_u64_le(number);
     out.put_slice(&head.encode());
     out
 }
 
-/// What was sealed in `body`, and with which key.
-fn open(body: &[u8], keys: &Keys) -> Result<(Vec<u8>, KeyId), BadManifest> {
+/// What was encrypted in `body`, and with which key.
+fn open(body: &[u8], keys: &EncryptionKeys) -> Result<(Vec<u8>, KeyId), BadManifest> {
     let damaged = |offset, reason| BadManifest::Damaged { offset, reason };
-    let (mut front, sealed) =
+    let (mut front, encrypted) =
         body.split_at_checked(ENVELOPE_LEN).ok_or(damaged(8, "too short for a manifest"))?;
     front.advance(16);
     let number = front.get_u64_le();
-    let head = front.first_chunk().and_then(Head::parse).ok_or(damaged(24, "it does not name its key"))?;
+    let head =
+        front.first_chunk().and_then(EnvelopeHeader::parse).ok_or(damaged(24, "it does not name its key"))?;
     if body[..ENVELOPE_LEN] != envelope(number, &head) {
         return Err(damaged(12, "bytes that must be zero are not"));
     }
-    let opener = keys.opener(Purpose::Manifest, &head).map_err(BadManifest::Key)?;
-    let mut piece = sealed.to_vec();
-    let opened = opener.open(ONLY, &[number], &mut piece);
+    let decryptor = keys.decryptor(Purpose::Manifest, &head).map_err(BadManifest::Key)?;
+    let mut piece = encrypted.to_vec();
+    let opened = decryptor.decrypt(ONLY, &[number], &mut piece);
     let opened =
         opened.map_err(|_| damaged(ENVELOPE_LEN as u64, "it was altered, or belongs to another place"))?;
     Ok((opened.to_vec(), head.key))
@@ -331,12 +339,12 @@ fn put_file(out: &mut Vec<u8>, file: &DataFile) {
     out.put_u32_le(0);
 }
 
-fn put_seal(out: &mut Vec<u8>, file: &Written) {
-    let Some(seal) = &file.seal else { return };
+fn put_encryption(out: &mut Vec<u8>, file: &Written) {
+    let Some(encryption) = &file.encryption else { return };
     out.put_u64_le(file.id);
-    out.put_slice(seal.key.bytes());
-    out.put_slice(&seal.check);
-    out.put_slice(&seal.tag);
+    out.put_slice(encryption.key.bytes());
+    out.put_slice(&encryption.check);
+    out.put_slice(&encryption.tag);
 }
 
 /// Items of `len` bytes each, as many as there are.
@@ -353,7 +361,7 @@ fn take_file(mut item: &[u8]) -> Option<DataFile> {
     let (first, last) = (item.get_i64_le(), item.get_i64_le());
     let (size, live, clean_at) = (item.get_u64_le(), item.get_u64_le(), item.get_i64_le());
     let footer_crc = item.get_u32_le();
-    let written = Written { id, size, footer_crc, seal: None };
+    let written = Written { id, size, footer_crc, encryption: None };
     (item.get_u32_le() == 0).then_some(DataFile {
         written,
         first,
@@ -364,13 +372,13 @@ fn take_file(mut item: &[u8]) -> Option<DataFile> {
     })
 }
 
-fn take_seal(mut item: &[u8]) -> Option<(u64, FileSeal)> {
+fn take_encryption(mut item: &[u8]) -> Option<(u64, FileEncryption)> {
     let id = item.get_u64_le();
     let (mut key, mut check, mut tag) = ([0; KeyId::LEN], [0; 16], [0; 16]);
     for field in [&mut key, &mut check, &mut tag] {
         item.copy_to_slice(field);
     }
-    Some((id, FileSeal { key: KeyId::from_bytes(key)?, check, tag }))
+    Some((id, FileEncryption { key: KeyId::from_bytes(key)?, check, tag }))
 }
 
 fn take_lease(mut item: &[u8]) -> Option<SavedLease> {

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use vetch_encryption::{EncryptionKeys, KeyId};
 use vetch_journal::{Disk, Tip};
-use vetch_seal::{KeyId, Keys};
 use vetch_store::load::Unversioned;
 use vetch_store::{Mark, Record, Store};
 
@@ -58,7 +58,7 @@ pub struct Listing {
     pub unnamed: Vec<String>,
 }
 
-pub fn list(disk: &dyn Disk, dir: &Path, keys: &Keys) -> Result<Listing, LoadError> {
+pub fn list(disk: &dyn Disk, dir: &Path, keys: &EncryptionKeys) -> Result<Listing, LoadError> {
     let files = disk.list(dir).map_err(LoadError::io("list", dir))?;
     let names: Vec<Name> = files.iter().filter_map(|name| Name::parse(name)).collect();
     let mut checkpoints = Vec::new();
@@ -93,7 +93,7 @@ impl Checkpoint {
             last: file.last,
             size: file.written.size,
             live: file.live,
-            key: file.written.seal.map(|seal| seal.key),
+            key: file.written.encryption.map(|encryption| encryption.key),
         };
         Checkpoint {
             number: manifest.number,
@@ -110,11 +110,11 @@ impl Checkpoint {
 
     /// Every damaged block of its files. The bytes of one that cannot be opened for want of a key
     /// are checked all the same when the key is there again, not now.
-    pub fn damage(&self, disk: &dyn Disk, dir: &Path, keys: &Keys) -> Vec<Unreadable> {
+    pub fn damage(&self, disk: &dyn Disk, dir: &Path, keys: &EncryptionKeys) -> Vec<Unreadable> {
         let mut damage = Vec::new();
         for file in &self.found.manifest.files {
-            if let Some(seal) = file.written.seal
-                && let Err(source) = keys.require(seal.key, &seal.check)
+            if let Some(encryption) = file.written.encryption
+                && let Err(source) = keys.require(encryption.key, &encryption.check)
             {
                 let file = dir.join(data_name(file.written.id));
                 damage.push(LoadError::Key { file, source }.into());
@@ -139,15 +139,15 @@ impl Checkpoint {
         &self,
         disk: &dyn Disk,
         dir: &Path,
-        keys: &Keys,
+        keys: &EncryptionKeys,
         see: &mut dyn FnMut(&Record, &File) -> bool,
     ) -> Result<(), Unreadable> {
         let mut sources: Vec<Box<dyn Source>> = Vec::new();
         for file in &self.found.manifest.files {
-            if let Some(seal) = file.written.seal {
+            if let Some(encryption) = file.written.encryption {
                 let path = dir.join(data_name(file.written.id));
                 let missing = |source| LoadError::Key { file: path, source };
-                keys.require(seal.key, &seal.check).map_err(missing)?;
+                keys.require(encryption.key, &encryption.check).map_err(missing)?;
             }
             sources.push(Box::new(Blocks::new(DataReader::open(disk, dir, file.written, keys)?)));
         }
@@ -165,7 +165,7 @@ impl Checkpoint {
         &self,
         disk: &dyn Disk,
         dir: &Path,
-        keys: &Keys,
+        keys: &EncryptionKeys,
         threads: usize,
     ) -> Result<Store, Unreadable> {
         Ok(load_state(disk, dir, &self.found, threads, keys, &mut |_, _| {})?.store)

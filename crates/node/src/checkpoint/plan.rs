@@ -1,7 +1,7 @@
 //! The plan of a run: which neighbouring files become one new file.
 //!
 //! Reasons to rewrite, in this order:
-//! 1. Keys: it is not sealed with the key of today, or is and should not be. First, because that
+//! 1. Keys: it is not encrypted with the key of today, or is and should not be. First, because that
 //!    comes to an end: at least one such file is taken by every run.
 //! 2. Garbage: less than [`USEFUL_PERCENT`] of a file would survive. So disk use stays within a
 //!    factor of what is alive.
@@ -30,7 +30,7 @@ pub(super) struct Shape {
     pub(super) size: u64,
     /// What would be left of it.
     pub(super) useful: u64,
-    /// Whether it is sealed otherwise than new files are.
+    /// Whether it is encrypted otherwise than new files are.
     pub(super) is_stale: bool,
     /// False for a file known to be damaged: it is left alone.
     pub(super) is_readable: bool,

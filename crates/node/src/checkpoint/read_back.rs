@@ -7,8 +7,8 @@
 use std::collections::VecDeque;
 use std::path::Path;
 
+use vetch_encryption::EncryptionKeys;
 use vetch_journal::Disk;
-use vetch_seal::Keys;
 
 use super::data_file::{DataReader, Written};
 use super::directory::manifest_name;
@@ -68,14 +68,14 @@ impl ReadBack {
     }
 
     /// Reads one block, or the head of the next file.
-    pub(super) fn step(&mut self, disk: &dyn Disk, dir: &Path, keys: &Keys) -> Read {
+    pub(super) fn step(&mut self, disk: &dyn Disk, dir: &Path, keys: &EncryptionKeys) -> Read {
         match self.open.take() {
             Some(open) => self.read_block(open),
             None => self.begin(disk, dir, keys),
         }
     }
 
-    fn begin(&mut self, disk: &dyn Disk, dir: &Path, keys: &Keys) -> Read {
+    fn begin(&mut self, disk: &dyn Disk, dir: &Path, keys: &EncryptionKeys) -> Read {
         let Some(file) = self.waiting.pop_front() else { return Read { bytes: 0, ended: None } };
         match file {
             CheckpointFile::Manifest { number, size } => {

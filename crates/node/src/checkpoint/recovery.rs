@@ -8,9 +8,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use vetch_fence::Index;
+use vetch_cluster::LogIndex;
+use vetch_encryption::{EncryptionKeys, KeyId};
 use vetch_journal::{Disk, Position, read_file};
-use vetch_seal::{KeyId, Keys};
 use vetch_store::load::{BadCheckpoint, History, Loader};
 use vetch_store::{Record, Store};
 
@@ -31,7 +31,7 @@ const PROGRESS_EVERY: u64 = 4096;
 pub(super) struct Found {
     pub(super) manifest: Manifest,
     pub(super) bytes: u64,
-    /// The key it is sealed with, if it is.
+    /// The key it is encrypted with, if it is.
     pub(super) key: Option<KeyId>,
 }
 
@@ -54,7 +54,7 @@ pub fn load(
     dir: &Path,
     config: CheckpointConfig,
     threads: usize,
-    keys: &Keys,
+    keys: &EncryptionKeys,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Loaded, LoadError> {
     disk.create_dir_all(dir).map_err(LoadError::io("create directory", dir))?;
@@ -102,7 +102,7 @@ fn empty(
     disk: Arc<dyn Disk>,
     dir: &Path,
     config: CheckpointConfig,
-    keys: &Keys,
+    keys: &EncryptionKeys,
     next: Next,
     report: LoadReport,
 ) -> Loaded {
@@ -150,7 +150,7 @@ struct Search<'a> {
     disk: &'a dyn Disk,
     dir: &'a Path,
     threads: usize,
-    keys: &'a Keys,
+    keys: &'a EncryptionKeys,
     progress: &'a mut dyn FnMut(u64, u64),
     failures: Vec<Damage>,
     /// Data files known to be bad, which spares loading another checkpoint that needs them.
@@ -196,7 +196,7 @@ impl Search<'_> {
 
 /// Reads all of the checkpoint `number` in `dir` and keeps nothing of it: is every byte what was
 /// written? Returns the place in a journal that leads to it.
-pub fn audit(disk: &dyn Disk, dir: &Path, number: u64, keys: &Keys) -> Result<Index, LoadError> {
+pub fn audit(disk: &dyn Disk, dir: &Path, number: u64, keys: &EncryptionKeys) -> Result<LogIndex, LoadError> {
     let found = read_manifest(disk, dir, number, keys).map_err(|error| match error {
         ReadError::Damaged(damage) => LoadError::Damaged(damage),
         ReadError::Refused(error) => error,
@@ -207,7 +207,7 @@ pub fn audit(disk: &dyn Disk, dir: &Path, number: u64, keys: &Keys) -> Result<In
             reader.read_block(block, &mut scratch).map_err(LoadError::Damaged)?;
         }
     }
-    Ok(Index { position: Position(found.manifest.position), tip: found.manifest.tip })
+    Ok(LogIndex { position: Position(found.manifest.position), tip: found.manifest.tip })
 }
 
 pub(super) enum ReadError {
@@ -218,7 +218,7 @@ pub(super) enum ReadError {
 
 /// Every key that one of the checkpoints needs must be there, also for one that would not be
 /// loaded: it is what to fall back to. A damaged manifest needs none.
-fn check_keys(disk: &dyn Disk, dir: &Path, names: &[Name], keys: &Keys) -> Result<(), LoadError> {
+fn check_keys(disk: &dyn Disk, dir: &Path, names: &[Name], keys: &EncryptionKeys) -> Result<(), LoadError> {
     for number in manifests(names) {
         let found = match read_manifest(disk, dir, number, keys) {
             Ok(found) => found,
@@ -226,9 +226,10 @@ fn check_keys(disk: &dyn Disk, dir: &Path, names: &[Name], keys: &Keys) -> Resul
             Err(ReadError::Refused(error)) => return Err(error),
         };
         for written in found.manifest.files.iter().map(|file| file.written) {
-            let Some(seal) = written.seal else { continue };
+            let Some(encryption) = written.encryption else { continue };
             let file = dir.join(directory::data_name(written.id));
-            keys.require(seal.key, &seal.check).map_err(|source| LoadError::Key { file, source })?;
+            keys.require(encryption.key, &encryption.check)
+                .map_err(|source| LoadError::Key { file, source })?;
         }
     }
     Ok(())
@@ -238,7 +239,7 @@ pub(super) fn read_manifest(
     disk: &dyn Disk,
     dir: &Path,
     number: u64,
-    keys: &Keys,
+    keys: &EncryptionKeys,
 ) -> Result<Found, ReadError> {
     let path = dir.join(manifest_name(number));
     let damaged = |offset, reason: String| ReadError::Damaged(Damage::new(&path, offset, reason));
@@ -257,7 +258,13 @@ pub(super) fn read_manifest(
 }
 
 /// The newest checkpoint before `number` that still looks whole: what to fall back to, one day.
-fn usable_before(disk: &dyn Disk, dir: &Path, names: &[Name], number: u64, keys: &Keys) -> Option<Published> {
+fn usable_before(
+    disk: &dyn Disk,
+    dir: &Path,
+    names: &[Name],
+    number: u64,
+    keys: &EncryptionKeys,
+) -> Option<Published> {
     let older = manifests(names).into_iter().filter(|&other| other < number);
     let mut found = older.filter_map(|other| read_manifest(disk, dir, other, keys).ok());
     let is_whole = |found: &Found| {
@@ -271,7 +278,7 @@ pub(super) fn load_state(
     dir: &Path,
     found: &Found,
     threads: usize,
-    keys: &Keys,
+    keys: &EncryptionKeys,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<State, Damage> {
     let manifest = &found.manifest;
@@ -299,7 +306,12 @@ pub(super) fn load_state(
 }
 
 /// Opens all files of a checkpoint and checks that each holds only revisions of its own interval.
-fn open_all(disk: &dyn Disk, dir: &Path, files: &[DataFile], keys: &Keys) -> Result<Vec<DataReader>, Damage> {
+fn open_all(
+    disk: &dyn Disk,
+    dir: &Path,
+    files: &[DataFile],
+    keys: &EncryptionKeys,
+) -> Result<Vec<DataReader>, Damage> {
     let mut readers = Vec::with_capacity(files.len());
     for file in files {
         let reader = DataReader::open(disk, dir, file.written, keys)?;

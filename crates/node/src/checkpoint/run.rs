@@ -183,7 +183,7 @@ impl Checkpointer {
             .map(|(index, file)| Shape {
                 size: file.written.size,
                 useful: file.live + file.pins.held_bytes(files, index),
-                is_stale: file.written.seal.map(|seal| seal.key) != key,
+                is_stale: file.written.encryption.map(|encryption| encryption.key) != key,
                 is_readable: !self.unreadable.contains(&self.data_path(file.written.id)),
             })
             .collect();

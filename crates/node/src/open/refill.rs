@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use vetch_fence::{GlanceError, Index, Log, Witness, seed_log, witness};
+use vetch_cluster::{CheckpointMatch, Log, LogIndex, PeekError, match_checkpoint, seed_log};
 use vetch_journal::{Disk, Position, RealDisk, Tip};
 use vetch_store::{Record, Store};
 
@@ -27,7 +27,7 @@ use crate::identity;
 use crate::transfer::{TransferError, clean};
 
 /// How long the journal may take to answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+const JOURNAL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What a journal was begun with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub struct Refilled {
     pub revision: i64,
     pub keys: u64,
     /// The first entry of the journal.
-    pub index: Index,
+    pub index: LogIndex,
     /// It had been done before, and was only finished.
     pub again: bool,
 }
@@ -51,7 +51,7 @@ pub enum RefillError {
     #[error("{0} holds no data of a server")]
     Nothing(PathBuf),
     #[error(transparent)]
-    Journal(#[from] GlanceError),
+    Journal(#[from] PeekError),
     #[error(
         "the newest checkpoint cannot be used: {0}. What came after the one before it was in the old journal alone; restore a backup, or take \
              the directory of another server"
@@ -82,9 +82,10 @@ pub fn refill(data_dir: &Path, log: &mut dyn Log) -> Result<Refilled, RefillErro
     let _lock = disk.lock_dir(&member).map_err(OpenError::from)?;
     clean(&member)?;
     let mut source = read(&disk, data_dir, &member)?;
-    let before = Index { position: Position(source.position), tip: source.tip };
-    let again = source.position == 1 && witness(log, &before, PATIENCE)? == Witness::Holds;
-    let index = if again { before } else { seed_log(log, source.tip, PATIENCE)? };
+    let before = LogIndex { position: Position(source.position), tip: source.tip };
+    let again =
+        source.position == 1 && match_checkpoint(log, &before, JOURNAL_TIMEOUT)? == CheckpointMatch::Matches;
+    let index = if again { before } else { seed_log(log, source.tip, JOURNAL_TIMEOUT)? };
     if !again {
         // Twice, so that what there is to fall back to is of this journal as well.
         for _ in 0..2 {
@@ -118,7 +119,7 @@ fn read(disk: &Arc<dyn Disk>, data_dir: &Path, member: &Path) -> Result<Source, 
 }
 
 impl Source {
-    fn take_checkpoint(&mut self, index: &Index) -> Result<(), CheckpointError> {
+    fn take_checkpoint(&mut self, index: &LogIndex) -> Result<(), CheckpointError> {
         let dirty = std::mem::take(&mut self.dirty);
         let capture = Capture::at_head(&self.store, index.tip, dirty);
         let capture = Capture { position: index.position.0, ..capture };

@@ -10,12 +10,13 @@ use std::time::Duration;
 
 use crossbeam_channel::bounded;
 use tokio::sync::watch;
-use vetch_fence::{Author, Driver, Index, Log};
+use vetch_cluster::{Driver, Log, LogIndex, ReplicaId};
 use vetch_journal::{Disk, Position, RealDisk, Tip};
 use vetch_store::Store;
 
-use super::{PATIENCE, Recovered, Rest, connect, load, start};
+use super::{AssembledParts, ENQUEUE_TIMEOUT, Recovered, connect, load, start};
 use crate::cluster::{Cluster, ClusterConfig, ClusterStatus, Writer};
+use crate::commit::Committer;
 use crate::config::NodeConfig;
 use crate::error::OpenError;
 use crate::handle::Node;
@@ -23,10 +24,9 @@ use crate::identity;
 use crate::members::Member;
 use crate::read_index::Reads;
 use crate::roster::Roster;
-use crate::runtime::journal_loop::Finisher;
 use crate::runtime::membership::Membership;
 use crate::runtime::shared_loop::{SharedLoop, Work};
-use crate::shared::{RunState, Shared};
+use crate::state::{NodeState, RunState};
 use crate::stepped::SharedParts;
 use crate::sync::Mutex;
 use crate::time::{Monotonic, Sleepless, Time};
@@ -58,8 +58,8 @@ impl Node {
     ) -> Result<Node, OpenError> {
         let node = follow(config, cluster, log, &mut progress)?;
         let mut looks = 0;
-        while !node.shared().cluster.as_ref().is_some_and(|cluster| cluster.status.borrow().caught_up) {
-            let state = node.shared().state.borrow().clone();
+        while !node.state().cluster.as_ref().is_some_and(|cluster| cluster.status.borrow().caught_up) {
+            let state = node.state().run_state.borrow().clone();
             let ended = match state {
                 RunState::Running | RunState::Stopped | RunState::Replaced => None,
                 RunState::Behind(first) => Some(OpenError::Behind { first }),
@@ -98,14 +98,14 @@ fn follow(
 ) -> Result<Node, OpenError> {
     let life = RandomState::new().hash_one(std::process::id());
     let (time, steady) = (Arc::new(Monotonic::new()), Arc::new(Sleepless::new()));
-    let ground = Ground { disk: Arc::new(RealDisk), time, steady, life };
-    let (shared, mut parts) = assemble(ground, config, cluster, log, progress)?;
-    parts.housekeeping.patience = PATIENCE;
-    Ok(Node::new(shared, start(parts, SharedLoop::run)))
+    let env = Env { disk: Arc::new(RealDisk), time, steady, life };
+    let (node, mut parts) = assemble(env, config, cluster, log, progress)?;
+    parts.housekeeping.enqueue_timeout = ENQUEUE_TIMEOUT;
+    Ok(Node::new(node, start(parts, SharedLoop::run)))
 }
 
 /// What a server stands on.
-pub struct Ground {
+pub struct Env {
     pub disk: Arc<dyn Disk>,
     /// For the leases of clients.
     pub time: Arc<dyn Time>,
@@ -117,13 +117,13 @@ pub struct Ground {
 
 /// Recovers the data directory and makes the parts of a node on a shared journal, at rest.
 pub(crate) fn assemble(
-    ground: Ground,
+    env: Env,
     mut config: NodeConfig,
     cluster: ClusterConfig,
     log: Box<dyn Log>,
     progress: &mut dyn FnMut(Progress),
-) -> Result<(Arc<Shared>, SharedParts), OpenError> {
-    let Ground { disk, time, steady, life } = ground;
+) -> Result<(Arc<NodeState>, SharedParts), OpenError> {
+    let Env { disk, time, steady, life } = env;
     let member = config.data_dir.join("member");
     disk.create_dir_all(&member).map_err(|source| OpenError::Io {
         op: "creating",
@@ -149,7 +149,7 @@ pub(crate) fn assemble(
     if has_journal || (loaded.position == 0 && loaded.report.number.is_some() && !is_empty) {
         return Err(OpenError::NotShared(config.data_dir.display().to_string()));
     }
-    let start = Index { position: Position(loaded.position), tip: loaded.tip };
+    let start = LogIndex { position: Position(loaded.position), tip: loaded.tip };
     let mut store = loaded.store;
     let mark = store.head();
     store.publish(mark);
@@ -166,7 +166,7 @@ pub(crate) fn assemble(
     let (reads, reads_in) = Reads::new(config.queue_depth, Arc::clone(&steady));
     let (orders, orders_in) = bounded(ORDERS);
     let (reports, reports_in) = bounded(REPORTS);
-    let ClusterConfig { name, client_urls, peer_urls, fence } = cluster;
+    let ClusterConfig { name, client_urls, peer_urls, replication } = cluster;
     let url = client_urls.first().cloned().unwrap_or_default();
     let as_member = Member { id: identity.member_id, life, name, client_urls, peer_urls };
     let membership = Membership::load(Arc::clone(&disk), member, as_member.clone());
@@ -184,29 +184,29 @@ pub(crate) fn assemble(
         alone: AtomicBool::new(false),
         saved: AtomicI64::new(mark.revision),
     };
-    let (shared, rest) = connect(config, identity, time, recovered, None, Some(part));
+    let (node, rest) = connect(config, identity, time, recovered, None, Some(part));
     let waker = log.waker();
     if let Some(waker) = &waker {
         reads_in.wake(waker);
     }
-    let me = Author { node: identity.member_id, life };
-    let auth = Arc::clone(shared.store.read().auth());
+    let me = ReplicaId { member: identity.member_id, incarnation: life };
+    let auth = Arc::clone(node.store.read().auth());
     let is_from_start = start.position.0 == 0;
     let roster = if is_from_start { Roster::default() } else { Roster::unknown(Duration::ZERO) };
     let journal = SharedLoop {
-        shared: Arc::clone(&shared),
-        finisher: Finisher { shared: Arc::clone(&shared) },
+        node: Arc::clone(&node),
+        committer: Committer::new(&node),
         batches: rest.batches,
         reads: reads_in,
         orders: orders_in,
         reports: reports_in,
-        driver: Driver::timed(log, fence, me, start, Box::new(move || steady.now())),
+        driver: Driver::with_clock(log, replication, me, start, Box::new(move || steady.now())),
         membership,
         me: Writer { member: identity.member_id, url },
         is_woken: waker.is_some(),
         work: Work::new(start.tip.seq, auth, roster),
         _lock: lock,
     };
-    let Rest { sequencer, housekeeping, fan_out, clock, .. } = rest;
-    Ok((shared, SharedParts { sequencer, journal, housekeeping, fan_out, clock }))
+    let AssembledParts { sequencer, housekeeping, fan_out, lease_thread, .. } = rest;
+    Ok((node, SharedParts { sequencer, journal, housekeeping, fan_out, lease_thread }))
 }

@@ -105,11 +105,11 @@ fn whoever_lingers_is_woken_by_enough_items_and_not_before() {
     let (sender, receiver) = bounded(8);
     sender.send(1).unwrap();
     let begun = Instant::now();
-    receiver.linger(1, begun + LONG);
-    receiver.linger(2, begun + SOON);
+    receiver.wait_for(1, begun + LONG);
+    receiver.wait_for(2, begun + SOON);
     assert!((SOON..LONG).contains(&begun.elapsed()), "one was enough, then two did not come");
     let waiting = thread::spawn(move || {
-        receiver.linger(3, Instant::now() + LONG);
+        receiver.wait_for(3, Instant::now() + LONG);
         (receiver.len(), receiver)
     });
     sender.send(2).unwrap();
@@ -131,6 +131,6 @@ fn whoever_lingers_does_not_wait_for_more_than_there_is_room_for() {
     let (sender, receiver) = bounded(2);
     (0..2).for_each(|item| sender.send(item).unwrap());
     let begun = Instant::now();
-    receiver.linger(3, begun + LONG);
+    receiver.wait_for(3, begun + LONG);
     assert!(begun.elapsed() < LONG);
 }

@@ -9,14 +9,14 @@ use vetch_watch::Events;
 use crate::prefixes::Change;
 use crate::queue::Receiver;
 use crate::runtime::Step;
-use crate::shared::{RunState, Shared};
+use crate::state::{NodeState, RunState};
 use crate::watch::{CLOSED_AT_ONCE, NodeEvent};
 
 const IDLE: Duration = Duration::from_millis(500);
 
 /// The part that wakes watchers.
 pub struct FanOut {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) node: Arc<NodeState>,
     pub(crate) bell: Receiver<()>,
     /// The last turn left revisions to match.
     pub(crate) more: bool,
@@ -36,7 +36,7 @@ impl FanOut {
 
     /// One turn, if there is something new.
     pub fn step(&mut self) -> Step {
-        if *self.shared.state.borrow() != RunState::Running {
+        if *self.node.run_state.borrow() != RunState::Running {
             return Step::Ended;
         }
         // The bell is answered before the look, so that what is published meanwhile rings it again.
@@ -46,15 +46,15 @@ impl FanOut {
         }
         let mut fresh = Vec::new();
         let published = {
-            let log = self.shared.log.read();
-            let mut hub = self.shared.hub.write();
+            let log = self.node.log.read();
+            let mut hub = self.node.hub.write();
             let before = hub.published();
-            let published = hub.publish(&log, self.shared.config.tuning.fan_out_revisions);
+            let published = hub.publish(&log, self.node.config.tuning.fan_out_revisions);
             fresh.extend((before + 1..=hub.published()).map(|revision| log.events(revision)));
             published
         };
         if !published.wake.is_empty() {
-            let streams = self.shared.streams.lock();
+            let streams = self.node.streams.lock();
             for id in &published.wake {
                 if let Some(stream) = streams.get(id) {
                     stream.wake.notify_one();
@@ -68,18 +68,18 @@ impl FanOut {
 
     /// Takes some watchers of clients that have gone out of their groups. True if none are left.
     fn close(&self) -> bool {
-        let Some((mut stream, kept)) = self.shared.closing.lock().pop_front() else { return true };
-        if !stream.close_step(&mut self.shared.hub.write(), CLOSED_AT_ONCE) {
-            self.shared.closing.lock().push_front((stream, kept));
+        let Some((mut stream, kept)) = self.node.closing.lock().pop_front() else { return true };
+        if !stream.close_step(&mut self.node.hub.write(), CLOSED_AT_ONCE) {
+            self.node.closing.lock().push_front((stream, kept));
             return false;
         }
-        self.shared.closing.lock().is_empty()
+        self.node.closing.lock().is_empty()
     }
 
     /// Which prefixes were written to. Here, because nobody waits for this thread but watchers, who
     /// have been woken.
     fn count(&self, fresh: &[Events<NodeEvent>]) {
-        let mut prefixes = self.shared.prefixes.lock();
+        let mut prefixes = self.node.prefixes.lock();
         for NodeEvent(event) in fresh.iter().flat_map(|events| events.as_slice()) {
             let change = match event.kv.is_tombstone() {
                 true => Change::Delete,

@@ -26,26 +26,26 @@ use crate::queue::Nudge;
 use crate::runtime::Step;
 use crate::scrub::Scrub;
 use crate::sequencer::Batch;
-use crate::shared::{Ask, Reply, Shared};
+use crate::state::{Command, NodeState, Reply};
 use crate::sync::RwLockWriteGuard;
 
-const IDLE: Duration = Duration::from_millis(500);
+const IDLE_INTERVAL: Duration = Duration::from_millis(500);
 /// How often a capture that is waited for is looked after.
-const WAITING: Duration = Duration::from_millis(1);
+const CAPTURE_POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// How long the disk is left to others between two pieces of a checkpoint that is read back.
-const READING: Duration = Duration::from_millis(20);
+const READ_BACK_INTERVAL: Duration = Duration::from_millis(20);
 /// How long after a checkpoint that failed, or had nothing new to write, the next one is tried.
-const RETRY: Duration = Duration::from_secs(5);
+const CHECKPOINT_RETRY_DELAY: Duration = Duration::from_secs(5);
 
 /// Records of a shared journal that are worth a checkpoint although they changed nothing.
-const IDLE_RECORDS: u64 = 1000;
+const IDLE_RECORDS_MIN: u64 = 1000;
 
 /// How long after a checkpoint the next one may follow only because of keys.
-const RESEAL: Duration = Duration::from_secs(1);
+const KEY_ROTATION_DELAY: Duration = Duration::from_secs(1);
 
 /// The part that keeps the node small.
 pub struct Housekeeping {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) node: Arc<NodeState>,
     pub(crate) bell: Receiver<()>,
     pub(crate) trims: Sender<Position>,
     /// Has the journal look for them.
@@ -68,7 +68,7 @@ pub struct Housekeeping {
     pub(crate) capture: Capturing,
     /// How long a place in the sequencer's queue is waited for. A queue that is full now may be
     /// full for ever after.
-    pub(crate) patience: Duration,
+    pub(crate) enqueue_timeout: Duration,
 }
 
 /// How far the next checkpoint has come before it can be written.
@@ -76,35 +76,39 @@ pub(crate) enum Capturing {
     /// None is under way.
     No,
     /// The sequencer has been asked for a capture.
-    Asked(std::sync::mpsc::Receiver<Capture>),
+    Requested(std::sync::mpsc::Receiver<Capture>),
     /// There is one, and the journal may not have all of it yet, as on a slow or a full disk.
     Taken(Box<Capture>),
 }
 
 impl Housekeeping {
     pub(crate) fn run(mut self) {
-        let mut looked = Instant::now();
+        let mut last_step = Instant::now();
         loop {
-            let pause = match (self.is_capturing(), self.is_verifying) {
-                (true, _) => WAITING,
-                (false, true) => READING,
-                (false, false) => IDLE,
+            let interval = match (self.is_capturing(), self.is_verifying) {
+                (true, _) => CAPTURE_POLL_INTERVAL,
+                (false, true) => READ_BACK_INTERVAL,
+                (false, false) => IDLE_INTERVAL,
             };
-            match self.bell.recv_timeout(pause) {
+            match self.bell.recv_timeout(interval) {
                 // Only the capture is looked after this often: on a full disk, trying to prepare a
                 // segment is dear.
-                Err(RecvTimeoutError::Timeout) if self.is_capturing() && looked.elapsed() < IDLE => {
+                Err(RecvTimeoutError::Timeout)
+                    if self.is_capturing() && last_step.elapsed() < IDLE_INTERVAL =>
+                {
                     self.checkpoint_if_due();
                     continue;
                 }
-                Err(RecvTimeoutError::Timeout) if self.is_verifying && looked.elapsed() < IDLE => {
+                Err(RecvTimeoutError::Timeout)
+                    if self.is_verifying && last_step.elapsed() < IDLE_INTERVAL =>
+                {
                     self.verify();
                     continue;
                 }
                 Ok(()) | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
-            looked = Instant::now();
+            last_step = Instant::now();
             if self.step() == Step::Ended {
                 return;
             }
@@ -113,14 +117,14 @@ impl Housekeeping {
 
     /// One look at everything there may be to do.
     pub fn step(&mut self) -> Step {
-        if self.shared.is_stopping() {
+        if self.node.is_stopping() {
             return Step::Ended;
         }
-        let generation = self.shared.sealing.generation();
+        let generation = self.node.key_usage.generation();
         self.prepare_segments();
-        if self.shared.sealing.is_journal_behind() {
+        if self.node.key_usage.is_journal_behind() {
             // Before everything there is, so nothing is trimmed; but the journal looks at its keys.
-            self.ask_to_trim(0);
+            self.request_trim(0);
         }
         // What a capture counts on must stay in memory until it is written.
         if !self.is_capturing() || vetch_bugs::on(Bug::FreedWhileCaptured) {
@@ -129,13 +133,13 @@ impl Housekeeping {
         self.checkpoint_if_due();
         self.verify();
         self.scrub();
-        if self.shared.keep.is_on() {
+        if self.node.keep.is_on() {
             // Entries may have become safe elsewhere, or may have to be given up.
             self.trim();
         }
         self.review_alarms();
-        self.shared.sealing.note_checkpoint(self.checkpointer.files_by_key(), generation);
-        self.shared.sealing.tell();
+        self.node.key_usage.note_checkpoint(self.checkpointer.files_by_key(), generation);
+        self.node.key_usage.report_unused();
         Step::Idle
     }
 
@@ -145,15 +149,15 @@ impl Housekeeping {
 
     fn prepare_segments(&mut self) {
         let Some(maintenance) = &mut self.maintenance else { return };
-        let before = self.shared.disk_state();
+        let before = self.node.disk_state();
         match maintenance.run() {
             Ok(_) => {
-                self.shared.disk_full.store(false, Ordering::Relaxed);
-                self.shared.disk_fails.store(false, Ordering::Relaxed);
+                self.node.disk_full.store(false, Ordering::Relaxed);
+                self.node.disk_fails.store(false, Ordering::Relaxed);
             }
             Err(error) => {
-                self.shared.not_prepared(&error);
-                match self.shared.disk_state() {
+                self.node.not_prepared(&error);
+                match self.node.disk_state() {
                     now if now == before => {}
                     DiskState::Full => {
                         tracing::error!(%error, "the disk is full: writes are refused until there is space again");
@@ -165,8 +169,8 @@ impl Housekeeping {
                 }
             }
         }
-        let spare = maintenance.spares() as u64 * self.shared.config.journal_segment_bytes;
-        self.shared.spare_room.store(spare, Ordering::Relaxed);
+        let spare = maintenance.spares() as u64 * self.node.config.journal_segment_bytes;
+        self.node.spare_room.store(spare, Ordering::Relaxed);
     }
 
     /// Frees what is unreachable, a little at a time, with everybody else let in between.
@@ -174,16 +178,16 @@ impl Housekeeping {
         let allowed = !self.is_capturing() || vetch_bugs::on(Bug::FreedWhileCaptured);
         assert!(allowed, "no version is freed between a capture and its checkpoint");
         let began = Instant::now();
-        let mark = self.shared.store.read().visible();
+        let mark = self.node.store.read().visible();
         let mut versions = 0;
         let mut freed: Vec<Record> = Vec::new();
         let freed_to = loop {
-            let mut store = self.shared.store.write();
+            let mut store = self.node.store.write();
             // A snapshot is collecting versions; the last one to finish rings the bell.
-            if self.shared.holds.load(Ordering::Acquire) > 0 {
+            if self.node.collecting_snapshots.load(Ordering::Acquire) > 0 {
                 return;
             }
-            let unhashed = self.shared.past_hashes.lock().next_to_hash();
+            let unhashed = self.node.past_hashes.lock().next_to_hash();
             if let Some(past) = unhashed {
                 drop(store);
                 if !self.hash_past(&past) {
@@ -192,13 +196,13 @@ impl Housekeeping {
                 continue;
             }
             let held = Instant::now();
-            let limit = self.shared.pins.limit(store.visible().compact_revision, self.shared.time.now());
-            let done = store.compact_step_upto(self.shared.config.compaction_batch, limit, &mut freed);
+            let limit = self.node.pins.limit(store.visible().compact_revision, self.node.time.now());
+            let done = store.compact_step_upto(self.node.config.compaction_batch, limit, &mut freed);
             let freed_to = store.freed_to();
             RwLockWriteGuard::unlock_fair(store);
             let held = held.elapsed();
             if !freed.is_empty() {
-                self.shared.metrics.compaction_paused(held);
+                self.node.metrics.compaction_paused(held);
             }
             versions += freed.len() as u64;
             let books: Vec<Freed> = freed.iter().map(Freed::from).collect();
@@ -207,23 +211,23 @@ impl Housekeeping {
             if done {
                 break freed_to;
             }
-            if self.shared.is_stopping() {
+            if self.node.is_stopping() {
                 return;
             }
         };
         self.trim_events();
-        self.lighten_events();
+        self.drop_previous_values();
         if versions > 0 {
-            self.shared.metrics.compacted(began.elapsed(), versions);
+            self.node.metrics.compacted(began.elapsed(), versions);
         }
         let done = freed_to.min(mark.compact_revision);
-        let is_new = self.shared.freed.send_if_modified(|freed| {
+        let is_new = self.node.freed.send_if_modified(|freed| {
             let moved = *freed != done;
             *freed = done;
             moved
         });
         if is_new && done == mark.compact_revision && done > 0 {
-            self.shared.metrics.compacted_at.set(self.shared.moment());
+            self.node.metrics.compacted_at.set(self.node.gauge_time());
         }
     }
 
@@ -232,8 +236,8 @@ impl Housekeeping {
     fn hash_past(&self, past: &PastHash) -> bool {
         let mut run = HashRun::in_compaction(past);
         loop {
-            let step = run.step(&self.shared.store.read(), self.shared.config.tuning.scan_keys);
-            if self.shared.is_stopping() {
+            let step = run.step(&self.node.store.read(), self.node.config.tuning.scan_keys);
+            if self.node.is_stopping() {
                 return false;
             }
             if step != Some(false) {
@@ -241,37 +245,36 @@ impl Housekeeping {
             }
         }
         let hash = run.finish();
-        self.shared.past_hashes.lock().hashed(past.revision, hash);
+        self.node.past_hashes.lock().hashed(past.revision, hash);
         true
     }
 
     /// Events at the compaction must not keep alive what they replaced, once all who follow have
     /// been shown it.
-    fn lighten_events(&self) {
-        let matched = self.shared.hub.read().published();
-        let heavy = self.shared.log.read().heavy_floor(matched);
+    fn drop_previous_values(&self) {
+        let matched = self.node.hub.read().published();
+        let heavy = self.node.log.read().heavy_floor(matched);
         let Some(Revision { rev, events }) = heavy else { return };
         let lighter = Revision { rev, events: events.without_previous() };
-        let replaced = self.shared.log.write().lighten(lighter);
+        let replaced = self.node.log.write().lighten(lighter);
         drop(replaced);
     }
 
     fn trim_events(&self) {
         loop {
-            let matched = self.shared.hub.read().published();
-            let trimmed =
-                self.shared.log.write().trim_step(self.shared.config.tuning.trim_revisions, matched);
+            let matched = self.node.hub.read().published();
+            let trimmed = self.node.log.write().trim_step(self.node.config.tuning.trim_revisions, matched);
             if trimmed.done {
                 break;
             }
         }
-        while !self.shared.hub.write().sweep_step(self.shared.config.tuning.sweep_groups) {}
+        while !self.node.hub.write().sweep_step(self.node.config.tuning.sweep_groups) {}
     }
 
     fn checkpoint_if_due(&mut self) {
         // A capture is written as soon as it can be, because compaction waits for it.
         if !self.is_capturing() && self.is_checkpoint_due() {
-            self.ask_for_capture();
+            self.request_capture();
         }
         if let Some(capture) = self.durable_capture() {
             self.checkpoint(capture);
@@ -279,46 +282,46 @@ impl Housekeeping {
     }
 
     fn is_checkpoint_due(&self) -> bool {
-        let now = self.shared.time.now();
+        let now = self.node.time.now();
         if self.not_before.is_some_and(|time| now < time) {
             return false;
         }
-        let fresh = self.shared.fresh_bytes.load(Ordering::Relaxed);
-        let live = self.shared.store.read().stats().bytes;
+        let fresh = self.node.fresh_bytes.load(Ordering::Relaxed);
+        let live = self.node.store.read().stats().bytes;
         // A large store is checkpointed in larger strides, so that its files stay few.
         let stride =
-            (live / 16).min(self.shared.config.tuning.stride_max).max(self.shared.config.checkpoint_bytes);
-        self.shared.checkpoint_stride.store(stride, Ordering::Relaxed);
-        let late = now - self.last_checkpoint >= self.shared.config.checkpoint_interval;
+            (live / 16).min(self.node.config.tuning.stride_max).max(self.node.config.checkpoint_bytes);
+        self.node.checkpoint_stride.store(stride, Ordering::Relaxed);
+        let late = now - self.last_checkpoint >= self.node.config.checkpoint_interval;
         fresh >= stride
             || (late && fresh > 0)
-            || self.is_needed_in_cluster(late, fresh)
+            || self.is_due_on_shared_journal(late, fresh)
             || self.is_bloated(now)
             || self.wants_space()
-            || self.is_stale(now)
+            || self.needs_key_rotation(now)
             || self.is_damaged(now)
     }
 
     /// On a shared journal barriers pile up also while nobody writes; and a state that the journal
     /// may have lost has to be on disk.
-    fn is_needed_in_cluster(&self, late: bool, fresh: u64) -> bool {
-        let Some(cluster) = &self.shared.cluster else { return false };
+    fn is_due_on_shared_journal(&self, late: bool, fresh: u64) -> bool {
+        let Some(cluster) = &self.node.cluster else { return false };
         let read = cluster.position.load(Ordering::Relaxed);
-        let is_far = read >= self.checkpointer.position() + IDLE_RECORDS;
+        let is_far = read >= self.checkpointer.position() + IDLE_RECORDS_MIN;
         (late && is_far) || (fresh > 0 && cluster.alone.load(Ordering::Relaxed))
     }
 
     /// On a full disk a checkpoint is what gives space back: behind it the journal is trimmed, and
     /// what was deleted and compacted is left out.
     fn wants_space(&self) -> bool {
-        self.failed || self.shared.disk_full.load(Ordering::Relaxed)
+        self.failed || self.node.disk_full.load(Ordering::Relaxed)
     }
 
-    /// Whether files are sealed with a key of yesterday, so that a run, and the trimming behind it,
+    /// Whether files do not use the current key, so that a run, and the trimming behind it,
     /// helps to get rid of it.
-    fn is_stale(&self, now: Duration) -> bool {
-        let is_stale = self.checkpointer.is_stale() || self.shared.sealing.is_journal_behind();
-        is_stale && now - self.last_checkpoint > RESEAL
+    fn needs_key_rotation(&self, now: Duration) -> bool {
+        let is_stale = self.checkpointer.is_stale() || self.node.key_usage.is_journal_behind();
+        is_stale && now - self.last_checkpoint > KEY_ROTATION_DELAY
     }
 
     /// Whether what a start would need is known to be damaged, so that it should be replaced by
@@ -326,14 +329,14 @@ impl Housekeeping {
     fn is_damaged(&self, now: Duration) -> bool {
         let is_needed = |last: u64| self.checkpointer.needs_from().is_none_or(|tip| tip.seq < last);
         let is_damaged = self.checkpointer.is_damaged() || self.damaged_journal.is_some_and(is_needed);
-        is_damaged && now - self.last_checkpoint > RETRY
+        is_damaged && now - self.last_checkpoint > CHECKPOINT_RETRY_DELAY
     }
 
     /// Whether the files hold much more than is reachable, so that a run pays although little is
     /// new.
     fn is_bloated(&self, now: Duration) -> bool {
-        let allowed = self.checkpointer.live_bytes() * 2 + self.shared.config.tuning.bloat_floor;
-        self.checkpointer.disk_bytes() > allowed && now - self.last_checkpoint > RETRY
+        let allowed = self.checkpointer.live_bytes() * 2 + self.node.config.tuning.bloat_floor;
+        self.checkpointer.disk_bytes() > allowed && now - self.last_checkpoint > CHECKPOINT_RETRY_DELAY
     }
 
     fn checkpoint(&mut self, capture: Capture) {
@@ -341,63 +344,63 @@ impl Housekeeping {
         // Decided before the run, which may take long: what is missing now is not helped by trying
         // again at once.
         let wanted_space = self.wants_space();
-        let shared = Arc::clone(&self.shared);
+        let node = Arc::clone(&self.node);
         let retained = move |records: &[Record]| -> Vec<bool> {
             records
-                .chunks(shared.config.tuning.lookups)
+                .chunks(node.config.tuning.lookups)
                 .flat_map(|chunk| {
-                    let store = shared.store.read();
+                    let store = node.store.read();
                     chunk.iter().map(|record| store.retains(record)).collect::<Vec<_>>()
                 })
                 .collect()
         };
-        self.last_checkpoint = self.shared.time.now();
+        self.last_checkpoint = self.node.time.now();
         let is_damaged = self.checkpointer.is_damaged();
         let outcome = match is_damaged {
-            true => self.checkpointer.run_anew(capture, self.everything()),
+            true => self.checkpointer.run_anew(capture, self.collect_all_versions()),
             false => self.checkpointer.run(capture, &retained),
         };
         match outcome {
             Ok(report) => {
                 if is_damaged {
-                    self.shared.metrics.checkpoints_healed.add(1);
+                    self.node.metrics.checkpoints_healed.add(1);
                     tracing::warn!("the damaged checkpoint was replaced by a new one, written from memory");
                 }
-                self.not_before = wanted_space.then(|| self.shared.time.now() + RETRY);
+                self.not_before = wanted_space.then(|| self.node.time.now() + CHECKPOINT_RETRY_DELAY);
                 self.failed = false;
-                self.shared.metrics.checkpoint.observe(began.elapsed());
-                self.shared.metrics.checkpoint_at.set(self.shared.moment());
-                self.shared.metrics.checkpoint_bytes.add(report.written_bytes);
-                report.damaged.iter().for_each(|damage| self.tell_damage(damage));
+                self.node.metrics.checkpoint.observe(began.elapsed());
+                self.node.metrics.checkpoint_at.set(self.node.gauge_time());
+                self.node.metrics.checkpoint_bytes.add(report.written_bytes);
+                report.damaged.iter().for_each(|damage| self.report_damage(damage));
                 if vetch_bugs::on(Bug::TrimmedTooFar) {
-                    self.ask_to_trim(*self.shared.durable.borrow() + 1);
+                    self.request_trim(*self.node.durable.borrow() + 1);
                 }
-                if let Some(cluster) = &self.shared.cluster {
+                if let Some(cluster) = &self.node.cluster {
                     cluster.saved.store(self.checkpointer.mark().revision, Ordering::Release);
                 }
                 self.is_verifying = true;
                 tracing::debug!(?report, took = ?began.elapsed(), "checkpoint taken");
             }
             Err(error) => {
-                self.shared.metrics.checkpoint_failures.add(1);
+                self.node.metrics.checkpoint_failures.add(1);
                 tracing::warn!(%error, "checkpoint failed; the journal keeps everything, and it will be tried again");
-                self.not_before = Some(self.shared.time.now() + RETRY);
+                self.not_before = Some(self.node.time.now() + CHECKPOINT_RETRY_DELAY);
                 self.failed = true;
                 // What is held for a copy may be what is missing.
-                if self.shared.cluster.is_some() && self.shared.keep.release_checkpoints() {
+                if self.node.cluster.is_some() && self.node.keep.release_checkpoints() {
                     tracing::warn!("checkpoint files that were held for another server are let go");
                 }
             }
         }
-        self.shared.checkpoint_bytes.store(self.checkpointer.disk_bytes(), Ordering::Relaxed);
+        self.node.checkpoint_bytes.store(self.checkpointer.disk_bytes(), Ordering::Relaxed);
     }
 
     /// Everything that the store holds, collected in turns. Nothing is freed meanwhile: that is
     /// this thread's work, too.
-    fn everything(&self) -> Vec<Record> {
-        let mark = self.shared.store.read().visible();
+    fn collect_all_versions(&self) -> Vec<Record> {
+        let mark = self.node.store.read().visible();
         let mut run = HistoryRun::of_swept(mark);
-        while !run.step(&self.shared.store.read(), self.shared.config.tuning.scan_keys) {}
+        while !run.step(&self.node.store.read(), self.node.config.tuning.scan_keys) {}
         run.finish()
     }
 
@@ -407,23 +410,23 @@ impl Housekeeping {
         if !self.is_verifying {
             return;
         }
-        match self.checkpointer.verify(self.shared.config.tuning.read_back_bytes) {
+        match self.checkpointer.verify(self.node.config.tuning.read_back_bytes) {
             Ok(false) => {}
             Ok(true) => {
                 self.is_verifying = false;
                 self.trim();
-                self.vote();
+                self.publish_trim_vote();
             }
             Err(damage) => {
-                self.tell_damage(&damage);
+                self.report_damage(&damage);
                 tracing::error!("a checkpoint cannot be read back; the journal keeps what it covers");
             }
         }
     }
 
     /// Says from where on this server needs a shared journal.
-    fn vote(&self) {
-        if let Some(cluster) = &self.shared.cluster {
+    fn publish_trim_vote(&self) {
+        if let Some(cluster) = &self.node.cluster {
             cluster.board.lock().vote = self.checkpointer.vote();
         }
     }
@@ -434,34 +437,34 @@ impl Housekeeping {
         if self.is_verifying || self.is_capturing() {
             return;
         }
-        let found = self.scrub.step(self.shared.time.now(), &mut self.checkpointer);
-        self.shared.metrics.scrub_bytes.add(found.bytes);
-        found.checkpoint.iter().for_each(|damage| self.tell_damage(damage));
+        let found = self.scrub.step(self.node.time.now(), &mut self.checkpointer);
+        self.node.metrics.scrub_bytes.add(found.bytes);
+        found.checkpoint.iter().for_each(|damage| self.report_damage(damage));
         for (damage, last) in &found.journal {
-            self.tell_damage(damage);
+            self.report_damage(damage);
             self.damaged_journal = self.damaged_journal.max(Some(*last));
         }
         if found.is_complete {
-            self.shared.metrics.scrubs.add(1);
-            self.shared.metrics.scrubbed_at.set(self.shared.moment());
+            self.node.metrics.scrubs.add(1);
+            self.node.metrics.scrubbed_at.set(self.node.gauge_time());
         }
-        self.forget_mended();
+        self.forget_repaired();
     }
 
-    fn tell_damage(&self, damage: &Damage) {
+    fn report_damage(&self, damage: &Damage) {
         tracing::error!(%damage, "a file is damaged: make a backup now and check the disk");
-        self.shared.metrics.damage_found.add(1);
-        self.shared.damage.lock().insert(damage.file.clone(), damage.to_string());
+        self.node.metrics.damage_found.add(1);
+        self.node.damage.lock().insert(damage.file.clone(), damage.to_string());
     }
 
     /// A damaged file that nobody needs any more is no reason to worry.
-    fn forget_mended(&mut self) {
-        if self.shared.damage.lock().is_empty() {
+    fn forget_repaired(&mut self) {
+        if self.node.damage.lock().is_empty() {
             return;
         }
         let damaged = self.checkpointer.damaged();
         let is_left = |path: &PathBuf| damaged.contains(path) || self.scrub.has_segment(path);
-        self.shared.damage.lock().retain(|path, _| is_left(path));
+        self.node.damage.lock().retain(|path, _| is_left(path));
         if self.damaged_journal.is_some_and(|last| last < self.trimmed) {
             self.damaged_journal = None;
         }
@@ -470,38 +473,38 @@ impl Housekeeping {
     /// Gives up what neither the two newest checkpoints nor a backup needs. On a shared journal
     /// this is not one server's to decide.
     fn trim(&mut self) {
-        if self.shared.cluster.is_some() {
+        if self.node.cluster.is_some() {
             return;
         }
         let Some(tip) = self.checkpointer.trim_to() else { return };
-        let disk_full = self.shared.disk_full.load(Ordering::Relaxed);
-        if disk_full && self.shared.keep.release_checkpoints() {
+        let disk_full = self.node.disk_full.load(Ordering::Relaxed);
+        if disk_full && self.node.keep.release_checkpoints() {
             tracing::warn!("the disk is full: checkpoint files that were held for a backup are let go");
         }
-        let journal_bytes = self.shared.journal_bytes.load(Ordering::Relaxed);
-        let upto = match self.shared.keep.trim(tip.seq + 1, journal_bytes, disk_full) {
+        let journal_bytes = self.node.journal_bytes.load(Ordering::Relaxed);
+        let upto = match self.node.keep.trim(tip.seq + 1, journal_bytes, disk_full) {
             Trim::Upto(upto) => upto,
             Trim::LetGo(upto) => {
-                self.shared.tell_let_go();
+                self.node.tell_let_go();
                 upto
             }
         };
-        if upto > self.trimmed && self.ask_to_trim(upto) {
+        if upto > self.trimmed && self.request_trim(upto) {
             self.trimmed = upto;
         }
     }
 
     /// False: the queue is full of older positions; the next round names a newer one.
-    fn ask_to_trim(&self, upto: u64) -> bool {
+    fn request_trim(&self, upto: u64) -> bool {
         let taken = self.trims.try_send(Position(upto)).is_ok();
         self.nudge.ring();
         taken
     }
 
-    fn ask_for_capture(&mut self) {
+    fn request_capture(&mut self) {
         let (reply, answer) = std::sync::mpsc::sync_channel(1);
-        match self.shared.asks.send_timeout(Ask::Capture { reply }, self.patience) {
-            Ok(()) => self.capture = Capturing::Asked(answer),
+        match self.node.commands.send_timeout(Command::Capture { reply }, self.enqueue_timeout) {
+            Ok(()) => self.capture = Capturing::Requested(answer),
             // Whatever made the checkpoint due still does when the queue is shorter.
             Err(SendTimeoutError::Timeout(_) | SendTimeoutError::Disconnected(_)) => {}
         }
@@ -512,23 +515,23 @@ impl Housekeeping {
         let capture = match std::mem::replace(&mut self.capture, Capturing::No) {
             Capturing::No => return None,
             Capturing::Taken(capture) => capture,
-            Capturing::Asked(answer) => match answer.try_recv() {
+            Capturing::Requested(answer) => match answer.try_recv() {
                 Ok(capture) => Box::new(capture),
                 Err(TryRecvError::Empty) => {
-                    self.capture = Capturing::Asked(answer);
+                    self.capture = Capturing::Requested(answer);
                     return None;
                 }
                 // The sequencer has ended, and with it the node; or it is being decided who writes,
                 // which may take a while.
                 Err(TryRecvError::Disconnected) => {
-                    self.not_before = Some(self.shared.time.now() + IDLE);
+                    self.not_before = Some(self.node.time.now() + IDLE_INTERVAL);
                     return None;
                 }
             },
         };
         // On a shared journal, the journal's thread hands out only what is durable.
-        let is_local = self.shared.cluster.is_none();
-        if is_local && *self.shared.durable.borrow() < capture.tip.seq {
+        let is_local = self.node.cluster.is_none();
+        if is_local && *self.node.durable.borrow() < capture.tip.seq {
             self.capture = Capturing::Taken(capture);
             return None;
         }
@@ -536,10 +539,10 @@ impl Housekeeping {
     }
 
     fn review_alarms(&self) {
-        let decides = self.shared.cluster.is_none() || !self.shared.is_following();
-        if decides && self.shared.store.read().alarms().next().is_some() {
+        let decides = self.node.cluster.is_none() || !self.node.is_following();
+        if decides && self.node.store.read().alarms().next().is_some() {
             // A full queue means that the next round comes soon enough.
-            let _ = self.shared.asks.try_send(Ask::Review);
+            let _ = self.node.commands.try_send(Command::ReviewAlarms);
         }
     }
 }

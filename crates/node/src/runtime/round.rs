@@ -9,7 +9,7 @@ use std::sync::mpsc::SyncSender;
 use std::time::Instant;
 
 use tokio::sync::oneshot;
-use vetch_fence::Author;
+use vetch_cluster::ReplicaId;
 use vetch_store::Store;
 use vetch_store::request::WriteRequest;
 use vetch_store::turns::Exclusive;
@@ -17,9 +17,9 @@ use vetch_store::turns::Exclusive;
 use crate::checkpoint::Capture;
 use crate::error::NodeError;
 use crate::metrics::Operation;
-use crate::sequencer::{HandOver, Round, Wanted};
-use crate::shared::{Ask, Reply, Write};
-use crate::snapshot::View;
+use crate::sequencer::{CaptureRequest, LeadershipTransfer, Round};
+use crate::snapshot::SnapshotPoint;
+use crate::state::{Command, Reply, Write};
 use crate::sync::RwLockWriteGuard;
 use crate::tuning::Tuning;
 
@@ -100,62 +100,62 @@ impl Turns {
 
 impl SequencerLoop {
     /// Handles `first` and what has queued behind it.
-    pub(super) fn round(&mut self, first: Ask) {
-        let shared = Arc::clone(&self.shared);
+    pub(super) fn round(&mut self, first: Command) {
+        let node = Arc::clone(&self.node);
         let began = Instant::now();
-        self.admission.set_disk(shared.disk_state(), shared.room() / 2);
-        let work = usize::try_from(shared.config.tuning.turn_work).unwrap_or(usize::MAX);
-        let (open, store) = (self.sequencer.begin(), Locked { guard: shared.store.write(), work });
-        let (turns, worked) = (Turns::new(&shared.config.tuning, &store), store.worked());
+        self.admission.set_disk(node.disk_state(), node.room() / 2);
+        let work = usize::try_from(node.config.tuning.turn_work).unwrap_or(usize::MAX);
+        let (open, store) = (self.sequencer.begin(), Locked { guard: node.store.write(), work });
+        let (turns, worked) = (Turns::new(&node.config.tuning, &store), store.worked());
         let mut running = Running { store, open, writes: 0, turns, at: Instant::now() };
         let mut next = Some(first);
-        while let Some(ask) = next.take() {
-            self.handle(ask, &mut running);
-            let has_room = running.writes < shared.config.batch_requests
-                && running.open.payload_len() < shared.config.tuning.batch_bytes
-                && running.store.worked() - worked < shared.config.tuning.batch_work;
-            if has_room && !self.ready.stop {
-                next = self.asks.try_recv().ok();
+        while let Some(command) = next.take() {
+            self.handle(command, &mut running);
+            let has_room = running.writes < node.config.batch_requests
+                && running.open.payload_len() < node.config.tuning.batch_bytes
+                && running.store.worked() - worked < node.config.tuning.batch_work;
+            if has_room && !self.output.stop {
+                next = self.commands.try_recv().ok();
             }
         }
         self.close(running.open, &running.store);
         drop(running.store);
-        shared.metrics.apply.observe(began.elapsed());
+        node.metrics.apply.observe(began.elapsed());
     }
 
-    fn handle(&mut self, ask: Ask, running: &mut Running<'_>) {
-        match ask {
-            Ask::Write(write) => self.write(write, running),
-            Ask::Capture { reply } => {
+    fn handle(&mut self, command: Command, running: &mut Running<'_>) {
+        match command {
+            Command::Write(write) => self.write(write, running),
+            Command::Capture { reply } => {
                 self.cut(running);
-                self.take_capture(&running.store, reply);
+                self.send_capture(&running.store, reply);
             }
-            Ask::View { reply } => {
+            Command::Snapshot { reply } => {
                 self.cut(running);
                 // Whoever asked may have gone.
-                let _ = reply.send(View::of(&self.shared, &running.store, self.sequencer.tip().seq));
+                let _ = reply.send(SnapshotPoint::new(&self.node, &running.store, self.sequencer.tip().seq));
             }
-            Ask::HandOver { to, reply } => {
+            Command::TransferLeadership { to, reply } => {
                 self.cut(running);
-                self.hand_over(&running.store, to, reply);
+                self.transfer_leadership(&running.store, to, reply);
             }
-            Ask::Review => self.review(&mut running.open, &mut running.store),
-            Ask::Stop => self.ready.stop = true,
+            Command::ReviewAlarms => self.review(&mut running.open, &mut running.store),
+            Command::Stop => self.output.stop = true,
         }
     }
 
     fn write(&mut self, write: Write, running: &mut Running<'_>) {
         let Write { caller, request, bytes, reply } = write;
-        self.shared.release_queued(bytes);
+        self.node.release_queued(bytes);
         if self.is_following() {
             // It was queued before another server began to decide.
-            self.shared.metrics.proposals_pending.add(-1);
-            self.shared.metrics.proposals_failed.add(1);
-            let _ = reply.send(Err(NodeError::WriterChanged));
+            self.node.metrics.proposals_pending.add(-1);
+            self.node.metrics.proposals_failed.add(1);
+            let _ = reply.send(Err(NodeError::LeaderChanged));
             return;
         }
         if matches!(request, WriteRequest::Txn(_)) {
-            self.shared.metrics.txns.add(1);
+            self.node.metrics.txns.add(1);
         }
         let Running { store, open, writes, turns, at } = running;
         let success = match store.permit(&caller, &request) {
@@ -181,21 +181,21 @@ impl SequencerLoop {
 
     fn close(&mut self, round: Round<Reply>, store: &Store) {
         if !round.is_empty() {
-            self.ready.batches.push_back(self.sequencer.seal(round, store));
+            self.output.batches.push_back(self.sequencer.close(round, store));
         }
-        self.look_at_quota(store);
+        self.check_quota(store);
         if self.is_following() {
             // The journal's thread counts them now.
             return;
         }
-        self.shared.fresh_bytes.store(self.sequencer.fresh_bytes(), Ordering::Relaxed);
-        if self.shared.is_stride_done() {
-            self.shared.chores.ring();
+        self.node.fresh_bytes.store(self.sequencer.fresh_bytes(), Ordering::Relaxed);
+        if self.node.is_stride_done() {
+            self.node.housekeeping.ring();
         }
     }
 
     /// Warns while there is still time to do something.
-    fn look_at_quota(&mut self, store: &Store) {
+    fn check_quota(&mut self, store: &Store) {
         if let Some(near) = self.admission.warning(store) {
             tracing::warn!(
                 bytes = near.bytes,
@@ -203,36 +203,36 @@ impl SequencerLoop {
                 "the quota is nearly reached; compact, delete what is not needed, or raise --quota-backend-bytes"
             );
         }
-        self.shared.metrics.near_quota.set(self.admission.is_near_quota().into());
+        self.node.metrics.near_quota.set(self.admission.is_near_quota().into());
     }
 
     /// On a shared journal only the journal's thread knows where the state of the last batch lies.
-    fn take_capture(&mut self, store: &Store, reply: SyncSender<Capture>) {
-        if self.shared.cluster.is_none() {
+    fn send_capture(&mut self, store: &Store, reply: SyncSender<Capture>) {
+        if self.node.cluster.is_none() {
             let capture = self.capture(store);
-            self.ready.captures.push((reply, capture));
+            self.output.captures.push((reply, capture));
             return;
         }
-        let capture = (!self.shared.is_following()).then(|| self.capture(store));
-        let mut batch = self.sequencer.seal(self.sequencer.begin(), store);
-        batch.capture = Some(Wanted { reply, capture });
-        self.ready.batches.push_back(batch);
+        let capture = (!self.node.is_following()).then(|| self.capture(store));
+        let mut batch = self.sequencer.close(self.sequencer.begin(), store);
+        batch.capture = Some(CaptureRequest { reply, capture });
+        self.output.batches.push_back(batch);
     }
 
     /// Nothing is evaluated from here on, unless this server becomes the writer again. The store is
     /// locked.
-    fn hand_over(&mut self, store: &Store, to: Author, reply: oneshot::Sender<()>) {
-        self.shared.following.store(true, Ordering::Release);
-        let reign = self.shared.reign.load(Ordering::Acquire);
+    fn transfer_leadership(&mut self, store: &Store, to: ReplicaId, reply: oneshot::Sender<()>) {
+        self.node.following.store(true, Ordering::Release);
+        let leadership_count = self.node.leadership_count.load(Ordering::Acquire);
         let (fresh_bytes, dirty) = (self.sequencer.fresh_bytes(), self.sequencer.take_dirty());
-        let mut batch = self.sequencer.seal(self.sequencer.begin(), store);
-        batch.hand_over = Some(HandOver { to, reign, reply, dirty, fresh_bytes });
-        self.ready.batches.push_back(batch);
+        let mut batch = self.sequencer.close(self.sequencer.begin(), store);
+        batch.transfer = Some(LeadershipTransfer { to, leadership_count, reply, dirty, fresh_bytes });
+        self.output.batches.push_back(batch);
     }
 
     fn capture(&mut self, store: &Store) -> Capture {
         let dirty = self.sequencer.take_dirty();
-        self.shared.fresh_bytes.store(0, Ordering::Relaxed);
+        self.node.fresh_bytes.store(0, Ordering::Relaxed);
         Capture::at_head(store, self.sequencer.tip(), dirty)
     }
 
@@ -243,7 +243,7 @@ impl SequencerLoop {
         if let Some(alarm) = self.admission.alarm_to_lower(store) {
             tracing::info!("there is space again; the NOSPACE alarm is lowered");
             let (reply, _) = oneshot::channel();
-            self.shared.metrics.proposals_pending.add(1);
+            self.node.metrics.proposals_pending.add(1);
             let request = WriteRequest::AlarmDeactivate(alarm);
             self.sequencer.evaluate(round, &mut &mut *store, &mut self.admission, &request, reply);
         }
@@ -255,8 +255,8 @@ impl SequencerLoop {
         let now = Instant::now();
         let took = now - began;
         let operation = Operation::of(request);
-        self.shared.metrics.applied.observe(operation, success, took);
-        if self.shared.is_slow(took) {
+        self.node.metrics.applied.observe(operation, success, took);
+        if self.node.is_slow(took) {
             tracing::warn!(op = operation.name(), took = ?took, "apply request took too long");
         }
         now
@@ -264,7 +264,7 @@ impl SequencerLoop {
 
     /// Whether another server of a cluster decides.
     fn is_following(&self) -> bool {
-        self.shared.cluster.is_some() && self.shared.is_following()
+        self.node.cluster.is_some() && self.node.is_following()
     }
 }
 

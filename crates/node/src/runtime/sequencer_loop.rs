@@ -1,10 +1,13 @@
-//! The sequencer's thread: waits for requests, has a round of them decided (`round.rs`), and passes
-//! on the batches of it.
+//! The sequencer's thread: waits for commands, evaluates a round of them (`round.rs`), and sends
+//! the resulting batches to the journal.
 //!
-//! Few writers share a sync as well. A sync costs the processor more than a request does, and the
-//! first who asks after one would have the next all to itself. So it waits for most of those who
-//! were there at the last one, and no longer than a few syncs take. Whoever is alone waits for
-//! nobody.
+//! **Inline commit.** While batches are short and nothing is in flight, this thread appends and
+//! commits a batch itself: few clients are answered sooner without a thread switch.
+//!
+//! **Group commit window.** A sync costs the processor more than a request does, and the first
+//! request after a sync would get the next one to itself. So after an inline commit this thread
+//! waits for most of the clients that took part in it, for no longer than a few syncs take. A
+//! single client never waits.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,56 +20,56 @@ use crate::admission::Admission;
 use crate::checkpoint::Capture;
 use crate::queue::{Receiver, Sender};
 use crate::runtime::Step;
-use crate::runtime::journal_loop::ShortWay;
+use crate::runtime::journal_loop::InlineCommit;
 use crate::sequencer::{Batch, Sequencer};
-use crate::shared::{Ask, Reply, Shared};
+use crate::state::{Command, NodeState, Reply};
 
-/// Short batches in a row after which there are likely to be more of them.
-const CALM: usize = 8;
+/// Short batches in a row after which the next ones are likely to be short as well.
+const INLINE_AFTER_SHORT_BATCHES: usize = 8;
 
-/// A batch with more than this is not short, however few requests it has: what it takes to write it
-/// is worth a thread.
-const SHORT_BYTES: usize = 256 << 10;
+/// A batch of more bytes is not short, however few requests it has: writing it is worth a thread
+/// switch.
+const SHORT_BATCH_BYTES_MAX: usize = 256 << 10;
 
-/// One of so many writers is not waited for.
-const LATE: usize = 8;
-/// How long writers are waited for, in syncs, and at most.
-const MOMENT_SYNCS: u32 = 3;
-const MOMENT: Duration = Duration::from_micros(500);
+/// One in this many of the expected requests is not waited for.
+const STRAGGLER_SHARE: usize = 8;
+/// The length of the group commit window, in syncs, and its limit.
+const GROUP_COMMIT_WINDOW_SYNCS: u32 = 3;
+const GROUP_COMMIT_WINDOW_MAX: Duration = Duration::from_micros(500);
 
-/// The part that decides.
+/// Evaluates commands and forms batches.
 pub struct SequencerLoop {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) asks: Receiver<Ask>,
+    pub(crate) node: Arc<NodeState>,
+    pub(crate) commands: Receiver<Command>,
     pub(crate) batches: Sender<Batch<Reply>>,
-    /// To a journal of one's own.
-    pub(crate) short_way: ShortWay,
-    /// Rounds in a row that were short.
-    pub(crate) calm: usize,
-    /// Behind a sync on this thread.
-    pub(crate) linger: Option<Linger>,
+    /// Into the local journal; does nothing on a shared one.
+    pub(crate) inline_commit: InlineCommit,
+    /// Short batches in a row.
+    pub(crate) short_batches: usize,
+    /// Set by an inline commit.
+    pub(crate) group_commit_window: Option<GroupCommitWindow>,
     pub(crate) sequencer: Sequencer,
     pub(crate) admission: Admission,
-    /// What the rounds so far have left to hand on.
-    pub(crate) ready: Ready,
+    /// What the rounds so far have produced.
+    pub(crate) output: RoundOutput,
 }
 
-/// Whether the journal's thread is waited for.
-enum Room {
-    Awaited,
-    Now,
+/// What to do while the queue of batches is full.
+enum WhenFull {
+    Wait,
+    Return,
 }
 
-/// Whom to wait for.
-pub(crate) struct Linger {
-    /// Those whom the last sync answered, and those who had come by then.
-    writers: usize,
+/// How many requests to wait for, and until when.
+pub(crate) struct GroupCommitWindow {
+    /// Requests answered by the last sync, and those that had arrived by then.
+    expected: usize,
     until: Instant,
 }
 
 /// What a round leaves to do once the store is unlocked.
 #[derive(Default)]
-pub(crate) struct Ready {
+pub(crate) struct RoundOutput {
     pub(super) batches: VecDeque<Batch<Reply>>,
     pub(super) captures: Vec<(SyncSender<Capture>, Capture)>,
     pub(super) stop: bool,
@@ -75,29 +78,28 @@ pub(crate) struct Ready {
 impl SequencerLoop {
     pub(crate) fn run(mut self) {
         loop {
-            // The store is unlocked by now: the journal's thread needs it to make room in this very
-            // queue.
-            if matches!(self.pass_on(Room::Awaited), Step::Ended) {
+            // The store is unlocked here: the journal's thread needs it to make room in this queue.
+            if matches!(self.send_output(WhenFull::Wait), Step::Ended) {
                 return;
             }
-            self.asks.wait(None);
-            if let Some(Linger { writers, until }) = self.linger.take() {
-                self.asks.linger(writers - writers / LATE, until);
+            self.commands.wait(None);
+            if let Some(GroupCommitWindow { expected, until }) = self.group_commit_window.take() {
+                self.commands.wait_for(expected - expected / STRAGGLER_SHARE, until);
             }
-            let Ok(ask) = self.asks.recv() else { return };
-            self.round(ask);
+            let Ok(command) = self.commands.recv() else { return };
+            self.round(command);
         }
     }
 
-    /// One round, if there is something queued and the journal takes what the last one made.
+    /// One round, if a command is queued and the journal takes what the last round produced.
     pub fn step(&mut self) -> Step {
-        match self.pass_on(Room::Now) {
+        match self.send_output(WhenFull::Return) {
             Step::Worked => {}
             other => return other,
         }
-        match self.asks.try_recv() {
-            Ok(ask) => {
-                self.round(ask);
+        match self.commands.try_recv() {
+            Ok(command) => {
+                self.round(command);
                 Step::Worked
             }
             Err(TryRecvError::Empty) => Step::Idle,
@@ -105,59 +107,60 @@ impl SequencerLoop {
         }
     }
 
-    /// Hands on what the rounds so far have left. Idle if there is no room for it.
-    fn pass_on(&mut self, room: Room) -> Step {
-        while !self.ready.batches.is_empty() {
-            match self.append_short() {
+    /// Sends what the rounds so far have produced. Idle if there is no room for it.
+    fn send_output(&mut self, when_full: WhenFull) -> Step {
+        while !self.output.batches.is_empty() {
+            match self.commit_inline() {
                 Some(Step::Ended) => return Step::Ended,
                 Some(_) => continue,
                 None => {}
             }
-            let Some(batch) = self.ready.batches.pop_front() else { break };
-            let sent = match room {
-                Room::Awaited => self.batches.send(batch).map_err(TrySendError::from),
-                Room::Now => self.batches.try_send(batch),
+            let Some(batch) = self.output.batches.pop_front() else { break };
+            let sent = match when_full {
+                WhenFull::Wait => self.batches.send(batch).map_err(TrySendError::from),
+                WhenFull::Return => self.batches.try_send(batch),
             };
             match sent {
                 Ok(()) => {}
                 Err(TrySendError::Full(batch)) => {
-                    self.ready.batches.push_front(batch);
+                    self.output.batches.push_front(batch);
                     return Step::Idle;
                 }
                 Err(TrySendError::Disconnected(_)) => return Step::Ended,
             }
         }
-        self.hand_out_captures();
-        if self.ready.stop { Step::Ended } else { Step::Worked }
+        self.send_captures();
+        if self.output.stop { Step::Ended } else { Step::Worked }
     }
 
-    /// Appends the next batch here if it is short, as those before it were; None if it is for the
-    /// journal's thread. Where many write, the next ones are decided while a batch is synced, and
-    /// another thread has to do that.
-    fn append_short(&mut self) -> Option<Step> {
-        let (short, batch) = (self.shared.config.tuning.short_batch, self.ready.batches.front()?);
+    /// Appends and commits the next batch here if it is short, as those before it were; None if it
+    /// is for the journal's thread. Under load the next requests are evaluated while a batch is
+    /// synced, which takes two threads.
+    fn commit_inline(&mut self) -> Option<Step> {
+        let (short, batch) = (self.node.config.tuning.short_batch, self.output.batches.front()?);
         let answered = batch.replies.len();
         let bytes = batch.entry.as_ref().map_or(0, |entry| entry.bytes().len());
-        let is_short = answered <= short && bytes <= SHORT_BYTES;
-        self.calm = if is_short { (self.calm + 1).min(CALM) } else { 0 };
-        if self.calm < CALM {
+        let is_short = answered <= short && bytes <= SHORT_BATCH_BYTES_MAX;
+        self.short_batches =
+            if is_short { (self.short_batches + 1).min(INLINE_AFTER_SHORT_BATCHES) } else { 0 };
+        if self.short_batches < INLINE_AFTER_SHORT_BATCHES {
             return None;
         }
         let began = Instant::now();
-        let step = self.short_way.append(&mut self.ready.batches)?;
+        let step = self.inline_commit.append(&mut self.output.batches)?;
         let now = Instant::now();
-        let waiting = self.asks.len();
+        let waiting = self.commands.len();
         if waiting < short {
-            let moment = MOMENT.min((now - began) * MOMENT_SYNCS);
-            self.linger = Some(Linger { writers: answered + waiting, until: now + moment });
+            let window = GROUP_COMMIT_WINDOW_MAX.min((now - began) * GROUP_COMMIT_WINDOW_SYNCS);
+            self.group_commit_window =
+                Some(GroupCommitWindow { expected: answered + waiting, until: now + window });
         }
         Some(step)
     }
 
-    fn hand_out_captures(&mut self) {
-        for (reply, capture) in self.ready.captures.drain(..) {
-            // Nobody waits any more when housekeeping has ended; the next start replays the
-            // journal.
+    fn send_captures(&mut self) {
+        for (reply, capture) in self.output.captures.drain(..) {
+            // Fails if housekeeping has ended; the next start replays the journal.
             let _ = reply.send(capture);
         }
     }

@@ -15,26 +15,26 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, TryRecvError};
 use tokio::sync::oneshot;
 use vetch_bugs::Bug;
-use vetch_fence::{Author, Divergence, Driver, Event, Index, Log, ReadId, Refusal, Ticket};
-use vetch_journal::{DirLock, Draft, Entry, Kind, Sealed, Tip};
+use vetch_cluster::{Divergence, Driver, Event, Log, LogIndex, ReadId, Refusal, ReplicaId, Ticket};
+use vetch_journal::{ChainedEntry, DirLock, Draft, Entry, Kind, Tip};
 use vetch_store::Record;
 use vetch_store::auth::Auth;
 
+use crate::batch_window::{BatchWindow, READ_BATCH_WINDOW, WRITE_BATCH_WINDOW};
 use crate::checkpoint::Capture;
 use crate::cluster::{self, Board, Cluster, ClusterStatus, Report, Writer};
+use crate::commit::Committer;
 use crate::error::NodeError;
-use crate::expected::{Expected, MOMENT, WRITES_MOMENT};
 use crate::members::Roll;
 use crate::queue;
 use crate::read_index::{Again, Indexed, ReadsIn, Standing, Waiting};
 use crate::replay;
 use crate::roster::Roster;
 use crate::runtime::Step;
-use crate::runtime::journal_loop::Finisher;
 use crate::runtime::membership::{Membership, Order};
 use crate::runtime::tending::Tending;
-use crate::sequencer::{Batch, HandOver, Wanted};
-use crate::shared::{Reply, RunState, Shared};
+use crate::sequencer::{Batch, CaptureRequest, LeadershipTransfer};
+use crate::state::{NodeState, Reply, RunState};
 use crate::watch::NodeEvent;
 
 /// How long news of the log is waited for before other work is looked at: where reads end the wait
@@ -55,8 +55,8 @@ const SILENT: Duration = Duration::from_secs(3);
 
 /// The part that makes things durable and visible, together with other servers.
 pub struct SharedLoop {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) finisher: Finisher,
+    pub(crate) node: Arc<NodeState>,
+    pub(crate) committer: Committer,
     pub(crate) batches: queue::Receiver<Batch<Reply>>,
     pub(crate) reads: ReadsIn,
     pub(crate) orders: Receiver<Order>,
@@ -84,9 +84,9 @@ pub(crate) struct Work {
     waiting: Vec<Waiting>,
     asked: HashMap<ReadId, Vec<Waiting>>,
     next_read: u64,
-    /// Of those who write, and of those who read here.
-    requests_expected: Expected,
-    reads_expected: Expected,
+    /// Requests that wait to share a record, and reads that wait to share an index.
+    request_window: BatchWindow,
+    read_window: BatchWindow,
     /// Reads with an index of another server's that this one has not come to.
     behind: Vec<Indexed>,
     announced: Option<Duration>,
@@ -121,8 +121,8 @@ impl Work {
             waiting: Vec::new(),
             asked: HashMap::new(),
             next_read: 0,
-            requests_expected: Expected::default(),
-            reads_expected: Expected::default(),
+            request_window: BatchWindow::default(),
+            read_window: BatchWindow::default(),
             behind: Vec::new(),
             announced: None,
             announcing: None,
@@ -194,8 +194,8 @@ impl SharedLoop {
     /// Shows those who read how far everything is applied, and whether that is certain to be the
     /// newest there is.
     fn show(&self) {
-        let (Some(cluster), member) = (&self.shared.cluster, self.driver.member()) else { return };
-        let held = (!member.is_stopped()).then(|| member.view().index());
+        let (Some(cluster), member) = (&self.node.cluster, self.driver.replica()) else { return };
+        let held = (!member.is_stopped()).then(|| member.log_state().index());
         cluster.reads.show(Standing { lease: member.lease(), held });
     }
 
@@ -216,12 +216,12 @@ impl SharedLoop {
         let now = self.driver.now();
         let since = *self.work.stopping.get_or_insert(now);
         let is_done = self.work.queue.is_empty() && self.work.flying.is_empty();
-        let is_late = now >= since + self.shared.config.request_timeout;
+        let is_late = now >= since + self.node.config.request_timeout;
         if is_done || is_late || !self.work.leading { Step::Ended } else { Step::Worked }
     }
 
     fn take_reads(&mut self) {
-        let most = self.shared.config.queue_depth;
+        let most = self.node.config.queue_depth;
         self.work.waiting.extend(self.reads.here.try_iter().take(most));
         if self.work.waiting.is_empty() {
             return;
@@ -232,12 +232,12 @@ impl SharedLoop {
         }
         let read = ReadId(self.work.next_read);
         let now = self.driver.now();
-        let is_free = self.driver.member().is_leased(now);
-        if !is_free && self.work.reads_expected.more(self.work.waiting.len(), now, MOMENT) {
+        let is_free = self.driver.replica().has_lease(now);
+        if !is_free && self.work.read_window.is_open(self.work.waiting.len(), now, READ_BATCH_WINDOW) {
             return;
         }
         // A writer that is about to claim anew lets them wait; each has its own patience.
-        if self.driver.member_mut().read_index(now, read).is_ok() {
+        if self.driver.replica_mut().read_index(now, read).is_ok() {
             self.work.next_read += 1;
             self.work.asked.insert(read, std::mem::take(&mut self.work.waiting));
         }
@@ -252,8 +252,8 @@ impl SharedLoop {
             return;
         }
         let peers = self.work.roster.peers();
-        let member = self.driver.member_mut();
-        let entry = cluster::announcement(&self.me, &peers).seal(&mut member.head());
+        let member = self.driver.replica_mut();
+        let entry = cluster::announcement(&self.me, &peers).chain(&mut member.head());
         if let Ok(ticket) = member.propose(now, &[entry]) {
             (self.work.announced, self.work.announcing) = (Some(now), Some(ticket));
             self.post(|board| board.peers = peers);
@@ -273,8 +273,8 @@ impl SharedLoop {
         }
         self.membership.look(now).map_err(|why| self.failed(turned_away(&why)))?;
         if let Some(draft) = self.membership.due(now) {
-            let member = self.driver.member_mut();
-            let entry = draft.seal(&mut member.head());
+            let member = self.driver.replica_mut();
+            let entry = draft.chain(&mut member.head());
             if let Ok(ticket) = member.propose(now, &[entry]) {
                 self.membership.proposed(now, ticket);
             }
@@ -285,21 +285,21 @@ impl SharedLoop {
     /// Names another server as the writer. Everything before it is proposed by now. Not if this
     /// server has begun to write on since it was asked to: requests behind it may have been
     /// evaluated, and would never count. Whether the next batch may be looked at.
-    fn name_successor(&mut self, to: Author, reign: u64) -> bool {
-        let is_stale = self.shared.reign.load(Ordering::Acquire) != reign;
+    fn name_successor(&mut self, to: ReplicaId, leadership_count: u64) -> bool {
+        let is_stale = self.node.leadership_count.load(Ordering::Acquire) != leadership_count;
         let now = self.driver.now();
         let ticket = match is_stale {
             true => None,
-            false => match self.driver.member_mut().hand_over(now, to) {
+            false => match self.driver.replica_mut().transfer_leadership(now, to) {
                 Ok(ticket) => Some(ticket),
                 Err(_) => return false,
             },
         };
-        let named = self.work.queue.pop_front().and_then(|batch| batch.hand_over);
-        if let Some(HandOver { reply, dirty, fresh_bytes, .. }) = named {
+        let named = self.work.queue.pop_front().and_then(|batch| batch.transfer);
+        if let Some(LeadershipTransfer { reply, dirty, fresh_bytes, .. }) = named {
             self.work.dirty.extend(dirty);
             self.work.fresh_bytes += fresh_bytes;
-            self.shared.fresh_bytes.store(self.work.fresh_bytes, Ordering::Relaxed);
+            self.node.fresh_bytes.store(self.work.fresh_bytes, Ordering::Relaxed);
             self.work.handing = ticket.map(|ticket| (ticket, reply));
         }
         is_stale
@@ -317,19 +317,19 @@ impl SharedLoop {
                 self.hand_over(batch);
                 continue;
             }
-            let named = self.work.queue.front().and_then(|batch| batch.hand_over.as_ref());
-            if let Some((to, reign)) = named.map(|it| (it.to, it.reign)) {
-                if self.name_successor(to, reign) {
+            let named = self.work.queue.front().and_then(|batch| batch.transfer.as_ref());
+            if let Some((to, leadership_count)) = named.map(|it| (it.to, it.leadership_count)) {
+                if self.name_successor(to, leadership_count) {
                     continue;
                 }
                 return Ok(());
             }
-            if !self.driver.member().may_propose() || !self.is_worth_a_record() {
+            if !self.driver.replica().may_propose() || !self.is_worth_a_record() {
                 return Ok(());
             }
             let (taken, entries) = self.gather();
             let now = self.driver.now();
-            match self.driver.member_mut().propose(now, &entries) {
+            match self.driver.replica_mut().propose(now, &entries) {
                 Ok(ticket) => {
                     self.proposed(&entries);
                     let batches = self.work.queue.drain(..taken).collect();
@@ -340,7 +340,7 @@ impl SharedLoop {
                         self.committed(ticket, last.after());
                     }
                 }
-                Err(Refusal::NotLeading | Refusal::Busy) => return Ok(()),
+                Err(Refusal::NotLeader | Refusal::Busy) => return Ok(()),
                 Err(refusal @ (Refusal::TooLarge { .. } | Refusal::OutOfOrder)) => {
                     return Err(self.replaced(format!("an entry cannot be written: {refusal}")));
                 }
@@ -363,27 +363,27 @@ impl SharedLoop {
     /// the same whether it holds one request or a hundred, so what is little waits for those under
     /// way, and others join it meanwhile.
     fn is_worth_a_record(&self) -> bool {
-        let tuning = &self.shared.config.tuning;
+        let tuning = &self.node.config.tuning;
         let queue = || self.work.queue.iter();
         let bytes = |batch: &Batch<Reply>| batch.draft.as_ref().map_or(0, Draft::size);
         let requests = self.work.queued();
         requests >= tuning.record_requests
             || queue().map(bytes).sum::<usize>() >= tuning.batch_bytes / 16
             || (self.work.flying.len() < PIPELINE
-                && !self.work.requests_expected.more(requests, self.driver.now(), WRITES_MOMENT))
+                && !self.work.request_window.is_open(requests, self.driver.now(), WRITE_BATCH_WINDOW))
     }
 
-    /// The next record: how many batches of the queue, and their entries, sealed on the head.
-    fn gather(&self) -> (usize, Vec<Sealed>) {
-        let mut tip = self.driver.member().head();
+    /// The next record: how many batches of the queue, and their entries, chained on the head.
+    fn gather(&self) -> (usize, Vec<ChainedEntry>) {
+        let mut tip = self.driver.replica().head();
         let (mut taken, mut bytes, mut entries) = (0, 0, Vec::new());
-        let is_plain = |batch: &&Batch<Reply>| batch.capture.is_none() && batch.hand_over.is_none();
+        let is_plain = |batch: &&Batch<Reply>| batch.capture.is_none() && batch.transfer.is_none();
         for batch in self.work.queue.iter().take_while(is_plain) {
             if let Some(draft) = &batch.draft {
                 let mut after = tip;
-                let entry = draft.clone().seal(&mut after);
+                let entry = draft.clone().chain(&mut after);
                 bytes += entry.bytes().len();
-                if taken > 0 && bytes > self.shared.config.tuning.batch_bytes {
+                if taken > 0 && bytes > self.node.config.tuning.batch_bytes {
                     break;
                 }
                 tip = after;
@@ -392,7 +392,7 @@ impl SharedLoop {
             taken += 1;
         }
         if entries.is_empty() {
-            entries.push(Draft::new(Kind::Barrier).seal(&mut tip));
+            entries.push(Draft::new(Kind::Barrier).chain(&mut tip));
         }
         (taken, entries)
     }
@@ -401,13 +401,13 @@ impl SharedLoop {
         match event {
             Event::Applied { entry, tip, .. } => return self.apply(&entry, &tip),
             Event::Committed { ticket, tip, .. } => return self.committed(ticket, &tip),
-            Event::Void { ticket } => self.void(ticket),
-            Event::Index { reads, index } => self.answer_reads(&reads, Ok(index)),
-            Event::IndexLost { reads } => self.answer_reads(&reads, Err(Again)),
+            Event::Dropped { ticket } => self.void(ticket),
+            Event::ReadIndex { reads, index } => self.answer_reads(&reads, Ok(index)),
+            Event::ReadIndexLost { reads } => self.answer_reads(&reads, Err(Again)),
             Event::Leading { epoch, tip } => self.lead(epoch, &tip),
-            Event::Following { epoch, writer } => return self.follow(epoch, writer),
-            Event::HandedOver => self.handed_over(),
-            Event::Skipped { at, void } => tracing::debug!(at = at.0, ?void, "a record does not count"),
+            Event::Following { epoch, leader } => return self.follow(epoch, leader),
+            Event::LeadershipTransferred => self.handed_over(),
+            Event::Ignored { at, why } => tracing::debug!(at = at.0, ?why, "a record is ignored"),
             Event::Suspect { read, end } => {
                 tracing::error!(
                     read = read.0,
@@ -440,7 +440,7 @@ impl SharedLoop {
             });
             self.update(|status| status.writer = Some(writer.clone()));
         }
-        if vetch_fence::successor_of(entry).is_some() {
+        if vetch_cluster::transfer_target(entry).is_some() {
             // Whoever wrote does so no longer; requests wait for the next.
             self.update(|status| status.writer = None);
         }
@@ -456,7 +456,7 @@ impl SharedLoop {
             return Step::Worked;
         }
         assert!(!self.work.leading, "nobody else's entries count while this server writes");
-        let revision = self.shared.store.read().head().revision;
+        let revision = self.node.store.read().head().revision;
         if entry.base_rev != revision + 1 {
             let cause = format!("journal entry {} follows another revision than {revision}", entry.seq);
             return self.failed(cause);
@@ -468,11 +468,11 @@ impl SharedLoop {
     }
 
     fn replay(&mut self, entry: &Entry) -> Result<(), vetch_store::BadCommand> {
-        let (shared, work) = (Arc::clone(&self.shared), &mut self.work);
+        let (node, work) = (Arc::clone(&self.node), &mut self.work);
         let compacted;
         {
-            let mut store = shared.store.write();
-            let mut log = shared.log.write();
+            let mut store = node.store.write();
+            let mut log = node.log.write();
             let before = store.visible();
             let bytes: usize = replay::commands(entry)?.iter().map(|(payload, _)| payload.len()).sum();
             let revisions = replay::replay(&mut store, entry)?;
@@ -482,25 +482,25 @@ impl SharedLoop {
             store.publish(mark);
             if !Arc::ptr_eq(&work.auth, store.auth()) {
                 work.auth = Arc::clone(store.auth());
-                shared.auth.publish(Arc::clone(store.auth()));
+                node.auth.publish(Arc::clone(store.auth()));
             }
-            *shared.alarms.write() = store.alarms().collect();
+            *node.alarms.write() = store.alarms().collect();
             for unit in revisions {
                 work.dirty.extend(unit.events.iter().map(|event| event.kv.clone()));
                 let events: Vec<NodeEvent> = unit.events.into_iter().map(NodeEvent).collect();
                 log.append(unit.revision, events.into());
             }
             if compacted {
-                shared.past_hashes.lock().compacted(before.compact_revision, mark.compact_revision);
+                node.past_hashes.lock().compacted(before.compact_revision, mark.compact_revision);
                 log.compact(mark.compact_revision);
-                shared.hub.write().compact(mark.compact_revision);
+                node.hub.write().compact(mark.compact_revision);
             }
-            shared.revision.store(mark.revision, Ordering::Release);
+            node.revision.store(mark.revision, Ordering::Release);
         }
-        let _ = shared.fan_out.try_send(());
-        shared.fresh_bytes.store(work.fresh_bytes, Ordering::Relaxed);
-        if compacted || shared.is_stride_done() {
-            shared.chores.ring();
+        let _ = node.fan_out.try_send(());
+        node.fresh_bytes.store(work.fresh_bytes, Ordering::Relaxed);
+        if compacted || node.is_stride_done() {
+            node.housekeeping.ring();
         }
         Ok(())
     }
@@ -531,10 +531,10 @@ impl SharedLoop {
         let is_next = self.work.flying.front().is_some_and(|(next, _)| *next == ticket);
         let Some((_, batches)) = self.work.flying.pop_front_if(|_| is_next) else { return };
         self.work.number += batches.iter().filter(|batch| batch.draft.is_some()).count() as u64;
-        let last = Tip { seq: self.work.number, ..*self.driver.member().view().tip() };
+        let last = Tip { seq: self.work.number, ..*self.driver.replica().log_state().tip() };
         let answered: usize = batches.iter().map(|batch| batch.replies.len()).sum();
-        self.work.requests_expected.answered(answered + self.work.queued(), self.driver.now());
-        self.finisher.complete(batches, Some(&last));
+        self.work.request_window.answered(answered + self.work.queued(), self.driver.now());
+        self.committer.commit(batches, Some(&last));
     }
 
     fn void(&mut self, ticket: Ticket) {
@@ -548,14 +548,14 @@ impl SharedLoop {
         }
     }
 
-    fn answer_reads(&mut self, reads: &[ReadId], outcome: Result<Index, Again>) {
+    fn answer_reads(&mut self, reads: &[ReadId], outcome: Result<LogIndex, Again>) {
         let mut answered = 0;
         for read in reads.iter().filter_map(|read| self.work.asked.remove(read)).flatten() {
             // Whoever asked may have gone.
             let _ = read.send(outcome);
             answered += 1;
         }
-        self.work.reads_expected.answered(answered, self.driver.now());
+        self.work.read_window.answered(answered, self.driver.now());
     }
 
     /// Lets those reads go whose index this server's state has come to. Everything the member has
@@ -563,11 +563,11 @@ impl SharedLoop {
     fn answer_reached(&mut self) {
         let mut still_behind = Vec::new();
         for Indexed { index, mut reads } in std::mem::take(&mut self.work.behind) {
-            let member = self.driver.member_mut();
+            let member = self.driver.replica_mut();
             let outcome = if member.reached(&index) {
                 Ok(index)
-            } else if member.view().tip().seq >= index.tip.seq
-                && !matches!(member.view().reached(&index), Ok(true))
+            } else if member.log_state().tip().seq >= index.tip.seq
+                && !matches!(member.log_state().reached(&index), Ok(true))
             {
                 // Too long ago to be compared.
                 Err(Again)
@@ -593,30 +593,30 @@ impl SharedLoop {
         }
         assert!(self.work.flying.is_empty(), "a new epoch decides everything");
         // Locked, so that what is evaluated knows whose part this is: see `name_successor`.
-        let shared = Arc::clone(&self.shared);
-        let store = shared.store.write();
+        let node = Arc::clone(&self.node);
+        let store = node.store.write();
         if !self.work.leading {
             assert!(
                 tip.next_rev == store.head().revision + 1,
                 "journal and store agree on the next revision"
             );
-            let mut clock = self.shared.clock.lock();
-            *clock = crate::clock::Clock::default();
+            let mut lessor = self.node.lessor.lock();
+            *lessor = crate::lessor::Lessor::default();
             // Whoever renewed a lease last may have told the writer before: everybody has the full
             // time again.
             for (id, lease) in store.leases().iter() {
                 let time = if vetch_bugs::on(Bug::LeaseCutShort) { 0 } else { lease.ttl() };
-                clock.start(id, lease.grant(), lease.ttl(), time, self.shared.now());
+                lessor.start(id, lease.grant(), lease.ttl(), time, self.node.now());
             }
-            drop(clock);
+            drop(lessor);
             self.work.leading = true;
             self.work.roster.begin(self.driver.now());
             self.membership.lead(self.driver.now());
         }
         // Also after a hand-over that came to nothing, and one that is still queued comes to
         // nothing now.
-        shared.reign.fetch_add(1, Ordering::AcqRel);
-        shared.following.store(false, Ordering::Release);
+        node.leadership_count.fetch_add(1, Ordering::AcqRel);
+        node.following.store(false, Ordering::Release);
         drop(store);
         tracing::info!(epoch, "this server writes to the journal");
         self.work.announced = None;
@@ -639,7 +639,7 @@ impl SharedLoop {
         }
     }
 
-    fn follow(&mut self, epoch: u64, writer: Author) -> Step {
+    fn follow(&mut self, epoch: u64, leader: ReplicaId) -> Step {
         if vetch_bugs::on(Bug::ReplacedUnnoticed) {
             self.work.leading = false;
         }
@@ -648,8 +648,8 @@ impl SharedLoop {
         }
         tracing::info!(epoch, "another server writes to the journal");
         // It says where it is soon; mostly that is known.
-        let known = self.membership.get(writer.node).and_then(|member| member.client_urls.first());
-        let writer = known.map(|url| Writer { member: writer.node, url: url.clone() });
+        let known = self.membership.get(leader.member).and_then(|member| member.client_urls.first());
+        let writer = known.map(|url| Writer { member: leader.member, url: url.clone() });
         self.update(|status| (status.epoch, status.writer, status.handing_over) = (epoch, writer, false));
         Step::Worked
     }
@@ -662,7 +662,7 @@ impl SharedLoop {
     /// Ends the node so that it is opened again.
     fn begin_again(&mut self, why: &str, state: RunState) -> Step {
         tracing::warn!(why, "this server begins again from a checkpoint");
-        self.shared.following.store(true, Ordering::Release);
+        self.node.following.store(true, Ordering::Release);
         self.update(|status| (status.is_writer, status.writer) = (false, None));
         let pending = self.work.flying.drain(..).flat_map(|(_, batches)| batches);
         let unanswered = pending.chain(self.work.returned.drain(..)).chain(self.work.queue.drain(..));
@@ -671,7 +671,7 @@ impl SharedLoop {
         }
         self.work.asked.drain().flat_map(|(_, reads)| reads).for_each(refuse);
         self.work.waiting.drain(..).for_each(refuse);
-        self.shared.state.send_replace(state);
+        self.node.run_state.send_replace(state);
         Step::Ended
     }
 
@@ -687,8 +687,8 @@ impl SharedLoop {
         if self.take_batches() == Step::Ended {
             return Step::Ended;
         }
-        let visible = self.shared.store.read().visible().revision;
-        let saved = self.shared.cluster.as_ref().map(|cluster| cluster.saved.load(Ordering::Acquire));
+        let visible = self.node.store.read().visible().revision;
+        let saved = self.node.cluster.as_ref().map(|cluster| cluster.saved.load(Ordering::Acquire));
         let is_late = self.driver.now() >= since + LAST_WORDS;
         // A writer has evaluated what may not count, so there is no state to capture.
         if self.work.leading || is_late || saved.is_none_or(|saved| saved >= visible) {
@@ -701,19 +701,19 @@ impl SharedLoop {
     }
 
     fn failed(&mut self, cause: String) -> Step {
-        self.shared.fail(cause);
+        self.node.fail(cause);
         Step::Ended
     }
 
     /// Hands a capture to who asked for it, with the place in the log that made its state.
     /// Everything before it counts by now.
     fn hand_over(&mut self, batch: Batch<Reply>) {
-        let Some(Wanted { reply, capture }) = batch.capture else {
+        let Some(CaptureRequest { reply, capture }) = batch.capture else {
             // Handed in while this server was about to lose its part: nobody is answered from it.
             batch.replies.into_iter().for_each(|(reply, _)| drop(reply.send(Err(NodeError::Timeout))));
             return;
         };
-        let index = self.driver.member().view().index();
+        let index = self.driver.replica().log_state().index();
         let dirty = std::mem::take(&mut self.work.dirty);
         let capture = match capture {
             Some(mut capture) => {
@@ -727,8 +727,8 @@ impl SharedLoop {
             }
             None => {
                 // While this server decides it is the sequencer that counts.
-                self.shared.fresh_bytes.store(0, Ordering::Relaxed);
-                Capture::at_head(&self.shared.store.read(), index.tip, dirty)
+                self.node.fresh_bytes.store(0, Ordering::Relaxed);
+                Capture::at_head(&self.node.store.read(), index.tip, dirty)
             }
         };
         self.work.fresh_bytes = 0;
@@ -739,14 +739,14 @@ impl SharedLoop {
 
     fn tell(&mut self) {
         let now = self.driver.now();
-        let member = self.driver.member();
-        let (index, epoch) = (member.view().tip().seq, member.view().tip().epoch);
+        let member = self.driver.replica();
+        let (index, epoch) = (member.log_state().tip().seq, member.log_state().tip().epoch);
         if self.work.heard.0 != index {
             self.work.heard = (index, now);
         }
         let silent = now >= self.work.heard.1 + SILENT;
-        let (caught_up, suspect) = (member.has_read_to_the_end(), member.is_suspect());
-        let Some(Cluster { status, .. }) = &self.shared.cluster else { return };
+        let (caught_up, suspect) = (member.is_caught_up(), member.is_suspect());
+        let Some(Cluster { status, .. }) = &self.node.cluster else { return };
         status.send_if_modified(|status| {
             let turned = (status.caught_up, status.suspect, status.silent) != (caught_up, suspect, silent)
                 || status.epoch != epoch;
@@ -757,13 +757,13 @@ impl SharedLoop {
     }
 
     pub(super) fn post(&self, change: impl FnOnce(&mut Board)) {
-        if let Some(cluster) = &self.shared.cluster {
+        if let Some(cluster) = &self.node.cluster {
             change(&mut cluster.board.lock());
         }
     }
 
     fn update(&self, change: impl FnOnce(&mut ClusterStatus)) {
-        if let Some(cluster) = &self.shared.cluster {
+        if let Some(cluster) = &self.node.cluster {
             cluster.status.send_modify(change);
         }
     }

@@ -11,8 +11,8 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use vetch_fence::Space;
-use vetch_journal::{Position, Sealed};
+use vetch_cluster::Space;
+use vetch_journal::{ChainedEntry, Position};
 
 use super::shared_loop::SharedLoop;
 
@@ -78,9 +78,9 @@ impl SharedLoop {
             return;
         }
         self.work.tending.looked = Some(now);
-        if let Some(cluster) = &self.shared.cluster {
-            let member = self.driver.member();
-            cluster.position.store(member.view().position().0, Ordering::Relaxed);
+        if let Some(cluster) = &self.node.cluster {
+            let member = self.driver.replica();
+            cluster.position.store(member.log_state().position().0, Ordering::Relaxed);
             cluster.alone.store(member.is_suspect(), Ordering::Relaxed);
         }
         // What was heard last counts until there is news.
@@ -99,9 +99,9 @@ impl SharedLoop {
         if !self.work.leading {
             return;
         }
-        let own = self.shared.cluster.as_ref().map(|cluster| {
+        let own = self.node.cluster.as_ref().map(|cluster| {
             let vote = cluster.board.lock().vote;
-            self.shared.report_of(cluster, vote)
+            self.node.report_of(cluster, vote)
         });
         for report in reports.into_iter().chain(own) {
             self.work.roster.heard(now, report);
@@ -111,7 +111,7 @@ impl SharedLoop {
 
     fn trim(&mut self, now: Duration) {
         let used = self.work.tending.space.map_or(0, |(space, _)| space.used);
-        let pressed = used > LARGE || self.shared.disk_full.load(Ordering::Relaxed);
+        let pressed = used > LARGE || self.node.disk_full.load(Ordering::Relaxed);
         let floor = match self.work.roster.floor(now, pressed) {
             Ok(Some(floor)) => floor,
             Ok(None) => return,
@@ -123,13 +123,13 @@ impl SharedLoop {
         let is_done = |(at, when): (Position, Duration)| floor <= at && now < when + AGAIN;
         if !self.work.tending.trimmed.is_some_and(is_done) {
             tracing::debug!(floor = floor.0, "trimming the journal");
-            self.driver.log_mut().trim_soon(floor);
+            self.driver.log_mut().start_trim(floor);
             self.work.tending.trimmed = Some((floor, now));
         }
     }
 
     /// Records are on their way to the journal.
-    pub(super) fn proposed(&mut self, entries: &[Sealed]) {
+    pub(super) fn proposed(&mut self, entries: &[ChainedEntry]) {
         let bytes: usize = entries.iter().map(|entry| entry.bytes().len()).sum();
         let now = self.driver.now();
         self.work.tending.proposed.add(now, bytes as u64 + RECORD_COST);
@@ -148,15 +148,15 @@ impl SharedLoop {
 
     /// The state of this server may exist nowhere else: it goes to disk at once.
     pub(super) fn stand_alone(&mut self) {
-        if let Some(cluster) = &self.shared.cluster {
+        if let Some(cluster) = &self.node.cluster {
             cluster.alone.store(true, Ordering::Relaxed);
-            self.shared.chores.ring();
+            self.node.housekeeping.ring();
         }
     }
 
     fn weigh(&mut self, now: Duration) {
         let Tending { refused, space, proposed, .. } = &self.work.tending;
-        let was_full = self.shared.disk_full.load(Ordering::Relaxed);
+        let was_full = self.node.disk_full.load(Ordering::Relaxed);
         // Those who refuse nothing take their checkpoints as long as a writer that does waits for
         // them.
         let was_low = was_full || !self.work.leading;
@@ -172,10 +172,10 @@ impl SharedLoop {
             _ => (RECORDS_KEPT * record, false),
         };
         let is_full = is_low || is_refused;
-        self.shared.active_room.store(left, Ordering::Relaxed);
+        self.node.active_room.store(left, Ordering::Relaxed);
         if is_full != was_full {
-            self.shared.disk_full.store(is_full, Ordering::Relaxed);
-            self.shared.chores.ring();
+            self.node.disk_full.store(is_full, Ordering::Relaxed);
+            self.node.housekeeping.ring();
             if is_full && self.work.leading {
                 tracing::error!(
                     left,

@@ -104,7 +104,7 @@ impl Lab {
     }
 
     pub(crate) fn tick(&mut self) -> Step {
-        self.parts.clock.step()
+        self.parts.lease_thread.step()
     }
 
     fn step_all(&mut self) {

@@ -131,7 +131,7 @@ fn with_both_manifests_bad_the_directory_is_refused() {
 }
 
 /// The content with a checksum that is right.
-fn sealed(mut content: Vec<u8>) -> Vec<u8> {
+fn with_checksum(mut content: Vec<u8>) -> Vec<u8> {
     content.truncate(content.len() - 4);
     let crc = crc32c::crc32c(&content);
     content.extend_from_slice(&crc.to_le_bytes());
@@ -155,7 +155,7 @@ fn absurd_numbers_behind_a_good_checksum_are_damage() {
             absurd[at..at + 8].copy_from_slice(&number.to_le_bytes());
         }
         let disk = world.disk.process_exit();
-        disk.overwrite(&newest, &sealed(absurd));
+        disk.overwrite(&newest, &with_checksum(absurd));
         let loaded = open(&disk, TINY).unwrap_or_else(|error| panic!("{lie:?}: {error}"));
         assert_eq!(loaded.report.number, Some(1), "{lie:?}");
     }
@@ -168,7 +168,7 @@ fn what_a_newer_version_wrote_is_refused_and_not_passed_over() {
     let content = world.disk.content(&newest).unwrap();
     let mut newer = content.clone();
     newer[8] = 3;
-    world.disk.overwrite(&newest, &sealed(newer));
+    world.disk.overwrite(&newest, &with_checksum(newer));
     let error = open(&world.disk, TINY).map(|_| ()).unwrap_err().to_string();
     assert!(error.contains("manifest version 3 is not known to this version"), "{error}");
 
@@ -177,7 +177,7 @@ fn what_a_newer_version_wrote_is_refused_and_not_passed_over() {
         let mut with_section = content[..content.len() - 4].to_vec();
         with_section[12] += 1;
         with_section.extend_from_slice(&[77, 0, flags, 0, 3, 0, 0, 0, b'n', b'e', b'w', 0, 0, 0, 0]);
-        world.disk.overwrite(&newest, &sealed(with_section));
+        world.disk.overwrite(&newest, &with_checksum(with_section));
         match open(&world.disk, TINY) {
             Ok(loaded) => assert!(!is_refused && loaded.report.number == Some(2)),
             Err(error) => assert!(is_refused && error.to_string().contains("section 77"), "{error}"),

@@ -106,10 +106,11 @@ fn users_and_roles_have_exactly_these_bytes() {
     .assert_eq(&content);
 }
 
-/// A sealed data file and a sealed manifest. Of the bytes that were plain above, none is left.
+/// An encrypted data file and an encrypted manifest. Of the bytes that were plain above, none is
+/// left.
 #[test]
-fn sealed_files_have_exactly_these_bytes() {
-    let mut world = World::sealed(CheckpointConfig::default(), keys(&KEYS[..1]));
+fn encrypted_files_have_exactly_these_bytes() {
+    let mut world = World::encrypted(CheckpointConfig::default(), keys(&KEYS[..1]));
     world.write(WriteRequest::Put(put("b", "value", 0)));
     world.tip = Tip { epoch: 3, seq: 7, hash: [0xab; 32], next_rev: 3 };
     world.checkpoint().unwrap();

@@ -4,12 +4,12 @@
 
 mod crash;
 mod damage;
+mod encryption;
 mod format;
 mod model;
 #[path = "../../../journal/tests/suite/rng.rs"]
 mod rng;
 mod round_trip;
-mod sealing;
 mod size;
 mod speed;
 mod world;

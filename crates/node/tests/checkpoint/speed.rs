@@ -5,9 +5,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use vetch_encryption::EncryptionKeys;
 use vetch_journal::{RealDisk, Tip};
 use vetch_node::checkpoint::{Capture, CheckpointConfig, load};
-use vetch_seal::Keys;
 use vetch_store::load::Unversioned;
 use vetch_store::record::Fields;
 use vetch_store::{Mark, Record};
@@ -23,7 +23,7 @@ fn a_million_records_of_a_kilobyte() {
             dir.path(),
             CheckpointConfig::default(),
             2,
-            &Keys::none(),
+            &EncryptionKeys::none(),
             &mut |_, _| {},
         )
         .unwrap();

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use vetch_encryption::{EncryptionKeys, KeyRing};
 use vetch_journal::{Disk, Draft, Kind, MemDisk, PartId, Tip};
 use vetch_node::checkpoint::{
     Capture, CheckpointConfig, CheckpointError, Checkpointer, LoadError, Loaded, Report, load,
 };
-use vetch_seal::{Keys, Ring};
 use vetch_store::hash::HashRun;
 use vetch_store::range::RangeRun;
 use vetch_store::request::{
@@ -27,7 +27,7 @@ pub(crate) const TINY: CheckpointConfig = CheckpointConfig {
 pub(crate) struct World {
     pub(crate) disk: MemDisk,
     pub(crate) config: CheckpointConfig,
-    pub(crate) keys: Keys,
+    pub(crate) keys: EncryptionKeys,
     pub(crate) store: Store,
     pub(crate) checkpointer: Checkpointer,
     pub(crate) dirty: Vec<Record>,
@@ -42,27 +42,27 @@ pub(crate) fn dir() -> PathBuf {
 }
 
 pub(crate) fn open(disk: &MemDisk, config: CheckpointConfig) -> Result<Loaded, LoadError> {
-    load(Arc::new(disk.clone()), &dir(), config, 2, &Keys::none(), &mut |_, _| {})
+    load(Arc::new(disk.clone()), &dir(), config, 2, &EncryptionKeys::none(), &mut |_, _| {})
 }
 
 /// Made for these tests and used for nothing else.
 pub(crate) const KEYS: [&str; 2] =
     ["a AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=", "b ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pv8="];
 
-pub(crate) fn ring(lines: &[&str]) -> Ring {
-    Ring::parse(&lines.join("\n")).unwrap()
+pub(crate) fn ring(lines: &[&str]) -> KeyRing {
+    KeyRing::parse(&lines.join("\n")).unwrap()
 }
 
-/// Keys whose seals look the same every time.
-pub(crate) fn keys(lines: &[&str]) -> Keys {
-    Keys::repeatable_for_tests(ring(lines))
+/// Keys whose ciphertexts look the same every time.
+pub(crate) fn keys(lines: &[&str]) -> EncryptionKeys {
+    EncryptionKeys::repeatable_for_tests(ring(lines))
 }
 
 /// The same through something that may fail, on the calling thread alone.
 pub(crate) fn open_through(
     view: Arc<dyn Disk>,
     config: CheckpointConfig,
-    keys: &Keys,
+    keys: &EncryptionKeys,
 ) -> Result<Loaded, LoadError> {
     load(view, &dir(), config, 0, keys, &mut |_, _| {})
 }
@@ -70,17 +70,22 @@ pub(crate) fn open_through(
 impl World {
     pub(crate) fn new(config: CheckpointConfig) -> World {
         let disk = MemDisk::new();
-        World::on(disk.clone(), Arc::new(disk), config, Keys::none())
+        World::on(disk.clone(), Arc::new(disk), config, EncryptionKeys::none())
     }
 
-    /// A world whose files are sealed.
-    pub(crate) fn sealed(config: CheckpointConfig, keys: Keys) -> World {
+    /// A world whose files are encrypted.
+    pub(crate) fn encrypted(config: CheckpointConfig, keys: EncryptionKeys) -> World {
         let disk = MemDisk::new();
         World::on(disk.clone(), Arc::new(disk), config, keys)
     }
 
     /// A world on a fresh disk, seen through `view`.
-    pub(crate) fn on(disk: MemDisk, view: Arc<dyn Disk>, config: CheckpointConfig, keys: Keys) -> World {
+    pub(crate) fn on(
+        disk: MemDisk,
+        view: Arc<dyn Disk>,
+        config: CheckpointConfig,
+        keys: EncryptionKeys,
+    ) -> World {
         let loaded = open_through(view, config, &keys).unwrap();
         World {
             disk,
@@ -104,8 +109,8 @@ impl World {
             draft.begin_part(PartId { partition: 0, owner_epoch: 0, pseq: 0 });
             draft.payload().extend_from_slice(&payload);
             draft.end_part(u32::from(!evaluated.events.is_empty()));
-            let sealed = draft.seal(&mut self.tip);
-            self.journal.push((*sealed.after(), payload));
+            let encrypted = draft.chain(&mut self.tip);
+            self.journal.push((*encrypted.after(), payload));
         }
         self.dirty.extend(evaluated.events.iter().map(|event| event.kv.clone()));
         self.events.extend(evaluated.events);

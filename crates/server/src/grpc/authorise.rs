@@ -52,7 +52,7 @@ impl Authorizer {
         required: RequiredPermission<'_>,
     ) -> Result<Node, EtcdError> {
         if let RequiredPermission::NoCredentials = required {
-            return Ok(node.on_behalf_of(Caller::Anonymous));
+            return Ok(node.for_caller(Caller::Anonymous));
         }
         let caller = self.authenticator.caller(node, credentials).map_err(|_| EtcdError::InvalidAuthToken)?;
         if node.auth_enabled() {
@@ -67,7 +67,7 @@ impl Authorizer {
             };
             decision.map_err(status::etcd_from_auth)?;
         }
-        Ok(node.on_behalf_of(caller))
+        Ok(node.for_caller(caller))
     }
 }
 

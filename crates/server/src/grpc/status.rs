@@ -70,15 +70,15 @@ pub(super) fn etcd_from_node(error: NodeError) -> EtcdError {
         NodeError::Corrupt => EtcdError::Corrupt,
         NodeError::Stopped => EtcdError::Stopped,
         NodeError::Timeout => EtcdError::Timeout,
-        NodeError::NotWriter => EtcdError::NotLeader,
-        NodeError::WriterChanged => EtcdError::LeaderChanged,
+        NodeError::NotLeader => EtcdError::NotLeader,
+        NodeError::LeaderChanged => EtcdError::LeaderChanged,
     }
 }
 
 /// What etcd calls a leader that stays.
 pub(super) fn etcd_from_leader_transfer(error: HandOverError) -> EtcdError {
     match error {
-        HandOverError::NotWriter => EtcdError::NotLeader,
+        HandOverError::NotLeader => EtcdError::NotLeader,
         HandOverError::Unknown => EtcdError::BadLeaderTransferee,
         HandOverError::TooLong => EtcdError::TimeoutLeaderTransfer,
     }

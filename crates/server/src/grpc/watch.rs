@@ -55,7 +55,7 @@ impl watch_server::Watch for WatchService {
         let (credentials, requests) = Credentials::split(request);
         let session = self.0.node.watch();
         let charge = remote.map(|Remote { address, watching }| {
-            session.name_client(address);
+            session.set_client_address(address);
             watching.charge()
         });
         let stream = WatchStream {

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use vetch_fence::Config;
+use vetch_cluster::Config;
 use vetch_node::config::{Identity, NodeConfig};
 
 use super::wire::Cut;
@@ -60,7 +60,7 @@ pub(super) enum Trouble {
 #[derive(Debug, Clone)]
 pub(super) struct ClusterPlan {
     pub(super) servers: usize,
-    pub(super) fence: Config,
+    pub(super) replication: Config,
     pub(super) wire: Troubles,
     pub(super) breach: Breach,
     /// In order of time.
@@ -98,11 +98,11 @@ impl ClusterPlan {
             }
         }
         troubles.sort_by_key(|(at, _)| *at);
-        let mut fence = Config { window: *rng.pick(&[1, 2, 4, 8]), ..Config::default() };
+        let mut replication = Config { max_in_flight: *rng.pick(&[1, 2, 4, 8]), ..Config::default() };
         if rng.percent(30) {
-            fence.lease = Duration::ZERO;
+            replication.lease_duration = Duration::ZERO;
         }
-        ClusterPlan { servers, fence, wire, breach, troubles, load_nanos }
+        ClusterPlan { servers, replication, wire, breach, troubles, load_nanos }
     }
 }
 
@@ -136,7 +136,7 @@ fn episode(rng: &mut Rng, servers: usize, nanos: u64) -> Vec<(u64, Trouble)> {
 pub(super) fn workload(rng: &mut Rng) -> Plan {
     let mut plan = Plan::draw(rng);
     plan.in_cluster = true;
-    plan.sealed = false;
+    plan.encrypted = false;
     plan.node.keys = NodeConfig::new(PathBuf::from("/data"), identity(0)).keys;
     plan.node.quota_bytes = 0;
     plan.node.request_timeout = Duration::from_millis(*rng.pick(&[1000, 3000, 7000]));

@@ -4,12 +4,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use vetch_fence::Author;
+use vetch_cluster::ReplicaId;
 use vetch_journal::MemDisk;
 use vetch_node::Node;
 use vetch_node::cluster::ClusterConfig;
 use vetch_node::config::NodeConfig;
-use vetch_node::stepped::{self, Ground, SharedParts};
+use vetch_node::stepped::{self, SharedParts};
 use vetch_node::types::Progress;
 
 use super::directory::Serving;
@@ -46,7 +46,7 @@ pub(super) struct Running {
     pub(super) serves: bool,
     pub(super) stopping: bool,
     pub(super) epoch: u64,
-    pub(super) author: Author,
+    pub(super) author: ReplicaId,
 }
 
 impl Server {
@@ -61,26 +61,28 @@ impl Server {
         self.lives += 1;
         let at = self.at;
         say!(env.trace, "server {at} starts, life {}", self.lives);
-        let author = Author { node: identity(at).member_id, life: rng.draw() };
+        let replica = ReplicaId { member: identity(at).member_id, incarnation: rng.draw() };
         let (time, steady) = (env.clock.for_node(), env.clock.for_node());
-        let ground = Ground { disk: Arc::new(self.disk.clone()), time, steady, life: author.life };
+        let node_env =
+            stepped::Env { disk: Arc::new(self.disk.clone()), time, steady, life: replica.incarnation };
         let config = NodeConfig { proposed: identity(at), ..env.plan.node.clone() };
         let cluster = ClusterConfig {
             name: format!("server-{at}"),
             client_urls: vec![format!("http://server-{at}")],
             peer_urls: Vec::new(),
-            fence: plan.fence.clone(),
+            replication: plan.replication.clone(),
         };
         let coverage = env.coverage.clone();
-        let opened = stepped::open_shared(ground, config, cluster, Box::new(wire.connect(at)), |progress| {
-            if let Progress::Checkpoint { bytes_total, .. } = progress
-                && bytes_total > 0
-            {
-                coverage.hit(Rare::RestartedFromCheckpoint);
-            }
-        });
+        let opened =
+            stepped::open_shared(node_env, config, cluster, Box::new(wire.connect(at)), |progress| {
+                if let Progress::Checkpoint { bytes_total, .. } = progress
+                    && bytes_total > 0
+                {
+                    coverage.hit(Rare::RestartedFromCheckpoint);
+                }
+            });
         match opened {
-            Ok((node, parts)) => self.running = Some(Running::new(node, parts, author, rng)),
+            Ok((node, parts)) => self.running = Some(Running::new(node, parts, replica, rng)),
             // The power went while it started.
             Err(_) if self.disk.power_lost() => {}
             Err(error) => env.violation(format!("server {at} refused to start: {error}")),
@@ -105,14 +107,15 @@ impl Server {
 }
 
 impl Running {
-    fn new(node: Node, parts: SharedParts, author: Author, rng: &mut Rng) -> Running {
-        let SharedParts { mut sequencer, mut journal, mut housekeeping, mut fan_out, mut clock } = parts;
+    fn new(node: Node, parts: SharedParts, author: ReplicaId, rng: &mut Rng) -> Running {
+        let SharedParts { mut sequencer, mut journal, mut housekeeping, mut fan_out, mut lease_thread } =
+            parts;
         let parts = [
             Part::on_root(move || sequencer.step()),
             Part::on_root(move || journal.step(Duration::ZERO)),
             Part::on_root(move || housekeeping.step()),
             Part::on_root(move || fan_out.step()),
-            Part::on_root(move || clock.step()),
+            Part::on_root(move || lease_thread.step()),
         ];
         let looks = [
             50 * MILLI,

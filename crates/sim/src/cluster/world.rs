@@ -175,7 +175,7 @@ impl World {
             Which::Journal => "the journal",
             Which::Housekeeping => "housekeeping",
             Which::FanOut => "fan-out",
-            Which::Clock => "the clock",
+            Which::LeaseThread => "the clock",
         });
         let Some(running) = &mut self.servers[at].running else { return };
         let look = running.looks[which as usize];
@@ -355,7 +355,7 @@ fn poke_others(running: &mut Running, which: Which, did: Did, rng: &mut Rng) {
             running.poke(Which::Sequencer, rng);
             running.poke(Which::Journal, rng);
         }
-        Which::Clock => running.poke(Which::Sequencer, rng),
+        Which::LeaseThread => running.poke(Which::Sequencer, rng),
         _ => {}
     }
 }

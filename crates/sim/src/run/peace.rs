@@ -121,14 +121,18 @@ impl Run {
         self.forgets_keys(world)
     }
 
-    /// What was sealed with an old key is sealed anew, and the key can go; the restart that follows
-    /// does without.
+    /// What was encrypted with an old key is encrypted anew, and the key can go; the restart that
+    /// follows does without.
     fn forgets_keys(&mut self, world: &mut World) -> bool {
-        if !self.env.plan.sealed {
+        if !self.env.plan.encrypted {
             return true;
         }
-        if world.run_until(PATIENCE, |world| keys::is_settled(&world.node.sealing())) != Halt::Done {
-            return self.not_live(world, &format!("old keys are still needed: {:?}", world.node.sealing()));
+        if world.run_until(PATIENCE, |world| keys::is_settled(&world.node.encryption_status())) != Halt::Done
+        {
+            return self.not_live(
+                world,
+                &format!("old keys are still needed: {:?}", world.node.encryption_status()),
+            );
         }
         if let Err(error) = keys::remove_old(&world.node) {
             return self.not_live(world, &error);

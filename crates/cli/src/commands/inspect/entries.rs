@@ -125,7 +125,9 @@ pub(super) fn report_damage(dir: &std::path::Path, sight: Sight, out: &mut Out) 
     let path = |file: &str| dir.join(file).display().to_string();
     match sight {
         Sight::Damage(damage) => out.damage(&path(&damage.file), Some(damage.offset), &damage.reason),
-        Sight::Sealed { file, offset, source } => out.damage(&path(&file), Some(offset), &source.to_string()),
+        Sight::Encrypted { file, offset, source } => {
+            out.damage(&path(&file), Some(offset), &source.to_string())
+        }
         Sight::Torn(torn) => {
             let (file, offset, bytes) = (path(&torn.file), torn.offset, torn.bytes);
             let text = format!(

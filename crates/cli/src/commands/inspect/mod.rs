@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
+use vetch_encryption::EncryptionKeys;
 use vetch_node::journal::{Disk, RealDisk};
-use vetch_node::seal::Keys;
 
 use self::filter::Filter;
 use self::show::Out;
@@ -103,7 +103,7 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
 struct DataDir {
     disk: std::sync::Arc<dyn Disk>,
     data_dir: PathBuf,
-    keys: Keys,
+    keys: EncryptionKeys,
 }
 
 impl DataDir {

@@ -86,9 +86,9 @@ fn checkpoints(view: &DataDir, out: &mut Out) -> Result<(), Failure> {
             }
         };
         let (mark, key) = (checkpoint.mark, checkpoint.key.map(|key| key.to_string()));
-        let sealed = key.as_deref().map_or(String::new(), |key| format!(", encrypted with {key}"));
+        let encrypted = key.as_deref().map_or(String::new(), |key| format!(", encrypted with {key}"));
         let text = format!(
-            "checkpoint {number}: revision {}, compacted at {}, up to entry {}, {} files{sealed}",
+            "checkpoint {number}: revision {}, compacted at {}, up to entry {}, {} files{encrypted}",
             mark.revision,
             mark.compact_revision,
             checkpoint.tip.seq,
@@ -102,9 +102,9 @@ fn checkpoints(view: &DataDir, out: &mut Out) -> Result<(), Failure> {
             let name =
                 file.path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
             let key = file.key.map(|key| key.to_string());
-            let sealed = key.as_deref().map_or(String::new(), |key| format!(", encrypted with {key}"));
+            let encrypted = key.as_deref().map_or(String::new(), |key| format!(", encrypted with {key}"));
             let text = format!(
-                "  {name}: revisions {} to {}, {}, {} of it alive{sealed}",
+                "  {name}: revisions {} to {}, {}, {} of it alive{encrypted}",
                 file.first + 1,
                 file.last,
                 size(file.size),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use vetch_node::config::Identity;
 use vetch_server::identity;
-use vetch_snapshot::restore::{BUMP, Options, Progress, Restored, restore_sealed};
+use vetch_snapshot::restore::{BUMP, Options, Progress, Restored, restore_encrypted};
 
 use super::super::progress::Ticker;
 use super::super::{Failure, keys, print_message};
@@ -88,7 +88,7 @@ impl RestoreCommand {
         };
         let mut ticker = Ticker::new();
         let keys = keys(self.encryption_key_file.as_deref())?;
-        let restored = restore_sealed(&options, &keys, &mut |progress| match progress {
+        let restored = restore_encrypted(&options, &keys, &mut |progress| match progress {
             Progress::Hashing { done, total } => ticker.report("checking the hash", done, total),
             Progress::Importing { done, total } => ticker.report("restoring", done, total),
             Progress::Replaying { done, total } => ticker.report("applying the log", done, total),

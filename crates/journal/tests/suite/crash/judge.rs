@@ -126,7 +126,7 @@ impl Judge {
             let recovered = recover(Arc::new(disk.clone()), expected.config, expected.checkpoint);
             let claim = recovered.map(|(_, mut journal, _)| {
                 let mut tip = *journal.tip();
-                let claim = decoded(&[Draft::new(Kind::NewEpoch).seal(&mut tip)]);
+                let claim = decoded(&[Draft::new(Kind::NewEpoch).chain(&mut tip)]);
                 let _ = journal.claim();
                 claim
             });

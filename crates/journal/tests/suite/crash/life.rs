@@ -9,7 +9,7 @@ use vetch_journal::{
 };
 
 use super::workload::{RINGS, Step, Workload};
-use crate::sealing::ring;
+use crate::encryption::ring;
 use crate::support::{batch, decoded, dir, genesis};
 
 pub(super) struct Life {
@@ -106,16 +106,16 @@ impl Life {
         let (found, mut journal, _) = recover(self.view.clone(), &self.config, self.checkpoint)?;
         self.learn(&found);
         let mut tip = *journal.tip();
-        self.in_flight = decoded(&[Draft::new(Kind::NewEpoch).seal(&mut tip)]);
+        self.in_flight = decoded(&[Draft::new(Kind::NewEpoch).chain(&mut tip)]);
         self.again(|| journal.claim().map(drop))?;
         self.acked.append(&mut self.in_flight);
         Ok(journal)
     }
 
     fn append(&mut self, journal: &mut LocalJournal, payloads: &[Vec<u8>]) -> Result<(), JournalError> {
-        let sealed = batch(journal, payloads);
-        self.in_flight = decoded(&sealed);
-        self.again(|| journal.append_batch(&sealed).map(drop))?;
+        let chained = batch(journal, payloads);
+        self.in_flight = decoded(&chained);
+        self.again(|| journal.append_batch(&chained).map(drop))?;
         self.acked.append(&mut self.in_flight);
         Ok(())
     }

@@ -26,9 +26,9 @@ fn live(life: &mut Life, workload: &Workload) -> (Option<LocalJournal>, Result<(
 
 /// A poisoned writer does nothing any more, and keeps naming the first cause.
 fn assert_finished(journal: &mut LocalJournal, cause: &str) {
-    let sealed = batch(journal, &[noise(9, 50)]);
+    let chained = batch(journal, &[noise(9, 50)]);
     let refusals = [
-        journal.append_batch(&sealed).map(drop),
+        journal.append_batch(&chained).map(drop),
         journal.claim().map(drop),
         journal.trim(Position(1)),
         journal.read(genesis()).map(drop),

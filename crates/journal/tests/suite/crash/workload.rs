@@ -1,9 +1,9 @@
 //! Workloads: what a process does with its journal, drawn from a seed, with sizes chosen to hurt.
 
-use vetch_journal::seal::Keys;
+use vetch_encryption::EncryptionKeys;
 use vetch_journal::{ENTRY_HEADER_LEN, LocalConfig, PART_HEADER_LEN, RECORD_HEADER_LEN, SECTOR};
 
-use crate::sealing::{KEYS, ring};
+use crate::encryption::{KEYS, ring};
 use crate::support::{Rng, noise};
 
 /// One thing a process does.
@@ -32,7 +32,7 @@ pub(super) struct Workload {
     pub(super) steps: Vec<Step>,
 }
 
-/// Every ring opens everything; they differ in what they seal with.
+/// Every ring opens everything; they differ in what they encrypt with.
 pub(super) const RINGS: [&[&str]; 3] = [&KEYS, &[KEYS[1], KEYS[0]], &["plain", KEYS[0], KEYS[1]]];
 
 impl Workload {
@@ -40,18 +40,22 @@ impl Workload {
     pub(super) fn new(seed: u64, len: u64) -> Workload {
         let mut rng = Rng(seed.wrapping_mul(0x5851_f42d_4c95_7f2d) ^ 0x1405);
         // Half of the workloads know of keys.
-        let is_sealed = seed % 2 == 1;
+        let is_encrypted = seed % 2 == 1;
         let sectors = [1, 2, 3, 4, 4, 7][rng.below(6)];
         let config = LocalConfig {
             segment_len: sectors * SECTOR as u64,
             spares: rng.below(3),
             unsafe_no_fsync: false,
             new_journal_id: Some(seed + 1),
-            keys: if is_sealed { Keys::repeatable_for_tests(ring(RINGS[0])) } else { Keys::none() },
+            keys: if is_encrypted {
+                EncryptionKeys::repeatable_for_tests(ring(RINGS[0]))
+            } else {
+                EncryptionKeys::none()
+            },
         };
         let len = len / 2 + rng.below(len as usize) as u64;
         let mut steps: Vec<Step> = (0..len).map(|n| step(&mut rng, n)).collect();
-        if is_sealed {
+        if is_encrypted {
             (0..3).for_each(|_| {
                 steps.insert(rng.below(steps.len()), Step::Rekey(rng.below(RINGS.len()), rng.below(2) == 0))
             });

@@ -3,15 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use bytes::Buf;
+use vetch_encryption::{Decryptor, ENVELOPE_HEADER_LEN, EncryptionKeys, EnvelopeHeader, Purpose, TAG_LEN};
 use vetch_journal::{Disk, DiskFile};
-use vetch_seal::{HEAD_LEN, Head, Keys, Opener, Purpose, TAG_LEN};
 use vetch_store::Record;
 
 use super::super::directory;
 use super::super::error::Damage;
 use super::{
-    BLOCK_HEADER_LEN, FOOTER, HEADER_LEN, SEALED_HEADER_LEN, TRAILER_LEN, Totals, Written, block_bound,
-    block_crc, footer, footer_bound, header, sealed_header,
+    BLOCK_HEADER_LEN, ENCRYPTED_HEADER_LEN, FOOTER, HEADER_LEN, TRAILER_LEN, Totals, Written, block_bound,
+    block_crc, encryption_header, footer, footer_bound, header,
 };
 
 /// An open data file whose header and footer are good. Blocks are checked when they are read.
@@ -21,7 +21,7 @@ pub(in crate::checkpoint) struct DataReader {
     path: PathBuf,
     id: u64,
     /// None: the file is plain.
-    opener: Option<Opener>,
+    decryptor: Option<Decryptor>,
     blocks: Vec<Block>,
     totals: Totals,
 }
@@ -39,7 +39,7 @@ impl DataReader {
         disk: &dyn Disk,
         dir: &Path,
         expected: Written,
-        keys: &Keys,
+        keys: &EncryptionKeys,
     ) -> Result<DataReader, Damage> {
         let path = dir.join(directory::data_name(expected.id));
         let unreadable =
@@ -50,13 +50,13 @@ impl DataReader {
             let reason = format!("the file has {len} bytes, the manifest says {}", expected.size);
             return Err(Damage::new(&path, len.min(expected.size), reason));
         }
-        let opener = check_header(&*file, &path, expected, keys)?;
+        let decryptor = check_header(&*file, &path, expected, keys)?;
         let (lengths, totals) = read_footer(&*file, &path, expected)?;
         let (header_len, tag_len) = lengths_of(expected);
-        if let (Some(opener), Some(seal)) = (&opener, expected.seal) {
+        if let (Some(decryptor), Some(encryption)) = (&decryptor, expected.encryption) {
             let bound = footer_bound(expected.id, &lengths, &totals);
             let altered = |_| Damage::new(&path, len - TRAILER_LEN as u64, "the footer was altered");
-            opener.open(FOOTER, &bound, &mut seal.tag.clone()).map_err(altered)?;
+            decryptor.decrypt(FOOTER, &bound, &mut encryption.tag.clone()).map_err(altered)?;
         }
         let mut offset = header_len as u64;
         let mut blocks = Vec::with_capacity(lengths.len());
@@ -69,7 +69,7 @@ impl DataReader {
         if offset != end {
             return Err(Damage::new(&path, end, "the blocks do not fill the file"));
         }
-        Ok(DataReader { file, path, id: expected.id, opener, blocks, totals })
+        Ok(DataReader { file, path, id: expected.id, decryptor, blocks, totals })
     }
 
     /// As [`DataReader::open`], with all of it read from the medium.
@@ -77,7 +77,7 @@ impl DataReader {
         disk: &dyn Disk,
         dir: &Path,
         expected: Written,
-        keys: &Keys,
+        keys: &EncryptionKeys,
     ) -> Result<DataReader, Damage> {
         if let Ok(file) = disk.open(&dir.join(directory::data_name(expected.id))) {
             file.forget();
@@ -127,9 +127,9 @@ impl DataReader {
             return Err(damage("its length is not the one the footer says"));
         }
         let mut rest = &block[BLOCK_HEADER_LEN..];
-        if let Some(opener) = &self.opener {
+        if let Some(decryptor) = &self.decryptor {
             let bound = block_bound(self.id, offset, said.saturating_sub(TAG_LEN as u32), count);
-            let opened = opener.open(index as u64, &bound, &mut block[BLOCK_HEADER_LEN..]);
+            let opened = decryptor.decrypt(index as u64, &bound, &mut block[BLOCK_HEADER_LEN..]);
             rest = opened.map_err(|altered| damage(&altered.to_string()))?;
         }
         // A record takes more bytes than the count could lie about.
@@ -146,33 +146,33 @@ impl DataReader {
 
 /// Bytes before the first block, and between the lengths of the blocks and the trailer.
 fn lengths_of(expected: Written) -> (usize, usize) {
-    if expected.seal.is_some() { (HEADER_LEN + SEALED_HEADER_LEN, TAG_LEN) } else { (HEADER_LEN, 0) }
+    if expected.encryption.is_some() { (HEADER_LEN + ENCRYPTED_HEADER_LEN, TAG_LEN) } else { (HEADER_LEN, 0) }
 }
 
-/// Checks the header; for a sealed file, returns what opens its blocks.
+/// Checks the header; for an encrypted file, returns what opens its blocks.
 fn check_header(
     file: &dyn DiskFile,
     path: &Path,
     expected: Written,
-    keys: &Keys,
-) -> Result<Option<Opener>, Damage> {
+    keys: &EncryptionKeys,
+) -> Result<Option<Decryptor>, Damage> {
     let mut found = [0; HEADER_LEN];
     read_exactly(file, path, 0, &mut found)?;
-    if found != header(expected.id, expected.seal.is_some()) {
+    if found != header(expected.id, expected.encryption.is_some()) {
         return Err(Damage::new(path, 0, "the header is not the one of this file"));
     }
-    let Some(seal) = expected.seal else { return Ok(None) };
+    let Some(encryption) = expected.encryption else { return Ok(None) };
     let damage = |reason: String| Damage::new(path, HEADER_LEN as u64, reason);
-    let mut found = [0; SEALED_HEADER_LEN];
+    let mut found = [0; ENCRYPTED_HEADER_LEN];
     read_exactly(file, path, HEADER_LEN as u64, &mut found)?;
-    let head = found.first_chunk::<HEAD_LEN>().and_then(Head::parse);
-    let head = head.filter(|head| found == sealed_header(expected.id, head));
-    let head = head.ok_or_else(|| damage("checksum of the seal's head does not match".to_owned()))?;
-    if (head.key, head.check) != (seal.key, seal.check) {
-        return Err(damage("it is not sealed with the key that the manifest names".to_owned()));
+    let head = found.first_chunk::<ENVELOPE_HEADER_LEN>().and_then(EnvelopeHeader::parse);
+    let head = head.filter(|head| found == encryption_header(expected.id, head));
+    let head = head.ok_or_else(|| damage("checksum of the envelope header does not match".to_owned()))?;
+    if (head.key, head.check) != (encryption.key, encryption.check) {
+        return Err(damage("it is not encrypted with the key that the manifest names".to_owned()));
     }
     // That the key is there is known since the manifest was read.
-    keys.opener(Purpose::DataFile, &head).map(Some).map_err(|error| damage(error.to_string()))
+    keys.decryptor(Purpose::DataFile, &head).map(Some).map_err(|error| damage(error.to_string()))
 }
 
 fn read_footer(file: &dyn DiskFile, path: &Path, expected: Written) -> Result<(Vec<u32>, Totals), Damage> {
@@ -188,7 +188,7 @@ fn read_footer(file: &dyn DiskFile, path: &Path, expected: Written) -> Result<(V
     let mut index = vec![0; (trailer_at - index_at) as usize];
     read_exactly(file, path, index_at, &mut index)?;
     let tag = index.split_off(index.len() - tag_len);
-    if expected.seal.is_some_and(|seal| seal.tag != *tag) {
+    if expected.encryption.is_some_and(|encryption| encryption.tag != *tag) {
         return Err(Damage::new(path, index_at, "the footer's tag is not the one the manifest names"));
     }
     let lengths: Vec<u32> = index.chunks_exact(4).map(|mut len| len.get_u32_le()).collect();
@@ -201,7 +201,12 @@ fn read_footer(file: &dyn DiskFile, path: &Path, expected: Written) -> Result<(V
         max_revision: fields.get_i64_le(),
     };
     // Building the footer again and comparing leaves no byte of it unchecked.
-    let built = footer(expected.id, &lengths, &totals, expected.seal.as_ref().map(|seal| &seal.tag));
+    let built = footer(
+        expected.id,
+        &lengths,
+        &totals,
+        expected.encryption.as_ref().map(|encryption| &encryption.tag),
+    );
     if built[index.len() + tag_len..] != trailer[..] {
         return Err(Damage::new(path, index_at, "checksum of the footer does not match"));
     }

@@ -4,16 +4,16 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, BufMut};
+use vetch_encryption::{EncryptionKeys, Encryptor, Purpose};
 use vetch_journal::{Disk, DiskFile};
-use vetch_seal::{Keys, Purpose, Sealer};
 use vetch_store::Record;
 
 use super::super::Late;
 use super::super::directory;
 use super::super::error::CheckpointError;
 use super::{
-    BLOCK_HEADER_LEN, FOOTER, FileSeal, Totals, Written, block_bound, block_crc, by_place, footer,
-    footer_bound, header, sealed_header,
+    BLOCK_HEADER_LEN, FOOTER, FileEncryption, Totals, Written, block_bound, block_crc, by_place,
+    encryption_header, footer, footer_bound, header,
 };
 
 /// Blocks are handed to the disk in pieces of about this size.
@@ -35,7 +35,7 @@ pub(in crate::checkpoint) struct DataWriter {
     file: Box<dyn DiskFile>,
     path: PathBuf,
     id: u64,
-    sealer: Option<Sealer>,
+    encryptor: Option<Encryptor>,
     block_bytes: usize,
     manner: Manner,
     /// Bytes already given to the disk.
@@ -55,16 +55,16 @@ impl DataWriter {
         dir: &Path,
         id: u64,
         block_bytes: usize,
-        keys: &Keys,
+        keys: &EncryptionKeys,
         manner: Manner,
     ) -> Result<DataWriter, CheckpointError> {
         let path = dir.join(directory::data_name(id));
         let file = disk.create(&path).map_err(CheckpointError::new("create", &path))?;
         let mut buf = Vec::with_capacity(WRITE_BYTES + 2 * block_bytes);
-        let sealer = keys.sealer(Purpose::DataFile, &[id]);
-        buf.extend_from_slice(&header(id, sealer.is_some()));
-        if let Some(sealer) = &sealer {
-            buf.extend_from_slice(&sealed_header(id, sealer.head()));
+        let encryptor = keys.encryptor(Purpose::DataFile, &[id]);
+        buf.extend_from_slice(&header(id, encryptor.is_some()));
+        if let Some(encryptor) = &encryptor {
+            buf.extend_from_slice(&encryption_header(id, encryptor.header()));
         }
         let block_at = buf.len();
         buf.put_bytes(0, BLOCK_HEADER_LEN);
@@ -72,7 +72,7 @@ impl DataWriter {
             file,
             path,
             id,
-            sealer,
+            encryptor,
             block_bytes,
             manner,
             flushed: 0,
@@ -120,11 +120,11 @@ impl DataWriter {
 
     fn close_block(&mut self) {
         let offset = self.flushed + self.block_at as u64;
-        if let Some(sealer) = &self.sealer {
+        if let Some(encryptor) = &self.encryptor {
             let records = &mut self.buf[self.block_at + BLOCK_HEADER_LEN..];
             let len = u32::try_from(records.len()).expect("a block is far below 4 GiB");
             let bound = block_bound(self.id, offset, len, self.block_count);
-            let tag = sealer.seal(self.lengths.len() as u64, &bound, records);
+            let tag = encryptor.encrypt(self.lengths.len() as u64, &bound, records);
             self.buf.extend_from_slice(&tag);
         }
         let block = &mut self.buf[self.block_at..];
@@ -166,15 +166,20 @@ impl DataWriter {
         } else {
             self.buf.truncate(self.block_at);
         }
-        let seal = self.sealer.as_ref().map(|sealer| {
-            let tag = sealer.seal(FOOTER, &footer_bound(self.id, &self.lengths, &self.totals), &mut []);
-            FileSeal { key: sealer.head().key, check: sealer.head().check, tag }
+        let encryption = self.encryptor.as_ref().map(|encryptor| {
+            let tag = encryptor.encrypt(FOOTER, &footer_bound(self.id, &self.lengths, &self.totals), &mut []);
+            FileEncryption { key: encryptor.header().key, check: encryptor.header().check, tag }
         });
-        let footer = footer(self.id, &self.lengths, &self.totals, seal.as_ref().map(|seal| &seal.tag));
+        let footer = footer(
+            self.id,
+            &self.lengths,
+            &self.totals,
+            encryption.as_ref().map(|encryption| &encryption.tag),
+        );
         let footer_crc = (&footer[footer.len() - 4..]).get_u32_le();
         self.buf.extend_from_slice(&footer);
         self.flush()?;
         self.sync()?;
-        Ok(Written { id: self.id, size: self.flushed, footer_crc, seal })
+        Ok(Written { id: self.id, size: self.flushed, footer_crc, encryption })
     }
 }

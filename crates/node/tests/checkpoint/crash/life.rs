@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
+use vetch_encryption::EncryptionKeys;
 use vetch_journal::{Disk, MemDisk, Tip};
 use vetch_node::checkpoint::{CheckpointConfig, CheckpointError};
-use vetch_seal::Keys;
 use vetch_store::request::{RequestOp, WriteRequest};
 
 use crate::rng::Rng;
 use crate::world::{KEYS, TINY, World, delete, keys, put, ring, txn};
 
-/// Every ring opens everything; they differ in what they seal with.
+/// Every ring opens everything; they differ in what they encrypt with.
 const RINGS: [&[&str]; 3] = [&KEYS, &[KEYS[1], KEYS[0]], &["plain", KEYS[0], KEYS[1]]];
 
 pub(super) struct Life {
@@ -44,7 +44,7 @@ impl Life {
         let config = config(&mut rng);
         let rounds = 2 + rng.below(4);
         // Half of the lives know of keys.
-        let keys = if seed % 2 == 1 { keys(RINGS[0]) } else { Keys::none() };
+        let keys = if seed % 2 == 1 { keys(RINGS[0]) } else { EncryptionKeys::none() };
         let world = World::on(disk, view, config, keys);
         let tip = world.tip;
         Life { world, rng, rounds, trimmed: 0, before: tip, after: tip }

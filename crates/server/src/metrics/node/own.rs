@@ -113,7 +113,7 @@ fn watch_lag(page: &mut Text, node: &Node) {
 
 /// Only with encryption at rest. A key at 0 may be removed from the key file.
 fn encryption(page: &mut Text, node: &Node) {
-    let status = node.sealing();
+    let status = node.encryption_status();
     if status.keys.is_empty() {
         return;
     }

@@ -150,7 +150,7 @@ async fn a_read_by_a_caller_without_a_name_is_not_answered_once_authentication_i
     let put = |n| pb::PutRequest { key: format!("k/{n}").into(), ..Default::default() };
     let puts = (0..50).map(|n| pb::RequestOp { request: Some(Op::RequestPut(put(n))) }).collect();
     world.kv().txn(pb::TxnRequest { success: puts, ..Default::default() }).await.unwrap();
-    let node = world.node.on_behalf_of(Caller::Anonymous);
+    let node = world.node.for_caller(Caller::Anonymous);
     let mut range = RangeRequest::new(KeyRange { key: "k/".into(), range_end: "k0".into() });
     range.serializable = true;
     let mut chunks = node.range_stream(range, 1 << 20);
