@@ -9,18 +9,18 @@ use std::time::{Duration, Instant};
 
 use rustix::mm::{MlockAllFlags, mlockall};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use vetch_api::version;
 use vetch_backup::archiver::Archiver;
+use vetch_metrics::ServerMetrics;
 use vetch_nats::NatsError;
 use vetch_node::Node;
 use vetch_node::error::OpenError;
 use vetch_node::types::Progress;
+use vetch_server::grpc;
 use vetch_server::grpc::RequestRouter;
 use vetch_server::http::listen::Listener;
 use vetch_server::http::{ListenerConfig, Server, ServerState};
-use vetch_metrics::ServerMetrics;
 use vetch_tls::TlsError;
-use vetch_api::version;
-use vetch_server::grpc;
 
 use crate::cluster::PeerDialer;
 use crate::migrate::marker;

@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use vetch_backup::archiver;
 use vetch_encryption::EncryptionKeys;
+use vetch_metrics::Feature;
 use vetch_node::config::NodeConfig;
 use vetch_server::http::access::{Access, Whitelist};
 use vetch_server::http::url::Url;
 use vetch_server::http::{self, Serves};
-use vetch_metrics::Feature;
-use vetch_tls::settings::TlsSettings;
 use vetch_server::{auth, grpc, identity};
+use vetch_tls::settings::TlsSettings;
 
 pub(crate) use error::SettingsError;
 

@@ -19,7 +19,10 @@ const OTHERS: [(&str, usize); 2] = [
 fn what_serves_a_client_is_spawned_within_its_border() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a directory of crates");
     let mut found = Vec::new();
-    for source in ["http2/src", "metrics/src", "server/src", "tls/src"].iter().flat_map(|source| sources(&crates.join(source))) {
+    for source in ["http2/src", "metrics/src", "server/src", "tls/src"]
+        .iter()
+        .flat_map(|source| sources(&crates.join(source)))
+    {
         let text = std::fs::read_to_string(&source).expect("a source");
         // What follows is not part of the server.
         let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();

@@ -17,8 +17,8 @@ use super::service_context::ServiceContext;
 use super::snapshot::{self, SnapshotQueue, SnapshotStream};
 use super::status;
 use crate::http::Remote;
-use vetch_metrics::database_bytes;
 use vetch_api::version;
+use vetch_metrics::database_bytes;
 
 /// How long another server may take to become leader.
 const LEADER_TRANSFER_TIMEOUT: Duration = Duration::from_secs(5);

@@ -17,8 +17,8 @@ use super::authorise::RequiredPermission;
 use super::maintenance::alarm_text;
 use super::service_context::ServiceContext;
 use super::status;
-use vetch_metrics::{SLOW_STREAM_LAG, prefix_text, usage};
 use vetch_api::version;
+use vetch_metrics::{SLOW_STREAM_LAG, prefix_text, usage};
 
 /// Slow streams that are listed by default, and at most.
 const STREAMS_DEFAULT: u32 = 20;

@@ -12,8 +12,8 @@ use super::authorise::{Authorizer, RequiredPermission};
 use super::settings::Settings;
 use super::{size, status};
 use crate::auth::{Authenticator, Credentials};
-use vetch_metrics::ServerMetrics;
 use crate::offload::half_of_cpus;
+use vetch_metrics::ServerMetrics;
 
 /// Shared by all services. Cloning copies pointers.
 #[derive(Clone)]

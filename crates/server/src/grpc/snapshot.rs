@@ -23,10 +23,10 @@ use vetch_snapshot::{Export, Member};
 use super::service_context::ServiceContext;
 use super::status;
 use crate::http::Remote;
-use vetch_metrics::ServerMetrics;
-use vetch_api::version;
 pub(super) use queue::SnapshotQueue;
 use queue::{CHECK_INTERVAL, Client, ProgressCheck, SnapshotPermit};
+use vetch_api::version;
+use vetch_metrics::ServerMetrics;
 
 /// Bytes of the file in one message, as etcd sends them.
 const PIECE: usize = 32 << 10;

@@ -32,8 +32,8 @@ use vetch_http2::{Budget, Holdings};
 use vetch_node::Node;
 
 use crate::grpc::Rpc;
-use vetch_metrics::ServerMetrics;
 use crate::offload::Offload;
+use vetch_metrics::ServerMetrics;
 
 pub use handshake::Security;
 pub use server::{ListenerConfig, Server};

@@ -25,11 +25,11 @@ use vetch_api::pb::ResponseHeader;
 use vetch_api::pb::kv_client::KvClient;
 use vetch_api::pb::lease_client::LeaseClient;
 use vetch_api::{mvccpb, pb};
+use vetch_metrics::ServerMetrics;
 use vetch_node::Node;
 use vetch_node::config::{Identity, NodeConfig};
 use vetch_server::auth as server_auth;
 use vetch_server::grpc::{self, Rpc, Settings};
-use vetch_metrics::ServerMetrics;
 
 pub(crate) const MEMBER: u64 = 0xc9f7_51f0_b0b4_fa5a;
 pub(crate) const CLUSTER: u64 = 7;

@@ -15,11 +15,11 @@ use vetch_api::pb::kv_client::KvClient;
 use vetch_api::pb::maintenance_client::MaintenanceClient;
 use vetch_api::pb::watch_client::WatchClient;
 use vetch_api::pb::watch_request::RequestUnion;
+use vetch_metrics::ServerMetrics;
 use vetch_node::Node;
 use vetch_server::grpc::{RequestRouter, Rpc};
 use vetch_server::http::url::Url;
 use vetch_server::http::{ListenerConfig, Security, Server, ServerState, Serves, Settings, listen};
-use vetch_metrics::ServerMetrics;
 
 use crate::{World, refused};
 

@@ -7,13 +7,13 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio_tungstenite::WebSocketStream;
+use vetch_metrics::ServerMetrics;
 use vetch_node::Node;
 use vetch_node::config::{Identity, NodeConfig};
 use vetch_server::grpc;
 use vetch_server::http::listen;
 use vetch_server::http::url::Url;
 use vetch_server::http::{ListenerConfig, Security, Server, ServerState, Serves, Settings};
-use vetch_metrics::ServerMetrics;
 
 pub(crate) struct Harness {
     node: Node,

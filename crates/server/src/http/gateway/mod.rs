@@ -30,10 +30,10 @@ use vetch_http2::{Holdings, TooMuchHeld};
 use super::connection::ConnectionContext;
 use super::{Remote, Timeouts};
 use crate::grpc::Rpc;
-use vetch_metrics::ServerMetrics;
 use crate::offload::{OFFLOAD_LEN_MIN, Offload};
 use codec::Codec;
 use frame::Messages;
+use vetch_metrics::ServerMetrics;
 
 pub(super) async fn answer(mut request: Request<Body>, context: &ConnectionContext) -> Response<Body> {
     if websocket::is_wanted(&request) {
