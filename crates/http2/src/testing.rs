@@ -49,7 +49,7 @@ pub(crate) struct Client {
 
 impl Default for Client {
     fn default() -> Client {
-        Client { decoder: Decoder::new(), block: Vec::new(), begun: None }
+        Client { decoder: Decoder::default(), block: Vec::new(), begun: None }
     }
 }
 

@@ -13,11 +13,13 @@ pub struct Decoder {
     scratch: Vec<u8>,
 }
 
-impl Decoder {
-    pub fn new() -> Decoder {
+impl Default for Decoder {
+    fn default() -> Decoder {
         Decoder { table: Table::new(DEFAULT_TABLE_SIZE), scratch: Vec::new() }
     }
+}
 
+impl Decoder {
     /// Changes with the table. As long as it is the same, the same bytes mean the same fields.
     pub fn changes(&self) -> u64 {
         self.table.changes

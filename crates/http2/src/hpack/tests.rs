@@ -54,11 +54,11 @@ fn integers_that_are_cut_off_or_without_end_are_refused() {
 
 #[test]
 fn literals_are_those_of_the_examples() {
-    let mut decoder = Decoder::new();
+    let mut decoder = Decoder::default();
     let custom = "400a 6375 7374 6f6d 2d6b 6579 0d63 7573 746f 6d2d 6865 6164 6572";
     assert_eq!(decoded(&mut decoder, custom), ["custom-key: custom-header"]);
     assert_eq!(table(&decoder), (55, vec!["custom-key: custom-header".to_string()]));
-    let mut decoder = Decoder::new();
+    let mut decoder = Decoder::default();
     assert_eq!(decoded(&mut decoder, "040c 2f73 616d 706c 652f 7061 7468"), [":path: /sample/path"]);
     assert_eq!(decoded(&mut decoder, "1008 7061 7373 776f 7264 0673 6563 7265 74"), ["password: secret"]);
     assert_eq!(decoded(&mut decoder, "82"), [":method: GET"]);
@@ -79,7 +79,7 @@ fn requests_are_those_of_the_examples() {
         "8287 85bf 4088 25a8 49e9 5ba9 7d7f 8925 a849 e95b b8e8 b4bf",
     ];
     for blocks in [plain, coded] {
-        let mut decoder = Decoder::new();
+        let mut decoder = Decoder::default();
         let first = [":method: GET", ":scheme: http", ":path: /", ":authority: www.example.com"];
         assert_eq!(decoded(&mut decoder, blocks[0]), first);
         assert_eq!(table(&decoder).0, 57);
@@ -119,7 +119,7 @@ fn evictions_are_those_of_the_examples() {
          dfdf cd5b 3960 d5af 2708 7f36 72c1 ab27 0fb5 291f 9587 3160 65c0 03ed 4ee5 b106 3d50 07",
     ];
     for blocks in [plain, coded] {
-        let mut decoder = Decoder::new();
+        let mut decoder = Decoder::default();
         decoder.set_limit(256);
         decoded(&mut decoder, blocks[0]);
         assert_eq!(table(&decoder).0, 222);
@@ -161,13 +161,13 @@ fn blocks_that_break_the_rules_are_refused() {
         ("3fe2 1f", "a table larger than was offered"),
     ];
     for (hex, what) in broken {
-        assert!(Decoder::new().decode(&bytes(hex), |_| {}).is_err(), "{what}");
+        assert!(Decoder::default().decode(&bytes(hex), |_| {}).is_err(), "{what}");
     }
 }
 
 #[test]
 fn invalid_fields_are_remembered_as_such_and_keep_their_size() {
-    let mut decoder = Decoder::new();
+    let mut decoder = Decoder::default();
     // "Ab: c", then a value with a line feed in it.
     assert_eq!(decoded(&mut decoder, "4002 4162 0163"), ["malformed: "].map(|_| "malformed: c"));
     assert_eq!(decoded(&mut decoder, "4001 6101 0a"), ["malformed: "]);
@@ -189,7 +189,7 @@ impl Client {
 
 #[test]
 fn answers_are_a_few_bytes_after_the_first() {
-    let (mut encoder, mut client) = (Encoder::default(), Client(Decoder::new()));
+    let (mut encoder, mut client) = (Encoder::default(), Client(Decoder::default()));
     let mut lengths = Vec::new();
     for _ in 0..3 {
         let (mut head, mut end) = (Vec::new(), Vec::new());
@@ -205,7 +205,7 @@ fn answers_are_a_few_bytes_after_the_first() {
 #[test]
 fn a_client_without_a_table_is_told_so_and_gets_everything_written_out() {
     for size in [0, 100] {
-        let (mut encoder, mut client) = (Encoder::default(), Client(Decoder::new()));
+        let (mut encoder, mut client) = (Encoder::default(), Client(Decoder::default()));
         let mut before = Vec::new();
         encoder.grpc_head(&mut before);
         client.reads(&before);
@@ -224,7 +224,7 @@ fn a_client_without_a_table_is_told_so_and_gets_everything_written_out() {
 
 #[test]
 fn any_head_can_be_read_back() {
-    let (mut encoder, mut client) = (Encoder::default(), Client(Decoder::new()));
+    let (mut encoder, mut client) = (Encoder::default(), Client(Decoder::default()));
     let mut fields = HeaderMap::new();
     fields.insert("grpc-message", "etcdserver: no space".parse().unwrap());
     fields.append("x", "a".repeat(300).parse().unwrap());

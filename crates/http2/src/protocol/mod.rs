@@ -135,7 +135,7 @@ impl<T: Default> Protocol<T> {
     pub fn new(limits: Limits) -> Protocol<T> {
         let mut protocol = Protocol {
             limits,
-            decoder: Decoder::new(),
+            decoder: Decoder::default(),
             encoder: Encoder::default(),
             heads: Heads::default(),
             streams: Streams::default(),

@@ -70,7 +70,7 @@ impl Client {
             far_end,
             limits,
             input: Vec::new(),
-            decoder: Decoder::new(),
+            decoder: Decoder::default(),
             next_stream: 1,
             streams: BTreeMap::new(),
             window: FIRST_WINDOW,

@@ -81,6 +81,7 @@ pub(crate) struct CommandQueue {
     bytes: AtomicU64,
 }
 
+#[expect(clippy::result_large_err, reason = "a command that was not queued goes back to its sender")]
 impl CommandQueue {
     pub(crate) fn new(sender: Sender<Command>) -> CommandQueue {
         CommandQueue { sender, bytes: AtomicU64::new(0) }

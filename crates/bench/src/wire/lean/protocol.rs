@@ -65,7 +65,7 @@ impl Protocol {
         frame::put_window_update(&mut output, 0, CONNECTION_WINDOW - INITIAL_WINDOW as u32);
         Protocol {
             requests: Headers::new(authority),
-            decoder: Decoder::new(),
+            decoder: Decoder::default(),
             streams: HashMap::default(),
             by_tag: HashMap::default(),
             next_stream: 1,

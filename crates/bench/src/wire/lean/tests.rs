@@ -100,7 +100,7 @@ fn headers_of_later_requests_are_references_and_mean_the_same() {
     for (tag, method) in methods.into_iter().enumerate() {
         protocol.open(tag as u64, method, b"x", true);
     }
-    let mut decoder = Decoder::new();
+    let mut decoder = Decoder::default();
     let mut lengths = Vec::new();
     let all = sent(&mut protocol);
     let blocks = all.iter().filter(|(header, _)| header.kind == kind::HEADERS);
