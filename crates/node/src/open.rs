@@ -1,11 +1,11 @@
 //! Open: from a data directory to a running node.
 //!
 //! Take the directory, load the newest checkpoint, replay the journal behind it, claim a new epoch,
-//! start the threads. `shared` does the same for a journal that several servers share; `refill`
+//! start the threads. `replicated` does the same for a journal that several servers share; `refill`
 //! begins such a journal with what a directory holds.
 
 pub mod refill;
-pub(crate) mod shared;
+pub(crate) mod replicated;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -267,7 +267,7 @@ fn connect(
     let admission = Admission::new(identity.member_id, config.quota(), alarmed);
     let admission = match &cluster {
         None => admission,
-        Some(cluster) => admission.in_cluster(cluster.largest_request as u64),
+        Some(cluster) => admission.in_cluster(cluster.request_max as u64),
     };
     let started = time.now();
     let segments_by_key = local.map(LocalJournal::segments_by_key).unwrap_or_default();
