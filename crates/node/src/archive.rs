@@ -10,7 +10,6 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use tokio::sync::oneshot;
@@ -21,7 +20,7 @@ use crate::checkpoint::{Held, Holds};
 use crate::config::Identity;
 use crate::handle::Node;
 use crate::metrics::BackupMetrics;
-use crate::state::{NodeState, RunState};
+use crate::state::NodeState;
 use crate::sync::Mutex;
 
 /// Requests for a backup that wait for the archiver; one more is refused.
@@ -198,7 +197,7 @@ impl Archive {
 
     /// Whether the node has come to its end, with everything durable that ever will be.
     pub fn has_ended(&self) -> bool {
-        *self.node.run_state.borrow() != RunState::Running
+        !self.node.lifecycle.is_running()
     }
 }
 
@@ -224,7 +223,7 @@ impl NodeState {
     /// Says that what was kept for a backup is gone, and counts it.
     pub(crate) fn tell_let_go(&self) {
         self.metrics.backup.let_go.add(1);
-        let journal_bytes = self.journal_bytes.load(Ordering::Relaxed);
+        let journal_bytes = self.disk.journal_bytes();
         tracing::error!(
             journal_bytes,
             "the journal that was kept for the backup is let go, because the limit is reached or the disk is full: \

@@ -51,7 +51,7 @@ impl DurableAuth {
 impl NodeState {
     /// What decides about `caller`; None if everything is permitted.
     pub(crate) fn judge(&self, caller: &Caller) -> Option<Arc<Auth>> {
-        self.auth.judge(caller)
+        self.visible.auth().judge(caller)
     }
 
     /// Judges a request that does not pass the sequencer.
@@ -81,12 +81,12 @@ impl Node {
 
     /// Whether clients have to say who they are.
     pub fn auth_enabled(&self) -> bool {
-        self.state().auth.enabled()
+        self.state().visible.auth().enabled()
     }
 
     /// Users and roles as far as they are durable.
     pub fn auth(&self) -> Arc<Auth> {
-        Arc::clone(&self.state().auth.current.read())
+        Arc::clone(&self.state().visible.auth().current.read())
     }
 
     /// Changes users and roles. Returns the current revision of the keys.

@@ -91,7 +91,7 @@ impl Import {
         self.checkpoint.publish(mark, unversioned.clone())?;
         let dir = self.data_dir.join(UNFINISHED).join("checkpoint");
         let tuning = NodeConfig::new(PathBuf::new(), Identity { cluster_id: 0, member_id: 0 }).tuning;
-        let (config, threads) = (tuning.checkpoint, tuning.recovery_threads);
+        let (config, threads) = (tuning.checkpoints.files, tuning.checkpoints.recovery_threads);
         let loaded =
             checkpoint::load(Arc::clone(&self.disk), &dir, config, threads, &self.keys, &mut |_, _| {})?;
         match loaded.report.fell_back {

@@ -152,7 +152,7 @@ impl NodeState {
         });
         let outcome = outcome.await.unwrap_or(Err(NodeError::Timeout));
         if outcome.is_err() {
-            self.metrics.reads_unconfirmed.add(1);
+            self.metrics.reads.unconfirmed.add(1);
         }
         outcome
     }

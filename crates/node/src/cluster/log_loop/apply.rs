@@ -1,7 +1,6 @@
 //! Apply: committed entries of other leaders.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use vetch_journal::{Entry, Kind, Tip};
 
@@ -73,24 +72,24 @@ impl ReplicatedLogLoop {
             store.publish(mark);
             if !Arc::ptr_eq(&work.auth, store.auth()) {
                 work.auth = Arc::clone(store.auth());
-                node.auth.publish(Arc::clone(store.auth()));
+                node.visible.auth().publish(Arc::clone(store.auth()));
             }
-            *node.alarms.write() = store.alarms().collect();
+            node.visible.set_alarms(store.alarms().collect());
             for unit in revisions {
                 work.dirty.extend(unit.events.iter().map(|event| event.kv.clone()));
                 let events: Vec<NodeEvent> = unit.events.into_iter().map(NodeEvent).collect();
                 log.append(unit.revision, events.into());
             }
             if compacted {
-                node.past_hashes.lock().compacted(before.compact_revision, mark.compact_revision);
+                node.compaction.past_hashes().compacted(before.compact_revision, mark.compact_revision);
                 log.compact(mark.compact_revision);
                 node.hub.write().compact(mark.compact_revision);
             }
-            node.revision.store(mark.revision, Ordering::Release);
+            node.visible.set_revision(mark.revision);
         }
-        let _ = node.fan_out.try_send(());
-        node.fresh_bytes.store(work.fresh_bytes, Ordering::Relaxed);
-        if compacted || node.is_stride_done() {
+        node.watches.wake_fan_out();
+        node.disk.set_fresh_bytes(work.fresh_bytes);
+        if compacted || node.disk.is_stride_done() {
             node.housekeeping.ring();
         }
         Ok(())

@@ -1,7 +1,6 @@
 //! Events: what the replica reports.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use vetch_bugs::Bug;
 use vetch_cluster::{Event, ReplicaId, Ticket};
@@ -88,13 +87,13 @@ impl ReplicatedLogLoop {
                 tip.next_rev == store.head().revision + 1,
                 "journal and store agree on the next revision"
             );
-            let mut lessor = node.lessor.lock();
+            let mut lessor = node.leases.lessor();
             *lessor = Lessor::default();
             // A client may have renewed a lease at the previous leader, so all leases get their
             // full time again.
             for (id, lease) in store.leases().iter() {
                 let time = if vetch_bugs::on(Bug::LeaseCutShort) { 0 } else { lease.ttl() };
-                lessor.start(id, lease.grant(), lease.ttl(), time, node.now());
+                lessor.start(id, lease.grant(), lease.ttl(), time, node.clock.millis());
             }
             drop(lessor);
             self.work.is_leader = true;
@@ -102,8 +101,7 @@ impl ReplicatedLogLoop {
             self.registry.begin_leading(self.driver.now());
         }
         // Also after a transfer that was dropped. It invalidates a transfer that is still queued.
-        node.leadership_count.fetch_add(1, Ordering::AcqRel);
-        node.following.store(false, Ordering::Release);
+        node.leadership.lead();
         drop(store);
         tracing::info!(epoch, "this server is the leader");
         self.work.announced_at = None;

@@ -29,14 +29,14 @@ impl ReplicatedLogLoop {
     /// Ends the node so that it is opened again.
     pub(super) fn restart_from_checkpoint(&mut self, why: &str, state: RunState) -> Step {
         tracing::warn!(why, "this server restarts from a checkpoint");
-        self.node.following.store(true, Ordering::Release);
+        self.node.leadership.follow();
         self.update_status(|status| (status.is_leader, status.leader) = (false, None));
         for (reply, _) in self.work.take_uncommitted().into_iter().flat_map(|batch| batch.replies) {
             let _ = reply.send(Err(NodeError::Timeout));
         }
         self.work.requested_reads.drain().flat_map(|(_, reads)| reads).for_each(refuse);
         self.work.reads.drain(..).for_each(refuse);
-        self.node.run_state.send_replace(state);
+        self.node.lifecycle.end(state);
         Step::Ended
     }
 
@@ -100,7 +100,7 @@ impl ReplicatedLogLoop {
             }
             None => {
                 // While this server leads, the sequencer counts.
-                self.node.fresh_bytes.store(0, Ordering::Relaxed);
+                self.node.disk.set_fresh_bytes(0);
                 Capture::at_head(&self.node.store.read(), index.tip, dirty)
             }
         };

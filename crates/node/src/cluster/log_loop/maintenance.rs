@@ -111,7 +111,7 @@ impl ReplicatedLogLoop {
 
     fn trim(&mut self, now: Duration) {
         let used = self.work.maintenance.space.map_or(0, |(space, _)| space.used);
-        let pressed = used > WAIT_FOR_LAGGARDS_MAX || self.node.disk_full.load(Ordering::Relaxed);
+        let pressed = used > WAIT_FOR_LAGGARDS_MAX || self.node.disk.is_full();
         let floor = match self.work.peers.floor(now, pressed) {
             Ok(Some(floor)) => floor,
             Ok(None) => return,
@@ -157,7 +157,7 @@ impl ReplicatedLogLoop {
     /// Decides whether the log is full.
     fn check_room(&mut self, now: Duration) {
         let Maintenance { refused, space, proposed, .. } = &self.work.maintenance;
-        let was_full = self.node.disk_full.load(Ordering::Relaxed);
+        let was_full = self.node.disk.is_full();
         // Followers refuse nothing; they take checkpoints for as long as a leader that refuses
         // waits for them.
         let was_low = was_full || !self.work.is_leader;
@@ -173,9 +173,9 @@ impl ReplicatedLogLoop {
             _ => (RESERVED_RECORDS * record, false),
         };
         let is_full = is_low || is_refused;
-        self.node.active_room.store(left, Ordering::Relaxed);
+        self.node.disk.set_active_room(left);
         if is_full != was_full {
-            self.node.disk_full.store(is_full, Ordering::Relaxed);
+            self.node.disk.set_full(is_full);
             self.node.housekeeping.ring();
             if is_full && self.work.is_leader {
                 tracing::error!(

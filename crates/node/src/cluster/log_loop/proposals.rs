@@ -1,7 +1,6 @@
 //! Proposals: batches of the sequencer, announcements, the member list and leadership transfers on
 //! their way into the log.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crossbeam_channel::TryRecvError;
@@ -152,7 +151,7 @@ impl ReplicatedLogLoop {
     /// server has begun another leadership since the transfer was requested: requests behind it may
     /// have been evaluated, and would never be committed. Returns whether to go on with the queue.
     fn propose_transfer(&mut self, to: ReplicaId, leadership_count: u64) -> bool {
-        let is_stale = self.node.leadership_count.load(Ordering::Acquire) != leadership_count;
+        let is_stale = self.node.leadership.count() != leadership_count;
         let now = self.driver.now();
         let ticket = match is_stale {
             true => None,
@@ -165,7 +164,7 @@ impl ReplicatedLogLoop {
         if let Some(LeadershipTransfer { reply, dirty, fresh_bytes, .. }) = transfer {
             self.work.dirty.extend(dirty);
             self.work.fresh_bytes += fresh_bytes;
-            self.node.fresh_bytes.store(self.work.fresh_bytes, Ordering::Relaxed);
+            self.node.disk.set_fresh_bytes(self.work.fresh_bytes);
             self.work.transfer = ticket.map(|ticket| (ticket, reply));
         }
         is_stale
@@ -178,8 +177,8 @@ impl ReplicatedLogLoop {
         let tuning = &self.node.config.tuning;
         let bytes = |batch: &Batch<Reply>| batch.draft.as_ref().map_or(0, Draft::size);
         let requests = self.work.queued_requests();
-        requests >= tuning.record_requests
-            || self.work.queue.iter().map(bytes).sum::<usize>() >= tuning.batch_bytes / 16
+        requests >= tuning.journal.record_requests
+            || self.work.queue.iter().map(bytes).sum::<usize>() >= tuning.batch.bytes / 16
             || (self.work.records_in_flight() < PIPELINE
                 && !self.work.request_window.is_open(requests, self.driver.now(), WRITE_BATCH_WINDOW))
     }
@@ -194,7 +193,7 @@ impl ReplicatedLogLoop {
                 let mut after = tip;
                 let entry = draft.clone().chain(&mut after);
                 bytes += entry.bytes().len();
-                if taken > 0 && bytes > self.node.config.tuning.batch_bytes {
+                if taken > 0 && bytes > self.node.config.tuning.batch.bytes {
                     break;
                 }
                 tip = after;
