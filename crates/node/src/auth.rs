@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use vetch_bugs::Bug;
+use vetch_seeded_bugs::Bug;
 use vetch_store::auth::{Auth, AuthError, Caller, Change};
 use vetch_store::request::{WriteRequest, WriteResponse};
 
@@ -30,7 +30,7 @@ impl DurableAuth {
     }
 
     pub(crate) fn publish(&self, auth: Arc<Auth>) {
-        if vetch_bugs::on(Bug::AuthLags) && auth.revision() % 2 == 1 {
+        if vetch_seeded_bugs::on(Bug::AuthLags) && auth.revision() % 2 == 1 {
             return;
         }
         let mut current = self.current.write();

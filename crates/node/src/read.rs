@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use vetch_bugs::Bug;
+use vetch_seeded_bugs::Bug;
 use vetch_store::auth::Caller;
 use vetch_store::hash::{HashRun, PastHash};
 use vetch_store::range::{RangeRun, resolve_revision};
@@ -84,10 +84,10 @@ async fn run_range(node: &Arc<NodeState>, request: RangeRequest) -> Result<Range
 /// What a reader may see.
 fn mark(node: &NodeState, store: &Store) -> Mark {
     let mut mark = store.visible();
-    if vetch_bugs::on(Bug::DirtyRead) {
+    if vetch_seeded_bugs::on(Bug::DirtyRead) {
         mark = store.head();
     }
-    if vetch_bugs::on(Bug::StaleRead) {
+    if vetch_seeded_bugs::on(Bug::StaleRead) {
         mark.revision = node.hub.read().published().max(mark.compact_revision);
     }
     mark

@@ -9,8 +9,8 @@ use vetch_node::tuning::Tuning;
 use vetch_watch::{Budget, RingLimit};
 
 use crate::keys;
-use crate::rng::Rng;
 use crate::time::{MILLI, SECOND};
+use vetch_testkit::random::Rng;
 
 /// Shares of requests, in percent; what is left are ranges.
 #[derive(Debug, Clone, Copy)]

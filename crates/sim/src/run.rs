@@ -17,7 +17,6 @@ use crate::env::Env;
 use crate::keys;
 use crate::nemesis::{self, Action, End, Fate};
 use crate::plan::Plan;
-use crate::rng::Rng;
 use crate::time::{Clock, MILLI, SECOND};
 use crate::trace::{Trace, say};
 use crate::users;
@@ -25,6 +24,7 @@ use crate::watchdog;
 use crate::watcher::{self, Stream};
 use crate::workload::Generator;
 use crate::world::{Halt, World};
+use vetch_testkit::random::Rng;
 
 mod peace;
 mod rot;

@@ -19,8 +19,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
-use vetch_bugs::Bug;
 use vetch_journal::Maintenance;
+use vetch_seeded_bugs::Bug;
 
 use crate::checkpoint::Checkpointer;
 use crate::runtime::Step;
@@ -119,7 +119,7 @@ impl Housekeeping {
             self.trimmer.request(0);
         }
         // What a capture counts on must stay in memory until it is written.
-        if !self.checkpoints.is_capturing() || vetch_bugs::on(Bug::FreedWhileCaptured) {
+        if !self.checkpoints.is_capturing() || vetch_seeded_bugs::on(Bug::FreedWhileCaptured) {
             compaction::run(&self.node, &mut self.checkpoints);
         }
         self.take_checkpoint_if_due();

@@ -9,10 +9,10 @@ use tonic::Status;
 use vetch_api::pb;
 use vetch_api::wire::{LayOut, Pieces};
 use vetch_http2::{LongMessage, Reply, Weight};
+use vetch_translate::Kv;
 
 use super::Rpc;
 use super::kv::KvService;
-use super::translate::Kv;
 use crate::auth::Credentials;
 
 /// A call that can take the fast path.

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use vetch_bugs::Bug;
 use vetch_cluster::{Event, ReplicaId, Ticket};
 use vetch_journal::Tip;
+use vetch_seeded_bugs::Bug;
 
 use super::ReplicatedLogLoop;
 use crate::cluster::Leader;
@@ -92,7 +92,7 @@ impl ReplicatedLogLoop {
             // A client may have renewed a lease at the previous leader, so all leases get their
             // full time again.
             for (id, lease) in store.leases().iter() {
-                let time = if vetch_bugs::on(Bug::LeaseCutShort) { 0 } else { lease.ttl() };
+                let time = if vetch_seeded_bugs::on(Bug::LeaseCutShort) { 0 } else { lease.ttl() };
                 lessor.start(id, lease.grant(), lease.ttl(), time, node.clock.millis());
             }
             drop(lessor);
@@ -125,7 +125,7 @@ impl ReplicatedLogLoop {
     }
 
     fn begin_following(&mut self, epoch: u64, leader: ReplicaId) -> Step {
-        if vetch_bugs::on(Bug::ReplacedUnnoticed) {
+        if vetch_seeded_bugs::on(Bug::ReplacedUnnoticed) {
             self.work.is_leader = false;
         }
         if self.work.is_leader {

@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use vetch_bugs::Bug;
 use vetch_cluster::Divergence;
+use vetch_seeded_bugs::Bug;
 
 use super::ReplicatedLogLoop;
 use super::reads::refuse;
@@ -105,7 +105,7 @@ impl ReplicatedLogLoop {
             }
         };
         self.work.fresh_bytes = 0;
-        let further = u64::from(vetch_bugs::on(Bug::CaptureMisplaced));
+        let further = u64::from(vetch_seeded_bugs::on(Bug::CaptureMisplaced));
         let capture = Capture { tip: index.tip, position: index.position.0 + further, ..capture };
         let _ = reply.send(capture);
     }

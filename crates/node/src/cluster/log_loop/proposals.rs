@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use crossbeam_channel::TryRecvError;
-use vetch_bugs::Bug;
 use vetch_cluster::{Refusal, ReplicaId};
 use vetch_journal::{ChainedEntry, Draft, Kind};
+use vetch_seeded_bugs::Bug;
 
 use super::ReplicatedLogLoop;
 use crate::batch_window::WRITE_BATCH_WINDOW;
@@ -119,7 +119,7 @@ impl ReplicatedLogLoop {
             Ok(ticket) => {
                 self.count_proposed(&entries);
                 self.work.proposed(ticket, taken);
-                if vetch_bugs::on(Bug::AnsweredEarly)
+                if vetch_seeded_bugs::on(Bug::AnsweredEarly)
                     && let Some(last) = entries.last()
                 {
                     self.committed(ticket, last.after());

@@ -6,7 +6,7 @@ use std::sync::mpsc::TryRecvError;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::SendTimeoutError;
-use vetch_bugs::Bug;
+use vetch_seeded_bugs::Bug;
 use vetch_store::Record;
 use vetch_store::history::HistoryRun;
 
@@ -161,7 +161,7 @@ impl Checkpoints {
                 }
                 self.not_before = wanted_space.then(|| self.node.clock.now() + RETRY_DELAY);
                 self.taken(&report, began);
-                if vetch_bugs::on(Bug::TrimmedTooFar) {
+                if vetch_seeded_bugs::on(Bug::TrimmedTooFar) {
                     trimmer.request(self.node.visible.seq() + 1);
                 }
             }

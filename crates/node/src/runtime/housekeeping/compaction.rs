@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use vetch_bugs::Bug;
+use vetch_seeded_bugs::Bug;
 use vetch_store::hash::{HashRun, PastHash};
 use vetch_store::{Freed, Record};
 use vetch_watch::Revision;
@@ -12,7 +12,7 @@ use crate::state::NodeState;
 use crate::sync::RwLockWriteGuard;
 
 pub(super) fn run(node: &NodeState, checkpoints: &mut Checkpoints) {
-    let allowed = !checkpoints.is_capturing() || vetch_bugs::on(Bug::FreedWhileCaptured);
+    let allowed = !checkpoints.is_capturing() || vetch_seeded_bugs::on(Bug::FreedWhileCaptured);
     assert!(allowed, "no version is freed between a capture and its checkpoint");
     let began = Instant::now();
     let compacted = node.store.read().visible().compact_revision;

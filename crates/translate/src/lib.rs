@@ -10,32 +10,32 @@ use bytes::Bytes;
 use vetch_api::pb;
 use vetch_api::pb::compare::TargetUnion;
 use vetch_api::wire::WireKv;
-use vetch_node::store::request::{
+use vetch_store::request::{
     Compare, CompareResult, CompareTarget, DeleteRangeRequest, KeyRange, PutRequest, RangeRequest, SortOrder,
     SortTarget,
 };
-use vetch_node::store::{Record, StoreError, validate};
+use vetch_store::{Record, StoreError, validate};
 
 mod response;
 #[cfg(test)]
 mod tests;
 mod txn;
 
-pub(super) use response::{deleted, put_done, ranged, txn_done, wire_kvs};
-pub(super) use txn::txn;
+pub use response::{deleted, put_done, ranged, txn_done, wire_kvs};
+pub use txn::txn;
 
-/// A stored version, as the wire types carry it. A newtype because neither the record nor the trait
-/// is ours.
+/// A stored version, as the wire types carry it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Kv(pub(super) Record);
+pub struct Kv(pub Record);
 
 impl WireKv for Kv {
+    #[inline]
     fn wire(&self) -> [&[u8]; 2] {
         self.0.wire()
     }
 }
 
-pub(super) fn range(request: pb::RangeRequest) -> Result<RangeRequest, StoreError> {
+pub fn range(request: pb::RangeRequest) -> Result<RangeRequest, StoreError> {
     let sort = sort_of(&request);
     let request = range_fields(request, sort.unwrap_or_default());
     validate::range(&request)?;
@@ -44,13 +44,13 @@ pub(super) fn range(request: pb::RangeRequest) -> Result<RangeRequest, StoreErro
     Ok(request)
 }
 
-pub(super) fn put(request: pb::PutRequest) -> Result<PutRequest, StoreError> {
+pub fn put(request: pb::PutRequest) -> Result<PutRequest, StoreError> {
     let request = put_fields(request);
     validate::put(&request)?;
     Ok(request)
 }
 
-pub(super) fn delete_range(request: pb::DeleteRangeRequest) -> Result<DeleteRangeRequest, StoreError> {
+pub fn delete_range(request: pb::DeleteRangeRequest) -> Result<DeleteRangeRequest, StoreError> {
     let request = delete_fields(request);
     validate::delete_range(&request)?;
     Ok(request)

@@ -3,12 +3,12 @@ use vetch_api::pb;
 use vetch_api::pb::compare::TargetUnion;
 use vetch_api::pb::request_op::Request;
 use vetch_api::wire::WireMessage;
-use vetch_node::store::record::Fields;
-use vetch_node::store::request::{
+use vetch_store::record::Fields;
+use vetch_store::request::{
     CompareResult, CompareTarget, DeleteRangeResponse, PutResponse, RangeResponse, ResponseOp, SortOrder,
     SortTarget, TxnResponse,
 };
-use vetch_node::store::{Record, StoreError};
+use vetch_store::{Record, StoreError};
 
 use super::{compare, range, txn, txn_done};
 

@@ -12,18 +12,18 @@ use vetch_api::pb;
 use vetch_api::pb::auth_client::AuthClient;
 
 use crate::client::Client;
-use crate::journal_life::journal::{Held, Journal, STREAM};
-use crate::journal_life::members;
+use crate::replicas::members;
+use crate::replicas::nats::{Journal, STREAM, StreamState};
 use crate::server::{Kind, Server};
 use crate::tls::pki::{Pki, client};
 use crate::tls::probe::Caller;
 
 /// For everything that is waited for.
-pub(super) const LIMIT: Duration = Duration::from_secs(30);
-const PAUSE: Duration = Duration::from_millis(50);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 const SERVERS: usize = 3;
 
-pub(super) struct House {
+pub(super) struct SecureCluster {
     journal: Journal,
     pub(super) pki: Pki,
     pub(super) servers: Vec<Server>,
@@ -31,32 +31,32 @@ pub(super) struct House {
     names: BTreeSet<&'static str>,
 }
 
-impl House {
-    pub(super) async fn build(names: &[&'static str]) -> Result<House> {
+impl SecureCluster {
+    pub(super) async fn build(names: &[&'static str]) -> Result<SecureCluster> {
         let pki = Pki::new()?;
         pki.write("roots.crt", pki.authority.pem().as_bytes())?;
         for name in names {
             pki.issue(name, client(name))?;
         }
         let (journal, servers) = (Journal::start().await?, Vec::new());
-        let mut house = House { journal, pki, servers, names: names.iter().copied().collect() };
+        let mut cluster = SecureCluster { journal, pki, servers, names: names.iter().copied().collect() };
         for _ in 0..SERVERS {
-            house.add()?;
+            cluster.add()?;
         }
-        Ok(house)
+        Ok(cluster)
     }
 
     /// Starts one more server.
     pub(super) fn add(&mut self) -> Result<()> {
-        let mut flags = members::flags(self.servers.len())?;
-        flags.extend(self.journal.flags());
-        flags.extend([
+        let security = [
             format!("--cert-file={}", self.pki.text("server.crt")),
             format!("--key-file={}", self.pki.text("server.key")),
             format!("--trusted-ca-file={}", self.pki.text("ca.crt")),
             "--client-cert-auth=true".to_owned(),
             "--bcrypt-cost=4".to_owned(),
-        ]);
+        ];
+        let name = format!("server-{}", self.servers.len());
+        let flags = members::loopback_flags(&name, &[&self.journal.flags(), &security])?;
         self.servers.push(Server::start_secure(Kind::Vetch, flags)?);
         Ok(())
     }
@@ -85,16 +85,19 @@ impl House {
         (0..self.servers.len()).filter(|&at| self.servers[at].alive()).collect()
     }
 
-    /// Waits until all servers that run agree on who writes.
-    pub(super) async fn writer(&mut self) -> Result<usize> {
+    /// Waits until all servers that run agree on the leader.
+    pub(super) async fn leader(&mut self) -> Result<usize> {
         let begun = Instant::now();
         loop {
             let alive = self.alive();
             if let Some(at) = self.agreed(&alive).await {
                 return Ok(at);
             }
-            ensure!(begun.elapsed() < LIMIT, "waited {LIMIT:?} for servers {alive:?} to agree on who writes");
-            tokio::time::sleep(PAUSE).await;
+            ensure!(
+                begun.elapsed() < TIMEOUT,
+                "waited {TIMEOUT:?} for servers {alive:?} to agree on the leader"
+            );
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -111,14 +114,14 @@ impl House {
         told.iter().position(|(_, member)| same && *member == leader).map(|at| alive[at])
     }
 
-    /// A server that runs and does not write.
+    /// A server that runs and does not lead.
     pub(super) async fn follower(&mut self) -> Result<usize> {
-        let writer = self.writer().await?;
-        self.alive().into_iter().find(|&at| at != writer).context("there is no other server")
+        let leader = self.leader().await?;
+        self.alive().into_iter().find(|&at| at != leader).context("there is no other server")
     }
 
-    pub(super) async fn held(&self) -> Result<Held> {
-        self.journal.held(STREAM).await
+    pub(super) async fn stream_state(&self) -> Result<StreamState> {
+        self.journal.stream_state(STREAM).await
     }
 
     /// New certificates for everybody, by a new authority. While it takes over, everyone trusts
@@ -164,7 +167,9 @@ pub(super) async fn put(client: &Client, key: &str, more: &[(&'static str, Strin
     loop {
         let message = pb::PutRequest { key: key.to_owned().into(), value: "v".into(), ..Default::default() };
         match client.kv.clone().put(asking(message, more)).await {
-            Err(status) if may_go_away(&status) && begun.elapsed() < LIMIT => tokio::time::sleep(PAUSE).await,
+            Err(status) if may_go_away(&status) && begun.elapsed() < TIMEOUT => {
+                tokio::time::sleep(POLL_INTERVAL).await
+            }
             answer => return Ok(answer?.into_inner().header.unwrap_or_default().revision),
         }
     }

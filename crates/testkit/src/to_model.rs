@@ -1,15 +1,15 @@
-//! The store's requests, records and answers in the words of the specification.
+//! The store's requests, records and responses in the types of the specification.
 
 use vetch_model as model;
 use vetch_store::request::*;
 use vetch_store::{Mark, Record, StoreError};
 
-pub(crate) fn keys(range: &KeyRange) -> model::Keys {
+pub fn keys(range: &KeyRange) -> model::Keys {
     model::Keys::between(range.key.to_vec(), range.range_end.to_vec())
 }
 
 /// None: the specification knows nothing of remaining times and alarms.
-pub(crate) fn request(request: &WriteRequest) -> Option<model::Request> {
+pub fn request(request: &WriteRequest) -> Option<model::Request> {
     Some(match request {
         WriteRequest::Put(request) => model::Request::Put(put(request)),
         WriteRequest::DeleteRange(request) => model::Request::Delete(delete(request)),
@@ -28,7 +28,7 @@ pub(crate) fn request(request: &WriteRequest) -> Option<model::Request> {
     })
 }
 
-pub(crate) fn range(request: &RangeRequest) -> model::Range {
+pub fn range(request: &RangeRequest) -> model::Range {
     model::Range {
         keys: keys(&request.range),
         limit: request.limit,
@@ -70,7 +70,7 @@ fn delete(request: &DeleteRangeRequest) -> model::Delete {
     model::Delete { keys: keys(&request.range), prev_kv: request.prev_kv }
 }
 
-pub(crate) fn txn(request: &TxnRequest) -> model::Txn {
+pub fn txn(request: &TxnRequest) -> model::Txn {
     model::Txn {
         compare: request.compare.iter().map(compare).collect(),
         success: request.success.iter().map(op).collect(),
@@ -109,16 +109,15 @@ fn compare(compare: &Compare) -> model::Compare {
     }
 }
 
-pub(crate) fn moment(mark: Mark) -> model::Moment {
+pub fn moment(mark: Mark) -> model::Moment {
     model::Moment { revision: mark.revision, compacted: mark.compact_revision }
 }
 
-/// What clients see of a record.
-pub(crate) fn key_value(record: &Record) -> model::KeyValue {
+/// What clients see of a record: of a tombstone only its key and revision.
+pub fn key_value(record: &Record) -> model::KeyValue {
     model::KeyValue {
         key: record.key().to_vec(),
         value: record.value().to_vec(),
-        // That of a tombstone is for the store alone.
         create_revision: if record.is_tombstone() { 0 } else { record.create_revision() },
         mod_revision: record.mod_revision(),
         version: record.version(),
@@ -126,7 +125,11 @@ pub(crate) fn key_value(record: &Record) -> model::KeyValue {
     }
 }
 
-pub(crate) fn event(event: &Event) -> model::Event {
+pub fn key_values(records: &[Record]) -> Vec<model::KeyValue> {
+    records.iter().map(key_value).collect()
+}
+
+pub fn event(event: &Event) -> model::Event {
     model::Event {
         deleted: event.kv.is_tombstone(),
         kv: key_value(&event.kv),
@@ -134,12 +137,12 @@ pub(crate) fn event(event: &Event) -> model::Event {
     }
 }
 
-pub(crate) fn events<'a>(events: impl IntoIterator<Item = &'a Event>) -> Vec<model::Event> {
+pub fn events<'a>(events: impl IntoIterator<Item = &'a Event>) -> Vec<model::Event> {
     events.into_iter().map(event).collect()
 }
 
 /// The header's revision and the answer. None as for [`request`].
-pub(crate) fn answer(response: &WriteResponse) -> Option<(i64, model::Answer)> {
+pub fn answer(response: &WriteResponse) -> Option<(i64, model::Answer)> {
     Some(match response {
         WriteResponse::Put(response) => {
             (response.revision, model::Answer::Put { prev_kv: response.prev_kv.as_ref().map(key_value) })
@@ -160,17 +163,15 @@ pub(crate) fn answer(response: &WriteResponse) -> Option<(i64, model::Answer)> {
     })
 }
 
-pub(crate) fn ranged(response: &RangeResponse) -> model::Ranged {
-    let kvs = response.kvs.iter().map(key_value).collect();
-    model::Ranged { kvs, more: response.more, count: response.count }
+pub fn ranged(response: &RangeResponse) -> model::Ranged {
+    model::Ranged { kvs: key_values(&response.kvs), more: response.more, count: response.count }
 }
 
-fn deleted(response: &DeleteRangeResponse) -> model::Deleted {
-    let prev_kvs = response.prev_kvs.iter().map(key_value).collect();
-    model::Deleted { deleted: response.deleted, prev_kvs }
+pub fn deleted(response: &DeleteRangeResponse) -> model::Deleted {
+    model::Deleted { deleted: response.deleted, prev_kvs: key_values(&response.prev_kvs) }
 }
 
-pub(crate) fn txn_answer(response: &TxnResponse) -> model::TxnAnswer {
+pub fn txn_answer(response: &TxnResponse) -> model::TxnAnswer {
     let responses = response.responses.iter().map(|response| match response {
         ResponseOp::Range(response) => model::OpAnswer::Range(ranged(response)),
         ResponseOp::Put(response) => {
@@ -182,24 +183,15 @@ pub(crate) fn txn_answer(response: &TxnResponse) -> model::TxnAnswer {
     model::TxnAnswer { succeeded: response.succeeded, responses: responses.collect() }
 }
 
-pub(crate) fn refusal(refusal: model::Refusal) -> StoreError {
-    match refusal {
-        model::Refusal::Compacted => StoreError::Compacted,
-        model::Refusal::FutureRevision => StoreError::FutureRevision,
-        model::Refusal::LeaseNotFound => StoreError::LeaseNotFound,
-        model::Refusal::LeaseExists => StoreError::LeaseExists,
-        model::Refusal::LeaseTtlTooLarge => StoreError::LeaseTtlTooLarge,
-        model::Refusal::KeyNotFound => StoreError::KeyNotFound,
-    }
-}
-
-pub(crate) fn malformed(malformed: model::Malformed) -> StoreError {
-    match malformed {
-        model::Malformed::EmptyKey => StoreError::EmptyKey,
-        model::Malformed::EmptyOperation => StoreError::KeyNotFound,
-        model::Malformed::ValueProvided => StoreError::ValueProvided,
-        model::Malformed::LeaseProvided => StoreError::LeaseProvided,
-        model::Malformed::TooManyOps => StoreError::TooManyOps,
-        model::Malformed::DuplicateKey => StoreError::DuplicateKey,
+/// A refusal as clients see it. An error is one that well-formed requests never meet.
+pub fn refusal(error: StoreError) -> Result<model::Refusal, StoreError> {
+    match error {
+        StoreError::Compacted => Ok(model::Refusal::Compacted),
+        StoreError::FutureRevision => Ok(model::Refusal::FutureRevision),
+        StoreError::LeaseNotFound => Ok(model::Refusal::LeaseNotFound),
+        StoreError::LeaseExists => Ok(model::Refusal::LeaseExists),
+        StoreError::LeaseTtlTooLarge => Ok(model::Refusal::LeaseTtlTooLarge),
+        StoreError::KeyNotFound => Ok(model::Refusal::KeyNotFound),
+        other => Err(other),
     }
 }

@@ -5,7 +5,7 @@
 //! wrong asks [`on`]. In what ships the feature `seeded` is off, `on` is a constant and nothing of
 //! the bug is compiled; the server's binary refuses to be built otherwise. `vetch-sim bugs` plants
 //! one after the other and tells which check saw it; any test can be run with one, as in
-//! `VETCH_BUG=name cargo test -p vetch-node --features vetch-bugs/seeded`.
+//! `VETCH_BUG=name cargo test -p vetch-node --features vetch-seeded-bugs/seeded`.
 
 /// Whether this build can be told to misbehave.
 pub const SEEDED: bool = cfg!(feature = "seeded");

@@ -1,4 +1,4 @@
-//! A disk that fails a chosen call: the n-th sync, the n-th read, the n-th thing that needs space.
+//! A disk that fails a chosen call: the n-th sync, the n-th read, the n-th call that needs space.
 
 use std::io;
 use std::path::Path;
@@ -9,7 +9,7 @@ use vetch_journal::{DirLock, Disk, DiskFile, Fault, LockError, MemDisk, Op};
 
 /// Which calls are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Calls {
+pub enum Calls {
     /// Syncs of files and of directories; what a failed one covered is lost for good.
     Syncs,
     /// Reads, which fail with an I/O error.
@@ -42,19 +42,19 @@ impl Plan {
 
 /// A `MemDisk` of which one counted call fails, or that call and all behind it.
 #[derive(Clone, Debug)]
-pub(super) struct Faulty {
+pub struct FaultyDisk {
     disk: MemDisk,
     plan: Arc<Plan>,
 }
 
-impl Faulty {
-    pub(super) fn new(disk: &MemDisk, calls: Calls, fails_at: u64, stays: bool) -> Faulty {
+impl FaultyDisk {
+    pub fn new(disk: &MemDisk, calls: Calls, fails_at: u64, stays: bool) -> FaultyDisk {
         let plan = Plan { calls, fails_at, stays, seen: AtomicU64::new(0) };
-        Faulty { disk: disk.clone(), plan: Arc::new(plan) }
+        FaultyDisk { disk: disk.clone(), plan: Arc::new(plan) }
     }
 
     /// Whether the call that fails was made.
-    pub(super) fn was_hit(&self) -> bool {
+    pub fn was_hit(&self) -> bool {
         self.plan.seen.load(Ordering::Relaxed) > self.plan.fails_at
     }
 
@@ -67,7 +67,7 @@ impl Faulty {
     }
 }
 
-impl Disk for Faulty {
+impl Disk for FaultyDisk {
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
         self.take_space()?;
         Ok(self.wrap(self.disk.create(path)?))
@@ -116,7 +116,7 @@ impl Disk for Faulty {
 
 #[derive(Debug)]
 struct FaultyFile {
-    disk: Faulty,
+    disk: FaultyDisk,
     file: Box<dyn DiskFile>,
 }
 

@@ -5,36 +5,33 @@
 
 use vetch_api::pb::ResponseHeader;
 use vetch_api::wire;
-use vetch_node::store::Record;
-use vetch_node::store::request::{DeleteRangeResponse, PutResponse, RangeResponse, ResponseOp, TxnResponse};
+use vetch_store::Record;
+use vetch_store::request::{DeleteRangeResponse, PutResponse, RangeResponse, ResponseOp, TxnResponse};
 
 use super::Kv;
 
 type Header = Option<ResponseHeader>;
 
 /// Both types have the same layout, so this reuses the vector.
-pub(in crate::grpc) fn wire_kvs(records: Vec<Record>) -> Vec<Kv> {
+pub fn wire_kvs(records: Vec<Record>) -> Vec<Kv> {
     records.into_iter().map(Kv).collect()
 }
 
-pub(in crate::grpc) fn ranged(response: RangeResponse, header: Header) -> wire::RangeResponse<Kv> {
+pub fn ranged(response: RangeResponse, header: Header) -> wire::RangeResponse<Kv> {
     let RangeResponse { revision: _, kvs, more, count } = response;
     wire::RangeResponse { header, kvs: wire_kvs(kvs), more, count }
 }
 
-pub(in crate::grpc) fn put_done(response: PutResponse, header: Header) -> wire::PutResponse<Kv> {
+pub fn put_done(response: PutResponse, header: Header) -> wire::PutResponse<Kv> {
     wire::PutResponse { header, prev_kv: response.prev_kv.map(Kv) }
 }
 
-pub(in crate::grpc) fn deleted(
-    response: DeleteRangeResponse,
-    header: Header,
-) -> wire::DeleteRangeResponse<Kv> {
+pub fn deleted(response: DeleteRangeResponse, header: Header) -> wire::DeleteRangeResponse<Kv> {
     let DeleteRangeResponse { revision: _, deleted, prev_kvs } = response;
     wire::DeleteRangeResponse { header, deleted, prev_kvs: wire_kvs(prev_kvs) }
 }
 
-pub(in crate::grpc) fn txn_done(response: TxnResponse, header: Header) -> wire::TxnResponse<Kv> {
+pub fn txn_done(response: TxnResponse, header: Header) -> wire::TxnResponse<Kv> {
     let TxnResponse { revision: _, succeeded, responses } = response;
     wire::TxnResponse { header, succeeded, responses: responses.into_iter().map(op_done).collect() }
 }

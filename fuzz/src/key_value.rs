@@ -1,8 +1,4 @@
-//! Key-value requests all the way: the server's own translation (linked into this directory), the
-//! store, and back.
-
-#[allow(unused_imports, reason = "the server's streams use all of it")]
-mod translate;
+//! Key-value requests all the way: translated as in the server, evaluated by the store, and back.
 
 use prost::Message;
 use vetch_api::pb;
@@ -10,6 +6,7 @@ use vetch_api::wire::WireMessage;
 use vetch_store::range::RangeRun;
 use vetch_store::request::{WriteRequest, WriteResponse};
 use vetch_store::{Evaluated, Store};
+use vetch_translate as translate;
 
 use crate::replay::base;
 

@@ -1,12 +1,12 @@
-//! Which of the pending changes survive: all subsets where there are few, and a spread of them
-//! where there are many.
+//! Subsets of pending changes, such as those that survive a power loss: all of them where there are
+//! few, and a spread where there are many.
 
-use crate::rng::Rng;
+use crate::random::Rng;
 
 /// Subsets of `n` things, as one flag for each. Up to `exhaustive` of them every subset; beyond
 /// that none, all, every prefix, every single one kept, every single one lost, every second one,
 /// and `random` random ones.
-pub(super) fn subsets(n: usize, exhaustive: usize, random: usize, seed: u64) -> Vec<Vec<bool>> {
+pub fn subsets(n: usize, exhaustive: usize, random: usize, seed: u64) -> Vec<Vec<bool>> {
     if n <= exhaustive {
         return (0..1u32 << n).map(|bits| (0..n).map(|i| bits & (1 << i) != 0).collect()).collect();
     }
@@ -16,13 +16,14 @@ pub(super) fn subsets(n: usize, exhaustive: usize, random: usize, seed: u64) -> 
     for one in 0..n {
         sets.extend([of(&|i| i == one), of(&|i| i != one)]);
     }
-    let mut rng = Rng(seed);
+    let mut rng = Rng::split_mix(seed);
     for _ in 0..random {
-        sets.push((0..n).map(|_| rng.next().is_multiple_of(2)).collect());
+        sets.push((0..n).map(|_| rng.draw().is_multiple_of(2)).collect());
     }
     sets
 }
 
+#[cfg(test)]
 #[test]
 fn the_spread_has_all_kinds() {
     assert_eq!(subsets(3, 3, 0, 0).len(), 8);
