@@ -79,7 +79,7 @@ impl ReplicatedLogLoop {
     /// The current epoch is this server's.
     fn begin_leading(&mut self, epoch: u64, tip: &Tip) {
         self.work.requeue_dropped();
-        // Locked, so that every evaluation knows whether it is the leader's: see `propose_transfer`.
+        // Locked, so that every evaluation knows whether it leads: see `propose_transfer`.
         let node = Arc::clone(&self.node);
         let store = node.store.write();
         if !self.work.is_leader {
