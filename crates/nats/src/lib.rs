@@ -4,9 +4,8 @@
 //! * `options`: where the servers are and how to log in.
 //! * `check`: a stream that could lose acknowledged records is refused, with the reason.
 //! * `log`: one message is one record; positions are sequence numbers of the stream. `append` and
-//!   `tail` are its two halves; `feed` delivers pushed records, `source` requests
-//!   records, with `retry` and by `page_size`; `reconnect` leaves an isolated server, `space` is the
-//!   fill level.
+//!   `tail` are its two halves. `feed` delivers pushed records; `source` requests records, with
+//!   `retry` and by `page_size`. `reconnect` leaves an isolated server, `space` is the fill level.
 //!
 //! What JetStream gives: one order, an acknowledgement after a quorum has the message on disk (if
 //! every server syncs always, which is checked), a refusal if another message came first. What it
