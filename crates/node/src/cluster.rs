@@ -161,7 +161,7 @@ impl Node {
 
 impl NodeState {
     pub(crate) fn report_of(&self, cluster: &Cluster, vote: Option<Index>) -> Report {
-        let keep = self.keep.held_position();
+        let keep = self.retention.pinned_position();
         Report { member: self.identity.member_id, url: cluster.url.clone(), vote, keep }
     }
 }

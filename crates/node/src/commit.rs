@@ -51,7 +51,7 @@ impl Committer {
             self.node.revision.store(mark.revision, Ordering::Release);
         }
         if let Some(tip) = last {
-            self.node.keep.became_durable(tip);
+            self.node.retention.note_durable(tip);
             self.node.durable.send_replace(tip.seq);
         }
         // Full: the fan-out thread has been woken already.

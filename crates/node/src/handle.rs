@@ -12,7 +12,7 @@ use vetch_store::auth::Caller;
 use vetch_store::request::*;
 
 use crate::cluster::ClusterStatus;
-use crate::config::Identity;
+use vetch_checkpoint::identity::Identity;
 use crate::error::NodeError;
 use crate::key_usage::{EncryptionStatus, KeyStillNeeded};
 use crate::metrics::NodeMetrics;

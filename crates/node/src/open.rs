@@ -1,10 +1,8 @@
 //! Open: from a data directory to a running node.
 //!
 //! Take the directory, load the newest checkpoint, replay the journal behind it, claim a new epoch,
-//! start the threads. `shared` does the same for a journal that several servers share; `refill`
-//! begins such a journal with what a directory holds.
+//! start the threads. `shared` does the same for a journal that several servers share.
 
-pub mod refill;
 pub(crate) mod shared;
 
 use std::collections::HashMap;
@@ -21,22 +19,22 @@ use vetch_store::{Record, Store};
 use vetch_watch::{EventLog, Events, Hub};
 
 use crate::admission::Admission;
-use crate::archive::Keep;
+use crate::archive::RetentionHold;
 use crate::auth::DurableAuth;
-use crate::checkpoint::{self, Checkpointer, Loaded};
+use vetch_checkpoint::{Checkpointer, Loaded};
 use crate::cluster::Cluster;
 use crate::commit::Committer;
-use crate::config::{Identity, NodeConfig};
+use vetch_checkpoint::identity::{Identity, load_or_create};
+use crate::config::NodeConfig;
 use crate::error::OpenError;
 use crate::handle::{Node, Threads};
-use crate::identity;
 use crate::key_usage::KeyUsage;
 use crate::lease::LEASE_LISTS_MAX;
 use crate::lessor::Lessor;
 use crate::metrics::NodeMetrics;
 use crate::pins::ReadPins;
 use crate::queue::{self, Receiver, Sender};
-use crate::replay;
+use vetch_checkpoint::replay;
 use crate::runtime::fan_out::FanOut;
 use crate::runtime::housekeeping::{Capturing, Housekeeping};
 use crate::runtime::journal_loop::{InlineCommit, JournalLoop, JournalPart};
@@ -97,7 +95,7 @@ pub(crate) fn assemble(
         source,
     })?;
     let lock = disk.lock_dir(&member)?;
-    let identity = identity::load_or_create(disk.as_ref(), &member, config.proposed)?;
+    let identity = load_or_create(disk.as_ref(), &member, config.proposed)?;
     let mut recovered = recover(&disk, &config, &mut progress)?;
     let local = recovered.journal.take().expect("a local journal was recovered");
     let (node, assembled) = connect(config, identity, time, recovered, Some(&local), None);
@@ -123,7 +121,7 @@ fn load(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Loaded, OpenError> {
     let mut report = |bytes_done, bytes_total| progress(Progress::Checkpoint { bytes_done, bytes_total });
-    let loaded = checkpoint::load(
+    let loaded = vetch_checkpoint::load(
         Arc::clone(disk),
         &config.data_dir.join("member").join("checkpoint"),
         config.tuning.checkpoint,
@@ -172,7 +170,7 @@ fn replayed(
         Tail { store: std::mem::take(&mut loaded.store), revisions: Vec::new(), dirty: Vec::new() };
     let journal = tail.replay(recovery, progress)?;
     // What the checkpoint before the newest would have to replay must be readable too.
-    let oldest = loaded.checkpointer.needs_from().unwrap_or(loaded.tip);
+    let oldest = loaded.checkpointer.journal_needed_from().unwrap_or(loaded.tip);
     journal.check_keys(Position(oldest.seq + 1))?;
     let tip = *journal.tip();
     assert!(tip.next_rev == tail.store.head().revision + 1, "journal and store agree on the next revision");
@@ -280,9 +278,9 @@ fn connect(
         key_usage,
         cluster,
     };
-    let keep = Keep::new(config.archive_limit, &found.tip, found.checkpointer.holds());
+    let retention = RetentionHold::new(config.archive_limit, &found.tip, found.checkpointer.pins());
     let node =
-        share(config, identity, time, recovered, keep, PartHandles { commands, bell, fan_out: fan_out_bell });
+        share(config, identity, time, recovered, retention, PartHandles { commands, bell, fan_out: fan_out_bell });
     node.fresh_bytes.store(sequencer.fresh_bytes(), Ordering::Relaxed);
     node.active_room.store(local.map_or(0, LocalJournal::room), Ordering::Relaxed);
     node.checkpoint_bytes.store(found.checkpointer.disk_bytes(), Ordering::Relaxed);
@@ -290,7 +288,7 @@ fn connect(
     node.journal_bytes.store(segments, Ordering::Relaxed);
     let mut checkpointer = found.checkpointer;
     let hurry_state = Arc::clone(&node);
-    checkpointer.hurries_if(Arc::new(move || hurry_state.is_stride_done() || hurry_state.is_stopping()));
+    checkpointer.set_should_hurry(Arc::new(move || hurry_state.is_stride_done() || hurry_state.is_stopping()));
     let journal_dir = local.map(|_| node.config.data_dir.join("member").join("journal"));
     let scrub = Scrub::new(checkpointer.disk(), journal_dir, node.config.scrub_interval);
     let housekeeping = Housekeeping {
@@ -360,7 +358,7 @@ fn share(
     identity: Identity,
     time: Arc<dyn Time>,
     recovered: RecoveredState,
-    keep: Keep,
+    retention: RetentionHold,
     handles: PartHandles,
 ) -> Arc<NodeState> {
     let mark = recovered.store.head();
@@ -373,7 +371,7 @@ fn share(
         lessor: Mutex::new(start_lease_timers(&recovered.store)),
         auth: DurableAuth::new(Arc::clone(recovered.store.auth())),
         alarms: RwLock::new(recovered.store.alarms().collect()),
-        keep,
+        retention,
         store: RwLock::new(recovered.store),
         log: RwLock::new(EventLog::load(
             floor,

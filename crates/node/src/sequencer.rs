@@ -17,9 +17,9 @@ use vetch_store::{Mark, Record, Store, StoreError};
 use vetch_watch::Events;
 
 use crate::admission::Admission;
-use crate::checkpoint::Capture;
+use vetch_checkpoint::Capture;
 use crate::error::NodeError;
-use crate::replay::PARTITION;
+use vetch_checkpoint::replay::PARTITION;
 use crate::watch::NodeEvent;
 
 /// A partition's place in an entry; there is one partition so far.

@@ -21,12 +21,13 @@ use vetch_store::request::{Alarm, WriteRequest};
 use vetch_watch::{EventLog, Hub, Stream, StreamId};
 
 use crate::admission::{self, DiskState};
-use crate::archive::Keep;
+use crate::archive::RetentionHold;
 use crate::auth::DurableAuth;
-use crate::checkpoint::Capture;
+use vetch_checkpoint::Capture;
 use crate::cluster::Cluster;
 use crate::commit_times::CommitTimes;
-use crate::config::{Identity, NodeConfig};
+use vetch_checkpoint::identity::Identity;
+use crate::config::NodeConfig;
 use crate::key_usage::KeyUsage;
 use crate::lessor::Lessor;
 use crate::metrics::NodeMetrics;
@@ -115,7 +116,7 @@ pub(crate) struct NodeState {
     pub(crate) auth: DurableAuth,
     /// The alarms that are durable.
     pub(crate) alarms: RwLock<Vec<Alarm>>,
-    pub(crate) keep: Keep,
+    pub(crate) retention: RetentionHold,
     pub(crate) metrics: NodeMetrics,
     pub(crate) key_usage: KeyUsage,
     pub(crate) commands: queue::Sender<Command>,

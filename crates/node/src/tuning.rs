@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use vetch_watch::{Budget, RingLimit};
 
-use crate::checkpoint::CheckpointConfig;
+use vetch_checkpoint::CheckpointConfig;
 
 #[derive(Debug, Clone)]
 pub struct Tuning {

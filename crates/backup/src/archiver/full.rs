@@ -70,8 +70,8 @@ fn make(
     before: Option<&Full>,
     chunks: Vec<ChunkInfo>,
 ) -> Outcome {
-    let held = archive.hold_checkpoint();
-    let files = held.as_ref().map(|held| &held.files);
+    let pinned = archive.pin_checkpoint();
+    let files = pinned.as_ref().map(PinnedCheckpoint::files);
     // Before the first checkpoint the journal begins with nothing.
     let (seq, revision, compact_revision) =
         files.map_or((0, 1, -1), |files| (files.tip.seq, files.mark.revision, files.mark.compact_revision));

@@ -20,7 +20,7 @@ use crate::commit::Committer;
 use crate::config::NodeConfig;
 use crate::error::OpenError;
 use crate::handle::Node;
-use crate::identity;
+use vetch_checkpoint::identity;
 use crate::members::Member;
 use crate::read_index::Reads;
 use crate::roster::Roster;
@@ -30,7 +30,7 @@ use crate::state::{NodeState, RunState};
 use crate::stepped::SharedParts;
 use crate::sync::Mutex;
 use crate::time::{Monotonic, Sleepless, Time};
-use crate::transfer;
+use vetch_checkpoint::transfer::remove_unfinished;
 use crate::types::Progress;
 
 /// What other servers told and was not looked at yet.
@@ -131,7 +131,7 @@ pub(crate) fn assemble(
         source,
     })?;
     let lock = disk.lock_dir(&member)?;
-    transfer::clean(&member)?;
+    remove_unfinished(&member)?;
     let identity = identity::load_or_create(disk.as_ref(), &member, config.proposed)?;
     let max = log.max_record();
     if max < RECORD {

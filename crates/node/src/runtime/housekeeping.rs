@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender};
 use vetch_bugs::Bug;
+use vetch_checkpoint::{Capture, Checkpointer, Damage};
+use vetch_fence::Index;
 use vetch_journal::{Maintenance, Position};
 use vetch_store::hash::{HashRun, PastHash};
 use vetch_store::history::HistoryRun;
@@ -21,7 +23,6 @@ use vetch_watch::Revision;
 
 use crate::admission::DiskState;
 use crate::archive::Trim;
-use crate::checkpoint::{Capture, Checkpointer, Damage};
 use crate::queue::Nudge;
 use crate::runtime::Step;
 use crate::scrub::Scrub;
@@ -133,7 +134,7 @@ impl Housekeeping {
         self.checkpoint_if_due();
         self.verify();
         self.scrub();
-        if self.node.keep.is_on() {
+        if self.node.retention.is_enabled() {
             // Entries may have become safe elsewhere, or may have to be given up.
             self.trim();
         }
@@ -206,7 +207,7 @@ impl Housekeeping {
             }
             versions += freed.len() as u64;
             let books: Vec<Freed> = freed.iter().map(Freed::from).collect();
-            self.checkpointer.freed(&books);
+            self.checkpointer.note_freed(&books);
             freed.clear();
             if done {
                 break freed_to;
@@ -320,14 +321,14 @@ impl Housekeeping {
     /// Whether files do not use the current key, so that a run, and the trimming behind it,
     /// helps to get rid of it.
     fn needs_key_rotation(&self, now: Duration) -> bool {
-        let is_stale = self.checkpointer.is_stale() || self.node.key_usage.is_journal_behind();
+        let is_stale = self.checkpointer.has_stale_keys() || self.node.key_usage.is_journal_behind();
         is_stale && now - self.last_checkpoint > KEY_ROTATION_DELAY
     }
 
     /// Whether what a start would need is known to be damaged, so that it should be replaced by
     /// what is in memory.
     fn is_damaged(&self, now: Duration) -> bool {
-        let is_needed = |last: u64| self.checkpointer.needs_from().is_none_or(|tip| tip.seq < last);
+        let is_needed = |last: u64| self.checkpointer.journal_needed_from().is_none_or(|tip| tip.seq < last);
         let is_damaged = self.checkpointer.is_damaged() || self.damaged_journal.is_some_and(is_needed);
         is_damaged && now - self.last_checkpoint > CHECKPOINT_RETRY_DELAY
     }
@@ -357,7 +358,7 @@ impl Housekeeping {
         self.last_checkpoint = self.node.time.now();
         let is_damaged = self.checkpointer.is_damaged();
         let outcome = match is_damaged {
-            true => self.checkpointer.run_anew(capture, self.collect_all_versions()),
+            true => self.checkpointer.run_full(capture, self.collect_all_versions()),
             false => self.checkpointer.run(capture, &retained),
         };
         match outcome {
@@ -387,7 +388,7 @@ impl Housekeeping {
                 self.not_before = Some(self.node.time.now() + CHECKPOINT_RETRY_DELAY);
                 self.failed = true;
                 // What is held for a copy may be what is missing.
-                if self.node.cluster.is_some() && self.node.keep.release_checkpoints() {
+                if self.node.cluster.is_some() && self.node.retention.release_pins() {
                     tracing::warn!("checkpoint files that were held for another server are let go");
                 }
             }
@@ -427,7 +428,8 @@ impl Housekeeping {
     /// Says from where on this server needs a shared journal.
     fn publish_trim_vote(&self) {
         if let Some(cluster) = &self.node.cluster {
-            cluster.board.lock().vote = self.checkpointer.vote();
+            let vote = self.checkpointer.trim_position();
+            cluster.board.lock().vote = vote.map(|(position, tip)| Index { position, tip });
         }
     }
 
@@ -478,14 +480,14 @@ impl Housekeeping {
         }
         let Some(tip) = self.checkpointer.trim_to() else { return };
         let disk_full = self.node.disk_full.load(Ordering::Relaxed);
-        if disk_full && self.node.keep.release_checkpoints() {
+        if disk_full && self.node.retention.release_pins() {
             tracing::warn!("the disk is full: checkpoint files that were held for a backup are let go");
         }
         let journal_bytes = self.node.journal_bytes.load(Ordering::Relaxed);
-        let upto = match self.node.keep.trim(tip.seq + 1, journal_bytes, disk_full) {
+        let upto = match self.node.retention.trim(tip.seq + 1, journal_bytes, disk_full) {
             Trim::Upto(upto) => upto,
-            Trim::LetGo(upto) => {
-                self.node.tell_let_go();
+            Trim::Dropped(upto) => {
+                self.node.report_retention_dropped();
                 upto
             }
         };

@@ -14,7 +14,7 @@ use vetch_store::Store;
 use vetch_store::request::WriteRequest;
 use vetch_store::turns::Exclusive;
 
-use crate::checkpoint::Capture;
+use vetch_checkpoint::Capture;
 use crate::error::NodeError;
 use crate::metrics::Operation;
 use crate::sequencer::{CaptureRequest, LeadershipTransfer, Round};

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{TryRecvError, TrySendError};
 
 use crate::admission::Admission;
-use crate::checkpoint::Capture;
+use vetch_checkpoint::Capture;
 use crate::queue::{Receiver, Sender};
 use crate::runtime::Step;
 use crate::runtime::journal_loop::InlineCommit;

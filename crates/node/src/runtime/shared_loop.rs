@@ -21,14 +21,14 @@ use vetch_store::Record;
 use vetch_store::auth::Auth;
 
 use crate::batch_window::{BatchWindow, READ_BATCH_WINDOW, WRITE_BATCH_WINDOW};
-use crate::checkpoint::Capture;
+use vetch_checkpoint::Capture;
 use crate::cluster::{self, Board, Cluster, ClusterStatus, Report, Writer};
 use crate::commit::Committer;
 use crate::error::NodeError;
 use crate::members::Roll;
 use crate::queue;
 use crate::read_index::{Again, Indexed, ReadsIn, Standing, Waiting};
-use crate::replay;
+use vetch_checkpoint::replay;
 use crate::roster::Roster;
 use crate::runtime::Step;
 use crate::runtime::membership::{Membership, Order};
