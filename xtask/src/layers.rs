@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::files::Tree;
 
 /// Crates that `bugs` serves; the sentence below the code map names them as well.
-const MAY_HAVE_BUGS: [&str; 6] = ["store", "watch", "journal", "fence", "node", "cli"];
+const MAY_HAVE_BUGS: [&str; 6] = ["store", "watch", "journal", "cluster", "node", "cli"];
 
 pub(crate) fn check(tree: &Tree) -> Vec<String> {
     let Some(architecture) = tree.get("ARCHITECTURE.md") else { return vec!["no ARCHITECTURE.md".into()] };

@@ -16,8 +16,8 @@ use super::CheckpointConfig;
 use super::data_file::{DataWriter, WritePacing, by_place};
 use super::directory::manifest_name;
 use super::error::CheckpointError;
-use super::tombstone_gc::PinnedTombstones;
 use super::manifest::{DataFile, Manifest};
+use super::tombstone_gc::PinnedTombstones;
 
 /// The only manifest.
 const NUMBER: u64 = 1;
@@ -57,8 +57,14 @@ impl CheckpointBuilder {
         assert!(first > self.covered(), "pieces come in order of revision");
         records.sort_unstable_by(by_place);
         let id = self.files.len() as u64 + 1;
-        let mut writer =
-            DataWriter::create(&*self.disk, &self.dir, id, self.block_bytes, &self.keys, WritePacing::Unpaced)?;
+        let mut writer = DataWriter::create(
+            &*self.disk,
+            &self.dir,
+            id,
+            self.block_bytes,
+            &self.keys,
+            WritePacing::Unpaced,
+        )?;
         let mut live = 0;
         for record in &records {
             live += record.saved_len() as u64;

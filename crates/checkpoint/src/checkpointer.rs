@@ -10,8 +10,8 @@ use vetch_store::{Freed, Mark, Record};
 
 use super::directory::{ReferencedFiles, data_name, manifest_name};
 use super::error::Damage;
-use super::pins::CheckpointPins;
 use super::manifest::{DataFile, Manifest};
+use super::pins::CheckpointPins;
 use super::read_back::{CheckpointFile, ReadBack};
 use super::{CheckpointConfig, ShouldHurry};
 

@@ -29,7 +29,9 @@ impl LiveRecords {
             |file: &DataFile| DataFile { live: 0, pinned_tombstones: PinnedTombstones::default(), ..*file };
         let files: Vec<DataFile> = manifest.files.iter().map(reset).collect();
         LiveRecords {
-            tombstone_gc: (0..files.len()).map(|own| TombstoneGc::new(&files, |other| other == own)).collect(),
+            tombstone_gc: (0..files.len())
+                .map(|own| TombstoneGc::new(&files, |other| other == own))
+                .collect(),
             files,
             records: 0,
             bytes: 0,
@@ -83,8 +85,7 @@ impl LiveRecords {
         next: &Record,
         push: &mut impl FnMut(Record) -> Result<(), E>,
     ) -> Result<(), E> {
-        let is_replaced =
-            |older: &Record| older.key() == next.key() && next.mod_revision() == self.compacted;
+        let is_replaced = |older: &Record| older.key() == next.key() && next.mod_revision() == self.compacted;
         match self.candidate.take_if(|(older, _)| is_replaced(older)) {
             Some((older, file)) => {
                 self.count_dead(&older, file);

@@ -111,7 +111,8 @@ impl Planner<'_> {
     }
 
     fn take_garbage(&mut self, files: &[FileStats]) {
-        let is_garbage = |file: &FileStats| file.is_readable && file.useful * 100 < file.size * USEFUL_PERCENT;
+        let is_garbage =
+            |file: &FileStats| file.is_readable && file.useful * 100 < file.size * USEFUL_PERCENT;
         let mut worst: Vec<usize> = (0..files.len()).filter(|&index| is_garbage(&files[index])).collect();
         worst.sort_by_key(|&index| files[index].useful * 1000 / files[index].size.max(1));
         for index in worst {
@@ -160,7 +161,9 @@ impl Planner<'_> {
                 }
                 let count = upto + 1 - from;
                 let pays = count >= FANOUT && sum >= 2 * largest && self.affords(cost);
-                let is_better = best.as_ref().is_none_or(|(best_count, best_cost, _)| (*best_count, cost) < (count, *best_cost));
+                let is_better = best
+                    .as_ref()
+                    .is_none_or(|(best_count, best_cost, _)| (*best_count, cost) < (count, *best_cost));
                 if pays && is_better {
                     best = Some((count, cost, from..upto + 1));
                 }

@@ -15,12 +15,12 @@ use vetch_store::{Record, Store};
 
 use super::checkpointer::{Checkpointer, NextNumbers, Published};
 use super::data_file::DataReader;
-use super::read_ahead;
 use super::directory::{self, FileName, manifest_name};
 use super::error::{Damage, LoadError};
+use super::live_records::LiveRecords;
 use super::manifest::{BadManifest, DataFile, Manifest};
 use super::merge::Merge;
-use super::live_records::LiveRecords;
+use super::read_ahead;
 use super::{CheckpointConfig, LoadReport, Loaded};
 
 /// Records between two calls of the progress callback.
@@ -63,8 +63,15 @@ pub fn load(
     let names = disk.list(dir).map_err(LoadError::io("list", dir))?;
     let names: Vec<FileName> = names.iter().filter_map(|name| FileName::parse(name)).collect();
     check_keys(&*disk, dir, &names, keys)?;
-    let mut search =
-        CheckpointSearch { disk: &*disk, dir, threads, keys, progress, failures: Vec::new(), damaged: BTreeSet::new() };
+    let mut search = CheckpointSearch {
+        disk: &*disk,
+        dir,
+        threads,
+        keys,
+        progress,
+        failures: Vec::new(),
+        damaged: BTreeSet::new(),
+    };
     let chosen = search.newest_intact(&names)?;
     let (failures, mut next) = (search.failures, next_numbers(&names));
     let mut report =
@@ -159,7 +166,10 @@ struct CheckpointSearch<'a> {
 impl CheckpointSearch<'_> {
     /// None if there is no checkpoint, or if the only one is damaged and the journal still has
     /// everything.
-    fn newest_intact(&mut self, names: &[FileName]) -> Result<Option<(LoadedManifest, LoadedState)>, LoadError> {
+    fn newest_intact(
+        &mut self,
+        names: &[FileName],
+    ) -> Result<Option<(LoadedManifest, LoadedState)>, LoadError> {
         let numbers = manifests(names);
         for &number in &numbers {
             let attempt = match read_manifest(self.disk, self.dir, number, self.keys) {
@@ -222,7 +232,12 @@ pub(super) enum ReadError {
 
 /// Every key that a checkpoint needs must be given, also for the one that is not loaded: it is the
 /// fallback. A damaged manifest needs none.
-fn check_keys(disk: &dyn Disk, dir: &Path, names: &[FileName], keys: &EncryptionKeys) -> Result<(), LoadError> {
+fn check_keys(
+    disk: &dyn Disk,
+    dir: &Path,
+    names: &[FileName],
+    keys: &EncryptionKeys,
+) -> Result<(), LoadError> {
     for number in manifests(names) {
         let found = match read_manifest(disk, dir, number, keys) {
             Ok(found) => found,

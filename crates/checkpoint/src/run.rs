@@ -17,10 +17,10 @@ use super::checkpointer::{Checkpointer, Published};
 use super::data_file::{DataReader, DataWriter, WritePacing, by_place};
 use super::directory::{self, manifest_name};
 use super::error::{CheckpointError, Damage};
-use super::tombstone_gc::{TombstoneGc, PinnedTombstones};
 use super::manifest::{DataFile, Manifest};
 use super::merge::{Blocks, InMemory, Merge, Source};
 use super::plan::{self, FileStats};
+use super::tombstone_gc::{PinnedTombstones, TombstoneGc};
 use super::{Capture, Retained, RunReport};
 
 /// Records per call of `retained`.
@@ -349,7 +349,13 @@ struct Output<'a> {
 
 impl<'a> Output<'a> {
     fn new(checkpointer: &'a mut Checkpointer, tombstone_gc: &'a TombstoneGc) -> Output<'a> {
-        Output { checkpointer, tombstone_gc, writer: None, live: 0, pinned_tombstones: PinnedTombstones::default() }
+        Output {
+            checkpointer,
+            tombstone_gc,
+            writer: None,
+            live: 0,
+            pinned_tombstones: PinnedTombstones::default(),
+        }
     }
 
     fn write(&mut self, batch: &[Record], retained: &Retained) -> Result<(), CheckpointError> {
@@ -387,6 +393,13 @@ impl<'a> Output<'a> {
         let Some(writer) = self.writer else { return Ok(None) };
         let written = writer.finish()?;
         let Output { live, pinned_tombstones, .. } = self;
-        Ok(Some(DataFile { written, first: 0, last: 0, live, clean_at: self.checkpointer.swept, pinned_tombstones }))
+        Ok(Some(DataFile {
+            written,
+            first: 0,
+            last: 0,
+            live,
+            clean_at: self.checkpointer.swept,
+            pinned_tombstones,
+        }))
     }
 }

@@ -7,12 +7,12 @@ mod report;
 use std::time::{Duration, Instant};
 
 use tonic::transport::Endpoint;
+use vetch_cluster::Config;
 use vetch_nats::{NatsError, NatsLog, Options, Unsafe};
 use vetch_node::Node;
 use vetch_node::cluster::{ClusterConfig, ClusterStatus};
 use vetch_node::config::NodeConfig;
 use vetch_node::error::OpenError;
-use vetch_node::fence::Config;
 use vetch_node::types::Progress;
 use vetch_server::grpc::{self, RequestRouter};
 
@@ -50,7 +50,7 @@ pub(crate) fn open(
         name: server.name.clone(),
         client_urls: server.client_urls.clone(),
         peer_urls: server.peer_urls.clone(),
-        fence: Config { lease: read_lease, ..Config::default() },
+        replication: Config { lease_duration: read_lease, ..Config::default() },
     };
     let mut taken = 0;
     let mut journal = journal.clone();

@@ -1,15 +1,15 @@
-//! The model log: what every engine is measured by, and what the simulation runs on. It can be told
-//! to do what engines have really done: hold two histories at once, and lose a tail that it had
+//! The model log: the reference for every engine, and the log of the simulation. It can be told to
+//! fail as real engines have failed: hold two histories at once, and lose a tail that it had
 //! acknowledged.
 //!
 //! Delays, lost answers and doubled requests are not here: they happen between a server and its log
 //! (`sim`).
 
 use bytes::Bytes;
-use vetch_fence::Page;
+use vetch_cluster::Page;
 use vetch_journal::Position;
 
-/// What became of an append.
+/// The outcome of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Stored(Position),
@@ -20,10 +20,10 @@ pub enum Outcome {
 /// One history of a log.
 #[derive(Clone, Debug, Default)]
 pub struct ModelLog {
-    /// Positions that have been given up, from the first on.
+    /// How many positions have been trimmed, from the first on.
     trimmed: u64,
     records: Vec<Bytes>,
-    /// Whether appends behind another position than the last are refused.
+    /// Whether it refuses appends behind another position than the last.
     pub checks_position: bool,
     /// Records that fit, if there is a limit.
     pub capacity: Option<usize>,
@@ -70,7 +70,7 @@ impl ModelLog {
         Page { records, first: self.first(), end: (upto == end.0 || end.0 < from).then_some(end) }
     }
 
-    /// Gives up the records below `floor`.
+    /// Deletes the records below `floor`.
     pub fn trim(&mut self, floor: Position) {
         let gone = floor.0.saturating_sub(self.trimmed + 1).min(self.records.len() as u64);
         self.records.drain(..gone as usize);

@@ -1,24 +1,24 @@
-//! The oracle: what a log means, said as simply as possible and without the fence: a record counts
-//! if all of its entries chain onto what counted before it. It sees what is stored, as it is
-//! stored.
+//! The oracle: which entries a log commits, stated as simply as possible and without
+//! `vetch_cluster`: a record is committed if all of its entries chain onto what was committed
+//! before it. It sees every record in the order in which the log stores it.
 
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use vetch_fence::Record;
+use vetch_cluster::Record;
 use vetch_journal::{Hash, Position, Tip};
 
-/// The meaning of one history.
+/// The committed entries of one history.
 #[derive(Clone, Debug)]
 pub struct Oracle {
     start: Tip,
     /// The tip after each position.
     tips: Vec<Tip>,
-    /// The hash of each entry that counts, by number, beginning with 1.
+    /// The hash of each committed entry, by sequence number, beginning with 1.
     chain: Vec<Hash>,
-    places: HashMap<Hash, u64>,
-    /// How many entries counted before each position.
-    counts: Vec<usize>,
+    seqs: HashMap<Hash, u64>,
+    /// How many entries were committed before each position.
+    committed_before: Vec<usize>,
     units: u64,
 }
 
@@ -28,8 +28,8 @@ impl Oracle {
             start,
             tips: Vec::new(),
             chain: Vec::new(),
-            places: HashMap::new(),
-            counts: Vec::new(),
+            seqs: HashMap::new(),
+            committed_before: Vec::new(),
             units: 0,
         }
     }
@@ -37,7 +37,7 @@ impl Oracle {
     /// A record was stored behind the last one.
     pub fn stored(&mut self, bytes: &Bytes) {
         let record = Record::decode(bytes).expect("servers write records");
-        self.counts.push(self.chain.len());
+        self.committed_before.push(self.chain.len());
         let mut tip = self.tip();
         let mut after = Vec::new();
         for (entry, hash) in record.entries() {
@@ -52,7 +52,7 @@ impl Oracle {
         }
         for (hash, units) in after {
             self.chain.push(hash);
-            self.places.insert(hash, self.chain.len() as u64);
+            self.seqs.insert(hash, self.chain.len() as u64);
             self.units += units;
         }
         self.tips.push(tip);
@@ -67,35 +67,35 @@ impl Oracle {
         if at.0 == 0 { Some(self.start) } else { self.tips.get(at.0 as usize - 1).copied() }
     }
 
-    /// Whether this entry counts, and counts as this number.
+    /// Whether this entry is committed under this sequence number.
     pub fn holds(&self, seq: u64, hash: Hash) -> bool {
         seq == 0 || self.chain.get(seq as usize - 1) == Some(&hash)
     }
 
-    /// The hashes of the entries that count, in order.
+    /// The hashes of the committed entries, in order.
     pub fn chain(&self) -> &[Hash] {
         &self.chain
     }
 
-    pub fn counts(&self, hash: &Hash) -> bool {
-        self.places.contains_key(hash)
+    pub fn is_committed(&self, hash: &Hash) -> bool {
+        self.seqs.contains_key(hash)
     }
 
-    /// Whether every revision that was given out belongs to a write unit that counts.
+    /// Whether every revision belongs to a committed write unit.
     pub fn is_dense(&self) -> bool {
         self.start.next_rev.checked_add_unsigned(self.units) == Some(self.tip().next_rev)
     }
 
-    /// The last `count` records are gone. How many units they held is not counted back: `is_dense`
-    /// ends here.
+    /// The last `count` records are lost. Their write units are not subtracted: do not call
+    /// `is_dense` afterwards.
     pub fn lose(&mut self, count: usize) {
         let keep = self.tips.len().saturating_sub(count);
-        if let Some(entries) = self.counts.get(keep).copied() {
+        if let Some(entries) = self.committed_before.get(keep).copied() {
             self.chain.drain(entries..).for_each(|hash| {
-                self.places.remove(&hash);
+                self.seqs.remove(&hash);
             });
         }
         self.tips.truncate(keep);
-        self.counts.truncate(keep);
+        self.committed_before.truncate(keep);
     }
 }

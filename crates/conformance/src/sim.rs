@@ -5,9 +5,9 @@
 //! trimmed, full, and in some seeds breaks its contract: it forks or loses its tail. Then peace
 //! comes, and everything has to be well within a bounded time.
 //!
-//! Judged all the time (`judge`): who reads a position knows what the oracle knows there;
-//! acknowledged means valid, once and for ever; what was called void never counts; no index is
-//! older than what had been acknowledged when it was asked for.
+//! Checked all the time (`judge`): a server that has read a position has the oracle's tip there;
+//! what was acknowledged is committed and stays so; what was reported as dropped is never
+//! committed; no read index is older than what had been acknowledged when it was requested.
 
 mod clients;
 mod judge;

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use vetch_cluster::{Config, Log, LogIndex, ReplicaId, ReplicatedJournal};
 use vetch_conformance::handle::ModelHandle;
 use vetch_conformance::model::ModelLog;
-use vetch_conformance::suite::{JournalEngine, LogEngine, judge_journal, judge_log};
-use vetch_fence::{Author, Config, Index, Log, SharedJournal};
+use vetch_conformance::suite::{JournalEngine, LogEngine, check_journal, check_log};
 use vetch_journal::{Journal, JournalError, LocalConfig, LocalJournal, MemDisk};
 
 /// The local engine: one server at a time, its files on a disk in memory.
@@ -16,7 +16,7 @@ struct Local {
 }
 
 impl JournalEngine for Local {
-    fn open(&mut self, start: Index) -> Result<Box<dyn Journal>, JournalError> {
+    fn open(&mut self, start: LogIndex) -> Result<Box<dyn Journal>, JournalError> {
         let dir = PathBuf::from("/journal");
         let recovery =
             LocalJournal::recover(Arc::new(self.disk.clone()), &dir, LocalConfig::default(), start.tip)?;
@@ -34,21 +34,21 @@ impl JournalEngine for Local {
 
 struct Model {
     log: Arc<Mutex<ModelLog>>,
-    lives: u64,
+    incarnations: u64,
 }
 
 impl Model {
     fn new(checks_position: bool) -> Model {
-        Model { log: Arc::new(Mutex::new(ModelLog::new(checks_position))), lives: 0 }
+        Model { log: Arc::new(Mutex::new(ModelLog::new(checks_position))), incarnations: 0 }
     }
 }
 
 impl JournalEngine for Model {
-    fn open(&mut self, start: Index) -> Result<Box<dyn Journal>, JournalError> {
-        self.lives += 1;
-        let me = Author { node: 1, life: self.lives };
+    fn open(&mut self, start: LogIndex) -> Result<Box<dyn Journal>, JournalError> {
+        self.incarnations += 1;
+        let me = ReplicaId { member: 1, incarnation: self.incarnations };
         let log = ModelHandle::new(self.log.clone());
-        Ok(Box::new(SharedJournal::new(log, Config::default(), me, start, Duration::from_secs(20))))
+        Ok(Box::new(ReplicatedJournal::new(log, Config::default(), me, start, Duration::from_secs(20))))
     }
 
     fn is_shared(&self) -> bool {
@@ -68,20 +68,20 @@ impl LogEngine for Model {
 
 #[test]
 fn the_local_engine_keeps_the_contract() {
-    judge_journal(|| Box::new(Local { disk: MemDisk::new() }));
+    check_journal(|| Box::new(Local { disk: MemDisk::new() }));
 }
 
 #[test]
 fn the_model_keeps_the_contract() {
-    judge_journal(|| Box::new(Model::new(true)));
+    check_journal(|| Box::new(Model::new(true)));
 }
 
 #[test]
 fn the_model_keeps_the_contract_without_checking_positions() {
-    judge_journal(|| Box::new(Model::new(false)));
+    check_journal(|| Box::new(Model::new(false)));
 }
 
 #[test]
 fn the_model_is_a_log() {
-    judge_log(|| Box::new(Model::new(true)));
+    check_log(|| Box::new(Model::new(true)));
 }

@@ -9,7 +9,7 @@ use async_nats::jetstream::context::{PublishError, PublishErrorKind};
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::publish::PublishAck;
 use bytes::Bytes;
-use vetch_fence::{News, Ticket};
+use vetch_cluster::{LogEvent, Ticket};
 use vetch_journal::Position;
 
 /// Codes by which JetStream says that there is no room: of the stream, the account, the server.
@@ -21,28 +21,28 @@ pub(crate) fn message(after: Position, record: Bytes) -> PublishMessage {
 }
 
 /// What an answer means for the append.
-pub(crate) fn outcome(ticket: Ticket, answer: Result<PublishAck, PublishError>) -> News {
+pub(crate) fn outcome(ticket: Ticket, answer: Result<PublishAck, PublishError>) -> LogEvent {
     match answer {
         // Messages carry no id, so this cannot be; if it were, nothing would be known of this
         // record.
         Ok(ack) if ack.duplicate => {
-            News::Unknown { ticket, why: "taken for a copy of another message".into() }
+            LogEvent::Unknown { ticket, why: "taken for a copy of another message".into() }
         }
-        Ok(ack) => News::Appended { ticket, at: Position(ack.sequence) },
+        Ok(ack) => LogEvent::Appended { ticket, at: Position(ack.sequence) },
         Err(error) => failure(ticket, &error),
     }
 }
 
-fn failure(ticket: Ticket, error: &PublishError) -> News {
+fn failure(ticket: Ticket, error: &PublishError) -> LogEvent {
     let why = describe(error);
     match error.kind() {
-        PublishErrorKind::WrongLastSequence => News::Refused { ticket, last: last_in(&why) },
+        PublishErrorKind::WrongLastSequence => LogEvent::Refused { ticket, last: last_in(&why) },
         // Refused by this client: it was never sent.
-        PublishErrorKind::MaxPayloadExceeded => News::Refused { ticket, last: None },
-        _ if code(error).is_some_and(|code| FULL.contains(&code)) => News::Full { ticket },
+        PublishErrorKind::MaxPayloadExceeded => LogEvent::Refused { ticket, last: None },
+        _ if code(error).is_some_and(|code| FULL.contains(&code)) => LogEvent::Full { ticket },
         // The store failed; it is full if it says so.
-        _ if code(error) == Some(STORE_FAILED) && why.contains("maximum") => News::Full { ticket },
-        _ => News::Unknown { ticket, why },
+        _ if code(error) == Some(STORE_FAILED) && why.contains("maximum") => LogEvent::Full { ticket },
+        _ => LogEvent::Unknown { ticket, why },
     }
 }
 

@@ -1,5 +1,5 @@
 //! The journal on NATS JetStream: a replicated stream as the ordered durable log under
-//! `vetch_fence`.
+//! `vetch_cluster`.
 //!
 //! * `options`: where the servers are and how to log in.
 //! * `check`: a stream that could lose acknowledged records is refused, with the reason.

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, watch};
-use vetch_fence::{Log, LogError, News, Space, Ticket, Waker};
+use vetch_cluster::{Log, LogError, LogEvent, Space, Ticket, Waker};
 use vetch_journal::Position;
 
 use crate::check::{self, Unsafe};
@@ -25,7 +25,7 @@ use crate::space::Gauge;
 use crate::tail::{Asked, Tail};
 use crate::{NatsError, append};
 
-/// News waiting to be taken; behind that, the stream's consumer waits.
+/// LogEvent waiting to be taken; behind that, the stream's consumer waits.
 const NEWS: usize = 1024;
 /// Appends waiting to be sent; the fence has far fewer in flight.
 const APPENDS: usize = 1024;
@@ -53,7 +53,7 @@ pub struct NatsLog {
 /// What whoever waits for news gets.
 enum Told {
     /// Over which connection it came, and what it is.
-    News(u64, News),
+    LogEvent(u64, LogEvent),
     /// Nothing: there is other work.
     Wake,
 }
@@ -79,13 +79,13 @@ impl Mouth {
     }
 
     /// Tells, waiting while nobody listens.
-    pub(crate) async fn tell(&self, news: News) {
+    pub(crate) async fn tell(&self, news: LogEvent) {
         match &news {
-            News::Records(page) => page.records.last().into_iter().for_each(|(at, _)| self.heard.of(*at)),
-            News::Appended { at, .. } => self.heard.of(*at),
+            LogEvent::Records(page) => page.records.last().into_iter().for_each(|(at, _)| self.heard.of(*at)),
+            LogEvent::Appended { at, .. } => self.heard.of(*at),
             _ => {}
         }
-        let mut item = Told::News(self.since, news);
+        let mut item = Told::LogEvent(self.since, news);
         while let Err(TrySendError::Full(back)) = self.to.try_send(item) {
             item = back;
             tokio::time::sleep(FULL_WAIT).await;
@@ -143,7 +143,7 @@ async fn opened(options: &Options, mouth: Mouth) -> Result<(Client, Stream<()>, 
                 // It has its time to show that the journal answers there.
                 mouth.heard.begin();
                 if mouth.connection.load(Ordering::SeqCst) > 0 {
-                    mouth.now().tell(News::Reconnected).await;
+                    mouth.now().tell(LogEvent::Reconnected).await;
                 }
             }
         }
@@ -206,7 +206,7 @@ impl Log for NatsLog {
         if self.appends.try_send((ticket, after, record)).is_err() {
             let why = "too many appends wait to be sent".to_string();
             let mouth = self.mouth.now();
-            self.runtime.spawn(async move { mouth.tell(News::Unknown { ticket, why }).await });
+            self.runtime.spawn(async move { mouth.tell(LogEvent::Unknown { ticket, why }).await });
         }
     }
 
@@ -214,11 +214,11 @@ impl Log for NatsLog {
         self.asked.send_replace(Some(Asked { after, mouth: self.mouth.now() }));
     }
 
-    fn next(&mut self, wait: Duration) -> Option<News> {
+    fn next(&mut self, wait: Duration) -> Option<LogEvent> {
         let until = Instant::now() + wait;
         loop {
             match self.news.recv_deadline(until).ok()? {
-                Told::News(connection, news) => {
+                Told::LogEvent(connection, news) => {
                     if connection == self.mouth.connection.load(Ordering::SeqCst) {
                         return Some(news);
                     }
@@ -247,15 +247,13 @@ impl Log for NatsLog {
         let purge = async { self.stream.purge().sequence(floor.0).await };
         let purged = self.runtime.block_on(async { tokio::time::timeout(self.timeout, purge).await });
         match purged {
-            Err(_) => {
-                Err(LogError("the stream's leader did not answer; it may have been trimmed or not".into()))
-            }
-            Ok(Err(error)) => Err(LogError(error.to_string())),
+            Err(_) => Err(LogError::NoAnswer),
+            Ok(Err(error)) => Err(LogError::Failed(error.to_string())),
             Ok(Ok(_)) => Ok(()),
         }
     }
 
-    fn trim_soon(&mut self, floor: Position) {
+    fn start_trim(&mut self, floor: Position) {
         let (stream, timeout) = (self.stream.clone(), self.timeout);
         self.runtime.spawn(async move {
             // What was not done is asked for again.

@@ -3,7 +3,7 @@
 //! are is known only from those that came before.
 
 use bytes::Bytes;
-use vetch_fence::ANCHOR;
+use vetch_cluster::VERIFIED_RECORDS;
 use vetch_journal::Position;
 
 /// Records of a page that is asked for, at most.
@@ -11,7 +11,7 @@ const RECORDS: u64 = 64;
 /// Bytes of such a page, about.
 pub(crate) const BYTES: usize = 1 << 20;
 
-const _: () = assert!(ANCHOR <= RECORDS, "the first page is not told in pieces");
+const _: () = assert!(VERIFIED_RECORDS <= RECORDS, "the first page is not told in pieces");
 
 /// How many records to ask for, by the size of those that came last.
 pub(crate) struct Pace(u64);
@@ -19,7 +19,7 @@ pub(crate) struct Pace(u64);
 impl Pace {
     /// Few, as long as nothing is known.
     pub(crate) fn new() -> Pace {
-        Pace(ANCHOR)
+        Pace(VERIFIED_RECORDS)
     }
 
     pub(crate) fn records(&self) -> u64 {
@@ -28,7 +28,7 @@ impl Pace {
 
     /// Whether records are so large that a page holds only a few.
     pub(crate) fn is_slow(&self) -> bool {
-        self.0 < ANCHOR
+        self.0 < VERIFIED_RECORDS
     }
 
     /// These came.
@@ -56,7 +56,7 @@ mod tests {
     #[test]
     fn small_records_are_asked_for_in_large_pages_and_large_ones_one_by_one() {
         let mut pace = Pace::new();
-        assert_eq!(pace.records(), ANCHOR, "nothing is known");
+        assert_eq!(pace.records(), VERIFIED_RECORDS, "nothing is known");
         assert!(!pace.is_slow());
         let cases = [
             (vec![100; 8], RECORDS),

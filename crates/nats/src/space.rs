@@ -10,7 +10,7 @@ use async_nats::Client;
 use async_nats::jetstream;
 use async_nats::jetstream::stream::Stream;
 use tokio::sync::watch;
-use vetch_fence::Space;
+use vetch_cluster::Space;
 
 /// Between two questions.
 const PAUSE: Duration = Duration::from_millis(500);

@@ -12,7 +12,7 @@ use async_nats::jetstream::stream::Stream;
 use bytes::Bytes;
 use tokio::sync::watch;
 use tokio::time::Instant;
-use vetch_fence::{ANCHOR, News, Page};
+use vetch_cluster::{LogEvent, Page, VERIFIED_RECORDS};
 use vetch_journal::Position;
 
 use crate::feed::Feed;
@@ -115,7 +115,7 @@ impl Tail {
             let (first, end) = match self.source.bounds().await {
                 Ok(bounds) => bounds,
                 Err(why) => {
-                    mouth.tell(News::ReadFailed { why }).await;
+                    mouth.tell(LogEvent::ReadFailed { why }).await;
                     continue;
                 }
             };
@@ -163,7 +163,7 @@ impl Tail {
     /// read last. Large records may take longer than the reader waits, so what has come of them is
     /// kept for when he asks again.
     async fn first_page(&mut self, reading: &mut Reading<'_>) -> bool {
-        let (from, count) = (reading.next, reading.left().min(ANCHOR));
+        let (from, count) = (reading.next, reading.left().min(VERIFIED_RECORDS));
         let kept = self.kept.begin(from, count);
         self.pace.learn(&self.kept.records);
         let large = self.pace.is_slow();
@@ -340,7 +340,7 @@ impl Reading<'_> {
         for (at, record) in records {
             // Whoever asks believes the first page only if it holds what he has read last: that is
             // not told in pieces.
-            if bytes >= PAGE_BYTES && page.len() as u64 >= ANCHOR {
+            if bytes >= PAGE_BYTES && page.len() as u64 >= VERIFIED_RECORDS {
                 self.page(std::mem::take(&mut page), None).await;
                 bytes = 0;
             }
@@ -351,7 +351,7 @@ impl Reading<'_> {
     }
 
     async fn page(&self, records: Vec<(Position, Bytes)>, end: Option<Position>) {
-        self.mouth.tell(News::Records(Page { records, first: self.first, end })).await;
+        self.mouth.tell(LogEvent::Records(Page { records, first: self.first, end })).await;
     }
 }
 

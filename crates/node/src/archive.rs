@@ -18,13 +18,13 @@ use tokio::sync::oneshot;
 use vetch_encryption::EncryptionKeys;
 use vetch_journal::{Position, Tip};
 
-use vetch_checkpoint::transfer::CheckpointSender;
-use vetch_checkpoint::{CheckpointPins, PinnedCheckpoint};
-use vetch_checkpoint::identity::Identity;
 use crate::handle::Node;
 use crate::metrics::BackupMetrics;
 use crate::state::{NodeState, RunState};
 use crate::sync::Mutex;
+use vetch_checkpoint::identity::Identity;
+use vetch_checkpoint::transfer::CheckpointSender;
+use vetch_checkpoint::{CheckpointPins, PinnedCheckpoint};
 
 /// Limit on queued requests for a backup.
 const REQUESTS_MAX: usize = 16;
@@ -89,11 +89,7 @@ pub(crate) struct RetentionHold {
 
 impl RetentionHold {
     /// Every entry is retained until the archiver calls [`Archive::retain_after`].
-    pub(crate) fn new(
-        journal_bytes_max: Option<u64>,
-        tip: &Tip,
-        pins: Arc<CheckpointPins>,
-    ) -> RetentionHold {
+    pub(crate) fn new(journal_bytes_max: Option<u64>, tip: &Tip, pins: Arc<CheckpointPins>) -> RetentionHold {
         RetentionHold {
             journal_bytes_max,
             durable: Mutex::new(tip.into()),

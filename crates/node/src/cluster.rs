@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Sender, TrySendError};
 use tokio::sync::{oneshot, watch};
-use vetch_fence::{Index, Record};
+use vetch_cluster::{LogIndex, Record};
 use vetch_journal::{Draft, Entry, Hash, Kind, PartId, Payload, Tip};
 
 pub use crate::batch_window::READ_BATCH_WINDOW;
@@ -42,7 +42,7 @@ pub struct ClusterConfig {
     pub client_urls: Vec<String>,
     /// What members are told apart by in etcd; only shown here.
     pub peer_urls: Vec<String>,
-    pub fence: vetch_fence::Config,
+    pub replication: vetch_cluster::Config,
 }
 
 /// Who writes, and how far this server has come.
@@ -102,7 +102,7 @@ pub(crate) struct Cluster {
 #[derive(Default)]
 pub(crate) struct Board {
     /// What this server needs the journal from, now that it has a checkpoint there.
-    pub(crate) vote: Option<Index>,
+    pub(crate) vote: Option<LogIndex>,
     pub(crate) peers: Vec<Peer>,
     proofs: VecDeque<Proof>,
 }
@@ -160,7 +160,7 @@ impl Node {
 }
 
 impl NodeState {
-    pub(crate) fn report_of(&self, cluster: &Cluster, vote: Option<Index>) -> Report {
+    pub(crate) fn report_of(&self, cluster: &Cluster, vote: Option<LogIndex>) -> Report {
         let keep = self.retention.pinned_position();
         Report { member: self.identity.member_id, url: cluster.url.clone(), vote, keep }
     }

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use vetch_fence::Author;
+use vetch_cluster::ReplicaId;
 
 use crate::cluster::Cluster;
 use crate::error::NodeError;
@@ -67,7 +67,7 @@ impl Node {
 }
 
 /// Who writes next. A writer that has just begun may not have heard of anybody yet.
-async fn find(cluster: &Cluster, to: Option<u64>, patience: Duration) -> Result<Author, HandOverError> {
+async fn find(cluster: &Cluster, to: Option<u64>, patience: Duration) -> Result<ReplicaId, HandOverError> {
     let begun = tokio::time::Instant::now();
     loop {
         let found = cluster.order(patience, |reply| Order::Successor { id: to, reply }).await;
@@ -98,7 +98,7 @@ impl Drop for Handing<'_> {
 }
 
 /// Returns once this server follows.
-async fn name(node: &NodeState, to: Author) -> Result<(), NodeError> {
+async fn name(node: &NodeState, to: ReplicaId) -> Result<(), NodeError> {
     let (reply, named) = oneshot::channel();
     node.commands
         .try_send(Command::TransferLeadership { to, reply })

@@ -55,7 +55,6 @@ pub use handle::Node;
 pub use key_usage::{EncryptionStatus, KeyStillNeeded};
 pub use read::RangeStream;
 pub use snapshot::Snapshot;
-pub use vetch_fence as fence;
 pub use vetch_journal as journal;
 pub use vetch_store as store;
 pub use vetch_watch::KeyRange;

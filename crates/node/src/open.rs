@@ -21,10 +21,8 @@ use vetch_watch::{EventLog, Events, Hub};
 use crate::admission::Admission;
 use crate::archive::RetentionHold;
 use crate::auth::DurableAuth;
-use vetch_checkpoint::{Checkpointer, Loaded};
 use crate::cluster::Cluster;
 use crate::commit::Committer;
-use vetch_checkpoint::identity::{Identity, load_or_create};
 use crate::config::NodeConfig;
 use crate::error::OpenError;
 use crate::handle::{Node, Threads};
@@ -34,7 +32,6 @@ use crate::lessor::Lessor;
 use crate::metrics::NodeMetrics;
 use crate::pins::ReadPins;
 use crate::queue::{self, Receiver, Sender};
-use vetch_checkpoint::replay;
 use crate::runtime::fan_out::FanOut;
 use crate::runtime::housekeeping::{Capturing, Housekeeping};
 use crate::runtime::journal_loop::{InlineCommit, JournalLoop, JournalPart};
@@ -49,6 +46,9 @@ use crate::sync::{Mutex, RwLock};
 use crate::time::{Monotonic, Time};
 use crate::types::Progress;
 use crate::watch::NodeEvent;
+use vetch_checkpoint::identity::{Identity, load_or_create};
+use vetch_checkpoint::replay;
+use vetch_checkpoint::{Checkpointer, Loaded};
 
 /// Positions the journal may be asked to trim to before it takes notice.
 const TRIM_QUEUE: usize = 16;
@@ -279,8 +279,14 @@ fn connect(
         cluster,
     };
     let retention = RetentionHold::new(config.archive_limit, &found.tip, found.checkpointer.pins());
-    let node =
-        share(config, identity, time, recovered, retention, PartHandles { commands, bell, fan_out: fan_out_bell });
+    let node = share(
+        config,
+        identity,
+        time,
+        recovered,
+        retention,
+        PartHandles { commands, bell, fan_out: fan_out_bell },
+    );
     node.fresh_bytes.store(sequencer.fresh_bytes(), Ordering::Relaxed);
     node.active_room.store(local.map_or(0, LocalJournal::room), Ordering::Relaxed);
     node.checkpoint_bytes.store(found.checkpointer.disk_bytes(), Ordering::Relaxed);
@@ -288,7 +294,8 @@ fn connect(
     node.journal_bytes.store(segments, Ordering::Relaxed);
     let mut checkpointer = found.checkpointer;
     let hurry_state = Arc::clone(&node);
-    checkpointer.set_should_hurry(Arc::new(move || hurry_state.is_stride_done() || hurry_state.is_stopping()));
+    checkpointer
+        .set_should_hurry(Arc::new(move || hurry_state.is_stride_done() || hurry_state.is_stopping()));
     let journal_dir = local.map(|_| node.config.data_dir.join("member").join("journal"));
     let scrub = Scrub::new(checkpointer.disk(), journal_dir, node.config.scrub_interval);
     let housekeeping = Housekeeping {

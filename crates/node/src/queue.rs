@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{
     RecvError, RecvTimeoutError, SendError, SendTimeoutError, TryRecvError, TrySendError,
 };
-use vetch_fence::Waker;
+use vetch_cluster::Waker;
 
 use crate::sync::{Condvar, Mutex, MutexGuard};
 

@@ -20,7 +20,7 @@ use std::time::Duration;
 use crossbeam_channel::TrySendError;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use vetch_bugs::Bug;
-use vetch_fence::{Index, Lease, Waker};
+use vetch_cluster::{Lease, LogIndex, Waker};
 
 use crate::error::NodeError;
 use crate::handle::Node;
@@ -38,11 +38,11 @@ const CHANGE: Duration = Duration::from_millis(5);
 pub(crate) struct Again;
 
 /// One read that waits. It is told the index once the state here has come to it.
-pub(crate) type Waiting = oneshot::Sender<Result<Index, Again>>;
+pub(crate) type Waiting = oneshot::Sender<Result<LogIndex, Again>>;
 
 /// Reads with an index that this server's state has yet to come to.
 pub(crate) struct Indexed {
-    pub(crate) index: Index,
+    pub(crate) index: LogIndex,
     pub(crate) reads: Vec<Waiting>,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct Indexed {
 pub(crate) struct Standing {
     /// Of a writer that has nothing under way.
     pub(crate) lease: Option<Lease>,
-    pub(crate) held: Option<Index>,
+    pub(crate) held: Option<LogIndex>,
 }
 
 /// Where reads wait.
@@ -102,7 +102,7 @@ impl Reads {
 
     /// An index for a read that asks now, from the lease if there is one, or from the log. Only the
     /// writer gets one.
-    async fn at_writer(&self) -> Result<Result<Index, Again>, NodeError> {
+    async fn at_writer(&self) -> Result<Result<LogIndex, Again>, NodeError> {
         // In this order: what the time is behind was true when it was looked at.
         let lease = self.standing.lock().lease;
         if let Some(Lease { index, until }) = lease
@@ -119,7 +119,7 @@ impl Reads {
     }
 
     /// An index from whoever writes, that the state here has come to.
-    async fn at_follower(&self) -> Result<Result<Index, Again>, NodeError> {
+    async fn at_follower(&self) -> Result<Result<LogIndex, Again>, NodeError> {
         let _place = self.places.try_acquire().map_err(|_| NodeError::TooManyRequests)?;
         let (reply, answer) = oneshot::channel();
         match self.elsewhere.try_send(reply) {
@@ -183,7 +183,7 @@ impl Node {
 
     /// An index for reads that wait at another server. Refused by whoever is not, or no longer, the
     /// writer.
-    pub async fn read_index(&self) -> Result<Index, NodeError> {
+    pub async fn read_index(&self) -> Result<LogIndex, NodeError> {
         let node = self.state();
         let Some(cluster) = &node.cluster else { return Err(NodeError::NotLeader) };
         if node.is_following() {
@@ -242,7 +242,7 @@ impl Question {
     }
 
     /// What the writer said to a question that was sent after this one was taken.
-    pub fn answer(self, index: Index) {
+    pub fn answer(self, index: LogIndex) {
         let held = self.standing.lock().held;
         if held.is_some_and(|held| held.tip == index.tip) {
             return tell(self.reads, Ok(index));
@@ -258,7 +258,7 @@ impl Question {
     }
 }
 
-fn tell(reads: Vec<Waiting>, outcome: Result<Index, Again>) {
+fn tell(reads: Vec<Waiting>, outcome: Result<LogIndex, Again>) {
     for read in reads {
         // Whoever asked may have gone.
         let _ = read.send(outcome);
@@ -271,8 +271,8 @@ mod tests {
     use crate::time::Monotonic;
     use vetch_journal::{Position, Tip};
 
-    fn index(seq: u64) -> Index {
-        Index { position: Position(seq), tip: Tip { epoch: 1, seq, hash: [7; 32], next_rev: 2 } }
+    fn index(seq: u64) -> LogIndex {
+        LogIndex { position: Position(seq), tip: Tip { epoch: 1, seq, hash: [7; 32], next_rev: 2 } }
     }
 
     #[tokio::test]

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::{Buf, BufMut};
-use vetch_fence::{Disagreement, Index, floor};
+use vetch_cluster::{CheckpointMismatch, LogIndex, trim_floor};
 use vetch_journal::{Position, Tip};
 
 /// Servers that are remembered; one more is not.
@@ -33,7 +33,7 @@ pub struct Report {
     pub url: String,
     /// The checkpoint before its newest, both of which it has read back: what it needs the journal
     /// from.
-    pub vote: Option<Index>,
+    pub vote: Option<LogIndex>,
     /// Records from here on are needed by somebody who is taking a checkpoint from it.
     pub keep: Option<Position>,
 }
@@ -43,7 +43,7 @@ pub struct Report {
 pub struct Peer {
     pub member: u64,
     pub url: String,
-    pub vote: Option<Index>,
+    pub vote: Option<LogIndex>,
 }
 
 #[derive(Debug, Default)]
@@ -56,7 +56,7 @@ pub(crate) struct Roster {
 #[derive(Debug)]
 struct Known {
     url: String,
-    vote: Option<Index>,
+    vote: Option<LogIndex>,
     keep: Option<Position>,
     heard: Duration,
 }
@@ -107,13 +107,13 @@ impl Roster {
     /// Records below this position may go: a majority has checkpoints there or later, and nobody
     /// who was heard of lately needs them. `pressed`: there is little room, so that who is behind
     /// is not waited for.
-    pub(crate) fn floor(&self, now: Duration, pressed: bool) -> Result<Option<Position>, Disagreement> {
+    pub(crate) fn floor(&self, now: Duration, pressed: bool) -> Result<Option<Position>, CheckpointMismatch> {
         if self.unknown.is_some_and(|until| now < until) {
             return Ok(None);
         }
-        let held: Vec<(u64, Index)> =
+        let held: Vec<(u64, LogIndex)> =
             self.servers.iter().filter_map(|(member, known)| Some((*member, known.vote?))).collect();
-        let Some(agreed) = floor(self.servers.len(), &held)? else { return Ok(None) };
+        let Some(agreed) = trim_floor(self.servers.len(), &held)? else { return Ok(None) };
         let lately = || self.servers.values().filter(|known| now < known.heard + LAGGARD);
         let behind = lately().filter(|_| !pressed).filter_map(|known| known.vote).map(|vote| vote.position);
         let kept = lately().filter_map(|known| known.keep);
@@ -128,7 +128,7 @@ pub(crate) fn encode(peers: &[Peer], out: &mut Vec<u8>) {
         out.put_u16_le(u16::try_from(peer.url.len()).expect("longer ones are not remembered"));
         out.put_slice(peer.url.as_bytes());
         out.put_u8(peer.vote.is_some().into());
-        if let Some(Index { position, tip }) = &peer.vote {
+        if let Some(LogIndex { position, tip }) = &peer.vote {
             out.put_u64_le(position.0);
             out.put_u64_le(tip.epoch);
             out.put_u64_le(tip.seq);
@@ -157,20 +157,20 @@ pub(crate) fn decode(mut bytes: &[u8]) -> Option<Vec<Peer>> {
     Some(peers)
 }
 
-fn take_index(bytes: &mut &[u8]) -> Option<Index> {
+fn take_index(bytes: &mut &[u8]) -> Option<LogIndex> {
     let position = Position(bytes.try_get_u64_le().ok()?);
     let (epoch, seq) = (bytes.try_get_u64_le().ok()?, bytes.try_get_u64_le().ok()?);
     let (hash, rest) = bytes.split_first_chunk()?;
     *bytes = rest;
-    Some(Index { position, tip: Tip { epoch, seq, hash: *hash, next_rev: bytes.try_get_i64_le().ok()? } })
+    Some(LogIndex { position, tip: Tip { epoch, seq, hash: *hash, next_rev: bytes.try_get_i64_le().ok()? } })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn index(at: u64) -> Index {
-        Index { position: Position(at), tip: Tip { epoch: 1, seq: at, hash: [at as u8; 32], next_rev: 2 } }
+    fn index(at: u64) -> LogIndex {
+        LogIndex { position: Position(at), tip: Tip { epoch: 1, seq: at, hash: [at as u8; 32], next_rev: 2 } }
     }
 
     fn report(member: u64, vote: Option<u64>) -> Report {
@@ -234,7 +234,7 @@ mod tests {
     #[test]
     fn servers_that_disagree_keep_everything() {
         let mut roster = roster(&[Some(5), Some(5), Some(5)]);
-        let other = Index { tip: Tip { hash: [9; 32], ..index(5).tip }, ..index(5) };
+        let other = LogIndex { tip: Tip { hash: [9; 32], ..index(5).tip }, ..index(5) };
         roster.heard(Duration::ZERO, Report { vote: Some(other), ..report(1, None) });
         assert!(roster.floor(Duration::ZERO, true).is_err());
     }

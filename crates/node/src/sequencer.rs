@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
-use vetch_fence::Author;
+use vetch_cluster::ReplicaId;
 use vetch_journal::{ChainedEntry, Draft, Kind, PartId, Tip};
 use vetch_store::auth::Auth;
 use vetch_store::request::{Alarm, WriteRequest, WriteResponse};
@@ -17,10 +17,10 @@ use vetch_store::{Mark, Record, Store, StoreError};
 use vetch_watch::Events;
 
 use crate::admission::Admission;
-use vetch_checkpoint::Capture;
 use crate::error::NodeError;
-use vetch_checkpoint::replay::PARTITION;
 use crate::watch::NodeEvent;
+use vetch_checkpoint::Capture;
+use vetch_checkpoint::replay::PARTITION;
 
 /// A partition's place in an entry; there is one partition so far.
 const ONLY_PARTITION: PartId = PartId { partition: PARTITION, owner_epoch: 0, pseq: 0 };
@@ -90,7 +90,7 @@ pub(crate) struct CaptureRequest {
 /// That another server is to decide, who is told once it may, and what the sequencer has left for a
 /// checkpoint.
 pub(crate) struct LeadershipTransfer {
-    pub(crate) to: Author,
+    pub(crate) to: ReplicaId,
     /// Of when it was asked for. Later requests may have been evaluated under a later one.
     pub(crate) leadership_count: u64,
     pub(crate) reply: oneshot::Sender<()>,

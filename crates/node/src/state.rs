@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering}
 use std::time::Duration;
 
 use tokio::sync::{Notify, Semaphore, oneshot, watch};
-use vetch_fence::Author;
+use vetch_cluster::ReplicaId;
 use vetch_journal::JournalError;
 use vetch_store::Store;
 use vetch_store::auth::Caller;
@@ -23,10 +23,8 @@ use vetch_watch::{EventLog, Hub, Stream, StreamId};
 use crate::admission::{self, DiskState};
 use crate::archive::RetentionHold;
 use crate::auth::DurableAuth;
-use vetch_checkpoint::Capture;
 use crate::cluster::Cluster;
 use crate::commit_times::CommitTimes;
-use vetch_checkpoint::identity::Identity;
 use crate::config::NodeConfig;
 use crate::key_usage::KeyUsage;
 use crate::lessor::Lessor;
@@ -39,6 +37,8 @@ use crate::snapshot::SnapshotPoint;
 use crate::sync::{Mutex, RwLock};
 use crate::time::Time;
 use crate::watch::{Kept, NodeEvent};
+use vetch_checkpoint::Capture;
+use vetch_checkpoint::identity::Identity;
 
 pub(crate) type Reply = oneshot::Sender<Outcome>;
 
@@ -55,7 +55,7 @@ pub(crate) enum Command {
     },
     /// From this place in the queue on another server of the cluster is to decide.
     TransferLeadership {
-        to: Author,
+        to: ReplicaId,
         reply: oneshot::Sender<()>,
     },
     /// Look whether an alarm can be lowered.

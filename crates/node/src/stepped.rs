@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use vetch_fence::{Author, Log};
+use vetch_cluster::{Log, ReplicaId};
 use vetch_journal::Disk;
 
 pub use crate::open::shared::Env;
@@ -77,7 +77,7 @@ pub fn begin_stop(node: &Node) -> bool {
 
 /// Has the writer of a cluster name another server, without waiting for it to be. False if the
 /// queue had no room.
-pub fn hand_over(node: &Node, to: Author) -> bool {
+pub fn hand_over(node: &Node, to: ReplicaId) -> bool {
     let (reply, _) = tokio::sync::oneshot::channel();
     node.state().commands.try_send(Command::TransferLeadership { to, reply }).is_ok()
 }

@@ -86,8 +86,14 @@ impl DataDirBuilder {
         self.checkpoint.publish(mark, unversioned.clone())?;
         let dir = self.data_dir.join(UNFINISHED_DIR).join("checkpoint");
         let (config, threads) = (CheckpointConfig::default(), decode_threads());
-        let loaded =
-            vetch_checkpoint::load(Arc::clone(&self.disk), &dir, config, threads, &self.keys, &mut |_, _| {})?;
+        let loaded = vetch_checkpoint::load(
+            Arc::clone(&self.disk),
+            &dir,
+            config,
+            threads,
+            &self.keys,
+            &mut |_, _| {},
+        )?;
         match loaded.report.fell_back {
             None => Ok(loaded.store),
             Some(why) => Err(BuildError::Unreadable(why)),

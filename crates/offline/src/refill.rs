@@ -18,11 +18,9 @@ use std::time::Duration;
 use vetch_checkpoint::identity::{self, IdentityError};
 use vetch_checkpoint::replay::replay;
 use vetch_checkpoint::transfer::{TransferError, remove_unfinished};
-use vetch_checkpoint::{
-    Capture, CheckpointConfig, CheckpointError, Checkpointer, LoadError, Loaded, load,
-};
+use vetch_checkpoint::{Capture, CheckpointConfig, CheckpointError, Checkpointer, LoadError, Loaded, load};
+use vetch_cluster::{CheckpointMatch, Log, LogIndex, PeekError, match_checkpoint, seed_log};
 use vetch_encryption::EncryptionKeys;
-use vetch_fence::{GlanceError, Index, Log, Witness, seed_log, witness};
 use vetch_journal::{
     Disk, Journal, JournalError, LocalConfig, LocalJournal, LockError, Position, RealDisk, Tip,
 };
@@ -39,7 +37,7 @@ pub struct Refilled {
     pub revision: i64,
     pub keys: u64,
     /// The first entry of the journal.
-    pub index: Index,
+    pub index: LogIndex,
     /// An interrupted refill had seeded the journal already.
     pub was_seeded: bool,
 }
@@ -64,7 +62,7 @@ pub enum RefillError {
     #[error("{0} holds no data of a server")]
     Nothing(PathBuf),
     #[error(transparent)]
-    Journal(#[from] GlanceError),
+    Journal(#[from] PeekError),
     #[error(
         "the newest checkpoint cannot be used: {0}. What came after the one before it was in the old journal alone; restore a backup, or take \
              the directory of another server"
@@ -95,8 +93,9 @@ pub fn refill(data_dir: &Path, log: &mut dyn Log) -> Result<Refilled, RefillErro
     let _lock = disk.lock_dir(&member)?;
     remove_unfinished(&member)?;
     let mut source = read(&disk, data_dir, &member)?;
-    let before = Index { position: Position(source.position), tip: source.tip };
-    let was_seeded = source.position == 1 && witness(log, &before, JOURNAL_TIMEOUT)? == Witness::Holds;
+    let before = LogIndex { position: Position(source.position), tip: source.tip };
+    let was_seeded =
+        source.position == 1 && match_checkpoint(log, &before, JOURNAL_TIMEOUT)? == CheckpointMatch::Matches;
     let index = if was_seeded { before } else { seed_log(log, source.tip, JOURNAL_TIMEOUT)? };
     if !was_seeded {
         // Twice, so that the fallback belongs to this journal as well.
@@ -155,7 +154,7 @@ impl Source {
         Ok(Source { store, dirty, tip, position: 0, checkpointer })
     }
 
-    fn take_checkpoint(&mut self, index: &Index) -> Result<(), CheckpointError> {
+    fn take_checkpoint(&mut self, index: &LogIndex) -> Result<(), CheckpointError> {
         let dirty = std::mem::take(&mut self.dirty);
         let capture = Capture::at_head(&self.store, index.tip, dirty);
         let capture = Capture { position: index.position.0, ..capture };

@@ -7,12 +7,12 @@ use vetch_encryption::{Decryptor, ENVELOPE_HEADER_LEN, EncryptionKeys, EnvelopeH
 use vetch_journal::{Disk, DiskFile};
 use vetch_store::Record;
 
+use super::{
+    BLOCK_HEADER_LEN, ENCRYPTED_HEADER_LEN, FOOTER_COUNTER, HEADER_LEN, TRAILER_LEN, Totals, WrittenFile,
+    block_context, block_crc, encryption_header, footer, footer_context, header,
+};
 use crate::directory;
 use crate::error::Damage;
-use super::{
-    BLOCK_HEADER_LEN, ENCRYPTED_HEADER_LEN, FOOTER_COUNTER, HEADER_LEN, TRAILER_LEN, Totals, WrittenFile, block_context,
-    block_crc, encryption_header, footer, footer_context, header,
-};
 
 /// An open data file whose header and footer are good. Blocks are checked when they are read.
 #[derive(Debug)]
@@ -108,11 +108,7 @@ impl DataReader {
 
     /// Reads, checks and decodes one block. `scratch` is room for its bytes, to be given again for
     /// the next one.
-    pub(crate) fn read_block(
-        &self,
-        index: usize,
-        scratch: &mut Vec<u8>,
-    ) -> Result<Vec<Record>, Damage> {
+    pub(crate) fn read_block(&self, index: usize, scratch: &mut Vec<u8>) -> Result<Vec<Record>, Damage> {
         let Block { offset, len } = self.blocks[index];
         scratch.resize(scratch.len().max(len), 0);
         let block = &mut scratch[..len];
@@ -167,7 +163,8 @@ fn check_header(
     read_exactly(file, path, HEADER_LEN as u64, &mut found)?;
     let envelope = found.first_chunk::<ENVELOPE_HEADER_LEN>().and_then(EnvelopeHeader::parse);
     let envelope = envelope.filter(|envelope| found == encryption_header(expected.id, envelope));
-    let envelope = envelope.ok_or_else(|| damage("checksum of the envelope header does not match".to_owned()))?;
+    let envelope =
+        envelope.ok_or_else(|| damage("checksum of the envelope header does not match".to_owned()))?;
     if (envelope.key, envelope.check) != (encryption.key, encryption.check) {
         return Err(damage("it is not encrypted with the key that the manifest names".to_owned()));
     }
@@ -175,7 +172,11 @@ fn check_header(
     keys.decryptor(Purpose::DataFile, &envelope).map(Some).map_err(|error| damage(error.to_string()))
 }
 
-fn read_footer(file: &dyn DiskFile, path: &Path, expected: WrittenFile) -> Result<(Vec<u32>, Totals), Damage> {
+fn read_footer(
+    file: &dyn DiskFile,
+    path: &Path,
+    expected: WrittenFile,
+) -> Result<(Vec<u32>, Totals), Damage> {
     let trailer_at = (expected.size.checked_sub(TRAILER_LEN as u64))
         .ok_or_else(|| Damage::new(path, 0, "too short to hold a footer"))?;
     let mut trailer = [0; TRAILER_LEN];

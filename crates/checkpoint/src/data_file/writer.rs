@@ -8,13 +8,13 @@ use vetch_encryption::{EncryptionKeys, Encryptor, Purpose};
 use vetch_journal::{Disk, DiskFile};
 use vetch_store::Record;
 
+use super::{
+    BLOCK_HEADER_LEN, FOOTER_COUNTER, FileEncryption, Totals, WrittenFile, block_context, block_crc,
+    by_place, encryption_header, footer, footer_context, header,
+};
 use crate::ShouldHurry;
 use crate::directory;
 use crate::error::CheckpointError;
-use super::{
-    BLOCK_HEADER_LEN, FOOTER_COUNTER, FileEncryption, Totals, WrittenFile, block_context, block_crc, by_place,
-    encryption_header, footer, footer_context, header,
-};
 
 /// Blocks are written in pieces of about this size.
 const WRITE_BYTES: usize = 1 << 20;
@@ -166,7 +166,11 @@ impl DataWriter {
             self.buf.truncate(self.block_at);
         }
         let encryption = self.encryptor.as_ref().map(|encryptor| {
-            let tag = encryptor.encrypt(FOOTER_COUNTER, &footer_context(self.id, &self.lengths, &self.totals), &mut []);
+            let tag = encryptor.encrypt(
+                FOOTER_COUNTER,
+                &footer_context(self.id, &self.lengths, &self.totals),
+                &mut [],
+            );
             FileEncryption { key: encryptor.header().key, check: encryptor.header().check, tag }
         });
         let footer = footer(

@@ -1,8 +1,8 @@
 //! Damaged files: found wherever the damage is, passed over where the checkpoint before allows it,
 //! refused otherwise.
 
+use vetch_checkpoint::LoadError;
 use vetch_journal::{Disk, Fault};
-use vetch_node::checkpoint::LoadError;
 use vetch_store::Mark;
 
 use crate::world::{TINY, World, damage, dir, names, open, paths};

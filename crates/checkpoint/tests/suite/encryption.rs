@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use vetch_checkpoint::LoadError;
 use vetch_encryption::{EncryptionKeys, KeyError, KeyId};
 use vetch_journal::MemDisk;
-use vetch_node::checkpoint::LoadError;
 
 use crate::world::{KEYS, TINY, World, keys, open_through, paths, ring};
 
@@ -69,11 +69,11 @@ fn runs_get_rid_of_an_old_key_and_until_then_it_is_asked_for() {
         (vec![KEYS[0]], vec!["plain", KEYS[0]]),
     ] {
         let mut world = world_with_two_checkpoints(keys(&from));
-        assert!(!world.checkpointer.is_stale());
+        assert!(!world.checkpointer.has_stale_keys());
         let (old, target) = (world.keys.current(), keys(&to).current());
         world.keys.replace(ring(&to));
         let mut runs = 0;
-        while world.checkpointer.is_stale() {
+        while world.checkpointer.has_stale_keys() {
             assert!(world.checkpointer.files_by_key().contains_key(&old));
             if old.is_some() {
                 let without = if target.is_some() { keys(&KEYS[1..]) } else { EncryptionKeys::none() };

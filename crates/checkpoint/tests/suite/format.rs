@@ -1,8 +1,8 @@
 //! The bytes on disk, frozen. A change here is a change of the format: raise its version.
 
 use expect_test::expect;
+use vetch_checkpoint::CheckpointConfig;
 use vetch_journal::Tip;
-use vetch_node::checkpoint::CheckpointConfig;
 use vetch_store::auth::{Change, Permission, PermissionKind};
 use vetch_store::request::{Alarm, AlarmKind, Remaining, WriteRequest};
 

@@ -5,8 +5,8 @@
 use std::io::ErrorKind;
 
 use proptest::prelude::*;
+use vetch_checkpoint::CheckpointConfig;
 use vetch_journal::{Fault, Op};
-use vetch_node::checkpoint::CheckpointConfig;
 use vetch_store::request::{Alarm, AlarmKind, Remaining, RequestOp, WriteRequest};
 
 use crate::world::{TINY, World, damage, delete, paths, put, txn};

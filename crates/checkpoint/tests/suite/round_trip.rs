@@ -1,6 +1,6 @@
 //! What goes in comes out; what did not change is not written again.
 
-use vetch_node::checkpoint::CheckpointConfig;
+use vetch_checkpoint::CheckpointConfig;
 use vetch_store::Mark;
 use vetch_store::auth::Change;
 use vetch_store::request::{Alarm, AlarmKind, Remaining, WriteRequest};
@@ -13,7 +13,7 @@ fn a_fresh_directory_is_the_empty_store() {
     let loaded = open(&world.disk, world.config).unwrap();
     assert_eq!((loaded.mark, loaded.tip.next_rev, loaded.tip.seq), (Mark::START, 2, 0));
     assert_eq!(loaded.report.number, None);
-    assert_eq!((loaded.checkpointer.disk_bytes(), loaded.checkpointer.needs_from()), (0, None));
+    assert_eq!((loaded.checkpointer.disk_bytes(), loaded.checkpointer.journal_needed_from()), (0, None));
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn two_checkpoints_are_kept_and_nothing_else() {
         world.checkpoint().unwrap();
         let manifests = paths(&world.disk, ".manifest").len() as i64;
         assert_eq!(manifests, (round + 1).min(2));
-        assert_eq!(world.checkpointer.needs_from(), (round > 0).then_some(trim_before));
+        assert_eq!(world.checkpointer.journal_needed_from(), (round > 0).then_some(trim_before));
         let on_disk: usize = world.disk.files().values().map(Vec::len).sum();
         assert_eq!(world.checkpointer.disk_bytes(), on_disk as u64);
     }

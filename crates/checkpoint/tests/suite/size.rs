@@ -1,6 +1,6 @@
 //! What checkpoints cost over a long life: bytes on disk, bytes written, number of files.
 
-use vetch_node::checkpoint::CheckpointConfig;
+use vetch_checkpoint::CheckpointConfig;
 
 use crate::world::World;
 

@@ -5,9 +5,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use vetch_checkpoint::{Capture, CheckpointConfig, load};
 use vetch_encryption::EncryptionKeys;
 use vetch_journal::{RealDisk, Tip};
-use vetch_node::checkpoint::{Capture, CheckpointConfig, load};
 use vetch_store::load::Unversioned;
 use vetch_store::record::Fields;
 use vetch_store::{Mark, Record};

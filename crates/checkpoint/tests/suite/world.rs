@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use vetch_checkpoint::{
+    Capture, CheckpointConfig, CheckpointError, Checkpointer, LoadError, Loaded, RunReport, load,
+};
 use vetch_encryption::{EncryptionKeys, KeyRing};
 use vetch_journal::{Disk, Draft, Kind, MemDisk, PartId, Tip};
-use vetch_node::checkpoint::{
-    Capture, CheckpointConfig, CheckpointError, Checkpointer, LoadError, Loaded, Report, load,
-};
 use vetch_store::hash::HashRun;
 use vetch_store::range::RangeRun;
 use vetch_store::request::{
@@ -134,7 +134,7 @@ impl World {
     pub(crate) fn sweep(&mut self, steps: usize) -> bool {
         let mut freed = Vec::new();
         let is_done = self.store.compact_step(steps, &mut freed);
-        self.checkpointer.freed(&freed.iter().map(Freed::from).collect::<Vec<_>>());
+        self.checkpointer.note_freed(&freed.iter().map(Freed::from).collect::<Vec<_>>());
         is_done
     }
 
@@ -143,7 +143,7 @@ impl World {
         while !self.sweep(1000) {}
     }
 
-    pub(crate) fn checkpoint(&mut self) -> Result<Report, CheckpointError> {
+    pub(crate) fn checkpoint(&mut self) -> Result<RunReport, CheckpointError> {
         let capture = Capture::at_head(&self.store, self.tip, std::mem::take(&mut self.dirty));
         let store = &self.store;
         self.checkpointer

@@ -14,11 +14,11 @@ use tonic::Streaming;
 use tonic::transport::Endpoint;
 use vetch_api::vetch::peer_client::PeerClient;
 use vetch_api::vetch::{self, CheckpointHead, CheckpointRequest, CheckpointResponse};
+use vetch_checkpoint::transfer::{CheckpointReceiver, TransferManifest};
+use vetch_cluster::{CheckpointMatch, Log, LogIndex};
 use vetch_nats::{NatsLog, Options};
 use vetch_node::cluster::{Peer, Proof, glimpse};
-use vetch_node::fence::{self, Index, Log, Witness};
 use vetch_node::journal::{Position, Tip};
-use vetch_node::transfer::{Manifest, Receiving};
 
 use super::{PeerDialer, START_RETRY_DELAY, START_TIMEOUT, open_log};
 use crate::serve::StartError;
@@ -68,9 +68,9 @@ fn attempt(log: &mut NatsLog, data_dir: &Path, member: u64, dialer: &PeerDialer)
 
 /// Which servers there are, as the leader said last.
 fn find_peers(log: &mut NatsLog) -> Result<(Proof, Vec<Peer>), String> {
-    let (_, end) = fence::end(log, READ_TIMEOUT).map_err(|error| error.to_string())?;
+    let (_, end) = vetch_cluster::bounds(log, READ_TIMEOUT).map_err(|error| error.to_string())?;
     let mut seen = None;
-    fence::since(
+    vetch_cluster::scan_after(
         log,
         Position(end.0.saturating_sub(ANNOUNCEMENT_RECORDS)),
         ANNOUNCEMENT_TIMEOUT,
@@ -98,14 +98,14 @@ async fn fetch_from(
     let mut pieces = response.map_err(|status| status.message().to_string())?.into_inner();
     let first = next(&mut pieces).await?.and_then(|first| first.head);
     let manifest = first.and_then(manifest).ok_or("it sent no manifest")?;
-    check_history(log, &manifest.index)?;
+    check_history(log, &LogIndex { position: manifest.position, tip: manifest.tip })?;
     let (bytes, revision) = (manifest.bytes(), manifest.revision);
     tracing::info!(from = peer.url, bytes, revision, "fetching a checkpoint from another server");
-    let mut receiving = Receiving::begin(data_dir, manifest).map_err(|error| error.to_string())?;
+    let mut receiver = CheckpointReceiver::begin(data_dir, manifest).map_err(|error| error.to_string())?;
     while let Some(message) = next(&mut pieces).await? {
-        receiving.take(&message.piece).map_err(|error| error.to_string())?;
+        receiver.write(&message.piece).map_err(|error| error.to_string())?;
     }
-    receiving.finish().map_err(|error| error.to_string())?;
+    receiver.finish().map_err(|error| error.to_string())?;
     tracing::info!(bytes, revision, "fetched a checkpoint");
     Ok(())
 }
@@ -118,19 +118,20 @@ async fn next(pieces: &mut Streaming<CheckpointResponse>) -> Result<Option<Check
 }
 
 /// The checkpoint is of this journal's history.
-fn check_history(log: &mut dyn Log, index: &Index) -> Result<(), String> {
-    match fence::witness(log, index, READ_TIMEOUT).map_err(|error| error.to_string())? {
-        Witness::Holds => Ok(()),
-        Witness::Trimmed => Err("the journal was trimmed beyond its checkpoint".into()),
-        Witness::Differs => Err("its checkpoint does not match the journal's history".into()),
+fn check_history(log: &mut dyn Log, index: &LogIndex) -> Result<(), String> {
+    match vetch_cluster::match_checkpoint(log, index, READ_TIMEOUT).map_err(|error| error.to_string())? {
+        CheckpointMatch::Matches => Ok(()),
+        CheckpointMatch::Trimmed => Err("the journal was trimmed beyond its checkpoint".into()),
+        CheckpointMatch::Differs => Err("its checkpoint does not match the journal's history".into()),
     }
 }
 
-fn manifest(head: CheckpointHead) -> Option<Manifest> {
+fn manifest(head: CheckpointHead) -> Option<TransferManifest> {
     let vetch::Place { position, epoch, seq, hash, next_rev } = head.place?;
     let tip = Tip { epoch, seq, hash: hash.try_into().ok()?, next_rev };
-    Some(Manifest {
-        index: Index { position: Position(position), tip },
+    Some(TransferManifest {
+        position: Position(position),
+        tip,
         revision: head.revision,
         number: head.number,
         files: head.files.into_iter().map(|file| (file.name, file.bytes)).collect(),

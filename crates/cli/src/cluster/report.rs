@@ -6,9 +6,9 @@ use tokio::sync::watch;
 use tonic::transport::Channel;
 use vetch_api::vetch::peer_client::PeerClient;
 use vetch_api::vetch::{self, ReportRequest};
+use vetch_cluster::LogIndex;
 use vetch_node::Node;
 use vetch_node::cluster::{ClusterStatus, Writer};
-use vetch_node::fence::Index;
 use vetch_node::journal::Tip;
 
 use super::PeerDialer;
@@ -63,7 +63,7 @@ fn report_request(node: &Node) -> Option<ReportRequest> {
     })
 }
 
-fn index_to_wire(index: Index) -> vetch::Place {
+fn index_to_wire(index: LogIndex) -> vetch::Place {
     let Tip { epoch, seq, hash, next_rev } = index.tip;
     vetch::Place { position: index.position.0, epoch, seq, hash: hash.to_vec(), next_rev }
 }

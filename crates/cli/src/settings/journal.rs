@@ -6,9 +6,9 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
+use vetch_checkpoint::identity::Identity;
+use vetch_cluster::Config;
 use vetch_nats::{Login, Options};
-use vetch_node::config::Identity;
-use vetch_node::fence::Config;
 use vetch_server::identity;
 use vetch_server::tls::settings::TlsSettings;
 
@@ -42,7 +42,7 @@ pub(super) fn settings(flags: &Parsed) -> Result<Option<Options>, SettingsError>
 
 /// For how long a leader may rely on being the only one. Other servers wait three times as long.
 pub(super) fn read_lease(flags: &Parsed) -> Result<Duration, SettingsError> {
-    let (lease, max) = (flags.duration("journal-read-lease"), Config::default().election / 3);
+    let (lease, max) = (flags.duration("journal-read-lease"), Config::default().election_timeout / 3);
     if lease > max {
         return Err(SettingsError::JournalReadLease { lease, max });
     }

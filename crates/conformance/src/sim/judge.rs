@@ -1,8 +1,8 @@
-//! Judge: what was promised to clients, and whether it holds.
+//! Judge: the promises made to clients, and whether they hold.
 
 use std::collections::{BTreeMap, HashSet};
 
-use vetch_fence::Index;
+use vetch_cluster::LogIndex;
 use vetch_journal::{Hash, Tip};
 
 use super::plan::Breach;
@@ -20,22 +20,22 @@ pub(super) fn violated(what: impl Into<String>) -> Judged {
 
 #[derive(Default)]
 pub(super) struct Judge {
-    /// What clients were told is done, by number.
+    /// Entries that were acknowledged to clients, by sequence number.
     acknowledged: BTreeMap<u64, Hash>,
-    /// What clients were told will never be done.
-    denied: HashSet<Hash>,
-    /// The last number that any read was answered from.
+    /// Entries that were reported as dropped.
+    dropped: HashSet<Hash>,
+    /// The last sequence number that a read was answered from.
     seen: u64,
 }
 
 impl Judge {
-    /// The last number that any client knows of.
+    /// The last sequence number that any client has observed.
     pub(super) fn last_known(&self) -> u64 {
         self.acknowledged.last_key_value().map_or(0, |(seq, _)| *seq).max(self.seen)
     }
 
-    /// A read was answered from a state with this number, whether its writer knows by now that it
-    /// counts or not.
+    /// A read was answered from a state with this sequence number, whether the leader knows yet
+    /// that it is committed or not.
     pub(super) fn seen(&mut self, held: u64) {
         self.seen = self.seen.max(held);
     }
@@ -44,25 +44,25 @@ impl Judge {
     pub(super) fn committed(&mut self, entries: &[(u64, Hash)], oracle: &Oracle, breach: Breach) -> Judged {
         for (seq, hash) in entries {
             if !oracle.holds(*seq, *hash) {
-                return violated(format!("entry {seq} was acknowledged but does not count"));
+                return violated(format!("entry {seq} was acknowledged but is not committed"));
             }
-            if self.denied.contains(hash) {
-                return violated(format!("entry {seq} was acknowledged after it had been called void"));
+            if self.dropped.contains(hash) {
+                return violated(format!("entry {seq} was acknowledged after it had been dropped"));
             }
             let before = self.acknowledged.insert(*seq, *hash);
             if breach == Breach::None && before.is_some_and(|before| before != *hash) {
-                return violated(format!("two acknowledged entries have the number {seq}"));
+                return violated(format!("two acknowledged entries have the sequence number {seq}"));
             }
         }
         Ok(())
     }
 
-    pub(super) fn denied(&mut self, entries: &[(u64, Hash)]) -> Judged {
-        self.denied.extend(entries.iter().map(|(_, hash)| *hash));
+    pub(super) fn dropped(&mut self, entries: &[(u64, Hash)]) -> Judged {
+        self.dropped.extend(entries.iter().map(|(_, hash)| *hash));
         Ok(())
     }
 
-    /// A server holds this after reading up to a position of a history that is as the oracle says.
+    /// A server's tip after a position is the oracle's.
     pub(super) fn holds(&self, held: &Tip, oracle: Option<Tip>, who: &str) -> Judged {
         match oracle {
             Some(tip) if tip == *held => Ok(()),
@@ -71,8 +71,8 @@ impl Judge {
         }
     }
 
-    /// A read that began when `acknowledged` was the last number known to any client is answered by
-    /// who holds `held`.
+    /// A read that began when `acknowledged` was the last sequence number known to any client is
+    /// answered by a server at `held`.
     pub(super) fn read(&self, acknowledged: u64, held: u64) -> Judged {
         if held < acknowledged {
             return violated(format!(
@@ -82,8 +82,8 @@ impl Judge {
         Ok(())
     }
 
-    /// On a log of two histories: whoever answers a read holds the history that its index is of.
-    pub(super) fn read_of(&self, index: &Index, history: &[Hash]) -> Judged {
+    /// On a log with two histories: the server that answers a read holds the history of its index.
+    pub(super) fn read_of(&self, index: &LogIndex, history: &[Hash]) -> Judged {
         if history.get(index.tip.seq as usize - 1) != Some(&index.tip.hash) {
             return violated(format!(
                 "a read was answered from a history without its index {}",
@@ -93,7 +93,7 @@ impl Judge {
         Ok(())
     }
 
-    /// In the end: everything that was promised, in the history that remained.
+    /// At the end: every promise holds in the history that remained.
     pub(super) fn verdict(&self, oracle: &Oracle, breach: Breach) -> Judged {
         if breach != Breach::None {
             return Ok(());
@@ -101,8 +101,8 @@ impl Judge {
         if let Some((seq, _)) = self.acknowledged.iter().find(|(seq, hash)| !oracle.holds(**seq, **hash)) {
             return violated(format!("acknowledged entry {seq} is not in the log"));
         }
-        if self.denied.iter().any(|hash| oracle.counts(hash)) {
-            return violated("an entry that had been called void counts");
+        if self.dropped.iter().any(|hash| oracle.is_committed(hash)) {
+            return violated("an entry that had been dropped is committed");
         }
         if !oracle.is_dense() {
             return violated("revisions are not dense");

@@ -1,85 +1,84 @@
-//! Nemesis: what troubles the servers and the log, how it ends, and what has to be true then.
+//! Nemesis: faults of the servers and of the log, how they end, and what has to be true then.
 
 use std::time::Duration;
 
-use vetch_fence::{Index, Member, News, floor};
+use vetch_cluster::{LogEvent, LogIndex, Replica, trim_floor};
 
 use super::judge::Judged;
 use super::plan::Breach;
-use super::world::{Happening, World};
+use super::world::{Occurrence, World};
 
 impl World {
     pub(super) fn begin(&mut self) {
         for at in 0..self.servers.len() {
             let wait = self.soon(1000);
-            self.after(wait, at, Happening::Start);
+            self.after(wait, at, Occurrence::Start);
         }
         let plan = self.plan.clone();
         let rounds = [
-            (plan.writes, Happening::Write),
-            (plan.reads, Happening::Read),
-            (plan.crashes, Happening::Crash),
-            (plan.pauses, Happening::Pause),
-            (plan.trims, Happening::Trim),
-            (plan.full, Happening::Full),
-            (plan.hand_overs, Happening::HandOver),
+            (plan.writes, Occurrence::Write),
+            (plan.reads, Occurrence::Read),
+            (plan.crashes, Occurrence::Crash),
+            (plan.pauses, Occurrence::Pause),
+            (plan.trims, Occurrence::Trim),
+            (plan.full, Occurrence::Full),
+            (plan.transfers, Occurrence::Transfer),
         ];
-        for (mean, happening) in rounds {
+        for (mean, occurrence) in rounds {
             if mean > 0 {
                 let wait = self.soon(mean);
-                self.after(wait, 0, happening);
+                self.after(wait, 0, occurrence);
             }
         }
         if plan.breach != Breach::None {
             let wait = plan.trouble / 4 + self.soon(plan.trouble.as_millis() as u64 / 2);
-            self.after(wait, 0, Happening::Breach);
+            self.after(wait, 0, Occurrence::Breach);
         }
     }
 
-    /// Troubles and clients come again and again; the first number means nothing for them, a server
-    /// is drawn.
-    pub(super) fn trouble(&mut self, server: usize, happening: Happening) -> Judged {
+    /// Faults and clients recur. They ignore `server` and draw one.
+    pub(super) fn trouble(&mut self, server: usize, occurrence: Occurrence) -> Judged {
         let any = self.rng.index(self.servers.len());
-        let mean = match happening {
-            Happening::Start => {
+        let mean = match occurrence {
+            Occurrence::Start => {
                 self.start(server);
                 return self.stepped(server, self.servers[server].checkpoint.position);
             }
-            Happening::Write => {
-                self.again(self.plan.writes, Happening::Write);
-                // Clients find the writer.
-                let writer =
-                    (0..self.servers.len()).find(|at| self.servers[*at].is_leading() && self.rng.percent(70));
-                return self.write(writer.unwrap_or(any));
+            Occurrence::Write => {
+                self.again(self.plan.writes, Occurrence::Write);
+                // Clients find the leader.
+                let leader =
+                    (0..self.servers.len()).find(|at| self.servers[*at].is_leader() && self.rng.percent(70));
+                return self.write(leader.unwrap_or(any));
             }
-            Happening::Read => {
+            Occurrence::Read => {
                 self.read(any);
-                self.again(self.plan.reads, Happening::Read);
+                self.again(self.plan.reads, Occurrence::Read);
                 return Ok(());
             }
             _ if self.peace => return Ok(()),
-            Happening::Crash => {
+            Occurrence::Crash => {
                 self.crash(any);
                 self.plan.crashes
             }
-            Happening::Pause => {
+            Occurrence::Pause => {
                 self.servers[any].paused_until =
                     self.servers[any].paused_until.max(self.now + self.soon(4000));
                 self.count("paused");
                 self.plan.pauses
             }
-            Happening::Trim => {
+            Occurrence::Trim => {
                 self.trim()?;
                 self.plan.trims
             }
-            Happening::HandOver => {
-                self.again(self.plan.hand_overs, Happening::HandOver);
-                return match (0..self.servers.len()).find(|at| self.servers[*at].is_leading()) {
-                    Some(writer) => self.hand_over(writer, any),
+            Occurrence::Transfer => {
+                self.again(self.plan.transfers, Occurrence::Transfer);
+                return match (0..self.servers.len()).find(|at| self.servers[*at].is_leader()) {
+                    Some(leader) => self.transfer_leadership(leader, any),
                     None => Ok(()),
                 };
             }
-            Happening::Full => {
+            Occurrence::Full => {
                 let log = &mut self.logs[0].0;
                 let room = self.rng.between(0, 20) as usize;
                 log.capacity = if log.capacity.is_some() { None } else { Some(log.held() + room) };
@@ -90,70 +89,71 @@ impl World {
                 self.plan.trouble.as_millis() as u64 / 6
             }
         };
-        self.again(mean, happening);
+        self.again(mean, occurrence);
         Ok(())
     }
 
-    fn again(&mut self, mean: u64, happening: Happening) {
+    fn again(&mut self, mean: u64, occurrence: Occurrence) {
         let wait = self.soon(mean);
-        self.after(wait, 0, happening);
+        self.after(wait, 0, occurrence);
     }
 
-    /// A time around this many milliseconds.
+    /// A random time around this many milliseconds.
     fn soon(&mut self, mean: u64) -> Duration {
         Duration::from_micros(self.rng.between(mean * 200, mean * 1800))
     }
 
     fn start(&mut self, at: usize) {
         let server = &mut self.servers[at];
-        if server.member.is_some() || server.halted.is_some() {
+        if server.replica.is_some() || server.halted.is_some() {
             return;
         }
-        server.life += 1;
+        server.incarnation += 1;
         server.paused_until = self.now;
-        server.member = Some(Member::new(
+        server.replica = Some(Replica::new(
             self.plan.config.clone(),
-            server.author(),
+            server.replica_id(),
             server.checkpoint,
             server.time(self.now),
         ));
-        self.after(Duration::from_millis(1), at, Happening::Tick);
+        self.after(Duration::from_millis(1), at, Occurrence::Tick);
     }
 
     fn crash(&mut self, at: usize) {
-        if self.servers[at].member.is_none() || self.servers[at].halted.is_some() {
+        if self.servers[at].replica.is_none() || self.servers[at].halted.is_some() {
             return;
         }
         self.count("crashed");
         self.servers[at].crash();
         let wait = self.soon(1000);
-        self.after(wait, at, Happening::Start);
+        self.after(wait, at, Occurrence::Start);
     }
 
-    /// A server whose next record is gone begins again, from another server's checkpoint.
+    /// A server whose next record was trimmed starts again from another server's checkpoint.
     pub(super) fn begin_from_a_peer(&mut self, at: usize) {
         let newest = self.servers.iter().map(|server| server.checkpoint).max_by_key(|index| index.position);
         self.servers[at].crash();
         self.servers[at].checkpoint = newest.expect("there is a server");
-        self.after(Duration::from_millis(1), at, Happening::Start);
+        self.after(Duration::from_millis(1), at, Occurrence::Start);
     }
 
-    /// Some servers take checkpoints; what a majority has is given up.
+    /// Some servers take checkpoints; records that a majority has covered are trimmed.
     fn trim(&mut self) -> Judged {
         for server in &mut self.servers {
-            if let Some(member) = server.member.as_ref().filter(|member| !member.is_stopped())
+            if let Some(replica) = server.replica.as_ref().filter(|replica| !replica.is_stopped())
                 && self.rng.percent(60)
             {
-                server.checkpoint = member.view().index();
+                server.checkpoint = replica.log_state().index();
             }
         }
         if self.plan.breach != Breach::None {
             return Ok(());
         }
-        let held: Vec<(u64, Index)> =
-            self.servers.iter().map(|server| (server.node, server.checkpoint)).collect();
-        let taken: Vec<(u64, Index)> = held.into_iter().filter(|(_, index)| index.position.0 > 0).collect();
-        match floor(self.servers.len(), &taken) {
+        let held: Vec<(u64, LogIndex)> =
+            self.servers.iter().map(|server| (server.member, server.checkpoint)).collect();
+        let taken: Vec<(u64, LogIndex)> =
+            held.into_iter().filter(|(_, index)| index.position.0 > 0).collect();
+        match trim_floor(self.servers.len(), &taken) {
             Ok(Some(floor)) => {
                 self.logs[0].0.trim(floor);
                 self.count("trimmed");
@@ -172,7 +172,7 @@ impl World {
             let count = count.min(log.held());
             log.lose(count);
             oracle.lose(count);
-            self.say(|_| format!("the log lost {count} records"));
+            self.trace(|_| format!("the log lost {count} records"));
             self.count("tail lost");
             return;
         }
@@ -184,7 +184,7 @@ impl World {
         for server in &mut self.servers {
             server.branch = self.rng.index(2);
         }
-        self.say(|world| {
+        self.trace(|world| {
             format!("sides: {:?}", world.servers.iter().map(|server| server.branch).collect::<Vec<_>>())
         });
     }
@@ -192,29 +192,30 @@ impl World {
     fn reconnect_all(&mut self) {
         for at in 0..self.servers.len() {
             self.servers[at].connection += 1;
-            // Before anything else that the new connection tells.
+            // Before any other event of the new connection.
             let connection = self.servers[at].connection;
-            self.after(Duration::ZERO, at, Happening::Told { news: News::Reconnected, connection });
+            self.after(Duration::ZERO, at, Occurrence::LogReply { event: LogEvent::Reconnected, connection });
         }
     }
 
     pub(super) fn make_peace(&mut self) {
         self.peace = true;
-        self.say(|_| "peace".into());
+        self.trace(|_| "peace".into());
         self.logs.iter_mut().for_each(|(log, _)| log.capacity = None);
         if self.logs.len() > 1 {
             self.reconnect_all();
         }
         for at in 0..self.servers.len() {
-            // Who is paused wakes up in its own time: it must not hear new things before old ones.
+            // A paused server wakes up in its own time: it must receive events in order.
             self.servers[at].branch = 0;
-            if self.servers[at].member.is_none() {
-                self.after(Duration::from_millis(1), at, Happening::Start);
+            if self.servers[at].replica.is_none() {
+                self.after(Duration::from_millis(1), at, Occurrence::Start);
             }
         }
     }
 
-    /// Whether a write was acknowledged since peace began, and everybody holds it or stands aside.
+    /// Whether a write was acknowledged since peace began, and every server holds it, or has halted
+    /// or suspects the log.
     pub(super) fn is_well(&mut self) -> bool {
         let oracle = &self.logs[0].1;
         let mut following = 0;
@@ -222,39 +223,39 @@ impl World {
             if server.halted.is_some() {
                 continue;
             }
-            let Some(member) = &server.member else { return false };
-            if member.is_suspect() {
+            let Some(replica) = &server.replica else { return false };
+            if replica.is_suspect() {
                 continue;
             }
-            let tip = member.view().tip();
+            let tip = replica.log_state().tip();
             if !oracle.holds(tip.seq, tip.hash) || self.settled == 0 || tip.seq < self.settled {
                 return false;
             }
             following += 1;
         }
         if following == 0 {
-            self.count("everybody stopped");
+            self.count("all servers stopped");
         }
         true
     }
 
-    /// For whoever has to find out why not all is well.
+    /// A summary of all servers, for debugging.
     pub(super) fn state(&self) -> String {
         let (log, oracle) = &self.logs[0];
         let mut state =
             format!("log ends at {}, entry {}; settled {}", log.last().0, oracle.tip().seq, self.settled);
         for server in &self.servers {
-            let what = server.member.as_ref().map(|member| {
-                let view = member.view();
+            let what = server.replica.as_ref().map(|replica| {
+                let state = replica.log_state();
                 format!(
                     "at {} entry {} leading {} suspect {}",
-                    view.position().0,
-                    view.tip().seq,
-                    member.is_leading(),
-                    member.is_suspect()
+                    state.position().0,
+                    state.tip().seq,
+                    replica.is_leader(),
+                    replica.is_suspect()
                 )
             });
-            state += &format!("; server {}: {what:?} {:?}", server.node, server.halted);
+            state += &format!("; server {}: {what:?} {:?}", server.member, server.halted);
         }
         state
     }

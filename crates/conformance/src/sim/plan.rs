@@ -1,9 +1,9 @@
-//! Plan: what kind of trouble a seed has. Drawn once, so that most seeds have some kinds of it much
-//! and others not at all.
+//! Plan: which faults a seed has. Drawn once, so that most seeds have many of some kinds and none
+//! of others.
 
 use std::time::Duration;
 
-use vetch_fence::Config;
+use vetch_cluster::Config;
 
 use crate::rng::Rng;
 
@@ -33,17 +33,17 @@ pub struct Plan {
     pub lagging: u64,
     /// Percent of new records that are pushed to a server.
     pub pushed: u64,
-    /// Mean time between troubles, in milliseconds; zero for none.
+    /// Mean time between faults, in milliseconds; zero for none.
     pub crashes: u64,
     pub pauses: u64,
     pub trims: u64,
     pub full: u64,
-    /// Mean time between hand-overs by the writer, in milliseconds; zero for none.
-    pub hand_overs: u64,
+    /// Mean time between leadership transfers, in milliseconds; zero for none.
+    pub transfers: u64,
     /// Time between requests of clients, in milliseconds.
     pub writes: u64,
     pub reads: u64,
-    /// When peace begins, and what is allowed afterwards until all is well.
+    /// When the faults end, and how long the servers may then take to recover.
     pub trouble: Duration,
     pub grace: Duration,
 }
@@ -55,7 +55,11 @@ impl Plan {
         };
         Plan {
             servers: rng.between(1, 5) as usize,
-            config: Config { window: rng.pick(&[1, 2, 4, 8]), max_record: 1 << 16, ..Config::default() },
+            config: Config {
+                max_in_flight: rng.pick(&[1, 2, 4, 8]),
+                max_record: 1 << 16,
+                ..Config::default()
+            },
             checks_position: rng.percent(60),
             breach: rng.pick(&[
                 Breach::None,
@@ -75,7 +79,7 @@ impl Plan {
             pauses: often(rng, 50, 500, 4000),
             trims: often(rng, 50, 300, 2000),
             full: often(rng, 20, 1000, 4000),
-            hand_overs: 0,
+            transfers: 0,
             writes: rng.between(4, 120),
             reads: rng.between(10, 200),
             trouble: Duration::from_millis(rng.between(3000, 15_000)),

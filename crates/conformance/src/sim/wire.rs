@@ -1,46 +1,48 @@
-//! Wire: what happens between a server and the log, and at the log.
+//! Wire: messages between a server and the log, and what the log does with them.
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use vetch_fence::{News, Page};
+use vetch_cluster::{LogEvent, Page};
 use vetch_journal::Position;
 
-use super::world::{Append, Happening, World};
+use super::world::{Append, Occurrence, World};
 use crate::model::Outcome;
 
 /// Records in one answer.
 const PAGE: usize = 32;
 
 impl World {
-    pub(super) fn arrives(&mut self, at: usize, life: u64, append: Append, answered: bool) {
+    pub(super) fn arrives(&mut self, at: usize, incarnation: u64, append: Append, answered: bool) {
         let Append { ticket, after, record, branch, connection } = append;
         let (log, oracle) = &mut self.logs[branch];
         let outcome = log.append(after, record.clone());
-        let node = self.servers[at].node;
-        let news = match outcome {
+        let member = self.servers[at].member;
+        let event = match outcome {
             Outcome::Stored(at) => {
                 oracle.stored(&record);
-                News::Appended { ticket, at }
+                LogEvent::Appended { ticket, at }
             }
-            Outcome::Refused { last } => News::Refused { ticket, last: Some(last) },
-            Outcome::Full => News::Full { ticket },
+            Outcome::Refused { last } => LogEvent::Refused { ticket, last: Some(last) },
+            Outcome::Full => LogEvent::Full { ticket },
         };
-        self.say(|_| format!("log {branch}: {ticket:?} of server {node}, after {}: {outcome:?}", after.0));
+        self.trace(|_| {
+            format!("log {branch}: {ticket:?} of server {member}, after {}: {outcome:?}", after.0)
+        });
         if let Outcome::Stored(position) = outcome {
             self.push_to_all(branch, position, &record);
         }
         let wait = self.delay();
         if answered {
-            self.schedule(self.now + wait, at, life, Happening::Told { news, connection });
+            self.schedule(self.now + wait, at, incarnation, Occurrence::LogReply { event, connection });
         } else if self.rng.percent(50) {
             self.count("answer lost");
-            let unknown = News::Unknown { ticket, why: "no answer".into() };
+            let unknown = LogEvent::Unknown { ticket, why: "no answer".into() };
             self.schedule(
                 self.now + wait + Duration::from_millis(300),
                 at,
-                life,
-                Happening::Told { news: unknown, connection },
+                incarnation,
+                Occurrence::LogReply { event: unknown, connection },
             );
         }
     }
@@ -52,11 +54,11 @@ impl World {
             }
             let first = self.logs[branch].0.first();
             let page = Page { records: vec![(position, record.clone())], first, end: None };
-            self.tell_later(to, Duration::ZERO, News::Records(page));
+            self.send_later(to, Duration::ZERO, LogEvent::Records(page));
         }
     }
 
-    pub(super) fn reads(&mut self, at: usize, life: u64, after: Position) {
+    pub(super) fn reads(&mut self, at: usize, incarnation: u64, after: Position) {
         let lagging = !self.peace && self.rng.percent(self.plan.lagging);
         let unseen = if lagging { self.rng.between(0, 10) } else { 0 };
         let mut wait = self.delay();
@@ -65,7 +67,7 @@ impl World {
             let page = self.logs[self.servers[at].branch].0.read(after, PAGE, unseen);
             let at_end = page.end.is_some();
             after = page.records.last().map_or(after, |(position, _)| *position);
-            self.tell(at, life, wait, News::Records(page));
+            self.send(at, incarnation, wait, LogEvent::Records(page));
             if at_end {
                 return;
             }
@@ -73,14 +75,14 @@ impl World {
         }
     }
 
-    pub(super) fn tell_later(&mut self, at: usize, extra: Duration, news: News) {
+    pub(super) fn send_later(&mut self, at: usize, extra: Duration, event: LogEvent) {
         let wait = self.delay() + extra;
-        self.tell(at, self.servers[at].life, wait, news);
+        self.send(at, self.servers[at].incarnation, wait, event);
     }
 
-    fn tell(&mut self, at: usize, life: u64, wait: Duration, news: News) {
+    fn send(&mut self, at: usize, incarnation: u64, wait: Duration, event: LogEvent) {
         let connection = self.servers[at].connection;
-        self.schedule(self.now + wait, at, life, Happening::Told { news, connection });
+        self.schedule(self.now + wait, at, incarnation, Occurrence::LogReply { event, connection });
     }
 
     /// How long a message takes.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::time::Duration;
 
 use bytes::Bytes;
-use vetch_fence::{Command, Event, Index, News, ReadId, Ticket, Void};
+use vetch_cluster::{Command, Event, Ignored, LogEvent, LogIndex, ReadId, Ticket};
 use vetch_journal::{Position, Tip};
 
 use super::judge::{Judge, Judged, violated};
@@ -15,11 +15,11 @@ use crate::model::ModelLog;
 use crate::oracle::Oracle;
 use crate::rng::Rng;
 
-/// Between two looks of a server at its clock.
+/// How often a server's timers run.
 const TICK: Duration = Duration::from_millis(25);
 
-/// Something that happens at a server in one of its lives, or to all.
-pub(super) enum Happening {
+/// Something that happens at one incarnation of a server, or to all servers.
+pub(super) enum Occurrence {
     Tick,
     /// An append arrives at the history that its server was connected to when it sent it.
     Arrives {
@@ -31,19 +31,19 @@ pub(super) enum Happening {
         after: Position,
         connection: u64,
     },
-    /// An answer arrives at the server, over a connection that may be gone.
-    Told {
-        news: News,
+    /// An answer of the log arrives at the server, over a connection that may be gone.
+    LogReply {
+        event: LogEvent,
         connection: u64,
     },
-    /// Another server asks for an index, on behalf of a read.
-    Asked {
+    /// Another server requests an index for a read.
+    ReadIndexRequest {
         read: ReadId,
     },
-    /// The answer to that.
-    Indexed {
+    /// The answer to a `ReadIndexRequest`.
+    ReadIndexReply {
         read: ReadId,
-        index: Index,
+        index: LogIndex,
     },
     Write,
     Read,
@@ -52,7 +52,7 @@ pub(super) enum Happening {
     Pause,
     Trim,
     Full,
-    HandOver,
+    Transfer,
     Breach,
 }
 
@@ -78,19 +78,19 @@ pub(super) struct World {
     pub(super) trace: Vec<String>,
     verbose: bool,
     queue: BinaryHeap<Reverse<(Duration, u64)>>,
-    happenings: BTreeMap<u64, (usize, u64, Happening)>,
+    occurrences: BTreeMap<u64, (usize, u64, Occurrence)>,
     order: u64,
-    /// Reads of clients: at which server, in which of its lives, and what had been acknowledged
-    /// when they began.
+    /// Reads of clients that are not answered.
     pub(super) readers: BTreeMap<ReadId, Reader>,
-    /// The last number that was acknowledged in peace.
+    /// The last sequence number that was acknowledged in peace.
     pub(super) settled: u64,
 }
 
 #[derive(Clone, Copy)]
 pub(super) struct Reader {
     pub(super) at: usize,
-    pub(super) life: u64,
+    pub(super) incarnation: u64,
+    /// The last sequence number that was acknowledged when the read began.
     pub(super) acknowledged: u64,
 }
 
@@ -98,14 +98,14 @@ impl World {
     pub(super) fn new(seed: u64, verbose: bool) -> World {
         let mut rng = Rng::new(seed);
         let mut plan = Plan::draw(&mut rng);
-        // Decided by the seed itself: the other seeds go the way they went before there were
-        // hand-overs.
+        // Decided by the seed itself, so that the other seeds draw the same numbers as before there
+        // were leadership transfers.
         if matches!(seed % 5, 1 | 3) {
-            plan.hand_overs = 100 + seed % 2000;
+            plan.transfers = 100 + seed % 2000;
         }
-        // So are leases, and clocks that go wrong by almost as much as they may.
+        // So are leases, and clocks that are wrong by almost as much as they may be.
         if seed % 4 < 2 {
-            plan.config.lease = Duration::ZERO;
+            plan.config.lease_duration = Duration::ZERO;
         }
         let paces = if seed % 8 >= 6 { &[100, 65, 155] } else { &[100, 100, 100] };
         let pace = |node: usize| paces[(seed / 8 + node as u64) as usize % paces.len()];
@@ -120,14 +120,14 @@ impl World {
             trace: Vec::new(),
             verbose,
             queue: BinaryHeap::new(),
-            happenings: BTreeMap::new(),
+            occurrences: BTreeMap::new(),
             order: 0,
             readers: BTreeMap::new(),
             settled: 0,
             rng,
             plan,
         };
-        world.say(|world| format!("{:?}", world.plan));
+        world.trace(|world| format!("{:?}", world.plan));
         world.begin();
         world
     }
@@ -146,8 +146,8 @@ impl World {
                     self.state()
                 ));
             }
-            let Some((server, life, happening)) = self.happenings.remove(&id) else { continue };
-            self.happen(server, life, happening)?;
+            let Some((server, incarnation, occurrence)) = self.occurrences.remove(&id) else { continue };
+            self.happen(server, incarnation, occurrence)?;
             if self.peace && self.is_well() {
                 self.judge.verdict(&self.logs[0].1, self.plan.breach)?;
                 return Ok(());
@@ -156,77 +156,80 @@ impl World {
         violated("nothing happens any more")
     }
 
-    pub(super) fn after(&mut self, wait: Duration, server: usize, happening: Happening) {
-        let life = self.servers.get(server).map_or(0, |server| server.life);
-        self.schedule(self.now + wait, server, life, happening);
+    pub(super) fn after(&mut self, wait: Duration, server: usize, occurrence: Occurrence) {
+        let incarnation = self.servers.get(server).map_or(0, |server| server.incarnation);
+        self.schedule(self.now + wait, server, incarnation, occurrence);
     }
 
-    pub(super) fn schedule(&mut self, at: Duration, server: usize, life: u64, happening: Happening) {
+    pub(super) fn schedule(&mut self, at: Duration, server: usize, incarnation: u64, occurrence: Occurrence) {
         self.order += 1;
         self.queue.push(Reverse((at, self.order)));
-        self.happenings.insert(self.order, (server, life, happening));
+        self.occurrences.insert(self.order, (server, incarnation, occurrence));
     }
 
-    fn happen(&mut self, at: usize, life: u64, happening: Happening) -> Judged {
-        match happening {
-            // What is under way to the log goes on whatever became of its sender.
-            Happening::Arrives { append, answered } => {
-                self.arrives(at, life, append, answered);
+    fn happen(&mut self, at: usize, incarnation: u64, occurrence: Occurrence) -> Judged {
+        match occurrence {
+            // An append on its way to the log arrives whatever became of its sender.
+            Occurrence::Arrives { append, answered } => {
+                self.arrives(at, incarnation, append, answered);
                 Ok(())
             }
-            Happening::Reads { after, connection } => {
+            Occurrence::Reads { after, connection } => {
                 if connection == self.servers[at].connection {
-                    self.reads(at, life, after);
+                    self.reads(at, incarnation, after);
                 }
                 Ok(())
             }
-            Happening::Tick
-            | Happening::Told { .. }
-            | Happening::Asked { .. }
-            | Happening::Indexed { .. } => self.at_server(at, life, happening),
+            Occurrence::Tick
+            | Occurrence::LogReply { .. }
+            | Occurrence::ReadIndexRequest { .. }
+            | Occurrence::ReadIndexReply { .. } => self.at_server(at, incarnation, occurrence),
             other => self.trouble(at, other),
         }
     }
 
-    fn at_server(&mut self, at: usize, life: u64, happening: Happening) -> Judged {
+    fn at_server(&mut self, at: usize, incarnation: u64, occurrence: Occurrence) -> Judged {
         let now = self.now;
         let server = &mut self.servers[at];
-        if server.life != life || server.member.is_none() {
+        if server.incarnation != incarnation || server.replica.is_none() {
             return Ok(());
         }
         if server.paused_until > now {
             let until = server.paused_until;
-            self.schedule(until, at, life, happening);
+            self.schedule(until, at, incarnation, occurrence);
             return Ok(());
         }
         let now = server.time(now);
-        let Some(member) = server.member.as_mut() else { return Ok(()) };
-        let before = member.view().position();
-        match happening {
-            Happening::Told { connection, .. } if connection != server.connection => {}
-            Happening::Told { news, .. } => member.on(now, news),
-            Happening::Asked { read } => drop(member.read_index(now, read)),
-            Happening::Indexed { read, index } => drop(server.indexed.insert(read, index)),
+        let Some(replica) = server.replica.as_mut() else { return Ok(()) };
+        let before = replica.log_state().position();
+        match occurrence {
+            Occurrence::LogReply { connection, .. } if connection != server.connection => {}
+            Occurrence::LogReply { event, .. } => replica.handle(now, event),
+            Occurrence::ReadIndexRequest { read } => drop(replica.read_index(now, read)),
+            Occurrence::ReadIndexReply { read, index } => drop(server.indexed.insert(read, index)),
             _ => {
-                member.tick(now);
-                self.after(TICK, at, Happening::Tick);
+                replica.tick(now);
+                self.after(TICK, at, Occurrence::Tick);
             }
         }
         self.stepped(at, before)
     }
 
-    /// After anything happened at a server: its knowledge is judged, its commands and events are
-    /// carried out.
+    /// After every event at a server: judges its log state, and executes its commands and events.
     pub(super) fn stepped(&mut self, at: usize, before: Position) -> Judged {
         let server = &mut self.servers[at];
-        let Some(member) = server.member.as_mut() else { return Ok(()) };
-        let (commands, events) = (member.take_commands(), member.take_events());
-        if member.view().position() > before {
+        let Some(replica) = server.replica.as_mut() else { return Ok(()) };
+        let (commands, events) = (replica.take_commands(), replica.take_events());
+        if replica.log_state().position() > before {
             let oracle = &self.logs[server.branch].1;
-            let who = format!("server {}", server.node);
-            self.judge.holds(member.view().tip(), oracle.tip_at(member.view().position()), &who)?;
+            let who = format!("server {}", server.member);
+            self.judge.holds(
+                replica.log_state().tip(),
+                oracle.tip_at(replica.log_state().position()),
+                &who,
+            )?;
             if self.plan.breach != Breach::None {
-                server.history = oracle.chain()[..member.view().tip().seq as usize].to_vec();
+                server.history = oracle.chain()[..replica.log_state().tip().seq as usize].to_vec();
             }
         }
         for event in events {
@@ -239,8 +242,8 @@ impl World {
     }
 
     pub(super) fn event(&mut self, at: usize, event: Event) -> Judged {
-        self.say(|world| format!("server {} {event:?}", world.servers[at].node));
-        let (node, branch) = (self.servers[at].node, self.servers[at].branch);
+        self.trace(|world| format!("server {} {event:?}", world.servers[at].member));
+        let (node, branch) = (self.servers[at].member, self.servers[at].branch);
         match event {
             Event::Committed { ticket, .. } => {
                 let entries = self.servers[at].proposals.remove(&ticket).unwrap_or_default();
@@ -250,21 +253,21 @@ impl World {
                 }
                 self.count("committed");
             }
-            Event::Void { ticket } => {
+            Event::Dropped { ticket } => {
                 let entries = self.servers[at].proposals.remove(&ticket).unwrap_or_default();
-                self.judge.denied(&entries)?;
-                self.count("called void");
+                self.judge.dropped(&entries)?;
+                self.count("dropped");
             }
-            Event::Index { reads, index } => self.tell_index(&reads, index)?,
-            Event::IndexLost { .. } => self.count("index lost"),
+            Event::ReadIndex { reads, index } => self.send_index(&reads, index)?,
+            Event::ReadIndexLost { .. } => self.count("index lost"),
             Event::Leading { .. } => self.count("elected"),
             Event::Following { .. } => self.count("followed"),
-            Event::HandedOver => self.count("handed over"),
-            Event::Skipped { void, .. } => self.count(match void {
-                Void::OldEpoch => "void: old epoch",
-                Void::LostClaim => "void: lost claim",
-                Void::Copy => "void: copy",
-                Void::Orphan => "void: orphan",
+            Event::LeadershipTransferred => self.count("leadership transferred"),
+            Event::Ignored { why, .. } => self.count(match why {
+                Ignored::StaleEpoch => "ignored: stale epoch",
+                Ignored::LostElection => "ignored: lost election",
+                Ignored::Duplicate => "ignored: duplicate",
+                Ignored::Gap => "ignored: gap",
             }),
             Event::Suspect { .. } => {
                 // Reads that always lag look like a loss; reads that never do must not.
@@ -296,31 +299,31 @@ impl World {
             Command::Read { after } => {
                 if !(troubled && self.rng.percent(self.plan.lost)) {
                     let connection = self.servers[at].connection;
-                    self.after(wait, at, Happening::Reads { after, connection });
+                    self.after(wait, at, Occurrence::Reads { after, connection });
                 }
             }
             Command::Append { ticket, after, record } => {
-                self.say(|world| {
-                    format!("server {} appends {ticket:?} after {}", world.servers[at].node, after.0)
+                self.trace(|world| {
+                    format!("server {} appends {ticket:?} after {}", world.servers[at].member, after.0)
                 });
                 let (branch, connection) = (self.servers[at].branch, self.servers[at].connection);
                 let append = Append { ticket, after, record, branch, connection };
                 if troubled && self.rng.percent(self.plan.lost) {
                     self.count("append lost");
-                    self.tell_later(
+                    self.send_later(
                         at,
                         Duration::from_millis(500),
-                        News::Unknown { ticket, why: "lost".into() },
+                        LogEvent::Unknown { ticket, why: "lost".into() },
                     );
                     return;
                 }
                 if troubled && self.rng.percent(self.plan.doubled) {
                     self.count("append doubled");
                     let (append, wait) = (append.clone(), self.delay());
-                    self.after(wait, at, Happening::Arrives { append, answered: false });
+                    self.after(wait, at, Occurrence::Arrives { append, answered: false });
                 }
                 let answered = !(troubled && self.rng.percent(self.plan.answer_lost));
-                self.after(wait, at, Happening::Arrives { append, answered });
+                self.after(wait, at, Occurrence::Arrives { append, answered });
             }
         }
     }
@@ -329,7 +332,7 @@ impl World {
         *self.coverage.entry(what).or_default() += 1;
     }
 
-    pub(super) fn say(&mut self, what: impl FnOnce(&World) -> String) {
+    pub(super) fn trace(&mut self, what: impl FnOnce(&World) -> String) {
         if self.verbose {
             let line = format!("{:>10.3}ms {}", self.now.as_secs_f64() * 1000.0, what(self));
             self.trace.push(line);

@@ -1,7 +1,7 @@
 //! The contract of `vetch_journal`.
 
 use bytes::Bytes;
-use vetch_fence::Index;
+use vetch_cluster::LogIndex;
 use vetch_journal::{
     ChainedEntry, Draft, Journal, JournalError, Kind, PartId, Payload, Position, ReadItem, Tip,
 };
@@ -13,20 +13,20 @@ pub fn cases() -> Vec<JournalCase> {
         ("an empty journal has nothing to read and gives the first epoch", empty),
         ("what was appended is read back, in order, dense", read_back),
         ("reading begins behind any entry", from_anywhere),
-        ("what does not continue the journal is refused and leaves no trace", out_of_order),
+        ("an entry that does not continue the journal is refused and leaves no trace", out_of_order),
         ("a batch that is too large is refused and leaves no trace", too_large),
         ("everything acknowledged is there after a restart, and the next epoch is higher", restart),
-        ("a writer of an older epoch gets nothing acknowledged any more", fenced),
-        ("who reads beside the writer sees what was acknowledged", beside),
+        ("a leader of a stale epoch gets nothing acknowledged", stale_epoch),
+        ("a reader beside the leader sees what was acknowledged", concurrent_reader),
         ("a trim keeps everything from its position on", trimmed),
     ]
 }
 
-fn start() -> Index {
-    Index { position: Position(0), tip: Tip::genesis(2) }
+fn start() -> LogIndex {
+    LogIndex { position: Position(0), tip: Tip::genesis(2) }
 }
 
-fn chained(tip: &mut Tip, units: u32, payload: &[u8]) -> ChainedEntry {
+fn sealed(tip: &mut Tip, units: u32, payload: &[u8]) -> ChainedEntry {
     let mut draft = Draft::new(Kind::Writes);
     draft.begin_part(PartId { partition: 0, owner_epoch: tip.epoch, pseq: tip.seq + 1 });
     draft.payload().extend_from_slice(payload);
@@ -37,7 +37,7 @@ fn chained(tip: &mut Tip, units: u32, payload: &[u8]) -> ChainedEntry {
 fn append(journal: &mut dyn Journal, payloads: &[&str]) -> Position {
     let mut tip = *journal.tip();
     let entries: Vec<ChainedEntry> =
-        payloads.iter().map(|payload| chained(&mut tip, 1, payload.as_bytes())).collect();
+        payloads.iter().map(|payload| sealed(&mut tip, 1, payload.as_bytes())).collect();
     let appended = journal.append_batch(&entries).expect("nothing is wrong");
     assert_eq!(*journal.tip(), tip, "the tip follows what is durable");
     appended.position
@@ -58,7 +58,7 @@ fn writes(items: &[ReadItem]) -> Vec<Bytes> {
         items.iter().filter(|item| item.entry.kind == Kind::Writes).flat_map(|item| &item.entry.parts);
     let inline = |payload: &Payload| match payload {
         Payload::Inline(bytes) => bytes.clone(),
-        Payload::Ref(_) => panic!("nobody wrote a reference"),
+        Payload::Ref(_) => panic!("no case writes a reference"),
     };
     parts.map(|part| inline(&part.payload)).collect()
 }
@@ -110,13 +110,13 @@ fn from_anywhere(engine: &mut dyn JournalEngine) {
 
 fn out_of_order(engine: &mut dyn JournalEngine) {
     let mut journal = engine.open(start()).expect("opens");
-    let early = chained(&mut Tip::genesis(2), 1, b"early");
+    let early = sealed(&mut Tip::genesis(2), 1, b"early");
     assert!(matches!(journal.append_batch(&[early]), Err(JournalError::OutOfOrder(_))), "claim comes first");
     journal.claim().expect("claims");
     append(&mut *journal, &["a"]);
     let mut tip = *journal.tip();
-    chained(&mut tip, 1, b"skipped");
-    let gap = chained(&mut tip, 1, b"gap");
+    sealed(&mut tip, 1, b"skipped");
+    let gap = sealed(&mut tip, 1, b"gap");
     assert!(matches!(journal.append_batch(&[gap]), Err(JournalError::OutOfOrder(_))));
     append(&mut *journal, &["b"]);
     assert_eq!(writes(&read(&*journal, Tip::genesis(2))), ["a", "b"]);
@@ -125,23 +125,23 @@ fn out_of_order(engine: &mut dyn JournalEngine) {
 fn too_large(engine: &mut dyn JournalEngine) {
     let Some(size) = engine.too_large() else { return };
     let mut journal = opened(engine);
-    let large = chained(&mut journal.tip().clone(), 1, &vec![7; size]);
+    let large = sealed(&mut journal.tip().clone(), 1, &vec![7; size]);
     assert!(matches!(journal.append_batch(&[large]), Err(JournalError::TooLarge { .. })));
     append(&mut *journal, &["a"]);
     assert_eq!(writes(&read(&*journal, Tip::genesis(2))), ["a"]);
 }
 
 fn restart(engine: &mut dyn JournalEngine) {
-    for life in 1..=4_u64 {
+    for incarnation in 1..=4_u64 {
         let mut journal = engine.open(start()).expect("opens");
-        assert_eq!(journal.claim().expect("claims").epoch, life);
-        append(&mut *journal, &[&life.to_string(), "x"]);
-        assert_eq!(writes(&read(&*journal, Tip::genesis(2))).len() as u64, 2 * life);
+        assert_eq!(journal.claim().expect("claims").epoch, incarnation);
+        append(&mut *journal, &[&incarnation.to_string(), "x"]);
+        assert_eq!(writes(&read(&*journal, Tip::genesis(2))).len() as u64, 2 * incarnation);
         drop(journal);
     }
 }
 
-fn fenced(engine: &mut dyn JournalEngine) {
+fn stale_epoch(engine: &mut dyn JournalEngine) {
     if !engine.is_shared() {
         return;
     }
@@ -150,25 +150,25 @@ fn fenced(engine: &mut dyn JournalEngine) {
     let mut new = opened(engine);
     assert_eq!(new.tip().epoch, old.tip().epoch + 1);
     append(&mut *new, &["b"]);
-    let late = chained(&mut old.tip().clone(), 1, b"late");
+    let late = sealed(&mut old.tip().clone(), 1, b"late");
     assert!(matches!(old.append_batch(&[late]), Err(JournalError::Fenced { .. })));
     append(&mut *new, &["c"]);
     assert_eq!(writes(&read(&*new, Tip::genesis(2))), ["a", "b", "c"]);
-    // The old one may come back.
+    // The old leader may be elected again.
     old.claim().expect("claims again");
     append(&mut *old, &["d"]);
     assert_eq!(writes(&read(&*old, Tip::genesis(2))), ["a", "b", "c", "d"]);
 }
 
-fn beside(engine: &mut dyn JournalEngine) {
+fn concurrent_reader(engine: &mut dyn JournalEngine) {
     if !engine.is_shared() {
         return;
     }
-    let mut writer = opened(engine);
+    let mut leader = opened(engine);
     let reader = engine.open(start()).expect("opens");
     for count in 1..=20 {
-        append(&mut *writer, &["x"]);
-        // A reader may lag, but not for ever, and never shows anything else.
+        append(&mut *leader, &["x"]);
+        // A reader may lag, but not for ever, and never shows other entries.
         let seen =
             (0..500).map(|_| writes(&read(&*reader, Tip::genesis(2))).len()).find(|seen| *seen == count);
         assert_eq!(seen, Some(count));
@@ -186,7 +186,7 @@ fn trimmed(engine: &mut dyn JournalEngine) {
     append(&mut *journal, &["after"]);
     let tip = *journal.tip();
     drop(journal);
-    let start = Index { position: keep.position, tip: keep.tip };
+    let start = LogIndex { position: keep.position, tip: keep.tip };
     let mut journal = engine.open(start).expect("opens from a checkpoint");
     let found = read(&*journal, keep.tip);
     assert!(found.iter().zip(rest).all(|(one, other)| one.entry == other.entry));

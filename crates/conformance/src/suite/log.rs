@@ -1,15 +1,15 @@
-//! What the fence asks of a shared log.
+//! The contract of `vetch_cluster::Log`.
 
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use vetch_fence::{Log, News, Page, Ticket};
+use vetch_cluster::{Log, LogEvent, Page, Ticket};
 use vetch_journal::Position;
 
 use super::{LogCase, LogEngine};
 
 /// How long a log may take for anything; busy machines are slow.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 pub fn cases() -> Vec<LogCase> {
     vec![
@@ -17,11 +17,11 @@ pub fn cases() -> Vec<LogCase> {
         ("records are read back byte by byte, from anywhere", read_back),
         ("many records come in order, without holes", many),
         ("an append behind another position than the last is refused", refused),
-        ("appends in flight land in the order they were given", in_flight),
-        ("one refused append in flight takes those behind it along", cascade),
-        ("new records are told to who reads, without being asked again", told),
-        ("two writers never share a position", two_writers),
-        ("a trim is seen by who reads, and positions go on", trim),
+        ("appends in flight are stored in the order in which they were started", in_flight),
+        ("a refused append in flight fails those behind it", cascade),
+        ("new records are pushed to a reader without another read", pushed),
+        ("two servers never share a position", two_servers),
+        ("a reader sees a trim, and positions go on", trim),
         ("the largest record is taken, and a larger one is refused", largest),
     ]
 }
@@ -30,31 +30,33 @@ fn record(number: u64) -> Bytes {
     Bytes::from(format!("record {number} {}", "x".repeat((number % 50) as usize)))
 }
 
-/// The outcomes of these appends, in the order they were given.
-fn outcomes(log: &mut dyn Log, tickets: &[u64]) -> Vec<News> {
-    let mut found: Vec<Option<News>> = vec![None; tickets.len()];
+/// The outcomes of these appends, in the order in which they were started.
+fn outcomes(log: &mut dyn Log, tickets: &[u64]) -> Vec<LogEvent> {
+    let mut found: Vec<Option<LogEvent>> = vec![None; tickets.len()];
     let begun = Instant::now();
     while found.iter().any(Option::is_none) {
-        assert!(begun.elapsed() < PATIENCE, "no outcome for {PATIENCE:?}: {found:?}");
-        let Some(news) = log.next(Duration::from_millis(50)) else { continue };
-        let ticket = match &news {
-            News::Appended { ticket, .. } | News::Refused { ticket, .. } | News::Full { ticket } => *ticket,
-            News::Unknown { ticket, why } => panic!("{ticket:?} is unknown without a fault: {why}"),
+        assert!(begun.elapsed() < TIMEOUT, "no outcome for {TIMEOUT:?}: {found:?}");
+        let Some(event) = log.next(Duration::from_millis(50)) else { continue };
+        let ticket = match &event {
+            LogEvent::Appended { ticket, .. }
+            | LogEvent::Refused { ticket, .. }
+            | LogEvent::Full { ticket } => *ticket,
+            LogEvent::Unknown { ticket, why } => panic!("{ticket:?} is unknown without a fault: {why}"),
             _ => continue,
         };
-        let at = tickets.iter().position(|one| *one == ticket.0).expect("nobody else's");
-        assert!(found[at].replace(news).is_none(), "two outcomes of one append");
+        let at = tickets.iter().position(|one| *one == ticket.0).expect("an own ticket");
+        assert!(found[at].replace(event).is_none(), "two outcomes of one append");
     }
     found.into_iter().flatten().collect()
 }
 
-fn append(log: &mut dyn Log, ticket: u64, after: u64, record: Bytes) -> News {
+fn append(log: &mut dyn Log, ticket: u64, after: u64, record: Bytes) -> LogEvent {
     log.append(Ticket(ticket), Position(after), record);
     outcomes(log, &[ticket]).remove(0)
 }
 
-fn appended(ticket: u64, at: u64) -> News {
-    News::Appended { ticket: Ticket(ticket), at: Position(at) }
+fn appended(ticket: u64, at: u64) -> LogEvent {
+    LogEvent::Appended { ticket: Ticket(ticket), at: Position(at) }
 }
 
 fn fill(log: &mut dyn Log, count: u64) {
@@ -65,26 +67,26 @@ fn fill(log: &mut dyn Log, count: u64) {
 
 fn page(log: &mut dyn Log) -> Option<Page> {
     match log.next(Duration::from_millis(50)) {
-        Some(News::Records(page)) => Some(page),
-        Some(News::ReadFailed { why }) => panic!("a read failed without a fault: {why}"),
+        Some(LogEvent::Records(page)) => Some(page),
+        Some(LogEvent::ReadFailed { why }) => panic!("a read failed without a fault: {why}"),
         _ => None,
     }
 }
 
-/// Reads until `upto` was told, and the end if it is wanted.
+/// Reads until the end is at `upto` or behind it.
 fn read(log: &mut dyn Log, after: u64, upto: u64) -> (Vec<(Position, Bytes)>, Position) {
     log.read(Position(after));
     let begun = Instant::now();
     let mut records = Vec::new();
     loop {
-        assert!(begun.elapsed() < PATIENCE, "position {upto} was not told for {PATIENCE:?}");
+        assert!(begun.elapsed() < TIMEOUT, "position {upto} was not read for {TIMEOUT:?}");
         let Some(page) = page(log) else { continue };
         records.extend(page.records);
         if page.end.is_some_and(|end| end.0 >= upto) {
             return (records, page.first);
         }
         if page.end.is_some() {
-            // The reader lags: ask again.
+            // The reader lags: read again.
             records.clear();
             log.read(Position(after));
         }
@@ -133,10 +135,10 @@ fn refused(engine: &mut dyn LogEngine) {
     let mut log = engine.open();
     fill(&mut *log, 3);
     for after in [0, 2, 4, 100] {
-        let news = append(&mut *log, 50 + after, after, record(9));
+        let event = append(&mut *log, 50 + after, after, record(9));
         assert!(
-            matches!(news, News::Refused { last: None | Some(Position(3)), .. }),
-            "after {after}: {news:?}"
+            matches!(event, LogEvent::Refused { last: None | Some(Position(3)), .. }),
+            "after {after}: {event:?}"
         );
     }
     assert_eq!(append(&mut *log, 4, 3, record(4)), appended(4, 4));
@@ -147,7 +149,7 @@ fn in_flight(engine: &mut dyn LogEngine) {
     let mut log = engine.open();
     let numbers: Vec<u64> = (1..=64).collect();
     numbers.iter().for_each(|number| log.append(Ticket(*number), Position(number - 1), record(*number)));
-    let expected: Vec<News> = numbers.iter().map(|number| appended(*number, *number)).collect();
+    let expected: Vec<LogEvent> = numbers.iter().map(|number| appended(*number, *number)).collect();
     assert_eq!(outcomes(&mut *log, &numbers), expected);
     check(&read(&mut *log, 0, 64).0, 1);
 }
@@ -156,12 +158,12 @@ fn cascade(engine: &mut dyn LogEngine) {
     let mut log = engine.open();
     fill(&mut *log, 3);
     (4..=8).for_each(|number| log.append(Ticket(number), Position(number), record(number)));
-    let told = outcomes(&mut *log, &[4, 5, 6, 7, 8]);
-    assert!(told.iter().all(|news| matches!(news, News::Refused { .. })), "{told:?}");
+    let answers = outcomes(&mut *log, &[4, 5, 6, 7, 8]);
+    assert!(answers.iter().all(|event| matches!(event, LogEvent::Refused { .. })), "{answers:?}");
     assert_eq!(append(&mut *log, 9, 3, record(4)), appended(9, 4));
 }
 
-fn told(engine: &mut dyn LogEngine) {
+fn pushed(engine: &mut dyn LogEngine) {
     let (mut writer, mut reader) = (engine.open(), engine.open());
     fill(&mut *writer, 1);
     read(&mut *reader, 0, 1);
@@ -169,7 +171,7 @@ fn told(engine: &mut dyn LogEngine) {
         assert_eq!(append(&mut *writer, number, number - 1, record(number)), appended(number, number));
         let begun = Instant::now();
         loop {
-            assert!(begun.elapsed() < PATIENCE, "{number} was not told");
+            assert!(begun.elapsed() < TIMEOUT, "{number} was not pushed");
             let Some(page) = page(&mut *reader) else { continue };
             assert_eq!(page.records, [(Position(number), record(number))]);
             break;
@@ -177,16 +179,16 @@ fn told(engine: &mut dyn LogEngine) {
     }
 }
 
-fn two_writers(engine: &mut dyn LogEngine) {
+fn two_servers(engine: &mut dyn LogEngine) {
     let (mut one, mut other) = (engine.open(), engine.open());
     let mut stored = Vec::new();
     for round in 0..20 {
         one.append(Ticket(round), Position(round), Bytes::from(format!("one {round}")));
         other.append(Ticket(round), Position(round), Bytes::from(format!("other {round}")));
-        let told = [outcomes(&mut *one, &[round]).remove(0), outcomes(&mut *other, &[round]).remove(0)];
-        let won: Vec<usize> = (0..2).filter(|at| told[*at] == appended(round, round + 1)).collect();
-        assert_eq!(won.len(), 1, "{told:?}");
-        assert!(matches!(told[1 - won[0]], News::Refused { .. }));
+        let answers = [outcomes(&mut *one, &[round]).remove(0), outcomes(&mut *other, &[round]).remove(0)];
+        let won: Vec<usize> = (0..2).filter(|at| answers[*at] == appended(round, round + 1)).collect();
+        assert_eq!(won.len(), 1, "{answers:?}");
+        assert!(matches!(answers[1 - won[0]], LogEvent::Refused { .. }));
         stored.push(Bytes::from(format!("{} {round}", ["one", "other"][won[0]])));
     }
     let records: Vec<Bytes> = read(&mut *one, 0, 20).0.into_iter().map(|(_, record)| record).collect();
@@ -200,7 +202,7 @@ fn trim(engine: &mut dyn LogEngine) {
     let (records, first) = read(&mut *log, 0, 10);
     assert_eq!((records.len(), first), (4, Position(7)));
     check(&records, 7);
-    log.trim(Position(3)).expect("nothing left to trim there");
+    log.trim(Position(3)).expect("nothing is left to trim there");
     assert_eq!(append(&mut *log, 11, 10, record(11)), appended(11, 11));
     let (records, first) = read(&mut *engine.open(), 8, 11);
     assert_eq!(first, Position(7));
@@ -211,7 +213,7 @@ fn largest(engine: &mut dyn LogEngine) {
     let mut log = engine.open();
     let max = log.max_record();
     assert_eq!(append(&mut *log, 1, 0, Bytes::from(vec![7; max])), appended(1, 1));
-    assert!(matches!(append(&mut *log, 2, 1, Bytes::from(vec![7; max + 4096])), News::Refused { .. }));
+    assert!(matches!(append(&mut *log, 2, 1, Bytes::from(vec![7; max + 4096])), LogEvent::Refused { .. }));
     assert_eq!(append(&mut *log, 3, 1, record(2)), appended(3, 2));
     assert_eq!(read(&mut *log, 0, 2).0[0].1.len(), max);
 }

@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use vetch_fence::{Author, Config, Driver, Event, Index, Ticket};
+use vetch_cluster::{Config, Driver, Event, LogIndex, ReplicaId, Ticket};
 use vetch_journal::{ChainedEntry, Draft, Hash, Kind, PartId, Position, Tip};
 use vetch_nats::NatsLog;
 
-pub(crate) fn start() -> Index {
-    Index { position: Position(0), tip: Tip::genesis(2) }
+pub(crate) fn start() -> LogIndex {
+    LogIndex { position: Position(0), tip: Tip::genesis(2) }
 }
 
 /// What servers were told.
@@ -56,7 +56,12 @@ impl Crew {
         let threads = logs.into_iter().zip(1..).map(|(log, node)| {
             let hand = Hand {
                 node,
-                driver: Driver::new(log, Config::default(), Author { node, life: 1 }, start()),
+                driver: Driver::new(
+                    log,
+                    Config::default(),
+                    ReplicaId { member: node, incarnation: 1 },
+                    start(),
+                ),
                 ledger: ledger.clone(),
                 mine: BTreeMap::new(),
             };
@@ -133,21 +138,21 @@ impl Hand {
     fn work(mut self, stop: &AtomicBool, between_writes: Duration) {
         let mut next_write = Instant::now();
         while !stop.load(Ordering::SeqCst) {
-            if self.driver.member().is_leading() && Instant::now() >= next_write {
+            if self.driver.replica().is_leader() && Instant::now() >= next_write {
                 self.write();
                 next_write = Instant::now() + between_writes;
             }
             self.step(between_writes.min(Duration::from_millis(5)));
         }
-        let tip = *self.driver.member().view().tip();
+        let tip = *self.driver.replica().log_state().tip();
         self.ledger.lock().expect("nobody panics").tips.insert(self.node, tip);
     }
 
     fn write(&mut self) {
-        let mut tip = self.driver.member().head();
+        let mut tip = self.driver.replica().head();
         let entry = entry(&mut tip, &[7; 300]);
         let now = self.driver.now();
-        if let Ok(ticket) = self.driver.member_mut().propose(now, std::slice::from_ref(&entry)) {
+        if let Ok(ticket) = self.driver.replica_mut().propose(now, std::slice::from_ref(&entry)) {
             self.mine.insert(ticket, (entry.seq(), entry.after().hash));
         }
     }
@@ -166,7 +171,7 @@ impl Hand {
                     let (seq, hash) = self.mine.remove(&ticket).expect("proposed here");
                     ledger.acknowledge(seq, hash);
                 }
-                Event::Void { ticket } => {
+                Event::Dropped { ticket } => {
                     let (_, hash) = self.mine.remove(&ticket).expect("proposed here");
                     ledger.void.push(hash);
                 }

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use vetch_fence::{Author, Config, SharedJournal};
+use vetch_cluster::{Config, ReplicaId, ReplicatedJournal};
 use vetch_journal::{Journal, Tip};
 
 use crate::cluster::{Cluster, SERVERS, Setup};
@@ -91,8 +91,8 @@ fn all_killed(cluster: &mut Cluster, _: &str) {
 
 /// Reads the whole journal as somebody who knows nothing.
 fn everything_is_there(cluster: &Cluster, stream: &str, acknowledged: &[(u64, vetch_journal::Hash)]) {
-    let me = Author { node: 9, life: 1 };
-    let mut journal = SharedJournal::new(cluster.open(stream), Config::default(), me, start(), PATIENCE);
+    let me = ReplicaId { member: 9, incarnation: 1 };
+    let mut journal = ReplicatedJournal::new(cluster.open(stream), Config::default(), me, start(), PATIENCE);
     journal.claim().expect("nobody else writes");
     let mut reading = journal.read(Tip::genesis(2)).expect("readable");
     let mut found = Vec::new();

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use vetch_fence::{Author, Config, Driver, Event};
+use vetch_cluster::{Config, Driver, Event, ReplicaId};
 
 use crate::cluster::{Cluster, Setup};
 use crate::crew::{entry, start};
@@ -19,11 +19,12 @@ fn speed_of_appends() {
     let cluster = Cluster::start(Setup { sync_always: true });
     for (in_flight, size) in [(1, 1 << 10), (8, 1 << 10), (1, 256 << 10), (8, 256 << 10)] {
         let stream = cluster.new_stream();
-        let config = Config { window: in_flight, ..Config::default() };
-        let mut driver = Driver::new(cluster.open(&stream), config, Author { node: 1, life: 1 }, start());
+        let config = Config { max_in_flight: in_flight, ..Config::default() };
+        let mut driver =
+            Driver::new(cluster.open(&stream), config, ReplicaId { member: 1, incarnation: 1 }, start());
         let now = driver.now();
-        driver.member_mut().claim_now(now);
-        while !driver.member().is_leading() {
+        driver.replica_mut().campaign(now);
+        while !driver.replica().is_leader() {
             driver.step(Duration::from_millis(10));
         }
         let mut times = measure(&mut driver, &vec![7; size]);
@@ -43,10 +44,10 @@ fn measure(driver: &mut Driver<vetch_nats::NatsLog>, payload: &[u8]) -> Vec<Dura
     let begun = Instant::now();
     let (mut pending, mut times) = (BTreeMap::new(), Vec::new());
     while begun.elapsed() < RUN {
-        let mut tip = driver.member().head();
+        let mut tip = driver.replica().head();
         let entry = entry(&mut tip, payload);
         let now = driver.now();
-        if let Ok(ticket) = driver.member_mut().propose(now, &[entry]) {
+        if let Ok(ticket) = driver.replica_mut().propose(now, &[entry]) {
             pending.insert(ticket, Instant::now());
             // Sends at once.
             take(driver.step(Duration::ZERO), &mut pending, &mut times);
@@ -57,7 +58,11 @@ fn measure(driver: &mut Driver<vetch_nats::NatsLog>, payload: &[u8]) -> Vec<Dura
     times
 }
 
-fn take(events: Vec<Event>, pending: &mut BTreeMap<vetch_fence::Ticket, Instant>, times: &mut Vec<Duration>) {
+fn take(
+    events: Vec<Event>,
+    pending: &mut BTreeMap<vetch_cluster::Ticket, Instant>,
+    times: &mut Vec<Duration>,
+) {
     for event in events {
         if let Event::Committed { ticket, .. } = event
             && let Some(since) = pending.remove(&ticket)

@@ -3,8 +3,8 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use vetch_conformance::suite::{JournalEngine, LogEngine, judge_journal, judge_log};
-use vetch_fence::{Author, Config, Index, Log, SharedJournal};
+use vetch_cluster::{Config, Log, LogIndex, ReplicaId, ReplicatedJournal};
+use vetch_conformance::suite::{JournalEngine, LogEngine, check_journal, check_log};
 use vetch_journal::{Journal, JournalError};
 use vetch_nats::{NatsError, NatsLog, Options, Unsafe};
 
@@ -13,21 +13,21 @@ use crate::cluster::{Cluster, Setup};
 struct Nats {
     cluster: Rc<Cluster>,
     stream: String,
-    lives: u64,
+    incarnations: u64,
 }
 
 impl Nats {
     fn new(cluster: &Rc<Cluster>) -> Nats {
-        Nats { cluster: cluster.clone(), stream: cluster.new_stream(), lives: 0 }
+        Nats { cluster: cluster.clone(), stream: cluster.new_stream(), incarnations: 0 }
     }
 }
 
 impl JournalEngine for Nats {
-    fn open(&mut self, start: Index) -> Result<Box<dyn Journal>, JournalError> {
-        self.lives += 1;
-        let me = Author { node: 1, life: self.lives };
+    fn open(&mut self, start: LogIndex) -> Result<Box<dyn Journal>, JournalError> {
+        self.incarnations += 1;
+        let me = ReplicaId { member: 1, incarnation: self.incarnations };
         let log = self.cluster.open(&self.stream);
-        Ok(Box::new(SharedJournal::new(log, Config::default(), me, start, Duration::from_secs(20))))
+        Ok(Box::new(ReplicatedJournal::new(log, Config::default(), me, start, Duration::from_secs(20))))
     }
 
     fn is_shared(&self) -> bool {
@@ -49,8 +49,8 @@ impl LogEngine for Nats {
 #[ignore = "needs nats-server: scripts/test nats"]
 fn nats_keeps_the_contract_of_a_journal_and_of_a_log() {
     let cluster = Rc::new(Cluster::start(Setup { sync_always: true }));
-    judge_log(|| Box::new(Nats::new(&cluster)));
-    judge_journal(|| Box::new(Nats::new(&cluster)));
+    check_log(|| Box::new(Nats::new(&cluster)));
+    check_journal(|| Box::new(Nats::new(&cluster)));
     unsafe_settings_are_refused_with_the_reason(&cluster);
 }
 

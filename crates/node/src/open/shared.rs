@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crossbeam_channel::bounded;
 use tokio::sync::watch;
-use vetch_fence::{Author, Driver, Index, Log};
+use vetch_cluster::{Driver, Log, LogIndex, ReplicaId};
 use vetch_journal::{Disk, Position, RealDisk, Tip};
 use vetch_store::Store;
 
@@ -20,7 +20,6 @@ use crate::commit::Committer;
 use crate::config::NodeConfig;
 use crate::error::OpenError;
 use crate::handle::Node;
-use vetch_checkpoint::identity;
 use crate::members::Member;
 use crate::read_index::Reads;
 use crate::roster::Roster;
@@ -30,8 +29,9 @@ use crate::state::{NodeState, RunState};
 use crate::stepped::SharedParts;
 use crate::sync::Mutex;
 use crate::time::{Monotonic, Sleepless, Time};
-use vetch_checkpoint::transfer::remove_unfinished;
 use crate::types::Progress;
+use vetch_checkpoint::identity;
+use vetch_checkpoint::transfer::remove_unfinished;
 
 /// What other servers told and was not looked at yet.
 const REPORTS: usize = 64;
@@ -149,7 +149,7 @@ pub(crate) fn assemble(
     if has_journal || (loaded.position == 0 && loaded.report.number.is_some() && !is_empty) {
         return Err(OpenError::NotShared(config.data_dir.display().to_string()));
     }
-    let start = Index { position: Position(loaded.position), tip: loaded.tip };
+    let start = LogIndex { position: Position(loaded.position), tip: loaded.tip };
     let mut store = loaded.store;
     let mark = store.head();
     store.publish(mark);
@@ -166,7 +166,7 @@ pub(crate) fn assemble(
     let (reads, reads_in) = Reads::new(config.queue_depth, Arc::clone(&steady));
     let (orders, orders_in) = bounded(ORDERS);
     let (reports, reports_in) = bounded(REPORTS);
-    let ClusterConfig { name, client_urls, peer_urls, fence } = cluster;
+    let ClusterConfig { name, client_urls, peer_urls, replication } = cluster;
     let url = client_urls.first().cloned().unwrap_or_default();
     let as_member = Member { id: identity.member_id, life, name, client_urls, peer_urls };
     let membership = Membership::load(Arc::clone(&disk), member, as_member.clone());
@@ -189,7 +189,7 @@ pub(crate) fn assemble(
     if let Some(waker) = &waker {
         reads_in.wake(waker);
     }
-    let me = Author { node: identity.member_id, life };
+    let me = ReplicaId { member: identity.member_id, incarnation: life };
     let auth = Arc::clone(node.store.read().auth());
     let is_from_start = start.position.0 == 0;
     let roster = if is_from_start { Roster::default() } else { Roster::unknown(Duration::ZERO) };
@@ -200,7 +200,7 @@ pub(crate) fn assemble(
         reads: reads_in,
         orders: orders_in,
         reports: reports_in,
-        driver: Driver::timed(log, fence, me, start, Box::new(move || steady.now())),
+        driver: Driver::with_clock(log, replication, me, start, Box::new(move || steady.now())),
         membership,
         me: Writer { member: identity.member_id, url },
         is_woken: waker.is_some(),

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender};
 use vetch_bugs::Bug;
 use vetch_checkpoint::{Capture, Checkpointer, Damage};
-use vetch_fence::Index;
+use vetch_cluster::LogIndex;
 use vetch_journal::{Maintenance, Position};
 use vetch_store::hash::{HashRun, PastHash};
 use vetch_store::history::HistoryRun;
@@ -429,7 +429,7 @@ impl Housekeeping {
     fn publish_trim_vote(&self) {
         if let Some(cluster) = &self.node.cluster {
             let vote = self.checkpointer.trim_position();
-            cluster.board.lock().vote = vote.map(|(position, tip)| Index { position, tip });
+            cluster.board.lock().vote = vote.map(|(position, tip)| LogIndex { position, tip });
         }
     }
 

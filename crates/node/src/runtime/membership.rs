@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use vetch_fence::{Author, Ticket};
+use vetch_cluster::{ReplicaId, Ticket};
 use vetch_journal::{Disk, Draft, read_file, write_atomically};
 
 use crate::members::{Heard, Introduced, Member, Roll};
@@ -41,7 +41,7 @@ pub(crate) enum Order {
     /// Who could write next: this one, or the one heard of last.
     Successor {
         id: Option<u64>,
-        reply: oneshot::Sender<Option<Author>>,
+        reply: oneshot::Sender<Option<ReplicaId>>,
     },
 }
 
@@ -211,12 +211,12 @@ impl Membership {
         }
     }
 
-    fn successor(&self, now: Duration, id: Option<u64>) -> Option<Author> {
+    fn successor(&self, now: Duration, id: Option<u64>) -> Option<ReplicaId> {
         let alive = self.heard.iter().filter(|(_, (_, at))| now.saturating_sub(*at) < ALIVE);
         let wanted =
             alive.filter(|(one, _)| id.is_none_or(|id| **one == id) && self.roll.get(**one).is_some());
         let last = wanted.max_by_key(|(_, (_, at))| *at);
-        last.map(|(node, (life, _))| Author { node: *node, life: *life })
+        last.map(|(node, (life, _))| ReplicaId { member: *node, incarnation: *life })
     }
 
     /// Looks after this server's own place on the roll. An error if that belongs to another.
@@ -369,7 +369,7 @@ mod tests {
         writer.proposed(Duration::from_secs(2), Ticket(1));
         writer.committed(Ticket(1), 3);
         let next = |id| writer.successor(Duration::from_secs(3), id);
-        assert_eq!(next(None), Some(Author { node: 3, life: 3 }));
+        assert_eq!(next(None), Some(ReplicaId { member: 3, incarnation: 3 }));
         assert_eq!((next(Some(2)), next(Some(9))), (None, None));
     }
 

@@ -9,12 +9,11 @@ use std::sync::mpsc::SyncSender;
 use std::time::Instant;
 
 use tokio::sync::oneshot;
-use vetch_fence::Author;
+use vetch_cluster::ReplicaId;
 use vetch_store::Store;
 use vetch_store::request::WriteRequest;
 use vetch_store::turns::Exclusive;
 
-use vetch_checkpoint::Capture;
 use crate::error::NodeError;
 use crate::metrics::Operation;
 use crate::sequencer::{CaptureRequest, LeadershipTransfer, Round};
@@ -22,6 +21,7 @@ use crate::snapshot::SnapshotPoint;
 use crate::state::{Command, Reply, Write};
 use crate::sync::RwLockWriteGuard;
 use crate::tuning::Tuning;
+use vetch_checkpoint::Capture;
 
 use super::sequencer_loop::SequencerLoop;
 
@@ -221,7 +221,7 @@ impl SequencerLoop {
 
     /// Nothing is evaluated from here on, unless this server becomes the writer again. The store is
     /// locked.
-    fn transfer_leadership(&mut self, store: &Store, to: Author, reply: oneshot::Sender<()>) {
+    fn transfer_leadership(&mut self, store: &Store, to: ReplicaId, reply: oneshot::Sender<()>) {
         self.node.following.store(true, Ordering::Release);
         let leadership_count = self.node.leadership_count.load(Ordering::Acquire);
         let (fresh_bytes, dirty) = (self.sequencer.fresh_bytes(), self.sequencer.take_dirty());

@@ -15,20 +15,18 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, TryRecvError};
 use tokio::sync::oneshot;
 use vetch_bugs::Bug;
-use vetch_fence::{Author, Divergence, Driver, Event, Index, Log, ReadId, Refusal, Ticket};
+use vetch_cluster::{Divergence, Driver, Event, Log, LogIndex, ReadId, Refusal, ReplicaId, Ticket};
 use vetch_journal::{ChainedEntry, DirLock, Draft, Entry, Kind, Tip};
 use vetch_store::Record;
 use vetch_store::auth::Auth;
 
 use crate::batch_window::{BatchWindow, READ_BATCH_WINDOW, WRITE_BATCH_WINDOW};
-use vetch_checkpoint::Capture;
 use crate::cluster::{self, Board, Cluster, ClusterStatus, Report, Writer};
 use crate::commit::Committer;
 use crate::error::NodeError;
 use crate::members::Roll;
 use crate::queue;
 use crate::read_index::{Again, Indexed, ReadsIn, Standing, Waiting};
-use vetch_checkpoint::replay;
 use crate::roster::Roster;
 use crate::runtime::Step;
 use crate::runtime::membership::{Membership, Order};
@@ -36,6 +34,8 @@ use crate::runtime::tending::Tending;
 use crate::sequencer::{Batch, CaptureRequest, LeadershipTransfer};
 use crate::state::{NodeState, Reply, RunState};
 use crate::watch::NodeEvent;
+use vetch_checkpoint::Capture;
+use vetch_checkpoint::replay;
 
 /// How long news of the log is waited for before other work is looked at: where reads end the wait
 /// and nothing else is in a hurry, and otherwise.
@@ -194,8 +194,8 @@ impl SharedLoop {
     /// Shows those who read how far everything is applied, and whether that is certain to be the
     /// newest there is.
     fn show(&self) {
-        let (Some(cluster), member) = (&self.node.cluster, self.driver.member()) else { return };
-        let held = (!member.is_stopped()).then(|| member.view().index());
+        let (Some(cluster), member) = (&self.node.cluster, self.driver.replica()) else { return };
+        let held = (!member.is_stopped()).then(|| member.log_state().index());
         cluster.reads.show(Standing { lease: member.lease(), held });
     }
 
@@ -232,12 +232,12 @@ impl SharedLoop {
         }
         let read = ReadId(self.work.next_read);
         let now = self.driver.now();
-        let is_free = self.driver.member().is_leased(now);
+        let is_free = self.driver.replica().has_lease(now);
         if !is_free && self.work.read_window.is_open(self.work.waiting.len(), now, READ_BATCH_WINDOW) {
             return;
         }
         // A writer that is about to claim anew lets them wait; each has its own patience.
-        if self.driver.member_mut().read_index(now, read).is_ok() {
+        if self.driver.replica_mut().read_index(now, read).is_ok() {
             self.work.next_read += 1;
             self.work.asked.insert(read, std::mem::take(&mut self.work.waiting));
         }
@@ -252,7 +252,7 @@ impl SharedLoop {
             return;
         }
         let peers = self.work.roster.peers();
-        let member = self.driver.member_mut();
+        let member = self.driver.replica_mut();
         let entry = cluster::announcement(&self.me, &peers).chain(&mut member.head());
         if let Ok(ticket) = member.propose(now, &[entry]) {
             (self.work.announced, self.work.announcing) = (Some(now), Some(ticket));
@@ -273,7 +273,7 @@ impl SharedLoop {
         }
         self.membership.look(now).map_err(|why| self.failed(turned_away(&why)))?;
         if let Some(draft) = self.membership.due(now) {
-            let member = self.driver.member_mut();
+            let member = self.driver.replica_mut();
             let entry = draft.chain(&mut member.head());
             if let Ok(ticket) = member.propose(now, &[entry]) {
                 self.membership.proposed(now, ticket);
@@ -285,12 +285,12 @@ impl SharedLoop {
     /// Names another server as the writer. Everything before it is proposed by now. Not if this
     /// server has begun to write on since it was asked to: requests behind it may have been
     /// evaluated, and would never count. Whether the next batch may be looked at.
-    fn name_successor(&mut self, to: Author, leadership_count: u64) -> bool {
+    fn name_successor(&mut self, to: ReplicaId, leadership_count: u64) -> bool {
         let is_stale = self.node.leadership_count.load(Ordering::Acquire) != leadership_count;
         let now = self.driver.now();
         let ticket = match is_stale {
             true => None,
-            false => match self.driver.member_mut().hand_over(now, to) {
+            false => match self.driver.replica_mut().transfer_leadership(now, to) {
                 Ok(ticket) => Some(ticket),
                 Err(_) => return false,
             },
@@ -324,12 +324,12 @@ impl SharedLoop {
                 }
                 return Ok(());
             }
-            if !self.driver.member().may_propose() || !self.is_worth_a_record() {
+            if !self.driver.replica().may_propose() || !self.is_worth_a_record() {
                 return Ok(());
             }
             let (taken, entries) = self.gather();
             let now = self.driver.now();
-            match self.driver.member_mut().propose(now, &entries) {
+            match self.driver.replica_mut().propose(now, &entries) {
                 Ok(ticket) => {
                     self.proposed(&entries);
                     let batches = self.work.queue.drain(..taken).collect();
@@ -340,7 +340,7 @@ impl SharedLoop {
                         self.committed(ticket, last.after());
                     }
                 }
-                Err(Refusal::NotLeading | Refusal::Busy) => return Ok(()),
+                Err(Refusal::NotLeader | Refusal::Busy) => return Ok(()),
                 Err(refusal @ (Refusal::TooLarge { .. } | Refusal::OutOfOrder)) => {
                     return Err(self.replaced(format!("an entry cannot be written: {refusal}")));
                 }
@@ -375,7 +375,7 @@ impl SharedLoop {
 
     /// The next record: how many batches of the queue, and their entries, chained on the head.
     fn gather(&self) -> (usize, Vec<ChainedEntry>) {
-        let mut tip = self.driver.member().head();
+        let mut tip = self.driver.replica().head();
         let (mut taken, mut bytes, mut entries) = (0, 0, Vec::new());
         let is_plain = |batch: &&Batch<Reply>| batch.capture.is_none() && batch.transfer.is_none();
         for batch in self.work.queue.iter().take_while(is_plain) {
@@ -401,13 +401,13 @@ impl SharedLoop {
         match event {
             Event::Applied { entry, tip, .. } => return self.apply(&entry, &tip),
             Event::Committed { ticket, tip, .. } => return self.committed(ticket, &tip),
-            Event::Void { ticket } => self.void(ticket),
-            Event::Index { reads, index } => self.answer_reads(&reads, Ok(index)),
-            Event::IndexLost { reads } => self.answer_reads(&reads, Err(Again)),
+            Event::Dropped { ticket } => self.void(ticket),
+            Event::ReadIndex { reads, index } => self.answer_reads(&reads, Ok(index)),
+            Event::ReadIndexLost { reads } => self.answer_reads(&reads, Err(Again)),
             Event::Leading { epoch, tip } => self.lead(epoch, &tip),
-            Event::Following { epoch, writer } => return self.follow(epoch, writer),
-            Event::HandedOver => self.handed_over(),
-            Event::Skipped { at, void } => tracing::debug!(at = at.0, ?void, "a record does not count"),
+            Event::Following { epoch, leader } => return self.follow(epoch, leader),
+            Event::LeadershipTransferred => self.handed_over(),
+            Event::Ignored { at, why } => tracing::debug!(at = at.0, ?why, "a record is ignored"),
             Event::Suspect { read, end } => {
                 tracing::error!(
                     read = read.0,
@@ -440,7 +440,7 @@ impl SharedLoop {
             });
             self.update(|status| status.writer = Some(writer.clone()));
         }
-        if vetch_fence::successor_of(entry).is_some() {
+        if vetch_cluster::transfer_target(entry).is_some() {
             // Whoever wrote does so no longer; requests wait for the next.
             self.update(|status| status.writer = None);
         }
@@ -531,7 +531,7 @@ impl SharedLoop {
         let is_next = self.work.flying.front().is_some_and(|(next, _)| *next == ticket);
         let Some((_, batches)) = self.work.flying.pop_front_if(|_| is_next) else { return };
         self.work.number += batches.iter().filter(|batch| batch.draft.is_some()).count() as u64;
-        let last = Tip { seq: self.work.number, ..*self.driver.member().view().tip() };
+        let last = Tip { seq: self.work.number, ..*self.driver.replica().log_state().tip() };
         let answered: usize = batches.iter().map(|batch| batch.replies.len()).sum();
         self.work.request_window.answered(answered + self.work.queued(), self.driver.now());
         self.committer.commit(batches, Some(&last));
@@ -548,7 +548,7 @@ impl SharedLoop {
         }
     }
 
-    fn answer_reads(&mut self, reads: &[ReadId], outcome: Result<Index, Again>) {
+    fn answer_reads(&mut self, reads: &[ReadId], outcome: Result<LogIndex, Again>) {
         let mut answered = 0;
         for read in reads.iter().filter_map(|read| self.work.asked.remove(read)).flatten() {
             // Whoever asked may have gone.
@@ -563,11 +563,11 @@ impl SharedLoop {
     fn answer_reached(&mut self) {
         let mut still_behind = Vec::new();
         for Indexed { index, mut reads } in std::mem::take(&mut self.work.behind) {
-            let member = self.driver.member_mut();
+            let member = self.driver.replica_mut();
             let outcome = if member.reached(&index) {
                 Ok(index)
-            } else if member.view().tip().seq >= index.tip.seq
-                && !matches!(member.view().reached(&index), Ok(true))
+            } else if member.log_state().tip().seq >= index.tip.seq
+                && !matches!(member.log_state().reached(&index), Ok(true))
             {
                 // Too long ago to be compared.
                 Err(Again)
@@ -639,7 +639,7 @@ impl SharedLoop {
         }
     }
 
-    fn follow(&mut self, epoch: u64, writer: Author) -> Step {
+    fn follow(&mut self, epoch: u64, leader: ReplicaId) -> Step {
         if vetch_bugs::on(Bug::ReplacedUnnoticed) {
             self.work.leading = false;
         }
@@ -648,8 +648,8 @@ impl SharedLoop {
         }
         tracing::info!(epoch, "another server writes to the journal");
         // It says where it is soon; mostly that is known.
-        let known = self.membership.get(writer.node).and_then(|member| member.client_urls.first());
-        let writer = known.map(|url| Writer { member: writer.node, url: url.clone() });
+        let known = self.membership.get(leader.member).and_then(|member| member.client_urls.first());
+        let writer = known.map(|url| Writer { member: leader.member, url: url.clone() });
         self.update(|status| (status.epoch, status.writer, status.handing_over) = (epoch, writer, false));
         Step::Worked
     }
@@ -713,7 +713,7 @@ impl SharedLoop {
             batch.replies.into_iter().for_each(|(reply, _)| drop(reply.send(Err(NodeError::Timeout))));
             return;
         };
-        let index = self.driver.member().view().index();
+        let index = self.driver.replica().log_state().index();
         let dirty = std::mem::take(&mut self.work.dirty);
         let capture = match capture {
             Some(mut capture) => {
@@ -739,13 +739,13 @@ impl SharedLoop {
 
     fn tell(&mut self) {
         let now = self.driver.now();
-        let member = self.driver.member();
-        let (index, epoch) = (member.view().tip().seq, member.view().tip().epoch);
+        let member = self.driver.replica();
+        let (index, epoch) = (member.log_state().tip().seq, member.log_state().tip().epoch);
         if self.work.heard.0 != index {
             self.work.heard = (index, now);
         }
         let silent = now >= self.work.heard.1 + SILENT;
-        let (caught_up, suspect) = (member.has_read_to_the_end(), member.is_suspect());
+        let (caught_up, suspect) = (member.is_caught_up(), member.is_suspect());
         let Some(Cluster { status, .. }) = &self.node.cluster else { return };
         status.send_if_modified(|status| {
             let turned = (status.caught_up, status.suspect, status.silent) != (caught_up, suspect, silent)

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use vetch_fence::Space;
+use vetch_cluster::Space;
 use vetch_journal::{ChainedEntry, Position};
 
 use super::shared_loop::SharedLoop;
@@ -79,8 +79,8 @@ impl SharedLoop {
         }
         self.work.tending.looked = Some(now);
         if let Some(cluster) = &self.node.cluster {
-            let member = self.driver.member();
-            cluster.position.store(member.view().position().0, Ordering::Relaxed);
+            let member = self.driver.replica();
+            cluster.position.store(member.log_state().position().0, Ordering::Relaxed);
             cluster.alone.store(member.is_suspect(), Ordering::Relaxed);
         }
         // What was heard last counts until there is news.
@@ -123,7 +123,7 @@ impl SharedLoop {
         let is_done = |(at, when): (Position, Duration)| floor <= at && now < when + AGAIN;
         if !self.work.tending.trimmed.is_some_and(is_done) {
             tracing::debug!(floor = floor.0, "trimming the journal");
-            self.driver.log_mut().trim_soon(floor);
+            self.driver.log_mut().start_trim(floor);
             self.work.tending.trimmed = Some((floor, now));
         }
     }

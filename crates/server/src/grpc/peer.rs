@@ -15,9 +15,9 @@ use vetch_api::vetch::{
     self, Addressed, CheckpointRequest, IntroduceRequest, IntroduceResponse, ReadIndexRequest,
     ReadIndexResponse, ReportRequest, ReportResponse, TokenOwner, TokenRequest, TokenResponse,
 };
+use vetch_cluster::LogIndex;
 use vetch_node::Node;
 use vetch_node::cluster::{Proof, Report};
-use vetch_node::fence::Index;
 use vetch_node::journal::{Position, Tip};
 
 use super::service_context::ServiceContext;
@@ -129,13 +129,13 @@ fn leader(node: &Node) -> Result<Addressed, EtcdError> {
     }
 }
 
-fn index_from_wire(place: vetch::Place) -> Result<Index, Status> {
+fn index_from_wire(place: vetch::Place) -> Result<LogIndex, Status> {
     let vetch::Place { position, epoch, seq, hash, next_rev } = place;
     let hash = hash.as_slice().try_into().map_err(|_| Status::invalid_argument("a hash has 32 bytes"))?;
-    Ok(Index { position: Position(position), tip: Tip { epoch, seq, hash, next_rev } })
+    Ok(LogIndex { position: Position(position), tip: Tip { epoch, seq, hash, next_rev } })
 }
 
-fn index_to_wire(index: &Index) -> vetch::Place {
+fn index_to_wire(index: &LogIndex) -> vetch::Place {
     let Tip { epoch, seq, hash, next_rev } = index.tip;
     vetch::Place { position: index.position.0, epoch, seq, hash: hash.to_vec(), next_rev }
 }

@@ -12,12 +12,13 @@ use vetch_api::pb::auth_client::AuthClient;
 use vetch_api::pb::kv_client::KvClient;
 use vetch_api::pb::watch_client::WatchClient;
 use vetch_api::pb::watch_request::RequestUnion;
+use vetch_checkpoint::identity::Identity;
+use vetch_cluster::{Log, LogError, LogEvent, Ticket};
 use vetch_conformance::handle::ModelHandle;
 use vetch_conformance::model::ModelLog;
 use vetch_node::Node;
 use vetch_node::cluster::ClusterConfig;
-use vetch_node::config::{Identity, NodeConfig};
-use vetch_node::fence::{self, Log, LogError, News, Ticket};
+use vetch_node::config::NodeConfig;
 use vetch_node::journal::Position;
 use vetch_server::auth as server_auth;
 use vetch_server::grpc::{self, RequestRouter};
@@ -115,7 +116,7 @@ impl Log for SharedLog {
         self.0.read(after);
     }
 
-    fn next(&mut self, wait: Duration) -> Option<News> {
+    fn next(&mut self, wait: Duration) -> Option<LogEvent> {
         let deadline = Instant::now() + wait;
         loop {
             match self.0.next(Duration::ZERO) {
@@ -153,7 +154,7 @@ async fn member(log: &Arc<Mutex<ModelLog>>, member_id: u64) -> Member {
         name: format!("m{member_id}"),
         client_urls: vec![format!("http://m{member_id}")],
         peer_urls: Vec::new(),
-        fence: fence::Config::default(),
+        replication: vetch_cluster::Config::default(),
     };
     let log = Box::new(SharedLog(ModelHandle::new(Arc::clone(log))));
     let opening = tokio::task::spawn_blocking(move || Node::open_shared(config, cluster, log, |_| {}));

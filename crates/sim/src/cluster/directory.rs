@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use vetch_check::Outcome;
+use vetch_cluster::LogIndex;
 use vetch_model::{Answer, Refusal, Request};
 use vetch_node::Node;
-use vetch_node::fence::Index;
 
 use super::life::{Life, within};
 use crate::client;
@@ -142,7 +142,7 @@ impl Directory {
     }
 
     /// An index for reads at one server, from another one that it takes for the writer.
-    pub(super) async fn read_index(&self, env: &Rc<Env>, at: usize, to: usize) -> Option<Index> {
+    pub(super) async fn read_index(&self, env: &Rc<Env>, at: usize, to: usize) -> Option<LogIndex> {
         self.hop(env, at, to).await;
         let there = self.serving(to)?;
         let index = within(env, &there.life, there.node.read_index()).await?.ok()?;

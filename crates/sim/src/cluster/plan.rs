@@ -4,8 +4,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use vetch_fence::Config;
-use vetch_node::config::{Identity, NodeConfig};
+use vetch_checkpoint::identity::Identity;
+use vetch_cluster::Config;
+use vetch_node::config::NodeConfig;
 
 use super::wire::Cut;
 use crate::plan::Plan;
@@ -60,7 +61,7 @@ pub(super) enum Trouble {
 #[derive(Debug, Clone)]
 pub(super) struct ClusterPlan {
     pub(super) servers: usize,
-    pub(super) fence: Config,
+    pub(super) replication: Config,
     pub(super) wire: Troubles,
     pub(super) breach: Breach,
     /// In order of time.
@@ -98,11 +99,11 @@ impl ClusterPlan {
             }
         }
         troubles.sort_by_key(|(at, _)| *at);
-        let mut fence = Config { window: *rng.pick(&[1, 2, 4, 8]), ..Config::default() };
+        let mut replication = Config { max_in_flight: *rng.pick(&[1, 2, 4, 8]), ..Config::default() };
         if rng.percent(30) {
-            fence.lease = Duration::ZERO;
+            replication.lease_duration = Duration::ZERO;
         }
-        ClusterPlan { servers, fence, wire, breach, troubles, load_nanos }
+        ClusterPlan { servers, replication, wire, breach, troubles, load_nanos }
     }
 }
 

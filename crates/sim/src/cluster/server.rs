@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use vetch_fence::Author;
+use vetch_cluster::ReplicaId;
 use vetch_journal::MemDisk;
 use vetch_node::Node;
 use vetch_node::cluster::ClusterConfig;
@@ -46,7 +46,7 @@ pub(super) struct Running {
     pub(super) serves: bool,
     pub(super) stopping: bool,
     pub(super) epoch: u64,
-    pub(super) author: Author,
+    pub(super) author: ReplicaId,
 }
 
 impl Server {
@@ -61,15 +61,16 @@ impl Server {
         self.lives += 1;
         let at = self.at;
         say!(env.trace, "server {at} starts, life {}", self.lives);
-        let author = Author { node: identity(at).member_id, life: rng.draw() };
+        let replica = ReplicaId { member: identity(at).member_id, incarnation: rng.draw() };
         let (time, steady) = (env.clock.for_node(), env.clock.for_node());
-        let node_env = stepped::Env { disk: Arc::new(self.disk.clone()), time, steady, life: author.life };
+        let node_env =
+            stepped::Env { disk: Arc::new(self.disk.clone()), time, steady, life: replica.incarnation };
         let config = NodeConfig { proposed: identity(at), ..env.plan.node.clone() };
         let cluster = ClusterConfig {
             name: format!("server-{at}"),
             client_urls: vec![format!("http://server-{at}")],
             peer_urls: Vec::new(),
-            fence: plan.fence.clone(),
+            replication: plan.replication.clone(),
         };
         let coverage = env.coverage.clone();
         let opened =
@@ -81,7 +82,7 @@ impl Server {
                 }
             });
         match opened {
-            Ok((node, parts)) => self.running = Some(Running::new(node, parts, author, rng)),
+            Ok((node, parts)) => self.running = Some(Running::new(node, parts, replica, rng)),
             // The power went while it started.
             Err(_) if self.disk.power_lost() => {}
             Err(error) => env.violation(format!("server {at} refused to start: {error}")),
@@ -106,7 +107,7 @@ impl Server {
 }
 
 impl Running {
-    fn new(node: Node, parts: SharedParts, author: Author, rng: &mut Rng) -> Running {
+    fn new(node: Node, parts: SharedParts, author: ReplicaId, rng: &mut Rng) -> Running {
         let SharedParts { mut sequencer, mut journal, mut housekeeping, mut fan_out, mut lease_thread } =
             parts;
         let parts = [

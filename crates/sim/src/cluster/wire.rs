@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
+use vetch_cluster::{Log, LogError, LogEvent, Page, Ticket};
 use vetch_conformance::model::{ModelLog, Outcome};
-use vetch_fence::{Log, LogError, News, Page, Ticket};
 use vetch_journal::Position;
 
 use super::plan::Troubles;
@@ -52,7 +52,7 @@ struct End {
     branch: usize,
     connection: u64,
     life: u64,
-    inbox: VecDeque<News>,
+    inbox: VecDeque<LogEvent>,
     /// What it sends is lost until then; what it is sent as well.
     mute_until: u64,
     deaf_until: u64,
@@ -78,11 +78,11 @@ enum Packet {
         after: Position,
     },
     /// `local`: known without the wire.
-    News {
+    LogEvent {
         to: usize,
         life: u64,
         connection: u64,
-        news: News,
+        news: LogEvent,
         local: bool,
     },
 }
@@ -238,21 +238,21 @@ impl Net {
         }
     }
 
-    fn tell(&mut self, to: usize, wait: u64, news: News) {
+    fn tell(&mut self, to: usize, wait: u64, news: LogEvent) {
         let End { life, connection, .. } = self.ends[to];
-        self.send(wait, Packet::News { to, life, connection, news, local: false });
+        self.send(wait, Packet::LogEvent { to, life, connection, news, local: false });
     }
 
     fn give_up(&mut self, from: usize, ticket: Ticket) {
         let End { life, connection, .. } = self.ends[from];
-        let news = News::Unknown { ticket, why: "no answer".to_owned() };
-        self.send(GIVEN_UP, Packet::News { to: from, life, connection, news, local: true });
+        let news = LogEvent::Unknown { ticket, why: "no answer".to_owned() };
+        self.send(GIVEN_UP, Packet::LogEvent { to: from, life, connection, news, local: true });
     }
 
     fn reconnect(&mut self, at: usize) {
         self.ends[at].connection += 1;
         self.ends[at].inbox.clear();
-        self.ends[at].inbox.push_back(News::Reconnected);
+        self.ends[at].inbox.push_back(LogEvent::Reconnected);
         self.ends[at].torn = false;
     }
 
@@ -320,14 +320,14 @@ impl Net {
                 let news = match outcome {
                     Outcome::Stored(at) => {
                         self.push(branch, at, &record);
-                        News::Appended { ticket, at }
+                        LogEvent::Appended { ticket, at }
                     }
-                    Outcome::Refused { last } => News::Refused { ticket, last: Some(last) },
-                    Outcome::Full => News::Full { ticket },
+                    Outcome::Refused { last } => LogEvent::Refused { ticket, last: Some(last) },
+                    Outcome::Full => LogEvent::Full { ticket },
                 };
                 if answered {
                     let wait = self.delay();
-                    self.send(wait, Packet::News { to: from, life, connection, news, local: false });
+                    self.send(wait, Packet::LogEvent { to: from, life, connection, news, local: false });
                 }
             }
             Packet::Read { from, life, connection, after } => {
@@ -335,7 +335,7 @@ impl Net {
                     self.answer_read(from, after);
                 }
             }
-            Packet::News { to, life, connection, news, local } => {
+            Packet::LogEvent { to, life, connection, news, local } => {
                 let now = self.now.nanos();
                 let end = &mut self.ends[to];
                 if (life, connection) == (end.life, end.connection) && (local || end.deaf_until <= now) {
@@ -352,7 +352,7 @@ impl Net {
                 let first = self.logs[branch].first();
                 let page = Page { records: vec![(at, record.clone())], first, end: None };
                 let wait = self.delay();
-                self.tell(to, wait, News::Records(page));
+                self.tell(to, wait, LogEvent::Records(page));
             }
         }
     }
@@ -368,7 +368,7 @@ impl Net {
             let page = self.logs[self.ends[from].branch].read(after, PAGE, unseen);
             let is_last = page.end.is_some();
             after = page.records.last().map_or(after, |(position, _)| *position);
-            self.tell(from, wait, News::Records(page));
+            self.tell(from, wait, LogEvent::Records(page));
             if is_last {
                 return;
             }
@@ -392,13 +392,13 @@ impl Log for Handle {
         self.wire.net().read(self.server, after);
     }
 
-    fn next(&mut self, _: Duration) -> Option<News> {
+    fn next(&mut self, _: Duration) -> Option<LogEvent> {
         self.wire.net().ends[self.server].inbox.pop_front()
     }
 
     fn trim(&mut self, _: Position) -> Result<(), LogError> {
         // Whoever is behind would need a checkpoint of another server, which nobody brings here.
-        Err(LogError("it keeps everything".into()))
+        Err(LogError::Failed("it keeps everything".into()))
     }
 
     fn max_record(&self) -> usize {

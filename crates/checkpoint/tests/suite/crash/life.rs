@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use vetch_checkpoint::{CheckpointConfig, CheckpointError};
 use vetch_encryption::EncryptionKeys;
 use vetch_journal::{Disk, MemDisk, Tip};
-use vetch_node::checkpoint::{CheckpointConfig, CheckpointError};
 use vetch_store::request::{RequestOp, WriteRequest};
 
 use crate::rng::Rng;
@@ -72,7 +72,7 @@ impl Life {
         (self.before, self.after) = (self.world.checkpointer.tip(), self.world.tip);
         self.world.checkpoint()?;
         // As a node does after a run that succeeded, and only then.
-        self.trimmed = self.trimmed.max(self.world.checkpointer.needs_from().map_or(0, |tip| tip.seq));
+        self.trimmed = self.trimmed.max(self.world.checkpointer.journal_needed_from().map_or(0, |tip| tip.seq));
         Ok(())
     }
 

@@ -7,9 +7,9 @@ use tonic::Status;
 use tonic::transport::Channel;
 use vetch_api::vetch::peer_client::PeerClient;
 use vetch_api::vetch::{ReadIndexRequest, ReadIndexResponse};
+use vetch_cluster::LogIndex;
 use vetch_node::Node;
 use vetch_node::cluster::{Question, READ_BATCH_WINDOW};
-use vetch_node::fence::Index;
 use vetch_node::journal::{Position, Tip};
 
 use crate::grpc::router::{LeaderChannel, RequestRouter};
@@ -70,12 +70,12 @@ async fn answer_batch(node: &Node, router: &RequestRouter, mut batch: Question) 
     }
 }
 
-async fn request_read_index(node: &Node, channel: Channel) -> Result<Index, Status> {
+async fn request_read_index(node: &Node, channel: Channel) -> Result<LogIndex, Status> {
     let request = ReadIndexRequest { to: Some(super::leader(node)?) };
     from_wire(&PeerClient::new(channel).read_index(request).await?.into_inner())
 }
 
-pub(super) fn to_wire(index: &Index) -> ReadIndexResponse {
+pub(super) fn to_wire(index: &LogIndex) -> ReadIndexResponse {
     ReadIndexResponse {
         position: index.position.0,
         epoch: index.tip.epoch,
@@ -85,10 +85,10 @@ pub(super) fn to_wire(index: &Index) -> ReadIndexResponse {
     }
 }
 
-fn from_wire(answer: &ReadIndexResponse) -> Result<Index, Status> {
+fn from_wire(answer: &ReadIndexResponse) -> Result<LogIndex, Status> {
     let hash = answer.hash.as_slice().try_into().map_err(|_| Status::internal("a hash has 32 bytes"))?;
     let tip = Tip { epoch: answer.epoch, seq: answer.number, hash, next_rev: answer.next_revision };
-    Ok(Index { position: Position(answer.position), tip })
+    Ok(LogIndex { position: Position(answer.position), tip })
 }
 
 #[cfg(test)]
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn an_index_arrives_as_it_was_sent() {
         let tip = Tip { epoch: 3, seq: 9, hash: [5; 32], next_rev: 77 };
-        let index = Index { position: Position(11), tip };
+        let index = LogIndex { position: Position(11), tip };
         assert_eq!(from_wire(&to_wire(&index)).unwrap(), index);
         let short = ReadIndexResponse { hash: b"short".to_vec(), ..to_wire(&index) };
         assert!(from_wire(&short).is_err());
