@@ -1,4 +1,4 @@
-//! Habits: errors are types, and each crate has its own sources.
+//! Habits: errors are types, each crate has its own sources, and merges are resolved.
 
 use crate::files::Tree;
 use crate::ratchet::Ratchet;
@@ -8,6 +8,7 @@ use crate::workspace::crates;
 pub(crate) fn check(tree: &Tree) -> Vec<String> {
     let mut found = string_errors(tree);
     found.extend(foreign_sources(tree));
+    found.extend(conflicts(tree));
     found
 }
 
@@ -48,6 +49,13 @@ fn foreign_sources(tree: &Tree) -> Vec<String> {
         found.push((file.path.clone(), count, format!("{}: {count} modules by #[path]", file.path)));
     }
     Ratchet::read(tree, "foreign-source").judge(0, found)
+}
+
+/// Marks that an unresolved merge left.
+fn conflicts(tree: &Tree) -> Vec<String> {
+    let is_mark = |line: &str| line.starts_with("<<<<<<< ") || line.starts_with(">>>>>>> ");
+    let lines = tree.with_ending("").flat_map(|file| file.text.lines().map(move |line| (&file.path, line)));
+    lines.filter(|(_, line)| is_mark(line)).map(|(path, _)| format!("{path}: an unresolved merge")).collect()
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! What the build script wrote, arranged in modules as the protobuf packages are.
+//! The output of the build script, in modules like the protobuf packages.
 
-// The lints are ours to keep, but this code is not ours to write.
+// Our lints do not apply to generated code.
 #![allow(clippy::all, clippy::unwrap_used, unreachable_pub, unused_qualifications)]
 
 pub mod mvccpb {

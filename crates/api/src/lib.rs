@@ -10,7 +10,7 @@
 //! * [`error`] is the table of every error a client can see, with etcd's exact codes and texts.
 //! * [`gateway`] maps HTTP paths to RPCs; [`json`] reads and writes the bodies.
 //!
-//! Nothing here knows how a request is answered: no store, no journal, no server.
+//! Not here: how a request is served. No store, no journal, no server.
 
 pub mod error;
 pub mod gateway;

@@ -1,8 +1,8 @@
 //! Builder: a first checkpoint of versions from elsewhere, given in order of revision.
 //!
 //! Data files partition the revisions, and so do pieces of a stream of versions in that order: each
-//! piece is sorted by key and becomes a file. So only one piece is in memory at a time, whatever the
-//! size of the whole.
+//! piece is sorted by key and becomes a file. So only one piece is in memory at a time, whatever
+//! the size of the whole.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -76,8 +76,8 @@ impl CheckpointBuilder {
         Ok(())
     }
 
-    /// Publishes the checkpoint as the state at `mark`, before the first entry of a journal. Versions
-    /// may be added afterwards; the next call then replaces this checkpoint.
+    /// Publishes the checkpoint as the state at `mark`, before the first entry of a journal.
+    /// Versions may be added afterwards; the next call then replaces this checkpoint.
     pub fn publish(&mut self, mark: Mark, unversioned: Unversioned) -> Result<Tip, CheckpointError> {
         assert!(self.covered() <= mark.revision, "no version is newer than the state");
         if let Some(last) = self.files.last_mut() {

@@ -135,8 +135,8 @@ impl Checkpointer {
         }
     }
 
-    /// The tip of the checkpoint before the newest: the journal is needed from there on. None if all
-    /// of it is needed.
+    /// The tip of the checkpoint before the newest: the journal is needed from there on. None if
+    /// all of it is needed.
     pub fn journal_needed_from(&self) -> Option<Tip> {
         self.older.as_ref().map(|older| older.tip)
     }
@@ -237,8 +237,8 @@ impl Checkpointer {
         outcome
     }
 
-    /// Whether a file of the newest checkpoint is known to be damaged. A start would fall back to the
-    /// checkpoint before.
+    /// Whether a file of the newest checkpoint is known to be damaged. A start would fall back to
+    /// the checkpoint before.
     pub fn is_damaged(&self) -> bool {
         self.has_damage(&self.current)
     }

@@ -1,12 +1,12 @@
 //! Data files: records sorted by key and revision, in checksummed blocks. WrittenFile once, never
 //! changed.
 //!
-//! A file ends with the lengths of its blocks, so that a reader finds any block without reading those
-//! before it, and several threads can decode one file. Every byte is under a checksum, and every
-//! checksum covers the file's id, so bytes of another file or offset are detected.
+//! A file ends with the lengths of its blocks, so that a reader finds any block without reading
+//! those before it, and several threads can decode one file. Every byte is under a checksum, and
+//! every checksum covers the file's id, so bytes of another file or offset are detected.
 //!
-//! A file of version 2 is encrypted block by block, and a tag in the footer authenticates all of it.
-//! Checksums cover the bytes as written, so damage is found without a key.
+//! A file of version 2 is encrypted block by block, and a tag in the footer authenticates all of
+//! it. Checksums cover the bytes as written, so damage is found without a key.
 //!
 //! Not here: which revisions a file covers and how much of it is live. The manifest says that.
 

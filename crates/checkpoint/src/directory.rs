@@ -62,8 +62,9 @@ pub(super) struct ReferencedFiles {
     pub(super) data: BTreeSet<u64>,
 }
 
-/// Removes every checkpoint file that is not referenced and returns the names. A file that cannot be
-/// removed does not keep the others; the first such error is returned, and the next call retries.
+/// Removes every checkpoint file that is not referenced and returns the names. A file that cannot
+/// be removed does not keep the others; the first such error is returned, and the next call
+/// retries.
 pub(super) fn remove_unreferenced(
     disk: &dyn Disk,
     dir: &Path,

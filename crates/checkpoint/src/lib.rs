@@ -68,12 +68,13 @@ pub type ShouldHurry = Arc<dyn Fn() -> bool + Send + Sync>;
 /// Limits of a run. The defaults suit a server; tests use tiny ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CheckpointConfig {
-    /// Bytes of old files that one run reads for rewriting. A single larger file is still rewritten,
-    /// alone.
+    /// Bytes of old files that one run reads for rewriting. A single larger file is still
+    /// rewritten, alone.
     pub rewrite_bytes: u64,
     /// Bytes that may be rewritten however small the store is.
     pub rewrite_floor: u64,
-    /// Smaller files count as this size when merges are planned, so that tiny ones are merged freely.
+    /// Smaller files count as this size when merges are planned, so that tiny ones are merged
+    /// freely.
     pub small_file: u64,
     /// Above this count, files are merged even where it does not pay.
     pub max_files: usize,

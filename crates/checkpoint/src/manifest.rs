@@ -55,8 +55,8 @@ pub(super) struct DataFile {
     /// The compaction that was carried out in full when its records were last filtered; see
     /// `tombstone_gc`.
     pub(super) clean_at: i64,
-    /// Tombstones that must stay although they are not readable. In memory only; loading counts them
-    /// again.
+    /// Tombstones that must stay although they are not readable. In memory only; loading counts
+    /// them again.
     pub(super) pinned_tombstones: PinnedTombstones,
 }
 

@@ -70,8 +70,8 @@ impl CheckpointPins {
         !std::mem::take(&mut self.state.lock().pinned).is_empty()
     }
 
-    /// Called before files are removed: a pin is either on the new checkpoint, or on the one before,
-    /// whose files are then referenced.
+    /// Called before files are removed: a pin is either on the new checkpoint, or on the one
+    /// before, whose files are then referenced.
     pub(super) fn publish(&self, published: &Published) {
         self.state.lock().newest = published.number.map(|number| {
             let ids: Vec<u64> = published.files.iter().map(|file| file.written.id).collect();

@@ -1,10 +1,10 @@
 //! The plan of a run: which neighbouring files become one new file.
 //!
 //! Reasons to rewrite, in this order:
-//! 1. Keys: a file does not use the current encryption key. First, because that work is finite: every
-//!    run takes at least one such file.
-//! 2. Garbage: less than [`USEFUL_PERCENT`] of a file would survive. This bounds disk use to a factor
-//!    of the live bytes.
+//! 1. Keys: a file does not use the current encryption key. First, because that work is finite:
+//!    every run takes at least one such file.
+//! 2. Garbage: less than [`USEFUL_PERCENT`] of a file would survive. This bounds disk use to a
+//!    factor of the live bytes.
 //! 3. Growth: at least [`FANOUT`] neighbours that together are at least twice the largest of them.
 //!    A byte is then rewritten only into a file at least twice as large as its own, which is a
 //!    logarithmic number of times.

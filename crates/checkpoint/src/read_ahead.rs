@@ -1,9 +1,9 @@
-//! Read-ahead: several threads read, check and decode the blocks of all files, a bounded number ahead
-//! of the merge.
+//! Read-ahead: several threads read, check and decode the blocks of all files, a bounded number
+//! ahead of the merge.
 //!
 //! The merge requests blocks in the order it needs them; each request carries the channel for its
-//! result. A worker never waits for the merge, and the merge waits only for the block it needs next,
-//! so there is no deadlock.
+//! result. A worker never waits for the merge, and the merge waits only for the block it needs
+//! next, so there is no deadlock.
 
 use std::collections::VecDeque;
 use std::thread::Scope;

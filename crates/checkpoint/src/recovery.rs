@@ -1,8 +1,8 @@
 //! Recovery: loads the newest intact checkpoint of a directory into a store.
 //!
-//! A checkpoint is intact if its manifest and every byte of its files are. If the newest is not, the
-//! one before is loaded; the journal still reaches back to it. Only if that one is damaged too, the
-//! directory is refused.
+//! A checkpoint is intact if its manifest and every byte of its files are. If the newest is not,
+//! the one before is loaded; the journal still reaches back to it. Only if that one is damaged too,
+//! the directory is refused.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -43,9 +43,9 @@ pub(super) struct LoadedState {
     bytes: u64,
 }
 
-/// Loads the newest intact checkpoint in `dir`, which is created if it does not exist. `progress` gets
-/// bytes done and bytes in total. Blocks are decoded on `threads` threads, or on the calling one if
-/// that is 0.
+/// Loads the newest intact checkpoint in `dir`, which is created if it does not exist. `progress`
+/// gets bytes done and bytes in total. Blocks are decoded on `threads` threads, or on the calling
+/// one if that is 0.
 ///
 /// A directory without a checkpoint is the empty store: all of the journal has to be replayed.
 pub fn load(
@@ -57,8 +57,8 @@ pub fn load(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Loaded, LoadError> {
     disk.create_dir_all(dir).map_err(LoadError::io("create directory", dir))?;
-    // An earlier process may have been killed before the names it created were durable. What this one
-    // builds on them must not outlive them.
+    // An earlier process may have been killed before the names it created were durable. What this
+    // one builds on them must not outlive them.
     disk.sync_dir(dir).map_err(LoadError::io("sync", dir))?;
     let names = disk.list(dir).map_err(LoadError::io("list", dir))?;
     let names: Vec<FileName> = names.iter().filter_map(|name| FileName::parse(name)).collect();
@@ -187,8 +187,9 @@ impl CheckpointSearch<'_> {
         }
         match self.failures.first() {
             None => Ok(None),
-            // The journal is trimmed only up to the older of two checkpoints, so with a single one it is
-            // still complete. If it is not, the journal itself refuses to start in the middle.
+            // The journal is trimmed only up to the older of two checkpoints, so with a single one
+            // it is still complete. If it is not, the journal itself refuses to start in the
+            // middle.
             Some(_) if numbers.len() == 1 => Ok(None),
             Some(newest) => Err(LoadError::Damaged(newest.clone())),
         }
@@ -203,8 +204,8 @@ impl CheckpointSearch<'_> {
     }
 }
 
-/// Reads every byte of the checkpoint `number` in `dir` and checks it, without loading it. Returns the
-/// position and the tip of the journal that lead to it.
+/// Reads every byte of the checkpoint `number` in `dir` and checks it, without loading it. Returns
+/// the position and the tip of the journal that lead to it.
 pub fn audit(
     disk: &dyn Disk,
     dir: &Path,
@@ -350,8 +351,8 @@ fn open_all(
 /// Limit on the keys that tables are sized for before they are filled.
 const EXPECTED_KEYS_MAX: usize = 16 << 20;
 
-/// An estimate that avoids growing tables: the keys of each file, in proportion to its live bytes. It
-/// relies on the totals of the files, which are trusted up to a limit only.
+/// An estimate that avoids growing tables: the keys of each file, in proportion to its live bytes.
+/// It relies on the totals of the files, which are trusted up to a limit only.
 fn expected_keys(readers: &[DataReader], files: &[DataFile]) -> usize {
     let alive = readers.iter().zip(files).map(|(reader, file)| {
         let totals = reader.totals();

@@ -1,7 +1,7 @@
 //! Replay: applies entries of the journal to the store.
 //!
-//! What this version does not understand is refused. An entry that is skipped or misunderstood would
-//! lead to a state that its writer never had.
+//! What this version does not understand is refused. An entry that is skipped or misunderstood
+//! would lead to a state that its writer never had.
 
 use bytes::Bytes;
 use vetch_journal::{Entry, Kind, Payload};

@@ -3,8 +3,8 @@
 //!
 //! The order makes it atomic. Data files are written and synced, then the directory with their
 //! names, then the manifest gets its name, and only then are files removed. Whatever fails and
-//! whenever power is lost, the newest manifest with its files is a complete checkpoint. The leftovers
-//! of a failed run are removed at once if possible, by the next run otherwise.
+//! whenever power is lost, the newest manifest with its files is a complete checkpoint. The
+//! leftovers of a failed run are removed at once if possible, by the next run otherwise.
 
 use std::io;
 use std::ops::Range;
@@ -69,10 +69,11 @@ impl Checkpointer {
     ///
     /// The caller ensures that the journal is durable up to `capture.tip`, that no compaction step
     /// runs between the capture and the end of the run, and that every earlier step was passed to
-    /// [`Checkpointer::note_freed`]. `retained` says which of the given records the store still has.
+    /// [`Checkpointer::note_freed`]. `retained` says which of the given records the store still
+    /// has.
     ///
-    /// After an error the last checkpoint is unchanged, and the records of this capture are kept for
-    /// the next run.
+    /// After an error the last checkpoint is unchanged, and the records of this capture are kept
+    /// for the next run.
     pub fn run(&mut self, mut capture: Capture, retained: &Retained) -> Result<RunReport, CheckpointError> {
         self.take_dirty(&mut capture);
         let mut damaged = Vec::new();
@@ -285,8 +286,8 @@ impl Checkpointer {
             .map_err(CheckpointError::new("publish", &self.dir.join(name)))?;
         let published = Published::new(&manifest, bytes.len() as u64, key);
         let before = std::mem::replace(&mut self.current, published);
-        // A damaged checkpoint is no fallback. The one before it may be, and the journal still reaches
-        // back to it.
+        // A damaged checkpoint is no fallback. The one before it may be, and the journal still
+        // reaches back to it.
         let candidates = [Some(before).filter(|before| before.number.is_some()), self.older.take()];
         self.older = candidates.into_iter().flatten().find(|published| !self.has_damage(published));
         self.begin_verify();
@@ -305,8 +306,8 @@ impl Checkpointer {
     }
 
     /// Removes the leftovers of an attempt. If the manifest got its name, it is removed first and
-    /// durably, so that no manifest outlives its files. If even that fails, everything stays until the
-    /// next run.
+    /// durably, so that no manifest outlives its files. If even that fails, everything stays until
+    /// the next run.
     fn undo(&self, number: u64, first_id: u64) {
         let manifest = self.dir.join(manifest_name(number));
         match self.disk.remove(&manifest) {

@@ -15,8 +15,8 @@
 //! retained by the store, and what is retained is always written: p is that put.
 //!
 //! Each tombstone protects against puts of its own life only. A later life of the same key may be
-//! dropped with its tombstone while an earlier put is still in some file; that put's own tombstone is
-//! then still there.
+//! dropped with its tombstone while an earlier put is still in some file; that put's own tombstone
+//! is then still there.
 //!
 //! **Rule.** Compaction drops the versions of a key oldest first, so a store that no longer has t
 //! has no put of t's life either, and a file being filtered now loses them all. Another file that
@@ -67,8 +67,8 @@ impl TombstoneGc {
     }
 }
 
-/// The tombstones of a file that [`TombstoneGc`] kept: no reason to rewrite the file before they may
-/// be dropped.
+/// The tombstones of a file that [`TombstoneGc`] kept: no reason to rewrite the file before they
+/// may be dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct PinnedTombstones {
     pub(super) bytes: u64,
@@ -88,8 +88,8 @@ impl PinnedTombstones {
         self.ended = self.ended.max(ended);
     }
 
-    /// Bytes that would have to stay if the file at `index` were rewritten now. All or nothing, by the
-    /// extremes: an estimate for planning.
+    /// Bytes that would have to stay if the file at `index` were rewritten now. All or nothing, by
+    /// the extremes: an estimate for planning.
     pub(super) fn held_bytes(&self, files: &[DataFile], index: usize) -> u64 {
         let tombstone_gc = TombstoneGc::new(files, |other| other == index);
         if self.bytes == 0 || tombstone_gc.may_drop(self.created, self.ended) { 0 } else { self.bytes }

@@ -1,9 +1,9 @@
-//! Compaction by itself: keeps the history of a time, or a number of revisions.
+//! Automatic compaction: keeps the history of a time span, or a number of revisions.
 //!
-//! Kubernetes does its own compaction, so this is off unless asked for. The schedule is etcd's: a
-//! period is sampled ten times (an hour at most counts as a period for that), the first compaction
-//! comes when one period has passed and goes to where the store was a period ago; a number of
-//! revisions is enforced every five minutes.
+//! Kubernetes does its own compaction, so this is off by default. The schedule is etcd's: a period
+//! is sampled ten times (an hour at most counts as a period for that), the first compaction comes
+//! when one period has passed and goes to where the store was a period ago; a number of revisions
+//! is enforced every five minutes.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -58,7 +58,7 @@ impl Schedule {
         Schedule { retention, samples, last_revision: 0, last_success: now, compacted_before: false }
     }
 
-    /// Time between two samples.
+    /// Interval of samples.
     fn interval(&self) -> Duration {
         match self.retention {
             Retention::Period(period) => period.min(HOUR) / 10,
@@ -101,8 +101,7 @@ impl Schedule {
 mod tests {
     use super::*;
 
-    /// Runs a schedule over `steps` intervals with ten writes in each, and tells what was compacted
-    /// when.
+    /// Runs a schedule over `steps` intervals with ten writes in each, and returns the compactions.
     fn compactions(retention: Retention, steps: u32) -> Vec<(u32, i64)> {
         let start = Instant::now();
         let mut schedule = Schedule::new(retention, start);

@@ -1,8 +1,8 @@
-//! Encryption keys while the server runs: the key file is read again when it changes, and when a
-//! SIGHUP asks for it.
+//! Encryption keys while the server runs: the key file is read again when it changes, and on
+//! SIGHUP.
 //!
-//! What cannot be used is not: a file that is not in order, or without a key that is still needed,
-//! leaves the keys in use as they are, and says so in the log.
+//! A malformed file, or one without a key that is still needed, is logged, and the present keys
+//! stay in use.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -12,10 +12,10 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use vetch_node::Node;
 
-/// How often the file is looked at.
+/// Interval at which the file is checked.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What changes when a file does.
+/// What a change of the file changes.
 type FileStamp = Option<(u64, u64, i64, i64)>;
 
 pub(crate) async fn watch_file(node: Node, path: PathBuf) {
@@ -23,8 +23,7 @@ pub(crate) async fn watch_file(node: Node, path: PathBuf) {
         Ok(hang_up) => hang_up,
         Err(error) => return tracing::error!(%error, "cannot watch for changes of the encryption key file"),
     };
-    // Read once more at first: the file may have changed after the start read it and before anybody
-    // looked here.
+    // Read once more at first: the file may have changed between the start and here.
     let mut seen = None;
     loop {
         let is_asked = tokio::select! {
@@ -39,7 +38,7 @@ pub(crate) async fn watch_file(node: Node, path: PathBuf) {
     }
 }
 
-/// A file that is not there looks like none; it is missed when it is read.
+/// A missing file has no state; reading it reports that.
 fn file_stamp(path: &Path) -> FileStamp {
     let about = fs::metadata(path).ok()?;
     Some((about.ino(), about.len(), about.mtime(), about.mtime_nsec()))
@@ -61,7 +60,7 @@ fn reload(node: &Node, path: &Path) {
     }
 }
 
-/// Says which keys are in use.
+/// Logs the keys in use.
 pub(crate) fn log_keys_in_use(node: &Node, path: &Path) {
     let status = node.encryption_status();
     let current =

@@ -1,7 +1,7 @@
 //! The log: one JSON object per line with the keys etcd's log has (`level`, `ts`, `caller`, `msg`),
-//! or tab-separated text for people.
+//! or tab-separated text.
 //!
-//! Where lines go is in [`output`], how a file is kept from growing for ever in [`rotate`].
+//! [`output`] has the destinations, [`rotate`] the rotation of files.
 
 mod journald;
 mod output;
@@ -22,7 +22,7 @@ use tracing_subscriber::registry::LookupSpan;
 use output::Outputs;
 use rotate::Rotation;
 
-/// How and where to log.
+/// Format and outputs of the log.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LogConfig<'a> {
     pub(crate) logger: &'a str,
@@ -33,11 +33,11 @@ pub(crate) struct LogConfig<'a> {
     pub(crate) rotation: Option<&'a str>,
 }
 
-/// Before the flags are understood, and after they were not.
+/// Until the flags are parsed, and if that fails.
 pub(crate) const DEFAULT: LogConfig<'static> =
     LogConfig { logger: "zap", level: "info", format: "json", outputs: &[], rotation: None };
 
-/// Why nothing can be logged as the flags say, in etcd's words.
+/// Errors of the log's flags, in etcd's words.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LogError {
     #[error("--logger=capnslog is removed in v3.5")]
@@ -62,7 +62,7 @@ pub(crate) enum LogError {
     Journal(io::Error),
 }
 
-/// Sends everything logged from now on to where the flags say.
+/// Sends everything logged from now on to the outputs of the flags.
 pub(crate) fn start(config: LogConfig<'_>) -> Result<(), LogError> {
     match config.logger {
         "zap" => {}
@@ -87,7 +87,7 @@ pub(crate) fn start(config: LogConfig<'_>) -> Result<(), LogError> {
         .with_writer(outputs)
         .event_format(Line { console })
         .finish();
-    // It can only fail if there is a subscriber already, and then that one goes on logging.
+    // It can only fail if there is a subscriber already, which then keeps logging.
     let _ = tracing::subscriber::set_global_default(subscriber);
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! The binary: flags in, a server out.
 //!
 //! Exit codes are etcd's: 2 for a flag that does not exist, 1 for anything else that prevents a
-//! start and for a server that had to stop by itself. A signal ends the process as that signal
-//! does, after everything was closed; as process 1, where signals end nothing, it is 0.
+//! start and for a server that failed. A signal ends the process as that signal does, after
+//! everything was closed; as process 1, where signals have no default action, it is 0.
 
 mod cluster;
 mod commands;
@@ -59,8 +59,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The life of a server, as `life` has it: with a log, with settings that were checked, and to an
-/// end that fits.
+/// Runs `life` with a log and checked settings, and turns its end into an exit.
 fn run_server<L, F, E>(parsed: &Parsed, server: L) -> ExitCode
 where
     L: FnOnce(Settings) -> F,
@@ -93,7 +92,7 @@ where
     runtime.spawn(tick());
     match runtime.block_on(server(settings)) {
         Ok(ExitReason::Signal(number)) => {
-            // Left to itself, the runtime would wait for a recovery that is still reading.
+            // By default, the runtime would wait for a recovery that is still reading.
             runtime.shutdown_background();
             exit_by_signal(number)
         }
@@ -102,10 +101,10 @@ where
     }
 }
 
-/// Keeps the runtime's next deadline near. Every request has a deadline of some seconds; if that
-/// were the nearest of all, as it is for a client that asks one thing after the other, the runtime
-/// would interrupt its own wait for sockets to note it, with a system call and a round of its loop
-/// for every request.
+/// Keeps the runtime's next deadline near. Every request has a deadline of some seconds. If that
+/// were the nearest of all, as it is with one sequential client, the runtime would wake from its
+/// wait for sockets to register it: one system call and one more turn of its loop for every
+/// request.
 async fn tick() {
     let mut ticks = tokio::time::interval(Duration::from_secs(1));
     loop {
@@ -113,7 +112,7 @@ async fn tick() {
     }
 }
 
-/// What is to be said about the flags themselves, now that there is a log.
+/// Logs the notes about flags, now that there is a log.
 fn log_flag_warnings(parsed: &Parsed) {
     if let Some(path) = &parsed.file {
         tracing::info!(
@@ -133,8 +132,8 @@ fn log_flag_warnings(parsed: &Parsed) {
     }
 }
 
-/// Ends the process the way the signal does by default, so that whoever sent it sees what it
-/// expects.
+/// Ends the process the way the signal does by default, so that its sender sees the expected
+/// status.
 fn exit_by_signal(signal: i32) -> ExitCode {
     if std::process::id() == 1 {
         return ExitCode::SUCCESS;
@@ -146,13 +145,13 @@ fn exit_by_signal(signal: i32) -> ExitCode {
 }
 
 fn fatal(error: &dyn std::fmt::Display) -> ExitCode {
-    // A second start is refused silently, so this only has an effect if there is no log yet.
+    // It has an effect only if there is no log yet.
     let _ = logging::start(logging::DEFAULT);
     tracing::error!(%error, "cannot serve");
     ExitCode::FAILURE
 }
 
-/// The flags are in order one by one, but not together.
+/// The flags are valid one by one, but not together.
 fn flags_failure(error: &dyn std::error::Error) -> ExitCode {
     let _ = logging::start(logging::DEFAULT);
     tracing::error!(%error, "failed to verify flags");

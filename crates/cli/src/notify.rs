@@ -1,4 +1,4 @@
-//! Telling systemd that the server is ready, or about to stop, if it asked to be told.
+//! Notifies systemd that the server is ready, or about to stop.
 
 use std::ffi::OsStr;
 use std::io;
@@ -6,8 +6,8 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Sends a message such as `READY=1` to the socket named by NOTIFY_SOCKET. Without the variable
-/// there is nobody to tell.
+/// Sends a message such as `READY=1` to the socket named by NOTIFY_SOCKET. Without the variable it
+/// does nothing.
 pub(crate) fn send(socket: Option<&OsStr>, what: &str) -> io::Result<()> {
     let Some(name) = socket.filter(|name| !name.is_empty()) else { return Ok(()) };
     let address = match name.as_bytes() {

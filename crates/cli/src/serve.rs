@@ -1,4 +1,4 @@
-//! The life of the server, phase by phase.
+//! The server's lifetime, phase by phase.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -28,12 +28,12 @@ use crate::sockets::{self, SocketError};
 use crate::wal_dir::{self, WalDirError};
 use crate::{cluster, compactor, keys, notify};
 
-/// How a server came to its end.
+/// Why a server ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ExitReason {
-    /// Asked to by this signal.
+    /// By this signal.
     Signal(i32),
-    /// The node stopped by itself: it could no longer keep its promises.
+    /// The node failed.
     NodeStopped,
     /// Another server of the cluster took over: the node has to be opened again.
     Replaced,
@@ -76,10 +76,10 @@ pub(crate) enum StartError {
     Recovery(#[from] tokio::task::JoinError),
 }
 
-/// How long running requests may take to finish, before and after the node stopped.
+/// Timeouts of running requests, before and after the node stopped.
 const REQUEST_DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 const STREAM_DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long the last backup may take when everything else has ended.
+/// Timeout of the last backup, when everything else has ended.
 const BACKUP_DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) async fn serve(mut settings: Settings) -> Result<ExitReason, StartError> {
@@ -89,7 +89,7 @@ pub(crate) async fn serve(mut settings: Settings) -> Result<ExitReason, StartErr
             end => return Ok(end),
         }
         if let Some(journal) = &mut settings.journal {
-            // All its servers have been looked at: one that is away now is not waited for.
+            // All its servers were checked at the start: one that is away now is not waited for.
             journal.most_are_enough = true;
         }
     }
@@ -105,14 +105,14 @@ async fn serve_once(settings: &Settings) -> Result<ExitReason, StartError> {
         let all = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE;
         mlockall(all).map_err(|error| StartError::Lock(error.into()))?;
     }
-    // Opened before the data is read, so that a port in use or a wrong certificate is found out at
+    // Opened before the data is read, so that a port in use or a wrong certificate is found at
     // once.
     let listeners = sockets::bind(settings).await?;
     let dialer = PeerDialer::open(settings.peer_client_tls.as_ref())?;
     let opening = open(settings, &dialer);
     let node = tokio::select! {
         node = opening => node?,
-        // Nothing was promised to anyone yet, so there is nothing to finish.
+        // Nothing was acknowledged yet, so there is nothing to finish.
         number = signals.next() => return Ok(ExitReason::Signal(number)),
     };
     let archiver = start_archiver(settings, &node);
@@ -212,7 +212,7 @@ async fn open(settings: &Settings, dialer: &PeerDialer) -> Result<Node, StartErr
     Ok(node)
 }
 
-/// Recovery tells more than anyone wants to read; at most two lines a second are logged.
+/// Recovery reports often; at most two lines a second are logged.
 struct ProgressLog {
     last: Option<Instant>,
 }
@@ -237,15 +237,14 @@ impl ProgressLog {
     }
 }
 
-/// Starts what makes backups, if there are to be any. It never stops the server, whatever becomes
-/// of it.
+/// Starts the archiver, if backups are configured. A failure of it never stops the server.
 pub(crate) fn start_archiver(settings: &Settings, node: &Node) -> Option<Archiver> {
     let (backup, archive) = settings.backup.clone().zip(node.archive())?;
     let started = Archiver::start(archive, backup);
     started.inspect_err(|error| tracing::error!(%error, "no backups: their threads cannot be started")).ok()
 }
 
-/// Sends what is left, if that does not take long.
+/// Sends the rest, if that does not take long.
 async fn finish_backups(archiver: Option<Archiver>) {
     let Some(archiver) = archiver else { return };
     let sent = tokio::task::spawn_blocking(move || archiver.finish(BACKUP_DRAIN_TIMEOUT)).await;
@@ -254,7 +253,7 @@ async fn finish_backups(archiver: Option<Archiver>) {
     }
 }
 
-/// Begins to answer. With a `router`, that one decides by whom.
+/// Begins to serve. With a `router`, that one decides where requests are served.
 pub(crate) fn start(
     settings: &Settings,
     node: Node,
@@ -304,7 +303,7 @@ pub(crate) fn notify_systemd(what: &str) {
     }
 }
 
-/// Requests first, then the node, then what streams are left: what was accepted is answered if at
+/// Requests first, then the node, then the remaining streams: an accepted request is answered if at
 /// all possible.
 pub(crate) async fn finish(end: ExitReason, mut server: Server, node: Node) {
     if let ExitReason::Signal(signal) = end {

@@ -1,4 +1,4 @@
-//! What the flags mean together: checked, typed, and split by who needs it.
+//! Settings from the flags: checked, typed, and split by their users.
 
 mod backup;
 mod cluster;
@@ -34,9 +34,9 @@ pub(crate) struct Settings {
     /// For clients, and for metrics.
     pub(crate) client_tls: TlsSettings,
     pub(crate) peer_tls: TlsSettings,
-    /// Where the journal lives, if not with the rest of the data.
+    /// The directory of the journal, if it is not in the data directory.
     pub(crate) wal_dir: Option<PathBuf>,
-    /// Where the keys of encryption at rest are, if there is any.
+    /// The key file, with encryption at rest.
     pub(crate) key_file: Option<PathBuf>,
     pub(crate) lock_memory: bool,
     pub(crate) reuse_port: bool,
@@ -45,10 +45,10 @@ pub(crate) struct Settings {
     pub(crate) features: Vec<Feature>,
     pub(crate) retention: Option<Retention>,
     pub(crate) backup: Option<archiver::Settings>,
-    /// The journal that several servers share, if it is one.
+    /// The shared journal, if there is one.
     pub(crate) journal: Option<vetch_nats::Options>,
     pub(crate) read_lease: Duration,
-    /// How the others are called where they speak TLS; None if they cannot be.
+    /// TLS settings of calls to other servers; None without CAs.
     pub(crate) peer_client_tls: Option<TlsSettings>,
 }
 
@@ -58,11 +58,11 @@ const SEGMENT_BYTES: std::ops::RangeInclusive<u64> = 16 << 10..=1 << 30;
 /// Less would keep the server busy with checkpoints alone.
 const CHECKPOINT_BYTES_MIN: u64 = 4 << 10;
 
-/// What a message may be longer than a request, beside the request itself.
+/// How much longer than a request a message may be.
 const MESSAGE_OVERHEAD: u64 = 512 << 10;
 
 impl Settings {
-    /// Checks in the order in which etcd checks, so that of two mistakes the same one is named.
+    /// Checks in etcd's order, so that of two errors the same one is reported.
     pub(crate) fn from_flags(flags: &Parsed) -> Result<Settings, SettingsError> {
         let listeners = listeners(flags)?;
         check_advertised(flags)?;
@@ -118,7 +118,7 @@ impl Settings {
         })
     }
 
-    /// How a listener speaks TLS, should its URL ask for it.
+    /// TLS settings of a listener, for URLs with TLS.
     pub(crate) fn tls(&self, serves: Serves) -> &TlsSettings {
         if serves == Serves::Peer { &self.peer_tls } else { &self.client_tls }
     }
@@ -188,8 +188,7 @@ fn texts(urls: &[Url]) -> Vec<String> {
     urls.iter().map(Url::to_string).collect()
 }
 
-/// Bytes held for one connection, and for all. What is not given explicitly is as much as the
-/// others need.
+/// Bytes held for one connection, and for all. Defaults grow with the given ones.
 ///
 /// Half of what a connection may hold is for requests, and a message in JSON takes up to twice as
 /// much as in protobuf.
@@ -240,13 +239,13 @@ fn http_settings(
             .unwrap_or(usize::MAX),
         max_watch_bytes: usize::try_from(flags.uint("max-watch-bytes")).unwrap_or(usize::MAX),
         timeouts: http::Timeouts::default(),
-        // Zero for either of the two switches pings off.
+        // Zero for either of the two turns pings off.
         keepalive_interval: (!interval.is_zero() && !timeout.is_zero()).then_some(interval),
         keepalive_timeout: timeout,
     }
 }
 
-/// Peers first, as etcd checks them. The peer port is opened only for those who ask for it.
+/// Peers first, as etcd checks them. The peer port is opened only if its flag is given.
 fn listeners(flags: &Parsed) -> Result<Vec<(Url, Serves)>, SettingsError> {
     let split = !flags.urls("listen-client-http-urls").is_empty();
     let client = if split { Serves::Grpc } else { Serves::GrpcAndHttp };
@@ -301,7 +300,7 @@ fn check_bootstrap(flags: &Parsed) -> Result<(), SettingsError> {
     Ok(())
 }
 
-/// What the two raft intervals mean without raft.
+/// The meaning of the two Raft intervals without Raft.
 struct Timing {
     min_lease_ttl: i64,
     request_timeout: Duration,
@@ -338,7 +337,7 @@ fn check_compaction_mode(flags: &Parsed) -> Result<(), SettingsError> {
 }
 
 /// A number is hours or revisions, by mode; a duration counts as one in either mode, and in
-/// revisions it is as many as it has nanoseconds. That is of no use to anyone, so it is refused.
+/// revisions it is as many as it has nanoseconds. That is never useful, so it is refused.
 fn retention(flags: &Parsed) -> Result<Option<Retention>, SettingsError> {
     let text = match flags.text("auto-compaction-retention") {
         "" => "0",
@@ -358,7 +357,7 @@ fn check_choices(flags: &Parsed) -> Result<(), SettingsError> {
         return Err(SettingsError::HashCheckTime);
     }
     if !["basic", "extensive"].contains(&flags.text("metrics")) {
-        // etcd takes every other word for basic, and does not even say so.
+        // etcd silently takes every other word for basic.
         tracing::warn!(metrics = flags.text("metrics"), "unknown kind of metrics, using basic");
     }
     if flags.duration("watch-progress-notify-interval") < Duration::from_millis(100) {

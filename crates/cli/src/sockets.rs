@@ -1,4 +1,4 @@
-//! From listen URLs to open sockets, with TLS where it was asked for.
+//! From listen URLs to open sockets, with TLS where the URL has it.
 
 use std::io;
 use std::sync::Arc;
@@ -19,8 +19,8 @@ pub(crate) enum SocketError {
     Tls(#[from] TlsError),
 }
 
-/// Opens all sockets. Certificates are read first, so that a wrong one is found before anybody
-/// could call.
+/// Opens all sockets. Certificates are read first, so that a wrong one is found before any client
+/// can connect.
 pub(crate) async fn bind(settings: &Settings) -> Result<Vec<(Listener, ListenerConfig)>, SocketError> {
     let mut endpoints = Endpoints::default();
     let mut listeners: Vec<(Listener, ListenerConfig)> = Vec::new();
@@ -42,7 +42,7 @@ pub(crate) async fn bind(settings: &Settings) -> Result<Vec<(Listener, ListenerC
     Ok(listeners)
 }
 
-/// One address that was given with TLS and without it.
+/// One address that is given with TLS and without it.
 fn both(first: &Security, second: Security) -> Security {
     match (first, second) {
         (Security::Plain, Security::Tls(tls)) => Security::Either(tls),
@@ -72,7 +72,7 @@ impl Endpoints {
     }
 }
 
-/// TLS was prepared for, but this URL does not ask for it. That is allowed, and often a mistake.
+/// TLS is configured, but this URL does not use it. That is allowed, and often a mistake.
 fn warn_of_plaintext(url: &Url, tls: &TlsSettings) {
     if !tls.is_empty() {
         tracing::warn!(

@@ -1,8 +1,8 @@
 //! `--wal-dir`: the journal on a disk of its own.
 //!
 //! `member/journal` becomes a link to the directory, once, when the member is new. So a later start
-//! finds the journal whether or not it is told again, tools that read a data directory need to know
-//! nothing, and nothing is ever started without its journal by mistake.
+//! finds the journal with or without the flag, tools that read a data directory need no flag, and
+//! no member is started without its journal by mistake.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -42,7 +42,7 @@ pub(crate) fn link_journal(data_dir: &Path, wal_dir: &Path) -> Result<(), WalDir
         return Err(WalDirError::NotEmpty(wal_dir.display().to_string()));
     }
     symlink(&wal_dir, &link).map_err(failed)?;
-    // Journal and checkpoints sync what is beneath them, not what leads there.
+    // Journal and checkpoints sync their own directories, not the path to them.
     File::open(&member).and_then(|directory| directory.sync_all()).map_err(failed)
 }
 
@@ -51,7 +51,7 @@ fn other_location(wal_dir: &Path, found: &Path) -> WalDirError {
     WalDirError::OtherLocation { wal_dir, found }
 }
 
-/// A new file system has a directory of its own.
+/// A new file system has lost+found.
 fn has_entries(path: &Path) -> io::Result<bool> {
     for entry in fs::read_dir(path)? {
         if entry?.file_name() != "lost+found" {

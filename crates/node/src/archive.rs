@@ -1,4 +1,5 @@
-//! Archive: retention of journal and checkpoints for an archiver that copies them while the node runs.
+//! Archive: retention of journal and checkpoints for an archiver that copies them while the node
+//! runs.
 //!
 //! A node with an archiver trims journal entries only when the archiver has stored them
 //! ([`Archive::retain_after`]), and removes checkpoint files only when no copy pins them. Retention
@@ -77,7 +78,8 @@ pub enum BackupError {
 /// The part of [`Shared`] that is about archiving.
 #[derive(Debug)]
 pub(crate) struct RetentionHold {
-    /// Limit on the bytes of journal files while entries are retained. None if there is no archiver.
+    /// Limit on the bytes of journal files while entries are retained. None if there is no
+    /// archiver.
     journal_bytes_max: Option<u64>,
     durable: Mutex<Durable>,
     /// Entries after this one are retained. None if none are.

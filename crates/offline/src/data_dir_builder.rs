@@ -22,7 +22,8 @@ pub const UNFINISHED_DIR: &str = "member.restoring";
 /// How far a restore moves the revision ahead: more than any cluster writes between two backups.
 pub const REVISION_BUMP: u64 = 1_000_000_000;
 
-/// `source` with its revision moved ahead by `bump` and everything before compacted, or unchanged for
+/// `source` with its revision moved ahead by `bump` and everything before compacted, or unchanged
+/// for
 /// 0. None if that would leave no revisions to write.
 pub fn bump_revision(source: Mark, bump: u64) -> Option<Mark> {
     if bump == 0 {
@@ -100,8 +101,8 @@ impl DataDirBuilder {
         }
     }
 
-    /// Finishes the directory: what was added is the state at `mark`. Without an identity, the first
-    /// start chooses one.
+    /// Finishes the directory: what was added is the state at `mark`. Without an identity, the
+    /// first start chooses one.
     pub fn finish(
         mut self,
         mark: Mark,

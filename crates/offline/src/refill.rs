@@ -1,14 +1,14 @@
 //! Refill: an empty shared journal starts with the state of a data directory, which becomes that of
-//! the first server on it. For a single server that becomes a cluster, and for a cluster whose journal
-//! is lost.
+//! the first server on it. For a single server that becomes a cluster, and for a cluster whose
+//! journal is lost.
 //!
-//! The first record of the journal is a seed: it builds on the tip of the directory's history, takes
-//! no revision, and claims an epoch above all earlier ones. A server without state learns from it
-//! that it needs a checkpoint first; this directory has the first one. So revisions continue where
-//! they ended, and none is used twice.
+//! The first record of the journal is a seed: it builds on the tip of the directory's history,
+//! takes no revision, and claims an epoch above all earlier ones. A server without state learns
+//! from it that it needs a checkpoint first; this directory has the first one. So revisions
+//! continue where they ended, and none is used twice.
 //!
-//! It can be interrupted and repeated at any time: the same directory makes the same seed, and a seed
-//! that is alone in the journal is committed.
+//! It can be interrupted and repeated at any time: the same directory makes the same seed, and a
+//! seed that is alone in the journal is committed.
 
 use std::io;
 use std::path::{Path, PathBuf};

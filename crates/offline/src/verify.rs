@@ -169,8 +169,8 @@ impl Verification<'_> {
         }
     }
 
-    /// The state of each checkpoint must be that of the one before it plus the journal in between, and
-    /// the journal after the newest must replay. `checkpoints` is newest first.
+    /// The state of each checkpoint must be that of the one before it plus the journal in between,
+    /// and the journal after the newest must replay. `checkpoints` is newest first.
     fn replay(&mut self, dir: &Path, checkpoints: &[Checkpoint]) {
         let mut expected: Option<StateSummary> = None;
         for (n, checkpoint) in checkpoints.iter().enumerate().rev() {

@@ -1,9 +1,9 @@
-//! Who a new server is: ids derived from its peer URLs and the cluster's token, as etcd derives
-//! them.
+//! The identity of a new server: IDs derived from its peer URLs and the cluster's token, as in
+//! etcd.
 //!
 //! The same flags give the same ids as an etcd started with them, so dashboards, backups and
-//! scripts that name a member keep working. The ids are chosen once; afterwards the data directory
-//! remembers them.
+//! scripts that name a member keep working. The IDs are chosen once and then kept in the data
+//! directory.
 
 use sha1::{Digest, Sha1};
 use vetch_checkpoint::identity::Identity;
@@ -11,7 +11,7 @@ use vetch_checkpoint::identity::Identity;
 #[cfg(test)]
 mod tests;
 
-/// The identity of a member that founds a cluster by itself.
+/// The identity of the first member of a cluster.
 pub fn derive(peer_urls: &[String], cluster_token: &str) -> Identity {
     let member_id = member_id(peer_urls, cluster_token);
     Identity { cluster_id: cluster_id(&[member_id]), member_id }

@@ -1,4 +1,4 @@
-//! The edge: what speaks to the network.
+//! The server: everything that talks to clients over the network.
 //!
 //! * [`grpc`]: etcd's services over a [`vetch_node::Node`]; protobuf types stop there.
 //! * [`http`]: listeners, protocol detection, the JSON gateway, health, version and metrics pages.

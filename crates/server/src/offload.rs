@@ -1,9 +1,7 @@
-//! Work that computes for milliseconds for one client, away from the threads that serve all of
-//! them.
+//! Work of milliseconds for one client, away from the threads that serve all of them.
 //!
-//! There are as few of those threads as processors, and what becomes ready waits in one line for
-//! them: pages and long JSON that are asked for by the hundred would be made one behind the other
-//! while everything else waits. Here they wait for each other only.
+//! There are as few of those threads as processors, with one run queue: hundreds of pages or long
+//! JSON messages would delay everything else. Here they wait for each other only.
 
 use std::sync::Arc;
 
@@ -13,7 +11,7 @@ use vetch_http2::border;
 /// Texts and messages from this length on are worth the change of threads.
 pub(crate) const OFFLOAD_LEN_MIN: usize = 16 << 10;
 
-/// Half of the processors, for such work. Clones are the same.
+/// Permits for half of the processors. Clones share them.
 #[derive(Debug, Clone)]
 pub(crate) struct Offload(Arc<Semaphore>);
 
@@ -24,13 +22,13 @@ impl Default for Offload {
 }
 
 impl Offload {
-    /// Does `work` in its turn. None: it failed, or the server ends.
+    /// Runs `work` when a permit is free. None: it failed, or the server ends.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
         let turn = Arc::clone(&self.0).acquire_owned().await.ok()?;
-        // It goes on if the client goes away, so it takes its turn along.
+        // It continues if the client disconnects, so it keeps its permit.
         let working = border::spawn_blocking(move || {
             let done = work();
             drop(turn);
@@ -40,7 +38,7 @@ impl Offload {
     }
 }
 
-/// So that requests go on, whatever one client has computed.
+/// So that requests are served, whatever one client has computed.
 pub(crate) fn half_of_cpus() -> usize {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     (processors / 2).max(1)

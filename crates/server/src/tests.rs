@@ -1,20 +1,20 @@
-//! What can only be seen in the sources of the edge.
+//! Checks of the server's sources.
 
 use std::path::{Path, PathBuf};
 
-/// Where tasks are spawned that serve no client, or that spawn for those that do. How often, and
+/// Files that spawn tasks which serve no client, or that spawn for those which do: how often, and
 /// why.
 const OTHERS: [(&str, usize); 2] = [
     // `border::spawn` and `border::spawn_blocking` themselves.
     ("http2/src/border.rs", 2),
-    // One task for each listener accepts connections. Without it none would be served, so a bug
-    // there ends the process.
+    // One task for each listener accepts connections. Without it no client would be served, so a
+    // bug there ends the process.
     ("server/src/http/server.rs", 1),
 ];
 
 /// A panic is contained only in a task that is marked as one that serves a client
-/// (`vetch_http2::border`), so a task that is spawned in any other way would end the process for a
-/// bug that concerns one client.
+/// (`vetch_http2::border`), so a panic in a task that is spawned in any other way would end the
+/// process.
 #[test]
 fn what_serves_a_client_is_spawned_within_its_border() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a directory of crates");

@@ -1,4 +1,4 @@
-//! The versions clients are told.
+//! The versions that clients see.
 //!
 //! They are etcd's, because clients choose features by them; Vetch's own version is in `vetch
 //! --version`.

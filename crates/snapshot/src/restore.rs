@@ -40,8 +40,8 @@ pub struct Options {
     pub leave_undecided: bool,
     pub data_dir: PathBuf,
     pub skip_hash_check: bool,
-    /// How far to move the revision ahead, and mark it compacted. None: [`REVISION_BUMP`] for a snapshot, 0
-    /// for a directory.
+    /// How far to move the revision ahead, and mark it compacted. None: [`REVISION_BUMP`] for a
+    /// snapshot, 0 for a directory.
     pub bump: Option<u64>,
     /// Who the restored member is. None: who it was in a data directory; else the first start
     /// decides.

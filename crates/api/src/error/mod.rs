@@ -30,7 +30,7 @@ macro_rules! table {
                 match self { $(Self::$name => stringify!($name),)* }
             }
 
-            /// The gRPC code it leaves the server with.
+            /// The gRPC code that clients get.
             pub const fn code(self) -> Code {
                 match self { $(Self::$name => Code::$code,)* }
             }
@@ -156,8 +156,8 @@ table! {
 }
 
 impl EtcdError {
-    /// The error as Lock and Election send it. They are clients of the other services inside etcd,
-    /// and a client's error keeps its text but loses its code when it is sent on.
+    /// The error as Lock and Election send it. Inside etcd they are clients of the other services,
+    /// and relaying a client's error keeps its text but loses its code.
     pub fn relayed(self) -> Status {
         Status::unknown(self.text())
     }

@@ -1,4 +1,4 @@
-//! Where tonic and grpc-go call the same thing by different names.
+//! Differences in names and texts between tonic and grpc-go.
 
 use tonic::{Code, Status};
 
@@ -25,11 +25,11 @@ pub const fn code_name(code: Code) -> &'static str {
     }
 }
 
-/// If `code` and `text` are tonic's refusal of a request longer than the limit, the same refusal as
-/// etcd words it.
+/// If `code` and `text` are tonic's refusal of a request longer than the limit, etcd's text of the
+/// same refusal.
 ///
-/// tonic refuses such a request before any handler runs, so whoever wraps the services has to
-/// reword it.
+/// tonic refuses such a request before any handler runs, so the layer around the services has to
+/// replace the text.
 pub fn received_too_large(code: Code, text: &str) -> Option<Status> {
     if code != Code::OutOfRange {
         return None;

@@ -1,8 +1,7 @@
-//! Which HTTP path leads to which RPC. Every mapping is a POST with the request as JSON in the
-//! body.
+//! The HTTP path of each RPC. Every mapping is a POST with the request as JSON in the body.
 //!
-//! This is only the table, and the translation of codes; the server that walks it is elsewhere.
-//! `RangeStream` has no path on purpose: etcd offers it over gRPC alone.
+//! This is only the table, and the translation of codes; the `server` crate uses it. `RangeStream`
+//! has no path on purpose: etcd offers it over gRPC alone.
 
 #[cfg(test)]
 mod tests;
@@ -12,9 +11,9 @@ use tonic::Code;
 /// How messages flow in an RPC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// One request, one answer.
+    /// One request, one response.
     Unary,
-    /// One request, any number of answers.
+    /// One request, any number of responses.
     ServerStream,
     /// Any number of both.
     Bidi,
@@ -106,7 +105,7 @@ pub fn route(path: &str) -> Option<&'static Route> {
     ROUTES.iter().find(|route| route.path == path)
 }
 
-/// The HTTP status that stands for a gRPC code.
+/// The HTTP status of a gRPC code.
 pub const fn http_status(code: Code) -> u16 {
     match code {
         Code::Ok => 200,

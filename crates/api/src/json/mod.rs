@@ -31,8 +31,7 @@ pub fn from_slice<M: DeserializeOwned + Default>(body: &[u8]) -> Result<M, Error
     serde_json::from_value(tree::read(&mut Deserializer::from_slice(body))?)
 }
 
-/// A body that is a stream of messages and comes in parts. What it costs does not depend on the
-/// parts.
+/// A body that is a stream of messages and arrives in parts. Its cost does not depend on the parts.
 #[derive(Debug, Default)]
 pub struct Stream {
     buffer: BytesMut,
@@ -44,7 +43,7 @@ impl Stream {
         self.buffer.extend_from_slice(part);
     }
 
-    /// Bytes that came and were not taken.
+    /// Bytes that arrived and were not consumed.
     pub fn len(&self) -> usize {
         self.buffer.len()
     }
@@ -53,7 +52,7 @@ impl Stream {
         self.buffer.is_empty()
     }
 
-    /// Takes the next message; `None` means that more bytes are needed. Behind an error there is
+    /// Takes the next message; `None` means that more bytes are needed. After an error there is
     /// nothing to take.
     pub fn take<M: DeserializeOwned>(&mut self) -> Result<Option<M>, Error> {
         match self.splitter.find_end(&self.buffer).map_err(Error::custom)? {
@@ -65,7 +64,7 @@ impl Stream {
             }
             None => {
                 if self.splitter.is_between_values() {
-                    // Only white space was there, and nothing will ever need it.
+                    // There was only white space, which is not needed.
                     self.buffer.clear();
                     self.splitter.restart();
                 }
@@ -80,7 +79,7 @@ pub fn to_vec<M: Serialize>(message: &M) -> Result<Vec<u8>, Error> {
     serde_json::to_vec(message)
 }
 
-/// The message as one line of a streamed answer.
+/// The message as one line of a streamed response.
 pub fn to_stream_line<M: Serialize>(message: &M) -> Result<Vec<u8>, Error> {
     let mut line = b"{\"result\":".to_vec();
     serde_json::to_writer(&mut line, message)?;

@@ -1,16 +1,15 @@
-//! Where the values of a streamed body end.
+//! Finds the ends of the values in a streamed body.
 //!
-//! A body may come in parts as small as a byte. Parsing what has come so far again for each part
-//! would cost a client little and the server the square of it. So this looks at each byte once,
-//! whatever the parts are, and says where a value is complete; only then it is parsed. It knows
-//! JSON's grammar, so that what cannot become a value is refused at the byte at which that is
-//! certain. What it lets pass and is no JSON all the same, such as half of a surrogate pair, the
-//! parser refuses.
+//! A body may come in parts as small as a byte. Parsing everything again for each part would cost
+//! the server the square of what it costs a client. So this examines each byte once, whatever the
+//! parts are, and says where a value is complete; only then it is parsed. It knows JSON's grammar,
+//! so malformed input is refused at the first byte at which that is certain. The parser refuses the
+//! rest, such as half of a surrogate pair.
 
-/// Values inside of each other; as many as the parser allows.
+/// Nesting depth; as much as the parser allows.
 const DEPTH_MAX: usize = 127;
 
-/// What has come cannot become a value any more.
+/// The input cannot become a value any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("no JSON value")]
 pub(super) struct Malformed;
@@ -18,7 +17,7 @@ pub(super) struct Malformed;
 /// Finds the ends of values in a growing buffer.
 #[derive(Debug)]
 pub(super) struct Splitter {
-    /// Bytes of the value at the front of the buffer that were looked at.
+    /// Bytes of the value at the front of the buffer that were examined.
     scanned: usize,
     open: Vec<Container>,
     expects: Expects,
@@ -67,7 +66,7 @@ enum Escape {
     Digits(u8),
 }
 
-/// How far a number has come.
+/// The state within a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Number {
     Minus,
@@ -127,7 +126,7 @@ impl Splitter {
                     self.token = Token::Number(next);
                     Ok(false)
                 }
-                // The byte behind a number is none of it.
+                // The byte behind a number does not belong to it.
                 None if number.may_end() => {
                     self.end_value();
                     self.between(byte)
@@ -325,7 +324,7 @@ mod tests {
         }
     }
 
-    /// The buffer is looked at from where the last call ended, so the work is the bytes that came.
+    /// The scan continues where the last call ended, so its cost is that of the new bytes.
     #[test]
     fn each_byte_is_looked_at_once() {
         let text = format!("{{\"a\":\"{}\"}}", "x".repeat(3000));
@@ -341,7 +340,7 @@ mod tests {
 
     #[test]
     fn it_agrees_with_the_parser_on_everything_short() {
-        // Without escapes, of which the parser wants all digits before it looks at the first.
+        // Without escapes, whose digits the parser checks only together.
         let alphabet = br#"{}[]":,0-1.entru "#;
         let mut state = 7_u64;
         let mut next = |n: usize| {

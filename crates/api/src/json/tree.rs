@@ -1,12 +1,11 @@
 //! A body as a tree, read the way protobuf's JSON mapping reads it.
 //!
-//! Three things a plain JSON parser leaves open are settled here, where all of them can be seen at
-//! once: a field that is `null` is not set, a field given twice is an error, and an integer may be
-//! written like `1.0` or `1e3`.
+//! Three things that a plain JSON parser leaves open are decided here: a field that is `null` is
+//! not set, a field given twice is an error, and an integer may be written like `1.0` or `1e3`.
 
 //!
 //! A tree takes more memory than the text it was made of, up to a hundred times as much (`{"":0}`
-//! is a map), so what it may take is bounded beside the length of the text.
+//! is a map), so its memory is bounded in addition to the length of the text.
 
 use std::cell::Cell;
 use std::fmt;
@@ -14,7 +13,7 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-/// All integers up to here are exact in a double; beyond it, who wrote a fraction did not mean an
+/// All integers up to here are exact in a double; above it, a number with a fraction is not an
 /// integer.
 const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 

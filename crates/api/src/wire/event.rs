@@ -1,4 +1,4 @@
-//! What a watch sends: events, and the frames they travel in.
+//! Responses of a watch: events, and the frames that carry them.
 
 use bytes::BufMut;
 

@@ -1,4 +1,4 @@
-//! Answers to Range, RangeStream, Put and DeleteRange.
+//! Responses of Range, RangeStream, Put and DeleteRange.
 
 use bytes::BufMut;
 
@@ -19,7 +19,7 @@ mod tag {
     pub(super) const DELETE_PREV_KVS: u32 = 3;
 }
 
-/// Answer to Range.
+/// Response of Range.
 #[derive(Clone, Debug)]
 pub struct RangeResponse<K> {
     pub header: Option<ResponseHeader>,
@@ -28,20 +28,20 @@ pub struct RangeResponse<K> {
     pub count: i64,
 }
 
-/// One part of the answer to RangeStream.
+/// One part of the response of RangeStream.
 #[derive(Clone, Debug)]
 pub struct RangeStreamResponse<K> {
     pub range_response: RangeResponse<K>,
 }
 
-/// Answer to Put.
+/// Response of Put.
 #[derive(Clone, Debug)]
 pub struct PutResponse<K> {
     pub header: Option<ResponseHeader>,
     pub prev_kv: Option<K>,
 }
 
-/// Answer to DeleteRange.
+/// Response of DeleteRange.
 #[derive(Clone, Debug)]
 pub struct DeleteRangeResponse<K> {
     pub header: Option<ResponseHeader>,

@@ -1,13 +1,12 @@
 //! Responses that carry key-values in the form they already have on the wire.
 //!
-//! A stored version is encoded once, when it is written. Every answer and every event that shows it
-//! later copies those bytes. The types here are byte for byte what the generated ones of the same
-//! name would encode to, but where those hold a `KeyValue` these hold any [`WireKv`], so this crate
-//! need not know the store.
+//! A stored version is encoded once, when it is written. Every response and every event with it
+//! copies those bytes. The types here are byte for byte what the generated ones of the same name
+//! would encode to, but where those hold a `KeyValue` these hold any [`WireKv`], so this crate need
+//! not know the store.
 //!
-//! They are only ever encoded: there is no way to decode into them, by construction. Who needs the
-//! fields (the JSON gateway, tests) turns one into its generated twin with
-//! [`WireMessage::to_typed`].
+//! They can only be encoded, not decoded. Callers that need the fields (the JSON gateway, tests)
+//! turn one into its generated twin with [`WireMessage::to_typed`].
 //!
 //! Lengths: protobuf writes the length of a nested message before it, and computing lengths
 //! top-down again at each level would make a deep transaction quadratic. A [`ResponseOp`] therefore
@@ -31,7 +30,7 @@ pub use kv::{DeleteRangeResponse, PutResponse, RangeResponse, RangeStreamRespons
 pub use pieces::{LayOut, Pieces};
 pub use txn::{OpResponse, ResponseOp, TxnResponse};
 
-/// Something that can show the encoded form of an `mvccpb.KeyValue`.
+/// A value with the encoded form of an `mvccpb.KeyValue`.
 ///
 /// The bytes must not change while the value is shared: they are measured first and copied
 /// afterwards.
@@ -51,7 +50,7 @@ impl WireKv for bytes::Bytes {
     }
 }
 
-/// A message that knows how to encode itself, and which generated message it is a twin of.
+/// A message that encodes itself, and the generated message that is its twin.
 pub trait WireMessage: Send + 'static {
     /// The generated message that decodes what this one encodes.
     type Typed: prost::Message + Default;

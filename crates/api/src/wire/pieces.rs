@@ -1,8 +1,8 @@
 //! A response that is encoded piece by piece.
 //!
-//! A list of a million keys is a million pointers; encoded, it would be a gigabyte that waits until
-//! the client has read it. [`Pieces`] keeps the pointers and encodes as much as the client has room
-//! for. What is between the key-values is little, and is encoded when the response is laid out.
+//! A list of a million keys is a million pointers; encoded, it would be a gigabyte held until the
+//! client has read it. [`Pieces`] keeps the pointers and encodes as much as the client has room
+//! for. The few bytes between the key-values are encoded first.
 
 use std::collections::VecDeque;
 use std::vec;
@@ -22,7 +22,7 @@ pub trait LayOut<K>: WireMessage {
 #[derive(Debug)]
 pub struct Pieces<K> {
     segments: VecDeque<Segment<K>>,
-    /// A key-value of which only a part fitted.
+    /// A key-value that was encoded in part.
     begun: Option<Begun<K>>,
     remaining: usize,
 }
@@ -31,7 +31,7 @@ pub struct Pieces<K> {
 enum Segment<K> {
     Bytes {
         bytes: Vec<u8>,
-        /// How many of them were given out.
+        /// How many of them were returned.
         given: usize,
     },
     /// Key-values under one tag.
@@ -43,7 +43,7 @@ struct Begun<K> {
     /// Tag and length.
     head: Vec<u8>,
     kv: K,
-    /// Bytes of head and key-value that were given out.
+    /// Bytes of head and key-value that were returned.
     given: usize,
 }
 
@@ -82,7 +82,7 @@ impl<K: WireKv> Pieces<K> {
         out.freeze()
     }
 
-    /// Adds something to `out`, to at most `len` bytes in all.
+    /// Appends to `out`, up to a length of `len` bytes.
     fn fill(&mut self, out: &mut BytesMut, len: usize) {
         if let Some(begun) = &mut self.begun {
             if begun.give(out, len) {
@@ -115,7 +115,7 @@ impl<K: WireKv> Pieces<K> {
         }
     }
 
-    /// Where bytes between key-values go.
+    /// The buffer for bytes between key-values.
     pub(super) fn bytes(&mut self) -> &mut Vec<u8> {
         if !matches!(self.segments.back(), Some(Segment::Bytes { .. })) {
             self.segments.push_back(Segment::Bytes { bytes: Vec::new(), given: 0 });

@@ -1,4 +1,4 @@
-//! Answer to Txn, which may nest.
+//! Response of Txn, which may nest.
 
 use bytes::BufMut;
 
@@ -16,7 +16,7 @@ mod tag {
     pub(super) const OP_TXN: u32 = 4;
 }
 
-/// Answer to Txn.
+/// Response of Txn.
 #[derive(Clone, Debug)]
 pub struct TxnResponse<K> {
     pub header: Option<ResponseHeader>,
@@ -24,7 +24,7 @@ pub struct TxnResponse<K> {
     pub responses: Vec<ResponseOp<K>>,
 }
 
-/// The answer to one operation of a transaction.
+/// The response of one operation of a transaction.
 #[derive(Clone, Debug)]
 pub enum OpResponse<K> {
     Range(RangeResponse<K>),
@@ -68,12 +68,12 @@ impl<K: WireKv> From<OpResponse<K>> for ResponseOp<K> {
 }
 
 impl<K> ResponseOp<K> {
-    /// The answer itself.
+    /// The response itself.
     pub fn response(&self) -> &OpResponse<K> {
         &self.response
     }
 
-    /// The answer itself, to be taken apart.
+    /// The response itself, to be consumed.
     pub fn into_response(self) -> OpResponse<K> {
         self.response
     }

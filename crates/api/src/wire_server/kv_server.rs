@@ -22,12 +22,12 @@ use crate::wire::{
 /// The name the service registers under.
 pub const SERVICE_NAME: &str = "etcdserverpb.KV";
 
-/// What answers the RPCs. Implementations may write each method as an `async fn`.
+/// The implementation of the RPCs. Implementations may write each method as an `async fn`.
 pub trait Kv: Send + Sync + 'static {
     /// The key-values in responses.
     type K: WireKv;
 
-    /// The parts of an answer to RangeStream.
+    /// The parts of a response of RangeStream.
     type RangeStreamStream: Stream<Item = Result<RangeStreamResponse<Self::K>, Status>> + Send + 'static;
 
     fn range(

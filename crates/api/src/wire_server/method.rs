@@ -1,4 +1,4 @@
-//! What the two servers share: running one RPC, and refusing one that does not exist.
+//! Shared by the two servers: running one RPC, and refusing an unknown one.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -14,7 +14,7 @@ use tonic::{Request, Response, Status};
 /// What a server's `call` returns.
 pub(super) type Answer = Pin<Box<dyn Future<Output = Result<http::Response<Body>, Infallible>> + Send>>;
 
-/// A function in the place where tonic wants a service.
+/// A function as a tonic service.
 pub(super) struct Method<F>(F);
 
 /// Lets `call` handle one RPC.
@@ -93,7 +93,7 @@ impl Limits {
     }
 }
 
-/// The answer to a path under `service` that names none of its methods.
+/// The response for an unknown method of `service`.
 pub(super) fn unknown_method(service: &str, path: &str) -> Answer {
     let method = path.rsplit('/').next().unwrap_or_default();
     let status = Status::unimplemented(format!("unknown method {method} for service {service}"));

@@ -19,7 +19,7 @@ use crate::wire::{WatchResponse, WireKv};
 /// The name the service registers under.
 pub const SERVICE_NAME: &str = "etcdserverpb.Watch";
 
-/// What answers the RPC. Implementations may write the method as an `async fn`.
+/// The implementation of the RPC. Implementations may write the method as an `async fn`.
 pub trait Watch: Send + Sync + 'static {
     /// The key-values in events.
     type K: WireKv;

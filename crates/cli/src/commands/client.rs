@@ -1,4 +1,4 @@
-//! How commands reach a server: flags with the names of etcdctl's, a connection, and who asks.
+//! How commands reach a server: flags with etcdctl's names, a connection, and the user.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,8 +13,8 @@ use vetch_api::pb::auth_client::AuthClient;
 
 use super::Failure;
 
-/// Flow control windows of a connection: with small ones every few kilobytes of a large answer wait
-/// for the other side.
+/// Flow control windows of a connection: with small ones every few kilobytes of a large response
+/// wait for the other side.
 const WINDOW: u32 = 8 << 20;
 
 #[derive(Args, Clone)]
@@ -26,7 +26,7 @@ pub(crate) struct ClientArgs {
     pub(crate) access: Access,
 }
 
-/// What a connection takes besides an address.
+/// Options of a connection besides its address.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct Access {
     /// CA certificates to verify the server with. Enables TLS.
@@ -49,7 +49,7 @@ pub(crate) struct Access {
     pub(crate) dial_timeout: Duration,
 }
 
-/// A connection, and who speaks on it.
+/// A connection, and its user.
 #[derive(Debug, Clone)]
 pub(crate) struct Session {
     channel: Channel,
@@ -140,8 +140,7 @@ pub(crate) fn refused(status: tonic::Status) -> Failure {
     Failure { code: 1, text }
 }
 
-/// What an error says, and what led to it: the last of these is what somebody can do something
-/// about.
+/// An error and its causes: the last cause is what the user can act on.
 pub(crate) fn with_causes(error: impl std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -1,4 +1,4 @@
-//! `vetch journal refill`: a shared journal that begins with what a data directory holds.
+//! `vetch journal refill`: begins a shared journal with the state of a data directory.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -21,21 +21,21 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Fills an empty journal from the data directory of a stopped server, which then is the first
+    /// Fills an empty journal from the data directory of a stopped server, which becomes the first
     /// server on it. All others start with empty directories.
     Refill(Refill),
 }
 
 #[derive(Parser)]
 struct Refill {
-    /// The data directory: of a server that stood alone, of `vetch snapshot restore`, or of a
-    /// server whose journal is lost.
+    /// The data directory: of a single server, of `vetch snapshot restore`, or of a server whose
+    /// journal is lost.
     #[arg(long)]
     data_dir: PathBuf,
     /// nats://host:port,...
     #[arg(long)]
     journal: String,
-    /// The stream, which is made if there is none.
+    /// The stream, which is created if it does not exist.
     #[arg(long, default_value = "vetch")]
     journal_stream: String,
     /// Two lines of NAME:PASSWORD, to use the stream, and for the system account.

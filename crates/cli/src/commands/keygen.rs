@@ -1,4 +1,4 @@
-//! `vetch keygen`: makes a key for encryption at rest, and puts it where it is used.
+//! `vetch keygen`: makes a key for encryption at rest, and adds it to the key file.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -17,13 +17,13 @@ const HEADING: &str =
 
 /// Makes a random key for encryption at rest (--encryption-key-file).
 ///
-/// Without a file, the line that belongs into one is printed. With a file that does not exist, it
-/// is made, readable for its owner alone. With a key file, the new key becomes its first: a server
-/// that uses the file takes it up at once.
+/// Without a file, the line of the key is printed. A file that does not exist is made, readable for
+/// its owner alone. In an existing key file the new key becomes the first: a running server reloads
+/// it at once.
 #[derive(Parser)]
 #[command(name = "vetch keygen", disable_version_flag = true)]
 struct Cli {
-    /// The key file to make, or to put the new key into.
+    /// The key file to make, or to add the new key to.
     file: Option<PathBuf>,
     /// Name of the key; if not given, k1, or the next number in the file.
     #[arg(long)]
@@ -86,7 +86,7 @@ fn make(path: &Path, line: &str) -> io::Result<()> {
 }
 
 /// Puts a line before the first key, so that at every moment the file holds the old keys or the old
-/// keys and the new one. A line that says that nothing is to be encrypted goes.
+/// keys and the new one. A line that turns encryption off is removed.
 fn put_first(path: &Path, line: &str) -> io::Result<()> {
     let old = fs::read_to_string(path)?;
     let is_comment = |line: &&str| line.trim().is_empty() || line.trim().starts_with('#');
@@ -94,7 +94,7 @@ fn put_first(path: &Path, line: &str) -> io::Result<()> {
     text.push_str(line);
     let rest = old.lines().skip_while(is_comment).filter(|line| line.trim() != "plain");
     text.extend(rest.map(|line| format!("{line}\n")));
-    // Through a link, what it points to is replaced.
+    // If the path is a symbolic link, its target is replaced.
     let path = fs::canonicalize(path)?;
     let about = fs::metadata(&path)?;
     let new = path.with_extension(format!("new-{}", std::process::id()));
@@ -139,7 +139,7 @@ mod tests {
         assert!(generated(&path, Some("a b")).is_err());
         let text = fs::read_to_string(&path).unwrap();
         assert!(text.starts_with(HEADING), "{text}");
-        // Encryption was being switched off, and is on again.
+        // Encryption had been turned off, and is on again.
         fs::write(&path, format!("plain\n{text}")).unwrap();
         generated(&path, None).unwrap();
         assert_eq!(ids(), "k3 mine k2 k1");

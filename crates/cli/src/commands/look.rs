@@ -1,4 +1,4 @@
-//! One look at one server: everything that a Vetch tells, or what an etcd tells of the same.
+//! The state of one server: everything that Vetch reports, or what etcd reports of it.
 
 use std::time::Duration;
 
@@ -13,17 +13,17 @@ use vetch_api::vetch::{LookRequest, LookResponse, Server, Storage};
 use super::Failure;
 use super::client::{ClientArgs, Session, refused};
 
-/// An answer that takes longer is as bad as none.
+/// Timeout of a response.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What was found at one endpoint.
+/// The state of one endpoint.
 #[derive(Debug, Serialize)]
 pub(crate) struct Found {
     pub(crate) endpoint: String,
     pub(crate) is_healthy: bool,
-    /// What is wrong, if anything is.
+    /// Problems, if there are any.
     pub(crate) trouble: Vec<String>,
-    /// Nothing if nobody answered.
+    /// None if the server did not answer.
     pub(crate) look: Option<LookResponse>,
 }
 
@@ -56,8 +56,7 @@ async fn look_at(
     look(&session, 0).await
 }
 
-/// Whether it answers a read that has to be certain. One that is not allowed was answered all the
-/// same.
+/// Whether it serves a linearizable read. "Permission denied" counts as served.
 async fn check(session: &Session) -> Result<(), String> {
     let request = session.request(pb::RangeRequest { key: "health".into(), ..Default::default() });
     let mut client = KvClient::new(session.channel());
@@ -69,8 +68,7 @@ async fn check(session: &Session) -> Result<(), String> {
     }
 }
 
-/// Everything about a Vetch, with up to `most_streams` slow streams by name; what there is about an
-/// etcd.
+/// Everything that Vetch reports, with up to `most_streams` slow streams, or what etcd reports.
 pub(crate) async fn look(session: &Session, most_streams: u32) -> Result<LookResponse, Failure> {
     let looked = tokio::time::timeout(TIMEOUT, look_now(session, most_streams)).await;
     looked.unwrap_or_else(|_| Err(Failure { code: 1, text: format!("no answer in {} s", TIMEOUT.as_secs()) }))

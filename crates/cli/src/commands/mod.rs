@@ -1,7 +1,7 @@
-//! Commands other than serving. They write their answer to standard output, and what they do
-//! meanwhile to standard error.
+//! Commands other than serving. They write their result to standard output, and progress to
+//! standard error.
 //!
-//! Exit codes are those of etcd's tools: 1 for a failure, 128 for arguments that make no sense.
+//! Exit codes are those of etcd's tools: 1 for a failure, 128 for invalid arguments.
 
 pub(crate) mod backup;
 pub(crate) mod client;
@@ -28,12 +28,12 @@ use std::process::ExitCode;
 use clap::Parser;
 use vetch_encryption::EncryptionKeys;
 
-/// Arguments that make no sense.
+/// Invalid arguments.
 pub(crate) const BAD_ARGUMENTS: u8 = 128;
 /// An output format that does not exist.
 const BAD_FEATURE: u8 = 4;
 
-/// The exit code, and what to say.
+/// The exit code, and the message.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) code: u8,
@@ -88,9 +88,9 @@ pub(crate) fn keys(file: Option<&Path>) -> Result<EncryptionKeys, Failure> {
     })
 }
 
-/// A line for whoever watches.
+/// Prints a line of progress.
 pub(crate) fn print_message(text: &str) {
-    // If standard error is closed there is nobody to tell.
+    // If standard error is closed, the line is lost.
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 

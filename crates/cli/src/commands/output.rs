@@ -1,4 +1,4 @@
-//! The forms in which etcd's tools answer.
+//! The output formats of etcd's tools.
 
 use super::{BAD_FEATURE, Failure};
 
@@ -21,7 +21,7 @@ impl Format {
         }
     }
 
-    /// For commands that have no other forms than these two.
+    /// For commands with these two formats only.
     pub(crate) fn simple_or_json(name: &str) -> Result<Format, Failure> {
         match name {
             "simple" => Ok(Format::Simple),

@@ -13,7 +13,7 @@ impl Ticker {
         Ticker { last: Instant::now() }
     }
 
-    /// Says how far `what` has come, if it is time to.
+    /// Reports the progress of `what`, if it is time to.
     pub(crate) fn report(&mut self, what: &str, done: u64, total: u64) {
         if self.last.elapsed() < PROGRESS_INTERVAL {
             return;

@@ -23,25 +23,24 @@ struct Cli {
     /// The data directory to make. Must not exist, or be empty.
     #[arg(long)]
     data_dir: PathBuf,
-    /// The state in the moment this revision was written.
+    /// The state right after this revision was written.
     #[arg(long, conflicts_with = "at_time")]
     at_revision: Option<i64>,
-    /// What is known to have been durable at this time: 2026-01-31T12:00:00Z, or seconds since
-    /// 1970.
+    /// The state that was durable at this time: 2026-01-31T12:00:00Z, or seconds since 1970.
     #[arg(long, value_parser = times::parse)]
     at_time: Option<u64>,
     /// The journal to restore from, where a backup has several that hold the revision.
     #[arg(long)]
     journal: Option<String>,
     /// How far to move the revision ahead, with everything before it compacted, so that no revision
-    /// that a client has seen is given out again and every client begins anew.
+    /// that a client has seen is used again and every client lists again.
     #[arg(long, default_value_t = REVISION_BUMP)]
     bump_revision: u64,
     /// Keep the revisions of the backup. Only for clients that saw none later than the restored
     /// one.
     #[arg(long, conflicts_with = "bump_revision")]
     no_bump: bool,
-    /// Keys that decrypt the backup; the first one encrypts the data directory.
+    /// Key file: its keys decrypt the backup; the first one encrypts the data directory.
     #[arg(long)]
     encryption_key_file: Option<PathBuf>,
 }
@@ -76,7 +75,7 @@ impl Cli {
             Progress::Replaying { done, total } => ticker.report("replaying", done, total),
         })?;
         for damage in &restored.damage {
-            print_message(&format!("{damage}; what was restored does without it"));
+            print_message(&format!("{damage}; the restore did not need it"));
         }
         print_message(&report(&self.data_dir.display().to_string(), &restored));
         Ok(())
@@ -94,7 +93,7 @@ fn report(data_dir: &str, restored: &Restored) -> String {
         "the revision is that of the backup".to_owned()
     } else {
         let revision = mark.revision;
-        format!("the revision is {revision} now, so that clients begin anew (--no-bump keeps it)")
+        format!("the revision is {revision} now, so that clients list again (--no-bump keeps it)")
     };
     format!(
         "restored revision {}{time} into {data_dir}: {versions} versions of keys, {leases} leases, {users} users, from \

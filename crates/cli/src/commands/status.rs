@@ -1,4 +1,4 @@
-//! `vetch status`: one look at one or several servers, as text or JSON.
+//! `vetch status`: the state of one or several servers, as text or JSON.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -73,7 +73,7 @@ fn text(found: &Found) -> String {
     lines.join("\n")
 }
 
-/// Whatever the server told.
+/// Everything that the server reported.
 fn rows(look: &LookResponse) -> Vec<(&'static str, String)> {
     let mut rows = Vec::new();
     if let Some(server) = &look.server {
@@ -153,7 +153,7 @@ fn revision(storage: &Storage) -> String {
     format!("{}{compacted}", storage.revision)
 }
 
-/// Bytes, what part of the quota that is, and whether there is reason to worry.
+/// Bytes, their share of the quota, and a warning if it is nearly reached.
 pub(crate) fn data(storage: &Storage) -> String {
     let keys = if storage.keys > 0 { format!(", {} keys", storage.keys) } else { String::new() };
     let of_quota = match storage.quota_bytes {
@@ -168,7 +168,7 @@ fn disk(storage: &Storage, journal: &Journal) -> String {
     let full = if storage.disk_full { ", DISK FULL" } else { "" };
     let fails = if storage.disk_fails { ", DISK FAILS" } else { "" };
     let scrubbed = match storage.seconds_since_scrub {
-        // An older server does not say.
+        // Missing in older servers.
         ago if ago <= 0.0 => String::new(),
         ago => format!(", all read {} ago", time(ago)),
     };

@@ -14,8 +14,7 @@ pub(crate) fn time(seconds: f64) -> String {
     }
 }
 
-/// The bound below which a share of what was observed lies. None if nothing was; infinite above all
-/// bounds.
+/// The bound of the bucket with this quantile. None without samples; infinite above all bounds.
 pub(crate) fn quantile(durations: &Durations, share: f64) -> Option<f64> {
     let total: u64 = durations.counts.iter().sum();
     let wanted = (total as f64 * share).ceil().max(1.0) as u64;
@@ -27,7 +26,7 @@ pub(crate) fn quantile(durations: &Durations, share: f64) -> Option<f64> {
     })
 }
 
-/// Such a bound in words.
+/// A bound as text.
 pub(crate) fn at_most(bound: Option<f64>) -> String {
     match bound {
         None => "-".into(),
@@ -37,7 +36,7 @@ pub(crate) fn at_most(bound: Option<f64>) -> String {
     }
 }
 
-/// How often a second, with a decimal where it matters.
+/// A rate per second, with a decimal if it is small.
 pub(crate) fn rate(per_second: f64) -> String {
     if per_second == 0.0 {
         "0".into()

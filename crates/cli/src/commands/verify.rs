@@ -1,5 +1,4 @@
-//! `vetch verify`: checks every byte of what it is given, offline. What that is decides who checks
-//! it.
+//! `vetch verify`: checks every byte of a data directory or a backup, offline.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -15,8 +14,7 @@ use super::{Failure, exit, parsed, verify_backup, verify_data};
 
 /// Checks every checksum of a data directory, the chain of its journal, and its checkpoints against
 /// the journal; or every hash and checksum of a backup, and the chain of the journal in it. Exit
-/// code 0: everything is as it was written; 1: something is not, and where. A server may be running
-/// on either.
+/// code 0: no damage; 1: damage, with its place. A server may run on either meanwhile.
 #[derive(Parser)]
 #[command(name = "vetch verify", disable_version_flag = true)]
 struct Cli {
@@ -25,8 +23,7 @@ struct Cli {
     /// Output format: simple or json.
     #[arg(short = 'w', long, default_value = "simple")]
     write_out: String,
-    /// The keys of encryption at rest of a data directory, if there are any. A backup is checked
-    /// without.
+    /// The key file of an encrypted data directory. A backup is checked without keys.
     #[arg(long)]
     encryption_key_file: Option<PathBuf>,
 }

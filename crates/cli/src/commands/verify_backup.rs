@@ -10,7 +10,7 @@ use super::output::{Format, size};
 use super::progress::Ticker;
 use super::{Failure, print_result};
 
-/// Whether a backup is what is there, or should be.
+/// Whether the path is, or should be, a backup.
 pub(crate) fn is_backup(location: &Location) -> bool {
     location.directory().is_none_or(|path| path.join(OWNER).exists())
 }

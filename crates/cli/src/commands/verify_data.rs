@@ -12,7 +12,7 @@ use super::inspect::check_dir;
 use super::output::Format;
 use super::{Failure, keys, print_result};
 
-/// Verifies `data_dir` and answers; a failure if anything is wrong with it.
+/// Verifies `data_dir` and prints the result; fails if there is damage.
 pub(super) fn run(data_dir: &Path, format: Format, key_file: Option<&Path>) -> Result<(), Failure> {
     check_dir(data_dir)?;
     let disk: Arc<dyn Disk> = Arc::new(RealDisk);

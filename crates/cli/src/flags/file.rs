@@ -3,8 +3,8 @@
 //!
 //! Most names are those of flags. TLS has two blocks of its own, sockets and discovery one each.
 //! Types are etcd's: durations are whole nanoseconds, lists are lists, and a bare number is no
-//! text. A name nobody knows is passed over with a warning, for etcd passes it over in silence and
-//! files are written for several of its versions.
+//! text. An unknown name is ignored with a warning: etcd ignores it silently, and files are written
+//! for several of its versions.
 
 use std::fs;
 
@@ -29,8 +29,7 @@ pub(crate) enum FileError {
     Block(String),
 }
 
-/// Blocks of a file: what stands before the flag's name for their names, and names that differ
-/// altogether.
+/// Blocks of a file: the prefix of the flags of their names, and names that differ altogether.
 struct Block {
     name: &'static str,
     prefix: &'static str,
@@ -56,7 +55,7 @@ const BLOCKS: [Block; 4] = [
     Block { name: "discovery-config", prefix: "discovery-", names: &[] },
 ];
 
-/// The names that the two blocks for TLS know.
+/// The names in the two blocks for TLS.
 const SECURITY: [&str; 10] = [
     "allowed-cn",
     "allowed-hostname",
@@ -70,12 +69,12 @@ const SECURITY: [&str; 10] = [
     "trusted-ca-file",
 ];
 
-/// Flags whose values etcd checks on the command line only. Of the first, another value is refused
-/// later and in other words; the second is ignored.
+/// Flags whose values etcd checks on the command line only. For the first, another value is refused
+/// later with another text; the second is ignored.
 const ANY_TEXT_IN_FILES: [&str; 2] = ["initial-cluster-state", "v2-deprecation"];
 
-/// Flags that a file cannot set: they are about the command line, or stand in a block. etcd passes
-/// such a name over, whatever its value: the sample file that comes with etcd says
+/// Flags that a file cannot set: they are about the command line, or belong to a block. etcd
+/// ignores such a name, whatever its value: the sample file that comes with etcd says
 /// `discovery-fallback: 'proxy'`, which as a flag is refused.
 const NOT_IN_FILES: [&str; 41] = [
     "auto-tls",
@@ -137,7 +136,7 @@ pub(super) fn read(path: &str) -> Result<Parsed, FileError> {
     Ok(parsed)
 }
 
-/// The system's words without the number behind them, as Go has them.
+/// The system's error text without its number, as in Go.
 fn said(error: &std::io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or(&text).to_lowercase()
@@ -209,7 +208,7 @@ fn set(flag: &'static Flag, key: &str, value: &Yaml, parsed: &mut Parsed) -> Res
         }
     };
     let wrong = || FileError::Type { key: key.to_string(), found: kind_of(value), wanted };
-    // An empty text is what the setting has before it is set.
+    // An empty text is the value of a setting that is not set.
     let text = text.ok_or_else(wrong)?;
     let keeps_default =
         matches!(flag.kind, Kind::Urls | Kind::Origins | Kind::Choice(_) | Kind::Choices(_) | Kind::Words);
@@ -230,7 +229,7 @@ fn text(value: &Yaml) -> Option<String> {
     }
 }
 
-/// The words that YAML of old has for true and false count too.
+/// The words of YAML 1.1 for true and false are accepted too.
 fn switch(value: &Yaml) -> Option<String> {
     let on = match value {
         Yaml::Boolean(on) => *on,

@@ -1,14 +1,13 @@
 //! Feature gates: the names of etcd 3.7, each with true or false.
 //!
-//! Each of them switches something that is always on here, or that only members of a cluster do
-//! among each other, so once a set of gates is known to be sound there is nothing more to do with
-//! it.
+//! Each of them switches something that is always on here, or that concerns Raft, so a valid set of
+//! gates has no further effect.
 
 use vetch_server::metrics::Feature;
 
 use super::value::boolean;
 
-/// A gate, whether it is an alpha one, and whether it is on by itself.
+/// A gate, whether it is alpha, and its default.
 const GATES: [(&str, bool, bool); 9] = [
     ("CompactHashCheck", true, false),
     ("FastLeaseKeepAlive", false, true),
@@ -26,13 +25,12 @@ const PERSIST: &str = "LeaseCheckpointPersist";
 const ALL_ALPHA: &str = "AllAlpha";
 const ALL_BETA: &str = "AllBeta";
 
-/// What is wrong with a list of gates, in etcd's words.
+/// The error of a list of gates, in etcd's words.
 pub(super) fn check(text: &str) -> Result<(), String> {
     read(text).map(|_| ())
 }
 
-/// The second lease gate needs the first one. etcd finds that out after the list itself was
-/// accepted.
+/// The second lease gate needs the first one. etcd checks that after the list itself was accepted.
 pub(crate) fn check_together(text: &str) -> Result<(), String> {
     let given = read(text)?;
     let is_on = |name: &str| {
@@ -46,7 +44,7 @@ pub(crate) fn check_together(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// All gates as a sound list sets them, in order of their names.
+/// All gates as a valid list sets them, in order of their names.
 pub(crate) fn feature_gates(text: &str) -> Vec<Feature> {
     let given = read(text).unwrap_or_default();
     let all = [(ALL_ALPHA, true, false), (ALL_BETA, false, false)];

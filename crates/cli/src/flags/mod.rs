@@ -1,13 +1,13 @@
 //! Flags: etcd's names, parsed as Go's `flag` package parses them, from one table.
 //!
-//! Every flag of etcd 3.7.1 is in the [table]: it works, or it has no meaning here and is accepted
-//! with a line in the log that says why, or it is refused because ignoring it would break what it
-//! promises. The help text and docs/compatibility.md come from the same table. Names of earlier
-//! releases are mapped to today's or passed over.
+//! Every flag of etcd 3.7.1 is in the [table]: it works, or it has no effect here and is accepted
+//! with a log line that says why, or it is refused because ignoring it would break its promise. The
+//! help text and docs/compatibility.md come from the same table. Names of earlier releases are
+//! mapped to today's or ignored.
 //!
 //! Each flag also has an environment variable, `ETCD_` and the name in capitals. Giving both is an
-//! error, as in etcd: there is no telling which one was meant. A configuration [file] stands for
-//! all of them: if there is one, nothing else counts.
+//! error, as in etcd: there is no telling which one was meant. A configuration [file] replaces all
+//! of them: if there is one, everything else is ignored.
 
 mod file;
 mod gates;
@@ -31,14 +31,14 @@ mod tests;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Flag {
     pub(crate) name: &'static str,
-    /// As text; what counts when the flag is not given.
+    /// The default, as text.
     pub(crate) default: &'static str,
     pub(crate) kind: Kind,
     pub(crate) class: Class,
     pub(crate) help: &'static str,
 }
 
-/// What a value must look like.
+/// The form of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// `--flag` alone means true.
@@ -66,11 +66,11 @@ pub(crate) enum Kind {
     Gates,
 }
 
-/// What giving the flag does.
+/// The effect of the flag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Class {
     Works,
-    /// Accepted, and nothing would be different: the reason.
+    /// Accepted without effect: the reason.
     NoEffect(&'static str),
     /// Any value but the default stops the start: the reason.
     Refused(&'static str),

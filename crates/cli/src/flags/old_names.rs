@@ -1,14 +1,14 @@
-//! Names that flags had in earlier releases. Deployments still write them, so they still mean
-//! something.
+//! Names of flags in earlier releases. Deployments still use them, so they are still accepted.
 
-/// What became of a name.
+/// The meaning of an old name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OldName {
-    /// It is called something else now.
+    /// It has a new name.
     Renamed(&'static str),
-    /// Accepted and forgotten, as etcd 3.7 does itself.
+    /// Accepted and ignored, as in etcd 3.7.
     Ignored,
-    /// etcd 3.7 refuses it, but those who pass it ask for nothing that would be missing here: why.
+    /// Accepted and ignored, although etcd 3.7 refuses it: nothing is missing without it. The
+    /// reason.
     Gone { takes_value: bool, why: &'static str },
 }
 
@@ -67,7 +67,7 @@ const GATE: &str = "it is a feature gate now, and what it switches needs no swit
 const V2: &str = "there is no v2 API";
 const PROXY: &str = "there is no v2 proxy";
 
-/// Names, whether they take a value, and why they may be passed over.
+/// Names, whether they take a value, and why they may be ignored.
 const GONE: &[(&str, bool, &str)] = &[
     ("experimental-compact-hash-check-enabled", false, GATE),
     ("experimental-enable-lease-checkpoint", false, GATE),

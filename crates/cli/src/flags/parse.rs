@@ -6,7 +6,7 @@ use super::old_names::{self, OldName};
 use super::parsed::{Parsed, flag};
 use super::{Kind, file, value};
 
-/// What the command line asks for.
+/// The result of the command line.
 #[derive(Debug)]
 pub(crate) enum Command {
     Serve(Parsed),
@@ -14,7 +14,7 @@ pub(crate) enum Command {
     Version,
 }
 
-/// Why nothing can be started.
+/// Errors that prevent a start.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum UsageError {
     #[error("flag provided but not defined: -{0}")]
@@ -99,7 +99,7 @@ struct Line {
 }
 
 impl Line {
-    /// True if it asks for help, which ends the reading.
+    /// True if help is requested, which ends parsing.
     fn read(&mut self, arguments: impl IntoIterator<Item = String>) -> Result<bool, UsageError> {
         let mut arguments = arguments.into_iter();
         while let Some(argument) = arguments.next() {
@@ -195,13 +195,13 @@ fn read_environment(environment: &BTreeMap<String, String>, line: &mut Line) -> 
             _ if name == UNSUPPORTED_ARCH => {
                 parsed.warnings.push(format!("{variable} has no effect: no architecture is refused here"))
             }
-            // The flag is there to be asked for, not to be set by accident.
+            // The flag is not to be set by a variable.
             _ if name == "version" => {
                 parsed.warnings.push(format!("cannot set special environment variable: {variable}"))
             }
             None => parsed.warnings.push(format!("unrecognized environment variable: {variable}")),
             Some(flag) if parsed.is_given(flag.name) => return Err(UsageError::Conflict(variable.clone())),
-            // An empty variable is one that is not set.
+            // An empty variable counts as not set.
             Some(_) if value.is_empty() => {}
             Some(flag) => found.push((flag, variable, value)),
         }

@@ -1,4 +1,4 @@
-//! What was given, wherever it came from.
+//! Values of flags, from any source.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,15 +9,15 @@ use super::parse::UsageError;
 use super::table::{self, FLAGS};
 use super::{Class, Flag, Kind, value};
 
-/// Values given and not given, and what the log should say about them.
+/// Given values and defaults, and notes for the log.
 #[derive(Debug, Default)]
 pub(crate) struct Parsed {
     given: BTreeMap<&'static str, String>,
-    /// The file everything comes from, if one was named.
+    /// The configuration file, if there is one.
     pub(crate) file: Option<String>,
-    /// Flags accepted without meaning, with the reason.
+    /// Flags accepted without effect, with the reason.
     pub(crate) without_effect: Vec<(&'static str, String)>,
-    /// Further lines for the log: what was passed over, and why.
+    /// Further lines for the log: what was ignored, and why.
     pub(crate) warnings: Vec<String>,
     /// Variables that were taken into account.
     pub(crate) used_variables: Vec<String>,
@@ -28,7 +28,7 @@ impl Parsed {
         self.given.contains_key(name)
     }
 
-    /// The value given, or the default.
+    /// The given value, or the default.
     pub(crate) fn text(&self, name: &str) -> &str {
         let flag = flag(name).unwrap_or_else(|| panic!("no flag {name}"));
         match self.given.get(name) {
@@ -69,7 +69,7 @@ impl Parsed {
         }
     }
 
-    /// Sets a value that fits its flag.
+    /// Sets a valid value.
     pub(super) fn set(&mut self, flag: &'static Flag, value: String) -> Result<(), String> {
         value::check(flag.kind, &value)?;
         self.set_unchecked(flag, value);
@@ -82,7 +82,7 @@ impl Parsed {
         self.given.insert(flag.name, value);
     }
 
-    /// Refuses what must not be ignored, notes what may be.
+    /// Refuses flags that must not be ignored, and notes those without effect.
     pub(super) fn check_classes(&mut self) -> Result<(), UsageError> {
         for (name, value) in &self.given {
             let flag = flag(name).expect("it was found when it was set");
@@ -99,7 +99,7 @@ impl Parsed {
     }
 }
 
-/// A flag by the name it has now.
+/// A flag by its present name.
 pub(super) fn flag(name: &str) -> Option<&'static Flag> {
     let all = FLAGS.iter().flat_map(|(_, flags)| *flags).chain(table::ONLY_IN_FILES);
     let mut all = all;

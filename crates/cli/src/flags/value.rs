@@ -1,4 +1,4 @@
-//! Values of flags, in the forms Go accepts and with its words for those it does not.
+//! Values of flags, in the forms that Go accepts, with Go's error texts.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use vetch_server::http::url::Url;
 
 use super::{Kind, gates};
 
-/// Why a value does not fit its flag.
+/// Errors of a value.
 pub(super) fn check(kind: Kind, value: &str) -> Result<(), String> {
     let syntax = || Err("parse error".to_string());
     let range = || Err("value out of range".to_string());
@@ -63,8 +63,8 @@ pub(super) fn integer(text: &str) -> Option<i128> {
     i128::from_str_radix(&grouped, radix).ok().map(|n| sign * n)
 }
 
-/// A sequence of numbers with units, such as `300ms` or `1h30m`; zero needs no unit. Nothing here
-/// can take a negative duration, so one is not accepted.
+/// A sequence of numbers with units, such as `300ms` or `1h30m`; zero needs no unit. No flag takes
+/// a negative duration.
 pub(crate) fn duration(text: &str) -> Option<Duration> {
     if text == "0" {
         return Some(Duration::ZERO);

@@ -21,8 +21,7 @@ impl Journal {
         Ok(Journal(socket))
     }
 
-    /// One entry with the line as its message. An entry ends a line of its own, so line breaks
-    /// become spaces.
+    /// One entry with the line as its message. An entry is one line, so line breaks become spaces.
     pub(super) fn send(&self, line: &[u8], level: Level) -> io::Result<()> {
         let priority = match level {
             Level::ERROR => 3,

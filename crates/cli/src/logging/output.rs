@@ -1,4 +1,4 @@
-//! Where lines of the log go.
+//! Destinations of log lines.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -27,7 +27,7 @@ enum Output {
 }
 
 impl Outputs {
-    /// Without any name, standard error.
+    /// By default, standard error.
     pub(super) fn open(names: &[String], rotation: Option<Rotation>) -> Result<Outputs, LogError> {
         let mut names: Vec<&str> = names.iter().map(String::as_str).collect();
         names.sort_unstable();
@@ -58,7 +58,7 @@ impl Outputs {
     }
 }
 
-/// Opens a file to write behind what it holds.
+/// Opens a file for appending.
 pub(super) fn append_to(path: &Path) -> io::Result<File> {
     OpenOptions::new().create(true).append(true).open(path)
 }
@@ -88,7 +88,7 @@ impl Write for Writer {
             match output {
                 Output::Stderr => io::stderr().write_all(line)?,
                 Output::Stdout => io::stdout().write_all(line)?,
-                // What the journal does not take must not be lost.
+                // A line that the journal refuses must not be lost.
                 Output::Journal(journal) => {
                     journal.send(line, self.level).or_else(|_| io::stderr().write_all(line))?;
                 }

@@ -1,8 +1,8 @@
-//! A log file that is set aside when it has grown to its limit.
+//! A log file that is rotated when it reaches its limit.
 //!
-//! The settings and the names of the files set aside are those of the library etcd uses:
-//! `name-<time>.ext`, with `.gz` behind it if they are compressed. Tidying up happens on a thread
-//! of its own; nobody who logs waits for it.
+//! The settings and the names of rotated files are those of the library that etcd uses:
+//! `name-<time>.ext`, with `.gz` behind it if they are compressed. Cleaning up happens on a thread
+//! of its own, so logging does not wait for it.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -19,7 +19,7 @@ use tracing_subscriber::fmt::time::{FormatTime, SystemTime as Now};
 use super::LogError;
 use super::output::append_to;
 
-/// When to set a file aside, and how many of those to keep.
+/// When to rotate, and how many files to keep.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Rotation {
     max_bytes: u64,
@@ -30,7 +30,7 @@ pub(super) struct Rotation {
     compress: bool,
 }
 
-/// What a size of zero means.
+/// The default size, for zero.
 const MEGABYTES_DEFAULT: u64 = 100;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -89,7 +89,7 @@ impl Rotated {
         Ok(Rotated { path: path.to_path_buf(), rotation, file, bytes })
     }
 
-    /// A line is never torn: the file is set aside before one that would not fit.
+    /// A line is never split: the file is rotated before one that would not fit.
     pub(super) fn write_all(&mut self, line: &[u8]) -> io::Result<()> {
         let length = line.len() as u64;
         if self.bytes > 0 && self.bytes.saturating_add(length) > self.rotation.max_bytes {
@@ -105,13 +105,12 @@ impl Rotated {
         self.file = append_to(&self.path)?;
         self.bytes = 0;
         let (path, rotation) = (self.path.clone(), self.rotation.clone());
-        // What is not tidied up now is tidied up next time, so nobody needs to hear of a failure.
+        // A failure is not reported: the next rotation cleans up again.
         std::thread::spawn(move || prune(&path, &rotation));
         Ok(())
     }
 
-    /// A name that is not taken: the time to the microsecond, a later one if need be. Names are
-    /// then in the order of time.
+    /// A free name: the time to the microsecond, or later. So names are in the order of time.
     fn rotated_name(&self) -> PathBuf {
         let (stem, extension) = parts(&self.path);
         loop {
@@ -137,7 +136,7 @@ fn parts(path: &Path) -> (String, String) {
     (text(path.file_stem()), extension)
 }
 
-/// Compresses what was set aside, and removes what is too old or one too many.
+/// Compresses rotated files, and removes those that are too old or too many.
 fn prune(path: &Path, rotation: &Rotation) {
     let mut rotated = rotated_files(path);
     if let Some(max) = rotation.max_files
@@ -163,7 +162,7 @@ fn prune(path: &Path, rotation: &Rotation) {
     }
 }
 
-/// Files set aside, the oldest first: their names are in the order of their times.
+/// Rotated files, the oldest first.
 fn rotated_files(path: &Path) -> Vec<PathBuf> {
     let (stem, extension) = parts(path);
     let begin = format!("{stem}-");
@@ -187,7 +186,7 @@ fn is_older(path: &Path, age: Duration) -> bool {
     modified.is_ok_and(|time| SystemTime::now().duration_since(time).is_ok_and(|since| since > age))
 }
 
-/// The compressed file takes the place of the other only when it is whole.
+/// The compressed file replaces the other only when it is complete.
 fn compress(path: &Path) -> io::Result<()> {
     let mut name = path.as_os_str().to_owned();
     name.push(".gz");

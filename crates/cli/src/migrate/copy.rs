@@ -1,8 +1,7 @@
-//! The first copy: a snapshot of the etcd, made into a data directory with its revisions as they
-//! are.
+//! The first copy: a snapshot of the etcd as a data directory, with its revisions.
 //!
-//! Everything is built under other names. The directory `member` appears when all of it is on disk;
-//! an interrupted copy is thrown away and begun again.
+//! Everything is built under temporary names. The directory `member` appears when all of it is on
+//! disk; an interrupted copy is discarded and begun again.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -18,7 +17,7 @@ use super::source::{Source, SourceStatus};
 use crate::commands::print_message;
 use crate::commands::progress::Ticker;
 
-/// Replaces whatever is in `place` by a copy of the etcd as it is now.
+/// Replaces the contents of `place` by a copy of the present etcd.
 pub(super) async fn copy(
     source: &Source,
     source_status: &SourceStatus,
@@ -37,7 +36,7 @@ pub(super) async fn copy(
         leave_undecided: false,
         data_dir: dir.building(),
         skip_hash_check: false,
-        // Clients go on where they are.
+        // Revisions stay as they are, so clients can continue.
         bump: Some(0),
         // Requests that are forwarded are answered in this name already.
         identity: Some(Identity { cluster_id: source_status.cluster_id, member_id: source_status.member_id }),
@@ -78,12 +77,12 @@ async fn fetch(source: &Source, dir: &MigrationDir) -> Result<(), MigrateError> 
     Ok(())
 }
 
-/// A snapshot that came incomplete is refused here, by the hash behind it.
+/// An incomplete snapshot is refused here, by its hash.
 fn build(options: &Options, keys: &EncryptionKeys) -> Result<Restored, MigrateError> {
     let mut ticker = Ticker::new();
     let restored = restore::restore_encrypted(options, keys, &mut |progress| match progress {
         Progress::Hashing { done, total } => ticker.report("migrate: checking the copy", done, total),
-        // A snapshot has no log to be replayed; it would be progress of the same kind.
+        // A snapshot has no log to replay; the phase is reported in the same way.
         Progress::Importing { done, total } | Progress::Replaying { done, total } => {
             ticker.report("migrate: loading the copy", done, total);
         }

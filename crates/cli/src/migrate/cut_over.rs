@@ -1,4 +1,5 @@
-//! The cut-over: from the moment clients have to wait to the moment Vetch answers them.
+//! The cut-over: from the moment at which clients have to wait to the moment at which Vetch serves
+//! them.
 //!
 //! ```text
 //!  the marker says that the fence may be up
@@ -10,9 +11,8 @@
 //!  Vetch answers
 //! ```
 //!
-//! If any step fails before the last but one, the fence is taken down, requests are forwarded
-//! again, and the etcd goes on as if nothing had been. From the last but one on, nothing is taken
-//! back.
+//! If any step fails before the last but one, the fence is removed, requests are forwarded again,
+//! and the etcd continues. From the last but one on, nothing is undone.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -28,18 +28,18 @@ use super::monitor;
 use super::source::Source;
 use super::verify::{Verified, verify};
 
-/// How long requests that were forwarded may take to be answered.
+/// Timeout of requests that were forwarded.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(300);
-/// How long the last revisions may take to arrive.
+/// Timeout of the last revisions.
 const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often, and how long in between, the fence is tried to be taken down.
+/// Attempts to remove the fence, and the delay between them.
 const ROLL_BACK_ATTEMPTS_MAX: usize = 20;
 const ROLL_BACK_RETRY_DELAY: Duration = Duration::from_millis(250);
 
 /// Everything that takes part.
 pub(super) struct CutOver<'a> {
     pub(super) source: &'a Source,
-    /// Of the etcd, in whose name the fence is put up.
+    /// The etcd's member, in whose name the fence is set.
     pub(super) member_id: u64,
     pub(super) follower: &'a Follower,
     pub(super) feed: &'a mut Feed,
@@ -47,22 +47,22 @@ pub(super) struct CutOver<'a> {
     pub(super) dir: &'a MigrationDir,
     pub(super) marker: &'a mut Marker,
     pub(super) max_pause: Duration,
-    /// How the last comparison went.
+    /// The result of the last comparison.
     pub(super) last_comparison: Verified,
-    /// Whether the etcd has said that it is fenced. If it was asked and has not answered, the fence
-    /// may still come up.
+    /// Whether the etcd has confirmed the fence. If it has not answered, the fence may still be
+    /// set.
     pub(super) is_fenced: bool,
 }
 
-/// How it went.
+/// The result of a cut-over.
 pub(super) struct CutOverOutcome {
     pub(super) revision: i64,
     pub(super) begun: Instant,
-    /// Seconds that leases have left.
+    /// Remaining seconds of leases.
     pub(super) remaining: HashMap<i64, i64>,
     /// None if there was no time for a last comparison.
     pub(super) verified: Option<Verified>,
-    /// Whether every request that had been forwarded was answered.
+    /// Whether every forwarded request was answered.
     pub(super) is_drained: bool,
 }
 
@@ -105,9 +105,9 @@ impl CutOver<'_> {
         Ok(CutOverOutcome { revision, begun, remaining, verified, is_drained })
     }
 
-    /// The truth has changed hands; nobody is answered before that is on disk. If it cannot be put
-    /// there, nothing is undone: an etcd that took writes again would be a second truth beside the
-    /// one that the directory names.
+    /// From here on Vetch is the source of truth; no client is answered before that is on disk. If
+    /// it cannot be written, nothing is undone: an etcd that accepted writes again would be a
+    /// second source of truth.
     fn sync_marker(&self) -> Result<(), MigrateError> {
         self.dir.sync().map_err(|error| {
             MigrateError::Fatal(format!(
@@ -125,8 +125,8 @@ impl CutOver<'_> {
         Ok(())
     }
 
-    /// The etcd is to go on. The marker stays as it is if a fence may still come up: then it has to
-    /// be looked out for. Should all of this fail, it is said as loudly as possible.
+    /// The etcd is to continue. The marker stays if a fence may still be set: then it has to be
+    /// watched for. If all of this fails, the log says so as an error.
     async fn roll_back(&mut self, trouble: MigrateError) -> MigrateError {
         for _ in 0..ROLL_BACK_ATTEMPTS_MAX {
             if self.source.unfence().await.is_ok() {

@@ -1,4 +1,4 @@
-//! What can go wrong on the way, by what has to be done about it.
+//! Errors of a migration, by the reaction to them.
 
 use vetch_node::error::NodeError;
 use vetch_node::store::StoreError;
@@ -9,9 +9,9 @@ use crate::commands::Failure;
 pub(super) enum MigrateError {
     /// The etcd cannot be reached or does not answer: connect again, and go on.
     Disconnected(String),
-    /// What was copied is of no use any more: copy again from the beginning.
+    /// The copy cannot be used any more: copy again from the beginning.
     CopyAgain(String),
-    /// A person has to do something.
+    /// An operator has to act.
     Fatal(String),
 }
 
@@ -30,7 +30,7 @@ impl From<tonic::Status> for MigrateError {
         let text = format!("{:?}: {}", status.code(), status.message());
         match status.code() {
             tonic::Code::PermissionDenied | tonic::Code::Unimplemented => MigrateError::Fatal(text),
-            // A token that has run out as well: a new connection comes with a new one.
+            // An expired token too: a new connection gets a new one.
             _ => MigrateError::Disconnected(text),
         }
     }

@@ -1,4 +1,4 @@
-//! The command line: what is about the etcd is parsed here, everything else is a flag of the
+//! The command line: flags of the source etcd are parsed here, everything else is a flag of the
 //! server.
 
 use std::ffi::OsString;
@@ -63,16 +63,15 @@ truth. If not, 'etcdctl alarm disarm' lets the etcd take writes again.";
     disable_version_flag = true
 )]
 pub(super) struct Flags {
-    /// Client endpoints of the etcd, separated by commas. The first that answers is used, the
-    /// others are there for when it does not.
+    /// Client endpoints of the etcd, separated by commas. The first that answers is used; the
+    /// others are fallbacks.
     #[arg(long, value_delimiter = ',', required = true)]
     pub(super) from: Vec<String>,
-    /// Cut over as soon as everything is here, instead of waiting to be asked.
+    /// Cut over as soon as the copy is complete, instead of waiting for 'vetch migrate cut-over'.
     #[arg(long)]
     pub(super) cut_over: bool,
-    /// How long clients may have to wait at the cut-over. If comparing all data takes too long for
-    /// that, what was compared shortly before has to do for the moment, and all of it is compared
-    /// again right after.
+    /// Limit on the pause of clients at the cut-over. If comparing all data takes longer, the last
+    /// comparison before the pause is used, and all data is compared again right after.
     #[arg(long, default_value = "1s", value_parser = duration)]
     pub(super) max_pause: Duration,
     #[command(flatten)]
@@ -121,7 +120,7 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// What is ours, in the form that clap wants, and what is the server's.
+/// Splits the arguments: ours in clap's form, and the server's.
 fn split(arguments: Vec<String>) -> (Vec<String>, Vec<String>) {
     let (mut own, mut rest) = (Vec::new(), Vec::new());
     let mut arguments = arguments.into_iter();
@@ -143,7 +142,7 @@ fn split(arguments: Vec<String>) -> (Vec<String>, Vec<String>) {
 }
 
 impl CutOver {
-    /// Leaves the request where the other process looks, and tells what became of it.
+    /// Leaves the request for the other process, and reports its result.
     fn run(&self) -> Result<(), Failure> {
         const POLL_INTERVAL: Duration = Duration::from_millis(50);
         let dir = &self.data_dir;
@@ -155,7 +154,7 @@ impl CutOver {
             ));
         }
         if !marker::is_under_way(dir) {
-            let text = format!("no migration is under way in {}", dir.display());
+            let text = format!("no migration is in progress in {}", dir.display());
             return Err(Failure { code: 1, text });
         }
         marker::request(dir)?;
@@ -175,8 +174,11 @@ impl CutOver {
                 return Err(Failure { code: 1, text: text.into() });
             }
         }
-        let seen =
-            if marker::is_requested(dir) { "nobody has taken the request" } else { "it is still under way" };
+        let seen = if marker::is_requested(dir) {
+            "no process has taken the request"
+        } else {
+            "it is still in progress"
+        };
         let text = format!("no cut-over in {:?}: {seen}; see the log of 'vetch migrate'", self.timeout);
         Err(Failure { code: 1, text })
     }

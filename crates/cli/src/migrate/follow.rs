@@ -1,4 +1,4 @@
-//! Following: what a watch tells goes into the node, whole revisions at a time.
+//! Following: applies the events of a watch to the node, whole revisions at a time.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use super::leases;
 use super::revisions::{Assembler, Revision};
 use super::source::Source;
 
-/// Revisions handed to the node at once.
+/// Revisions in one batch.
 const BATCH_REVISIONS_MAX: usize = 1024;
 /// Bytes that are enough for one batch.
 const BATCH_BYTES_MAX: usize = 16 << 20;
@@ -30,11 +30,10 @@ impl Feed {
         Ok(Feed { stream: source.watch(from).await?, assembler: Assembler::default() })
     }
 
-    /// The next revisions; none if the etcd had other things to tell. May be dropped while it
-    /// waits.
+    /// The next revisions; none if the response had no events. May be dropped while it waits.
     ///
-    /// An etcd tells every revision for itself. What has come while the last ones were written goes
-    /// together, because each batch waits for the disk once.
+    /// An etcd sends every revision alone. Revisions that arrived while the last batch was written
+    /// form one batch, because each batch waits for the disk once.
     pub(super) async fn next(&mut self) -> Result<Vec<Revision>, MigrateError> {
         let first = self.stream.message().await?;
         let mut revisions = self.take(first)?;
@@ -83,7 +82,7 @@ fn size(revisions: &[Revision]) -> usize {
     revisions.iter().flatten().map(|change| change.footprint()).sum()
 }
 
-/// Writes revisions down; leases that they name come first.
+/// Applies revisions; leases that they name are granted first.
 pub(super) async fn apply(
     source: &Source,
     follower: &Follower,

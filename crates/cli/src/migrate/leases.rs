@@ -1,9 +1,9 @@
-//! Leases: they are no part of what a watch tells, so they are asked for.
+//! Leases: a watch does not report them, so they are requested.
 //!
-//! A lease that a key names is granted before the key is written. The list of all leases, asked for
-//! every few seconds, brings those without keys, and tells which are gone; one that is gone is
-//! forgotten when the watch has brought the deletes of its keys. Renewals stay with the etcd, and
-//! so does the end of a lease, until the cut-over.
+//! A lease that a key names is granted before the key is written. The list of all leases, requested
+//! every few seconds, adds those without keys, and shows which are gone; such a lease is removed
+//! when the watch has delivered the deletes of its keys. Until the cut-over, the etcd renews and
+//! expires leases.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
@@ -16,10 +16,11 @@ use super::error::MigrateError;
 use super::revisions::Revision;
 use super::source::Source;
 
-/// For a lease that was gone when it was asked about: its keys' deletes are on their way.
+/// Time to live of a lease that was gone when it was requested: the deletes of its keys are in
+/// flight.
 const UNKNOWN_TTL: i64 = 60;
 
-/// Questions about leases under way at once.
+/// Concurrent requests about leases.
 const CONCURRENT_QUERIES_MAX: usize = 64;
 
 pub(super) async fn grant_missing(
@@ -36,8 +37,8 @@ pub(super) async fn grant_missing(
 }
 
 /// Makes our leases those of the etcd as far as the node has followed. Returns a lease that could
-/// not be matched, if there is one: either the watch has still to bring the end of its keys, or its
-/// time to live is another now.
+/// not be matched, if there is one: the watch has not yet delivered the deletes of its keys, or its
+/// time to live has changed.
 pub(super) async fn reconcile(source: &Source, follower: &Follower) -> Result<Option<i64>, MigrateError> {
     let listed = source.leases().await?;
     let there: HashSet<i64> = listed.iter().copied().collect();
@@ -57,9 +58,9 @@ pub(super) async fn reconcile(source: &Source, follower: &Follower) -> Result<Op
     Ok(unmatched)
 }
 
-/// The seconds that each lease has left. One that is not answered for in time is not in it. A lease
-/// that was revoked and granted again with another time to live is put right if no key hangs on it,
-/// and refused otherwise.
+/// The remaining seconds of each lease; one without a response in time is left out. A lease that
+/// was revoked and granted again with another time to live is corrected if it has no keys, and
+/// refused otherwise.
 pub(super) async fn remaining(
     source: &Source,
     follower: &Follower,

@@ -1,14 +1,14 @@
-//! What says, in the data directory, how far a migration has come.
+//! Files in the data directory with the state of a migration.
 //!
 //! | file | meaning |
 //! |---|---|
-//! | `migration.json` | under way: etcd is the truth, and no server starts here |
-//! | `migration.done.json` | finished: this directory is the truth, and a server starts here as on any other |
+//! | `migration.json` | in progress: etcd is the source of truth, and no server starts here |
+//! | `migration.done.json` | finished: this directory is the source of truth, and a server starts here as on any other |
 //!
-//! The second is the first under another name, so there is exactly one moment at which the truth
-//! changes: when that rename is on disk. `migration.cut-over` is the request to cut over,
-//! `migration.failed` says that it came to nothing, `migration.lock` is held by the process at
-//! work, `migration.snapshot` and `migrating` are a copy that is being made.
+//! The second is the first under another name, so there is exactly one moment at which the source
+//! of truth changes: when that rename is on disk. `migration.cut-over` is the request to cut over,
+//! `migration.failed` says that it failed, `migration.lock` is held by the migrating process,
+//! `migration.snapshot` and `migrating` are a copy that is being made.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -32,7 +32,7 @@ pub(crate) fn is_under_way(data_dir: &Path) -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Phase {
-    /// There is no copy yet, or none that could be used.
+    /// There is no copy yet, or no usable one.
     Copying,
     Following,
     /// The etcd may have been fenced.
@@ -45,7 +45,7 @@ pub(super) struct Marker {
     /// Of the etcd.
     pub(super) cluster_id: u64,
     pub(super) phase: Phase,
-    /// At which Vetch took over; 0 before.
+    /// The revision of the cut-over; 0 before.
     pub(super) revision: i64,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct MigrationDir {
 }
 
 impl MigrationDir {
-    /// Takes the directory, which exists.
+    /// Locks the directory, which exists.
     pub(super) fn take(data_dir: &Path) -> Result<MigrationDir, String> {
         let path = data_dir.join(LOCK);
         let failed = |error: io::Error| format!("cannot lock {}: {error}", path.display());
@@ -87,8 +87,8 @@ impl MigrationDir {
         self.put(UNDER_WAY, marker)
     }
 
-    /// The truth changes hands here, and has to be synced by whoever calls. An error means that it
-    /// has not changed hands, so the rename comes last.
+    /// Makes this directory the source of truth; the caller has to sync it. After an error nothing
+    /// has changed, so the rename comes last.
     pub(super) fn finish(&self, marker: &Marker) -> io::Result<()> {
         ignore_missing(fs::remove_file(self.data_dir.join(FAILED)))?;
         self.put(UNDER_WAY, marker)?;
@@ -108,7 +108,7 @@ impl MigrationDir {
         File::open(&self.data_dir)?.sync_all()
     }
 
-    /// Removes whatever was copied so far.
+    /// Removes the partial copy.
     pub(super) fn clear(&self) -> io::Result<()> {
         for dir in [self.member(), self.building()] {
             ignore_missing(fs::remove_dir_all(dir))?;
@@ -117,7 +117,7 @@ impl MigrationDir {
         self.sync()
     }
 
-    /// Whether somebody asked for the cut-over since the last look.
+    /// Whether the cut-over was requested since the last check.
     pub(super) fn take_request(&self) -> io::Result<bool> {
         match fs::remove_file(self.data_dir.join(REQUEST)) {
             Ok(()) => Ok(true),
@@ -126,13 +126,13 @@ impl MigrationDir {
         }
     }
 
-    /// For whoever asked.
+    /// For the requesting process.
     pub(super) fn record_failure(&self, why: &str) -> io::Result<()> {
         fs::write(self.data_dir.join(FAILED), why)
     }
 }
 
-/// Whether the last cut-over that was asked for failed.
+/// Whether the last requested cut-over failed.
 pub(super) fn has_failed(data_dir: &Path) -> bool {
     data_dir.join(FAILED).exists()
 }
@@ -142,7 +142,7 @@ pub(super) fn done(data_dir: &Path) -> io::Result<Option<Marker>> {
     read(&data_dir.join(DONE))
 }
 
-/// Asks the process that migrates into `data_dir` to cut over.
+/// Requests the cut-over from the process that migrates into `data_dir`.
 pub(super) fn request(data_dir: &Path) -> io::Result<()> {
     ignore_missing(fs::remove_file(data_dir.join(FAILED)))?;
     File::create(data_dir.join(REQUEST)).map(drop)
@@ -196,7 +196,7 @@ mod tests {
         let dir = MigrationDir::take(temp.path()).unwrap();
         let marker = Marker { from: Vec::new(), cluster_id: 1, phase: Phase::CuttingOver, revision: 7 };
         dir.write(&marker).unwrap();
-        // Something that cannot be removed as a file.
+        // A directory, which cannot be removed as a file.
         fs::create_dir(temp.path().join(FAILED)).unwrap();
         dir.finish(&marker).unwrap_err();
         assert!(is_under_way(temp.path()));

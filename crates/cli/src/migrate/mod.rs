@@ -7,16 +7,14 @@
 //!  cut over requests are held back, etcd is fenced, the last revisions arrive, both are compared: from here on Vetch answers
 //! ```
 //!
-//! One thing at a time is the truth: etcd until the file [`marker`] says that the migration is
-//! done, Vetch from then on. Whatever goes wrong before leaves etcd as it was, and the same command
-//! goes on where it was interrupted.
+//! There is one source of truth at a time: etcd until [`marker`] says that the migration is done,
+//! Vetch from then on. A failure before that leaves etcd as it was, and the same command continues
+//! where it was interrupted.
 //!
-//! * `flags` is the command line, `run` the life of the process, `source` every call that is made
-//!   to the etcd.
-//! * `revisions` (pure) puts together what a watch tells; `follow` and `leases` hand it to the
+//! * `flags` is the command line, `run` the life of the process, `source` every call to the etcd.
+//! * `revisions` (pure) assembles the events of a watch; `follow` and `leases` apply them to the
 //!   node.
-//! * `monitor` looks after the rest and tells people, `verify` compares, `cut_over` is the
-//!   change-over itself.
+//! * `monitor` polls and reports, `verify` compares, `cut_over` is the cut-over itself.
 
 mod copy;
 mod cut_over;

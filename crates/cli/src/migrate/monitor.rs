@@ -1,5 +1,5 @@
-//! One connection's worth of following: what is looked after besides the revisions themselves, and
-//! what people are told.
+//! Following over one connection: the periodic work besides the revisions themselves, and reports
+//! in the log.
 
 use std::time::{Duration, Instant};
 
@@ -14,21 +14,20 @@ use super::source::{Source, SourceStatus};
 use super::verify::{self, Verified};
 use crate::commands::print_message;
 
-/// How often the etcd is asked where it stands, people are told, leases are listed, and everything
-/// is compared.
+/// Intervals: of status requests to the etcd, of reports, of lease lists, and of comparisons.
 const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 const LEASE_INTERVAL: Duration = Duration::from_secs(5);
 const VERIFY_INTERVAL: Duration = Duration::from_secs(300);
-/// Revisions that may still be missing when the cut-over begins: they arrive in no time.
+/// Revisions that may still be missing when the cut-over begins: few, so that the pause is short.
 const CUT_OVER_LAG_MAX: i64 = 1000;
-/// How often the etcd may have moved on while what it had was read.
+/// Rounds of reading while the etcd moves on.
 const CATCH_UP_ROUNDS_MAX: usize = 10;
 
 const WITH_USERS: &str =
     "vetch migrate: the etcd has authentication enabled, so requests are not forwarded before the cut-over";
 
-/// When things were last done.
+/// Times of the last runs.
 struct LastRuns {
     status: Option<Instant>,
     report: Option<Instant>,
@@ -43,7 +42,7 @@ fn is_due(last: &mut Option<Instant>, interval: Duration) -> bool {
     due
 }
 
-/// One connection's worth of following.
+/// Following over one connection.
 pub(super) struct SourceMonitor<'s> {
     pub(super) source: Source,
     pub(super) source_status: SourceStatus,
@@ -64,7 +63,7 @@ impl<'s> SourceMonitor<'s> {
         SourceMonitor { source, source_status, feed, stage, last_runs, verified: None }
     }
 
-    /// Passes clients on, if that gives nobody more rights than they have.
+    /// Forwards clients, unless that would give a client more rights than it has.
     pub(super) async fn start_forwarding(&self) -> Result<(), MigrateError> {
         let knows_names = self.source.auth().await?.is_some_and(|auth| auth.enabled);
         if knows_names {
@@ -93,8 +92,7 @@ impl<'s> SourceMonitor<'s> {
         Ok(())
     }
 
-    /// Reads on until little is left to be read, so that little is left for the time when clients
-    /// wait.
+    /// Reads until little is left, so that clients wait only for a little.
     pub(super) async fn catch_up(&mut self) -> Result<(), MigrateError> {
         for _ in 0..CATCH_UP_ROUNDS_MAX {
             self.source_status = self.source.status().await?;
@@ -157,8 +155,8 @@ impl<'s> SourceMonitor<'s> {
     }
 }
 
-/// After the cut-over: compares what there was no time for, and cries out if somebody writes to the
-/// etcd all the same.
+/// After the cut-over: compares what there was no time for, and logs an error if a client writes to
+/// the etcd.
 pub(super) async fn verify_after_cut_over(source: Source, node: Node, revision: i64, compare: bool) {
     if compare {
         match verify::verify(&source, &node, revision).await {
@@ -168,7 +166,7 @@ pub(super) async fn verify_after_cut_over(source: Source, node: Node, revision: 
             }
         }
     }
-    // Until it is gone, which is what it should be.
+    // Until it has stopped, as it should.
     while let Ok(source_status) = source.status().await {
         if source_status.revision > revision {
             tracing::error!(
@@ -180,7 +178,7 @@ pub(super) async fn verify_after_cut_over(source: Source, node: Node, revision: 
     }
 }
 
-/// Passwords cannot be asked for, so users and roles that changed are fetched with a new snapshot.
+/// Passwords cannot be requested, so changed users and roles are fetched with a new snapshot.
 pub(super) async fn check_users_unchanged(source: &Source, follower: &Follower) -> Result<(), MigrateError> {
     let Some(theirs) = source.auth().await? else { return Ok(()) };
     let ours = follower.node().auth();

@@ -1,4 +1,4 @@
-//! From what a watch over everything tells to whole revisions.
+//! Assembles whole revisions from the events of a watch over all keys.
 //!
 //! A response holds whole revisions, unless it is marked as a fragment: then the last one may go on
 //! in the next response. So the revision at the end is kept until something later comes, or a
@@ -12,7 +12,7 @@ use vetch_node::store::record::Fields;
 /// The changes of one revision, in order.
 pub(super) type Revision = Vec<Record>;
 
-/// Puts revisions together.
+/// Assembles revisions.
 #[derive(Debug, Default)]
 pub(super) struct Assembler {
     open: Revision,
@@ -47,7 +47,7 @@ fn record(kind: EventType, kv: &KeyValue, sub: u32) -> Result<Record, String> {
         return Err(format!("an event at revision {} without a key or a revision", kv.mod_revision));
     }
     if kind == EventType::Delete {
-        // The store knows where the life began that ends here.
+        // The store knows the create revision of the deleted key.
         return Ok(Record::tombstone(&kv.key, kv.mod_revision, sub, 0));
     }
     if kv.version < 1 || kv.create_revision < 1 {

@@ -1,4 +1,4 @@
-//! The life of a migration, from the first connection to the server that is left.
+//! A migration, from the first connection to the server that it becomes.
 
 use std::time::{Duration, Instant};
 
@@ -19,12 +19,12 @@ use crate::serve::{self, ExitReason, Signals};
 use crate::settings::Settings;
 use crate::sockets;
 
-/// How often the request to cut over is looked for.
+/// Interval of checks for a requested cut-over.
 const REQUEST_POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// How long to wait before a lost etcd is tried again.
+/// Delay before the next attempt to reach a lost etcd.
 const RECONNECT_DELAY: Duration = Duration::from_secs(1);
-/// How long a fence that was asked for may take to come up: an etcd gives up on a request in less
-/// than half of this.
+/// How long a requested fence may take to be set: an etcd abandons a request in less than half of
+/// this.
 const LATE_FENCE_TIMEOUT: Duration = Duration::from_secs(20);
 
 const NOT_CONNECTED: &str = "vetch migrate: not connected to the etcd";
@@ -33,7 +33,7 @@ pub(super) async fn run(settings: Settings, flags: Flags) -> Result<ExitReason, 
     let data_dir = settings.node.data_dir.clone();
     if let Some(done) = marker::done(&data_dir)? {
         print_message(&format!(
-            "migrate: DONE already, at revision {}: {} is served as it is, {} is not asked any more",
+            "migrate: DONE already, at revision {}: {} is served, {} is not called any more",
             done.revision,
             data_dir.display(),
             done.from.join(",")
@@ -50,8 +50,8 @@ pub(super) async fn run(settings: Settings, flags: Flags) -> Result<ExitReason, 
     }
     // Now, so that a port in use or a wrong certificate is found out before hours of copying.
     drop(sockets::bind(&settings).await?);
-    // Wrong endpoints, certificates or passwords are told at once; later, whatever is lost may come
-    // back.
+    // Wrong endpoints, certificates or passwords are reported at once; later, a lost connection may
+    // come back.
     Source::connect(&flags.from, &flags.access).await?;
     let mut signals = Signals::listen()?;
     let mut migration = Migration { settings, flags, dir, requested: false, late_fence_until: None };
@@ -72,7 +72,7 @@ pub(super) async fn run(settings: Settings, flags: Flags) -> Result<ExitReason, 
     }
 }
 
-/// What can be told to be wrong without asking anybody.
+/// Errors that can be found without a connection.
 fn check(settings: &Settings, flags: &Flags) -> Result<(), Failure> {
     if settings.wal_dir.is_some() {
         return Err(Failure::bad_arguments(
@@ -96,7 +96,7 @@ struct Migration {
     dir: MigrationDir,
     /// Whether to cut over as soon as it is safe.
     requested: bool,
-    /// Until when a fence that was asked for, and given up on, may still come up.
+    /// Until when a fence that was requested and abandoned may still be set.
     late_fence_until: Option<Instant>,
 }
 
@@ -108,8 +108,7 @@ pub(super) struct FollowerServices {
 }
 
 impl Migration {
-    /// From a data directory in any state to the end of the process, or to something that went
-    /// wrong.
+    /// From a data directory in any state to the end of the process, or to an error.
     async fn attempt(&mut self, signals: &mut Signals) -> Result<ExitReason, MigrateError> {
         let copied = tokio::select! {
             copied = self.ensure_copy() => copied?,
@@ -119,7 +118,7 @@ impl Migration {
         self.follow_until_done(copied, stage, signals).await
     }
 
-    /// A copy of the etcd, at whatever revision.
+    /// A copy of the etcd, at some revision.
     async fn ensure_copy(&mut self) -> Result<Marker, MigrateError> {
         let (source, source_status) = Source::connect(&self.flags.from, &self.flags.access).await?;
         let fresh = Marker {
@@ -147,13 +146,13 @@ impl Migration {
         Ok(marker)
     }
 
-    /// Opens what was copied, and begins to answer clients.
+    /// Opens the copy, and begins to serve clients.
     async fn start_services(&self) -> Result<FollowerServices, MigrateError> {
         let config = self.settings.node.clone();
         let opening = tokio::task::spawn_blocking(move || Follower::open(config, |_| {}));
         let follower = opening.await.map_err(|error| MigrateError::Fatal(error.to_string()))?;
         let follower = follower.map_err(|error| MigrateError::Fatal(error.to_string()))?;
-        // Alarms are about the disks of the etcd.
+        // The etcd's alarms concern its own disks.
         follower.node().clear_alarms().await?;
         let listeners =
             sockets::bind(&self.settings).await.map_err(|error| MigrateError::Fatal(error.to_string()))?;
@@ -199,7 +198,7 @@ impl Migration {
         signals: &mut Signals,
     ) -> Result<Followed, MigrateError> {
         let (source, source_status) = Source::connect(&self.flags.from, &self.flags.access).await?;
-        // What the connection before has brought is all taken now, or never will be.
+        // Events of the previous connection are applied now, or never.
         stage.follower.settle().await?;
         self.check_source(&source, &source_status, marker, stage).await?;
         let from = stage.follower.node().revision() + 1;
@@ -249,8 +248,8 @@ impl Migration {
         monitor::check_users_unchanged(source, &stage.follower).await
     }
 
-    /// An interrupted cut-over goes on if the fence stands: clients are waiting. If it does not,
-    /// somebody has decided otherwise, or it was never put up, or it is about to come up.
+    /// An interrupted cut-over continues if the fence is set: clients are waiting. If not, an
+    /// operator removed it, or it was never set, or is about to be set.
     async fn check_fence(&mut self, source: &Source, marker: &Marker) -> Result<(), MigrateError> {
         let is_fenced = source.is_fenced().await?;
         if marker.phase != Phase::CuttingOver {
@@ -267,13 +266,11 @@ impl Migration {
         Ok(())
     }
 
-    /// Takes down a fence that comes up although the cut-over was given up.
+    /// Removes a fence that is set after its cut-over was abandoned.
     async fn remove_late_fence(&mut self, source: &Source, marker: &mut Marker) -> Result<(), MigrateError> {
         let Some(until) = self.late_fence_until.filter(|_| !self.requested) else { return Ok(()) };
         if source.is_fenced().await? {
-            print_message(
-                "migrate: the fence of the cut-over that was given up has come up late; taking it down",
-            );
+            print_message("migrate: the fence of an abandoned cut-over was set late; removing it");
             source.unfence().await?;
         }
         if Instant::now() > until {
@@ -284,13 +281,13 @@ impl Migration {
         Ok(())
     }
 
-    /// An error means that the etcd goes on.
+    /// After an error, the etcd continues.
     async fn cut_over(
         &mut self,
         monitor: &mut SourceMonitor<'_>,
         marker: &mut Marker,
     ) -> Result<CutOverOutcome, MigrateError> {
-        // Compared shortly before, so that little is left to be compared while clients wait.
+        // Compared shortly before, so that little is compared while clients wait.
         let last_comparison = monitor.verify().await?;
         monitor.catch_up().await?;
         print_message(&format!(
@@ -320,7 +317,7 @@ impl Migration {
         let then = match trouble {
             MigrateError::Fatal(_) => String::new(),
             MigrateError::Disconnected(_) | MigrateError::CopyAgain(_) => format!(
-                ". The etcd takes writes again and remains the truth. Ask once more with 'vetch migrate cut-over --data-dir {}'",
+                ". The etcd accepts writes again and remains the source of truth. Try again with 'vetch migrate cut-over --data-dir {}'",
                 self.dir.data_dir.display()
             ),
         };
@@ -333,7 +330,7 @@ impl Migration {
         Err(trouble)
     }
 
-    /// From here on an ordinary server.
+    /// From here on it is an ordinary server.
     async fn become_server(
         &self,
         stage: FollowerServices,
@@ -352,7 +349,7 @@ impl Migration {
             None => "HashKV is compared now, because it takes longer than --max-pause".into(),
         };
         let waited = if done.is_drained { "" } else { "; some forwarded requests were not answered in time" };
-        // The write stands in the data directory; if nobody reads this line, that changes nothing.
+        // The data directory has the result, with or without this line.
         let _ = print_result(&format!(
             "migrate: DONE at revision {}: Vetch answers now, the etcd at {} refuses writes: stop it. Clients waited {} ms; \
              {compared}; {} leases{waited}",
@@ -370,8 +367,8 @@ impl Migration {
         serve::run_until_stopped(stage.server, node, archiver, signals).await
     }
 
-    /// The next attempt begins with a new copy. That takes a while, so an etcd that an interrupted
-    /// cut-over has left fenced goes on first.
+    /// The next attempt begins with a new copy. That takes a while, so the fence of an interrupted
+    /// cut-over is removed first.
     async fn discard_copy(&self) -> Result<(), Failure> {
         let Some(mut marker) = self.dir.marker()? else { return Ok(()) };
         if marker.phase == Phase::CuttingOver {

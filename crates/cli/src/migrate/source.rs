@@ -1,4 +1,4 @@
-//! Every call that is made to the etcd, by one connection.
+//! Every call to the etcd, over one connection.
 
 use std::time::Duration;
 
@@ -17,16 +17,16 @@ use super::error::MigrateError;
 use crate::commands::Failure;
 use crate::commands::client::{Access, Session};
 
-/// How long a call may take.
+/// Timeout of a call.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The same for one that reads all of the data.
 const LONG_CALL_TIMEOUT: Duration = Duration::from_secs(900);
 
-/// A lease that nobody grants: revoking it is refused in one way or another, which tells whether
-/// the fence stands.
+/// A lease that is never granted: revoking it is refused with one of two errors, which shows
+/// whether the fence is set.
 const NO_LEASE: i64 = i64::MAX;
 
-/// Where the etcd stands.
+/// The status of the etcd.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SourceStatus {
     pub(super) cluster_id: u64,
@@ -35,7 +35,7 @@ pub(super) struct SourceStatus {
     pub(super) version: String,
 }
 
-/// Who has to say who they are, and when that was last changed.
+/// Whether authentication is on, and its revision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SourceAuth {
     pub(super) enabled: bool,
@@ -49,7 +49,7 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// The first of `endpoints` that answers, and what it said.
+    /// The first of `endpoints` that answers, and its status.
     pub(super) async fn connect(
         endpoints: &[String],
         access: &Access,
@@ -114,7 +114,7 @@ impl Source {
             ..Default::default()
         };
         let request = pb::WatchRequest { request_union: Some(RequestUnion::CreateRequest(create)) };
-        // The request side stays open as long as the answers are read.
+        // The request side stays open as long as the responses are read.
         let requests = tokio_stream::once(request).chain(tokio_stream::pending());
         let mut client = WatchClient::new(self.channel()).max_decoding_message_size(usize::MAX);
         with_timeout(CALL_TIMEOUT, client.watch(self.session.request(requests))).await
@@ -142,7 +142,7 @@ impl Source {
             .await
     }
 
-    /// None if this etcd is too old to be asked.
+    /// None if this etcd is too old to report it.
     pub(super) async fn auth(&self) -> Result<Option<SourceAuth>, MigrateError> {
         let mut client = AuthClient::new(self.channel());
         let call = client.auth_status(self.session.request(pb::AuthStatusRequest {}));
@@ -154,7 +154,7 @@ impl Source {
         }
     }
 
-    /// Whether the alarm that a fence is made of is raised.
+    /// Whether the alarm of the fence is raised.
     pub(super) async fn is_fenced(&self) -> Result<bool, MigrateError> {
         let answer = self.alarm(pb::alarm_request::AlarmAction::Get, 0).await?;
         Ok(answer.alarms.iter().any(|alarm| alarm.alarm() == pb::AlarmType::Corrupt))
@@ -171,14 +171,14 @@ impl Source {
             Ok(_) | Err(Code::NotFound) => {
                 Err(MigrateError::Fatal("the etcd still takes writes after it was fenced".into()))
             }
-            // Too busy, or on its way down: nothing was found out.
+            // Too busy, or shutting down: the answer is unknown.
             Err(code) => Err(MigrateError::Disconnected(format!(
                 "the etcd does not say whether it is fenced: {code:?}"
             ))),
         }
     }
 
-    /// Whoever put it up: it may have been an earlier run, by way of another member.
+    /// Of any member: an earlier run may have raised it through another one.
     pub(super) async fn unfence(&self) -> Result<(), MigrateError> {
         let answer = self.alarm(pb::alarm_request::AlarmAction::Get, 0).await?;
         for alarm in answer.alarms.iter().filter(|alarm| alarm.alarm() == pb::AlarmType::Corrupt) {
@@ -212,7 +212,7 @@ impl Source {
         member_id: u64,
     ) -> Result<pb::AlarmResponse, MigrateError> {
         let mut client = self.maintenance();
-        // All kinds are asked for, one kind is changed.
+        // All kinds are listed, one kind is changed.
         let is_change = action != pb::alarm_request::AlarmAction::Get;
         let alarm = if is_change { pb::AlarmType::Corrupt } else { pb::AlarmType::None };
         let request = pb::AlarmRequest { action: action.into(), member_id, alarm: alarm.into() };

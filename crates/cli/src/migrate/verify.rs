@@ -1,5 +1,4 @@
-//! Whether both sides hold the same: etcd's own hash over all history, at the same revision on
-//! both.
+//! Comparison of both sides: etcd's own hash over all history, at the same revision.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +11,7 @@ use vetch_node::store::request::{KeyRange, RangeRequest};
 use super::error::MigrateError;
 use super::source::Source;
 
-/// Keys compared at once, where keys are compared.
+/// Keys in one page of a comparison by keys.
 const PAGE: i64 = 1000;
 
 /// A comparison that came out equal.
@@ -33,8 +32,8 @@ impl Verified {
     }
 }
 
-/// Compares at `revision`, which the node has. History begins where the etcd says that it does: its
-/// compactions are followed here.
+/// Compares at `revision`, which the node has. History begins where it does in the etcd, whose
+/// compactions are followed.
 pub(super) async fn verify(source: &Source, node: &Node, revision: i64) -> Result<Verified, MigrateError> {
     let begun = Instant::now();
     let theirs = source.hash_kv(revision).await?;
@@ -43,8 +42,8 @@ pub(super) async fn verify(source: &Source, node: &Node, revision: i64) -> Resul
     }
     let ours = node.hash_kv(revision).await?;
     let is_same = (ours.hash, ours.compact_revision) == (theirs.hash, theirs.compact_revision);
-    // At the very revision that was compacted, both answer with the hash that they made then, if
-    // they remember it, and the compaction before need not have been the same.
+    // At a compacted revision, both answer with the hash that they kept from then, if they did, and
+    // their compaction before may differ.
     if !is_same && node.status().compact_revision == revision {
         compare_keys(source, node, revision).await?;
         return Ok(Verified { revision, hash: None, took: begun.elapsed() });

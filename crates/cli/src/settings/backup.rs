@@ -1,4 +1,4 @@
-//! What the flags say about backups.
+//! Settings of backups, from the flags.
 
 use std::path::Path;
 use std::time::Duration;
@@ -37,7 +37,7 @@ pub(super) fn settings(flags: &Parsed) -> Result<Option<Settings>, SettingsError
     Ok(Some(Settings { location, interval, full_interval, retention }))
 }
 
-/// How much journal may be kept for backups. None: there are none.
+/// Limit on journal kept for backups. None: no backups.
 pub(super) fn journal_limit(flags: &Parsed) -> Option<u64> {
     (!flags.text("backup-location").is_empty()).then(|| flags.uint("backup-journal-bytes"))
 }

@@ -1,7 +1,6 @@
-//! Who the members of the cluster are: this one.
+//! The members of the cluster: this one.
 //!
-//! What the flags say about members counts until there is data; afterwards the data knows, as in
-//! etcd.
+//! The flags about members apply until there is data; afterwards the data decides, as in etcd.
 
 use std::collections::BTreeMap;
 use std::net::ToSocketAddrs;
@@ -12,7 +11,7 @@ use vetch_server::http::url::Url;
 use super::SettingsError;
 use crate::flags::Parsed;
 
-/// etcd's default for the cluster, which is only replaced if the name is given, and not if the URLs
+/// etcd's default for the cluster, which is only replaced if the name is given, not if the URLs
 /// are.
 const DEFAULT_NAME: &str = "default";
 const DEFAULT_PEER: &str = "http://localhost:2380";
@@ -43,7 +42,7 @@ pub(super) fn peer_urls(flags: &Parsed, data_dir: &Path) -> Result<Vec<String>, 
     Ok(advertised)
 }
 
-/// What `--initial-cluster` says, or what it is taken to say when it is not given.
+/// `--initial-cluster`, or its default.
 fn initial_cluster(flags: &Parsed, advertised: &[String]) -> String {
     if flags.is_given("initial-cluster") {
         return flags.text("initial-cluster").to_string();
@@ -66,7 +65,8 @@ fn members(text: &str) -> Result<BTreeMap<String, Vec<String>>, SettingsError> {
     Ok(members)
 }
 
-/// The URLs this member has in the cluster are those it advertises, or lead to the same places.
+/// The URLs of this member in the cluster must be those it advertises, or resolve to the same
+/// addresses.
 fn check_same(name: &str, ours: &[String], advertised: &[String]) -> Result<(), SettingsError> {
     if ours == advertised || (ours.len() == advertised.len() && resolved(ours) == resolved(advertised)) {
         return Ok(());
@@ -83,8 +83,8 @@ fn check_same(name: &str, ours: &[String], advertised: &[String]) -> Result<(), 
     Err(SettingsError::NotAdvertised(pairs(&unadvertised), advertised.join(",")))
 }
 
-/// URLs with the addresses their hosts have. A host that has none stays as it is, and so does
-/// localhost, which is another place for everyone.
+/// URLs with their hosts resolved. A host without an address stays as it is, and so does localhost,
+/// which differs by machine.
 fn resolved(urls: &[String]) -> Vec<String> {
     let one = |text: &String| {
         let Ok(url) = Url::parse(text) else { return text.clone() };

@@ -1,4 +1,4 @@
-//! Why a set of flags cannot be served, in etcd's words where it refuses the same.
+//! Errors of a set of flags, in etcd's words where it refuses the same.
 
 use std::time::Duration;
 

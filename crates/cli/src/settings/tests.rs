@@ -160,7 +160,7 @@ fn servers_on_a_journal_announce_where_others_reach_them() {
         assert!(with(near, advertised).is_err_and(|text| text.contains("leads each")), "{advertised}");
     }
     assert_eq!(with(far, "http://10.0.0.2:2379"), Ok(()));
-    // A server that stands alone may announce anything.
+    // A single server may advertise any URL.
     assert!(settings(&["--advertise-client-urls=http://0.0.0.0:2379"]).is_ok());
 }
 
@@ -205,7 +205,7 @@ fn a_connection_can_hold_a_whole_request() {
         (http.max_connection_bytes, http.max_client_bytes)
     };
     assert_eq!(held(&[]), (128 << 20, 512 << 20));
-    // What etcd can be started with works; the bounds that are not given follow.
+    // What etcd accepts works; the bounds that are not given follow.
     let large = 4 * ((64 << 20) + (512 << 10));
     assert_eq!(held(&["--max-request-bytes=67108864"]), (large, 512 << 20));
     assert_eq!(held(&["--max-connection-bytes=1073741824"]), (1 << 30, 1 << 30));

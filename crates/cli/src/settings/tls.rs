@@ -1,4 +1,4 @@
-//! What the flags say about TLS.
+//! Settings of TLS, from the flags.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use vetch_server::tls::settings::{SelfSigned, TlsSettings, TlsVersion};
 use super::SettingsError;
 use crate::flags::Parsed;
 
-/// How listeners for clients and for metrics speak TLS.
+/// TLS settings of listeners for clients and metrics.
 pub(super) fn client(
     flags: &Parsed,
     data_dir: &Path,
@@ -27,7 +27,7 @@ pub(super) fn client(
     })
 }
 
-/// How listeners for peers do.
+/// TLS settings of listeners for peers.
 pub(super) fn peer(
     flags: &Parsed,
     data_dir: &Path,
@@ -46,9 +46,8 @@ pub(super) fn peer(
     })
 }
 
-/// How other servers of a cluster are called: verified by the authorities of peers, else by those
-/// of clients, and shown what is for calls between peers, or to peers, or else for the same with
-/// clients. None without authorities.
+/// TLS settings of calls to other servers of a cluster: the CAs of peers, else those of clients,
+/// and the first client certificate that is given for peers, else for clients. None without CAs.
 pub(super) fn peer_client(client: &TlsSettings, peer: &TlsSettings) -> Option<TlsSettings> {
     let trusted_ca_file = peer.trusted_ca_file.clone().or_else(|| client.trusted_ca_file.clone())?;
     let pairs = [
@@ -70,7 +69,7 @@ pub(super) fn peer_client(client: &TlsSettings, peer: &TlsSettings) -> Option<Tl
     })
 }
 
-/// The flags that both kinds have under the same name.
+/// The flags that both kinds have under similar names.
 fn common(flags: &Parsed, prefix: &str) -> Result<TlsSettings, SettingsError> {
     let (min, max) = (flags.text("tls-min-version"), flags.text("tls-max-version"));
     let (min_version, max_version) = (version(min)?, version(max)?);

@@ -12,7 +12,7 @@ use super::password::{PasswordError, Passwords};
 use super::settings::{Settings, TokenKind};
 use super::simple::{SimpleTokens, TokenOwner};
 
-/// Times a password is compared anew because users changed meanwhile.
+/// How often a password is compared again because users changed during the comparison.
 const LOGIN_ATTEMPTS: usize = 8;
 
 pub struct Authenticator {
@@ -27,16 +27,16 @@ enum Tokens {
     Jwt(Arc<Jwt>),
 }
 
-/// A token that is not valid, or not any more.
+/// A token that is not valid, or no longer valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InvalidToken;
 
-/// Why nobody was logged in.
+/// Why a login failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LoginError {
     #[error("authentication is not enabled")]
     NotEnabled,
-    /// No such user, or not its password; which of the two is nobody's business.
+    /// No such user, or a wrong password; a client must not learn which.
     #[error("authentication failed")]
     Failed,
     #[error("password was given for no password user")]
@@ -69,7 +69,7 @@ impl Authenticator {
         Authenticator { tokens, passwords, client_cert_auth: settings.client_cert_auth }
     }
 
-    /// Who sends these credentials. While authentication is off nobody is asked.
+    /// The user with these credentials. While authentication is off, credentials are ignored.
     pub fn caller(&self, node: &Node, credentials: &Credentials) -> Result<Caller, InvalidToken> {
         if !node.auth_enabled() {
             return Ok(Caller::Anonymous);
@@ -84,15 +84,15 @@ impl Authenticator {
         })
     }
 
-    /// The token of a caller who is asked for one, if it is simple and this server does not know
-    /// it.
+    /// The caller's token, if authentication is on, and the token is simple and unknown to this
+    /// server.
     pub fn unknown_token<'a>(&self, node: &Node, credentials: &'a Credentials) -> Option<&'a str> {
         let Tokens::Simple(tokens) = &self.tokens else { return None };
         let token = credentials.token().filter(|_| node.auth_enabled())?;
         tokens.find(&node.auth(), token).is_none().then_some(token)
     }
 
-    /// Whom a simple token stands for. Asking for it keeps it alive.
+    /// The user of a simple token. The lookup keeps the token alive.
     pub fn owner(&self, node: &Node, token: &str) -> Option<TokenOwner> {
         match &self.tokens {
             Tokens::Simple(tokens) if node.auth_enabled() => tokens.owner(&node.auth(), token),
@@ -108,7 +108,7 @@ impl Authenticator {
         }
     }
 
-    /// Remembers for a while whom a token stands for that another server gave out.
+    /// Caches the user of a token that another server issued.
     pub fn cache(&self, auth: &Auth, token: &str, owner: TokenOwner) {
         if let Tokens::Simple(tokens) = &self.tokens {
             tokens.cache(auth, token, owner);
@@ -128,8 +128,8 @@ impl Authenticator {
         self.passwords.hash(password).await
     }
 
-    /// A token for whoever knows the password. If users change while it is compared, what it was
-    /// compared with may be outdated, and it is compared again.
+    /// A token for a user with the right password. If users change during the comparison, the hash
+    /// may be outdated, and the password is compared again.
     pub async fn log_in(&self, node: &Node, name: &str, password: &str) -> Result<String, LoginError> {
         for _ in 0..LOGIN_ATTEMPTS {
             let auth = node.auth();

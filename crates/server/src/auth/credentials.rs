@@ -1,20 +1,19 @@
-//! What a request says about who sends it.
+//! The credentials in a request.
 
 use http::{HeaderMap, HeaderValue};
 use tonic::Request;
 
 use crate::tls::PeerIdentity;
 
-/// A token, and who the certificate of the connection names. Taken from a request before it is
-/// looked at, because requests that are nonsense are refused first, whoever sends them.
+/// A token, and the name in the connection's certificate. Taken from a request before it is
+/// validated, because malformed requests are refused first, whatever the user.
 #[derive(Clone, Default)]
 pub struct Credentials {
     token: Option<HeaderValue>,
     peer: Option<PeerIdentity>,
 }
 
-/// Where tokens are: the first is what clients of gRPC use, the second what the JSON gateway passes
-/// on.
+/// The metadata keys of tokens: gRPC clients use the first, the JSON gateway the second.
 const TOKEN: &str = "token";
 const AUTHORIZATION: &str = "authorization";
 const BEARER: &[u8] = b"Bearer ";
@@ -29,7 +28,7 @@ impl Credentials {
         Credentials { token: token(request.metadata().as_ref()), peer }
     }
 
-    /// As far as the headers tell: without the connection.
+    /// From the headers alone, without the connection.
     pub fn from_headers(headers: &HeaderMap) -> Credentials {
         Credentials { token: token(headers), peer: None }
     }
@@ -38,7 +37,7 @@ impl Credentials {
         (Credentials::from_request(&request), request.into_inner())
     }
 
-    /// The token itself; empty for one that is no text, which is then no token either.
+    /// The token itself; empty if it is not text, and so not valid.
     pub(super) fn token(&self) -> Option<&str> {
         let token = self.token.as_ref()?.as_bytes();
         let token = token.strip_prefix(BEARER).unwrap_or(token);

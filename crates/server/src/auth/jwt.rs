@@ -1,8 +1,8 @@
-//! JSON web tokens: signed claims that any server with the key believes.
+//! JSON web tokens: signed claims that any server with the key accepts.
 //!
-//! The claims are etcd's: the user, the auth revision at which the password was right, and when the
-//! token ends. Nothing is remembered, so a token cannot be taken back; but what it may do with keys
-//! ends with the next change of users or roles, because its revision is then an old one.
+//! The claims are etcd's: the user, the auth revision at which the password was right, and the
+//! expiry. No state is kept, so a token cannot be revoked; but its access to keys ends with the
+//! next change of users or roles, because its revision is then outdated.
 
 use std::fs;
 use std::path::Path;
@@ -20,7 +20,7 @@ const DEFAULT_TTL: Duration = Duration::from_secs(300);
 
 pub struct Jwt {
     algorithm: Algorithm,
-    /// None: tokens are made elsewhere.
+    /// None: tokens are signed elsewhere.
     signing: Option<EncodingKey>,
     verifying: DecodingKey,
     ttl: Duration,
@@ -33,7 +33,7 @@ impl std::fmt::Debug for Jwt {
     }
 }
 
-/// Why the options of `--auth-token jwt` mean nothing.
+/// Why the options of `--auth-token jwt` are not valid.
 #[derive(Debug, thiserror::Error)]
 pub enum JwtError {
     #[error("sign-method is missing; name the algorithm that tokens are signed with, such as RS256")]
@@ -44,7 +44,7 @@ pub enum JwtError {
     BadTtl(String),
     #[error("cannot read {option} {path:?}: {source}")]
     Unreadable { option: &'static str, path: String, source: std::io::Error },
-    #[error("{0} needs a key: give priv-key, or pub-key to verify tokens that are made elsewhere")]
+    #[error("{0} needs a key: give priv-key, or pub-key to verify tokens that are signed elsewhere")]
     MissingKey(&'static str),
     #[error("{option} {path:?} is no {family} key in PEM form")]
     BadKey { option: &'static str, path: String, family: &'static str },
@@ -54,7 +54,7 @@ pub enum JwtError {
 
 const METHODS: &str = "RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, EdDSA, HS256, HS384, HS512";
 
-/// What is looked at in a token beside its end.
+/// The claims of a token besides its expiry.
 #[derive(Deserialize)]
 struct Claims {
     username: String,
@@ -93,7 +93,7 @@ impl Jwt {
         jsonwebtoken::encode(&Header::new(self.algorithm), &claims, self.signing.as_ref()?).ok()
     }
 
-    /// Whom a token stands for, if it is signed by our key and has not ended.
+    /// The user of a token, if it is signed by our key and has not expired.
     pub(super) fn verify(&self, token: &str) -> Option<Caller> {
         let mut validation = Validation::new(self.algorithm);
         validation.leeway = 0;
@@ -106,7 +106,7 @@ impl Jwt {
     }
 }
 
-/// What is put into one.
+/// The claims of a new token.
 #[derive(Serialize)]
 struct SignedClaims<'a> {
     username: &'a str,
@@ -154,7 +154,7 @@ fn algorithm(name: &str) -> Result<Algorithm, JwtError> {
     })
 }
 
-/// What a kind of keys is called in messages.
+/// The name of a key family in messages.
 fn family_name(family: AlgorithmFamily) -> &'static str {
     match family {
         AlgorithmFamily::Hmac => "HMAC",

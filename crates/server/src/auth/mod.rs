@@ -1,15 +1,15 @@
-//! Finding out who a client is: by a token, or by the certificate of its connection.
+//! Authentication of a client: by a token, or by the certificate of its connection.
 //!
 //! * [`Authenticator`] turns [`Credentials`] into a [`Caller`], and a name and a password into a
 //!   token.
-//! * `simple` are tokens this server remembers, or has heard of from the leader of its cluster,
-//!   `jwt` tokens that carry their own proof.
-//! * `password` hashes and compares, away from the threads that serve requests and only so much at
-//!   once.
-//! * [`Settings`] are the flags about all of this.
+//! * `simple` are tokens that this server keeps, or has looked up at the leader of its cluster;
+//!   `jwt` are tokens that carry their own proof.
+//! * `password` hashes and compares, away from the threads that serve requests, with bounded
+//!   concurrency.
+//! * [`Settings`] are the flags for all of this.
 //!
-//! What a caller may do is not decided here: that is the node's business, in the instant a request
-//! is evaluated. Passwords, hashes and tokens appear in no log and in no error.
+//! Permissions are not decided here but by the node, in the instant a request is evaluated.
+//! Passwords, hashes and tokens appear in no log and in no error.
 
 mod authenticator;
 mod credentials;

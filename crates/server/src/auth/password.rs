@@ -1,8 +1,8 @@
 //! Passwords: bcrypt, away from the threads that serve requests.
 //!
-//! One comparison takes tens of milliseconds of a processor on purpose. So that nobody can bring
-//! the server down by guessing, only a part of the processors is ever spent on it, and only so many
-//! may wait for their turn.
+//! One comparison takes tens of milliseconds of a processor on purpose. So that no client can
+//! overload the server by guessing, at most half of the processors compare passwords, and the queue
+//! is bounded.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,9 +14,9 @@ use vetch_http2::border;
 
 use crate::offload::half_of_cpus;
 
-/// Longer ones are refused; bcrypt would not look at the rest.
+/// Longer ones are refused; bcrypt would ignore the rest.
 pub const PASSWORD_LEN_MAX: usize = 72;
-/// Passwords that may wait for their turn; one more is answered "too many requests".
+/// Passwords that may wait; one more is answered "too many requests".
 const WAITING_MAX: usize = 128;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -49,7 +49,7 @@ impl Passwords {
         self.run_limited(hash).await?.ok_or(PasswordError::Failed)
     }
 
-    /// Whether `password` is the one that was hashed. A hash that is none fits no password.
+    /// Whether `password` is the one that was hashed. A malformed hash matches no password.
     pub(super) async fn matches(&self, password: String, hash: Bytes) -> Result<bool, PasswordError> {
         let compare = move || {
             let hash = std::str::from_utf8(&hash).unwrap_or_default();
@@ -63,7 +63,7 @@ impl Passwords {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, PasswordError> {
         let permit = self.permit().await?;
-        // The work goes on if the client goes away, so it takes its place along.
+        // The work continues if the client disconnects, so it keeps its permit.
         let working = border::spawn_blocking(move || {
             let done = work();
             drop(permit);
@@ -80,7 +80,7 @@ impl Passwords {
     }
 }
 
-/// Somebody who waits, counted until dropped.
+/// A waiting request, counted until dropped.
 struct WaitingGuard<'a>(&'a AtomicUsize);
 
 impl<'a> WaitingGuard<'a> {
@@ -134,7 +134,7 @@ mod tests {
             tokio::task::yield_now().await;
         }
         assert_eq!(passwords.hash("x".into()).await, Err(PasswordError::TooMany));
-        // Those who give up make room.
+        // Requests that give up make room.
         many.iter().for_each(tokio::task::JoinHandle::abort);
         drop(all);
         for gone in many {

@@ -1,13 +1,13 @@
-//! What the flags say about tokens and passwords.
+//! Settings of tokens and passwords, from the flags.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::jwt::{Jwt, JwtError};
 
-/// The time a token lives when nothing else is said.
+/// The default lifetime of a token.
 const DEFAULT_TTL: Duration = Duration::from_secs(300);
-/// What bcrypt allows; a cost outside is replaced by the default, as etcd does.
+/// The costs that bcrypt allows; any other is replaced by the default, as in etcd.
 const COSTS: std::ops::RangeInclusive<u32> = 4..=31;
 const DEFAULT_COST: u32 = 10;
 
@@ -28,7 +28,7 @@ impl Default for Settings {
 
 #[derive(Debug, Clone)]
 pub enum TokenKind {
-    /// None are given out and none are accepted: certificates only.
+    /// No tokens: certificates only.
     None,
     Simple {
         ttl: Duration,
@@ -36,7 +36,7 @@ pub enum TokenKind {
     Jwt(Arc<Jwt>),
 }
 
-/// Why `--auth-token` means nothing.
+/// Why `--auth-token` is not valid.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
     #[error("invalid token option {0:?}; options have the form name=value")]

@@ -1,12 +1,13 @@
-//! Simple tokens: random words that this server remembers.
+//! Simple tokens: random words that this server keeps.
 //!
 //! A token lives for a while after its last use, and dies with what it proves: when its user goes
-//! or gets another password, or when authentication is turned off. That is not told to this table;
-//! it is asked of the users, so no change of them can be missed. A restart forgets all tokens.
+//! or gets another password, or when authentication is turned off. The table is not notified of
+//! that; every lookup checks the users, so no change of them can be missed. A restart forgets all
+//! tokens.
 //!
-//! In a cluster a server also borrows tokens that another one gave out. They live a part of the
-//! time here, however often they are used, so that the other one is asked again, and hears of it,
-//! before they have ended there.
+//! In a cluster a server also caches tokens that another one issued. They live here for a part of
+//! their time, however often they are used, so that the other server is asked again, and renews
+//! them, before they expire there.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,11 +17,11 @@ use std::time::{Duration, Instant};
 use parking_lot::RwLock;
 use vetch_node::store::auth::{Auth, Caller};
 
-/// Tokens remembered at once; one more is refused.
+/// Tokens that are kept; one more is refused.
 const TOKENS_MAX: usize = 100_000;
-/// How often dead tokens are looked for, at most.
+/// The shortest interval between two sweeps of expired tokens.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
-/// What part of its time a token is borrowed for.
+/// The part of its lifetime for which a token is cached.
 const CACHED_TTL_DIVISOR: u32 = 4;
 const WORD_LEN: usize = 16;
 const LETTERS: &[u8; 52] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
@@ -38,7 +39,7 @@ struct Table {
 
 struct Token {
     owner: TokenOwner,
-    /// Milliseconds after the table's beginning.
+    /// Milliseconds since the table was made.
     expires_at: AtomicU64,
     is_cached: bool,
 }
@@ -58,19 +59,20 @@ impl SimpleTokens {
         SimpleTokens { ttl, began: now, table: RwLock::new(table) }
     }
 
-    /// Tokens that are remembered, with those that ended since they were last looked for.
+    /// Tokens that are kept, including those that expired since the last sweep.
     pub(super) fn len(&self) -> usize {
         self.table.read().tokens.len()
     }
 
-    /// A new token; None if there are too many already. `index` only makes it look like etcd's.
+    /// A new token; None if there are too many already. `index` is only there because etcd's tokens
+    /// have one.
     pub(super) fn assign(&self, auth: &Auth, user: &str, auth_revision: u64, index: u64) -> Option<String> {
         let name = format!("{}.{index}", random_letters());
         let owner = TokenOwner { user: user.into(), auth_revision };
         self.insert(auth, &name, owner, false).then_some(name)
     }
 
-    /// Remembers a token that another server gave out, if there is room.
+    /// Caches a token that another server issued, if there is room.
     pub(super) fn cache(&self, auth: &Auth, token: &str, owner: TokenOwner) {
         self.insert(auth, token, owner, true);
     }
@@ -92,7 +94,7 @@ impl SimpleTokens {
         true
     }
 
-    /// Whom a token stands for. Using it keeps it alive.
+    /// The user of a token. The lookup keeps it alive.
     pub(super) fn find(&self, auth: &Auth, token: &str) -> Option<Caller> {
         let owner = self.owner(auth, token)?;
         Some(Caller::User { name: owner.user, revision: auth.revision() })
@@ -121,7 +123,7 @@ impl Token {
     }
 }
 
-/// Letters that nobody can guess, each as likely as any other.
+/// Random letters, uniformly distributed.
 fn random_letters() -> String {
     let mut word = String::with_capacity(WORD_LEN);
     while word.len() < WORD_LEN {

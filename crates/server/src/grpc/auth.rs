@@ -1,7 +1,7 @@
-//! The Auth service: users, roles, and logging in.
+//! The Auth service: users, roles, and logins.
 //!
-//! Changes go to the node as they are, but for passwords: only their hashes do. Before one is
-//! hashed the caller is looked at, for hashing is expensive and nobody's right.
+//! Changes go to the node as they are, except that passwords are replaced by their hashes. The
+//! caller's permission is checked before hashing, because hashing is expensive.
 
 use base64::Engine;
 use base64::engine::DecodePaddingMode;
@@ -24,8 +24,7 @@ type GrpcResult<T> = Result<Response<T>, Status>;
 pub(super) struct AuthService(pub(super) ServiceContext);
 
 impl AuthService {
-    /// Makes a change for whoever may; the node decides about that. Returns the header of the
-    /// answer.
+    /// Makes a change if the node permits it. Returns the header of the response.
     async fn change<T: Message>(
         &self,
         request: Request<T>,
@@ -50,7 +49,7 @@ impl AuthService {
     }
 }
 
-/// Refused before anything else, as etcd does.
+/// Refused before any other check, as in etcd.
 fn check_length(password: &str) -> Result<(), Status> {
     if password.len() > PASSWORD_LEN_MAX { Err(status::etcd(EtcdError::PasswordTooLong)) } else { Ok(()) }
 }
@@ -218,7 +217,7 @@ impl auth_server::Auth for AuthService {
         auth.check_look_at_role(node.caller(), &request.role).map_err(status::auth)?;
         let role = auth.role(&request.role).ok_or(status::etcd(EtcdError::RoleNotFound))?;
         let perm = match request.role.as_str() {
-            // Whatever was granted to it, it permits everything.
+            // It permits everything, whatever was granted to it.
             ROOT => vec![everything()],
             _ => role.permissions.iter().map(shown).collect(),
         };
@@ -293,7 +292,7 @@ fn everything() -> authpb::Permission {
     authpb::Permission { perm_type, key: Bytes::new(), range_end: Bytes::from_static(&[0]) }
 }
 
-/// A hash as a client may send it; None if it is no base64. Line breaks in it mean nothing.
+/// A hash as a client may send it; None if it is not base64. Line breaks are ignored.
 fn given_hash(text: &str) -> Option<Bytes> {
     let config = GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::RequireCanonical);
     let engine = GeneralPurpose::new(&base64::alphabet::STANDARD, config);

@@ -1,8 +1,8 @@
-//! Who may do what: the one hook that every service calls before it touches the node.
+//! Authorisation: the one hook that every service calls before it uses the node.
 //!
-//! It finds out who the caller is and hands out the node as that caller sees it. What can be
-//! decided without the keys is decided here; everything about keys and leases the node decides
-//! itself, in the instant the request is evaluated, so that nothing can change in between.
+//! It authenticates the caller and returns the node as that caller may use it. Checks that need no
+//! keys are made here; permissions on keys and leases are checked by the node, in the instant the
+//! request is evaluated, so that nothing can change in between.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::auth::{Authenticator, Credentials};
 /// What a request needs beyond what the node checks.
 #[derive(Debug, Clone, Copy)]
 pub enum RequiredPermission<'a> {
-    /// Nothing, not even credentials that are valid.
+    /// Nothing, not even valid credentials.
     NoCredentials,
     /// Nothing more than the node checks itself.
     CheckedByNode,
@@ -24,8 +24,8 @@ pub enum RequiredPermission<'a> {
     User,
     /// A user with the root role.
     Root,
-    /// Reading what a watch is for, while it is created. What happens to its permission later
-    /// changes nothing.
+    /// Permission to read the watched range, when the watch is created. Later changes of the
+    /// permission do not end the watch.
     Watch { key: &'a [u8], range_end: &'a [u8] },
 }
 

@@ -1,7 +1,7 @@
-//! What is looked at before any service: the metadata that etcd checks for every RPC.
+//! The metadata that etcd checks for every RPC, before any service.
 //!
-//! `hasleader` asks to be refused by a server that knows of no leader, so that clients go to
-//! another one. A single server is always its own.
+//! With `hasleader` a call is refused by a server that knows of no leader, so that clients go to
+//! another one. A single server is always the leader.
 
 use http::HeaderMap;
 use vetch_api::EtcdError;
@@ -9,10 +9,10 @@ use vetch_api::EtcdError;
 #[cfg(test)]
 mod tests;
 
-/// Names the client library's version; counted, so it has to be text.
+/// The client library's version; it labels a counter, so it has to be text.
 const CLIENT_API_VERSION: &str = "client-api-version";
 
-/// Says that a call is to be refused, and a stream to end, where there is no leader.
+/// A call is refused, and a stream ends, if there is no leader.
 const HAS_LEADER: &str = "hasleader";
 
 pub(super) fn wants_leader(headers: &HeaderMap) -> bool {

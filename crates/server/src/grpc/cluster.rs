@@ -1,12 +1,12 @@
 //! The Cluster service.
 //!
-//! A server on a journal of its own judges requests as a one-member etcd does. Where etcd would
-//! then change the membership, it refuses: a further member with etcd's own "not enough started
-//! members", because nothing could replicate to it; new peer addresses with a text of our own,
-//! because there is nothing that would listen on them.
+//! A server on a local journal checks requests as a one-member etcd does. Where etcd would then
+//! change the membership, it refuses: another member with etcd's own "not enough started members",
+//! because nothing replicates to it; new peer URLs with a text of our own, because nothing listens
+//! on them.
 //!
-//! Servers on a shared journal make themselves known when they start. They can be removed; what
-//! would announce one that is yet to come is refused with a text that says how it is done.
+//! Servers on a shared journal register themselves when they start, and can be removed. MemberAdd
+//! is refused with a text that says what to do instead.
 
 use tonic::{Request, Response, Status};
 use vetch_api::pb::cluster_server;
@@ -87,7 +87,7 @@ impl cluster_server::Cluster for ClusterService {
         let (_, request) = self.0.authorise_request(request, RequiredPermission::Root)?;
         self.known(request.id).await?;
         if !self.is_shared() || self.members(false).await?.len() < 2 {
-            // The last member cannot go.
+            // The last member cannot be removed.
             return Err(status::etcd(EtcdError::MemberNotEnoughStarted));
         }
         if !self.0.node.remove_member(request.id).await.map_err(status::node)? {

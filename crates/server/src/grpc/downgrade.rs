@@ -10,7 +10,7 @@ pub(super) const CLUSTER: &str = "3.7";
 /// The one version etcd lets a cluster of this version go back to.
 const TARGET: (i64, i64) = (3, 6);
 
-/// Refuses a target that is no version, or not the version right before this one.
+/// Refuses a target that is not a version, or not the minor version right before this one.
 pub(super) fn check(target: &str) -> Result<(), EtcdError> {
     // The patch level may be left out.
     let version = major_minor(target)
@@ -19,8 +19,8 @@ pub(super) fn check(target: &str) -> Result<(), EtcdError> {
     if version == TARGET { Ok(()) } else { Err(EtcdError::InvalidDowngradeTargetVersion) }
 }
 
-/// The first two numbers of `major.minor.patch[-prerelease][+metadata]`. Leading zeros are let
-/// through, as in etcd.
+/// The first two numbers of `major.minor.patch[-prerelease][+metadata]`. Leading zeros are
+/// accepted, as in etcd.
 fn major_minor(text: &str) -> Option<(i64, i64)> {
     let (text, metadata) = cut(text, '+');
     let (numbers, prerelease) = cut(text, '-');

@@ -59,15 +59,16 @@ impl election_server::Election for ElectionService {
     }
 }
 
-/// A key in the queue of an election. Who created it at that revision speaks for it.
+/// A key in the queue of an election. The client that created it at that revision owns it.
 struct Candidate {
     key: Bytes,
     created: i64,
     lease: i64,
 }
 
-/// Enters the election and waits until it is won. A caller who goes away must not keep others
-/// waiting behind its key; one for whom waiting fails is still there and keeps its key.
+/// Enters the election and waits until it is won. If the caller goes away, its key is deleted so
+/// that others do not wait behind it. If waiting fails, the caller is still there and keeps its
+/// key.
 async fn win(
     context: ServiceContext,
     request: CampaignRequest,
@@ -80,7 +81,7 @@ async fn win(
     tokio::select! {
         outcome = queue.wait_for_turn(&context, candidate.created) => outcome?,
         _ = gone => {
-            // If this fails the lease will end the wait of those behind.
+            // If this fails, the expiry of the lease deletes the key.
             let _ = candidate.resign(&context).await;
             return Err(status::etcd(EtcdError::ContextCanceled));
         }
@@ -91,8 +92,7 @@ async fn win(
 }
 
 /// Enters the election, or finds the candidacy that this lease already has and gives it the new
-/// value. Also returns the revision of the answer, which is that of the entry and not of the new
-/// value.
+/// value. Also returns the revision of the response: of the entry, not of the new value.
 async fn enter(
     context: &ServiceContext,
     queue: &Queue,
@@ -115,7 +115,7 @@ async fn enter(
     if own.is_some_and(|own| *own.value() != *value)
         && let Err(error) = candidate.proclaim(context, value).await
     {
-        // Whatever came between, the old value must not win the election.
+        // The old value must not win the election, whatever happened in between.
         let _ = candidate.resign(context).await;
         return Err(error);
     }
@@ -129,7 +129,7 @@ impl Candidate {
         Ok(Candidate { key: leader.key.clone(), created: leader.rev, lease })
     }
 
-    /// Gives the candidacy another value. Returns the revision of the change.
+    /// Changes the value of the candidacy. Returns the revision of the change.
     async fn proclaim(&self, context: &ServiceContext, value: Bytes) -> Result<i64, Status> {
         let response = recipes::txn(
             context,
@@ -146,7 +146,7 @@ impl Candidate {
         Ok(response.revision)
     }
 
-    /// Gives the candidacy up. It is no error if that happened before.
+    /// Ends the candidacy. It is no error if it has ended already.
     async fn resign(&self, context: &ServiceContext) -> Result<i64, Status> {
         let delete = DeleteRangeRequest { range: KeyRange::single(self.key.clone()), prev_kv: false };
         let response = recipes::txn(

@@ -1,7 +1,6 @@
-//! The fast path: calls on keys from one message to another, without the layers that know how to
-//! stream.
+//! The fast path: unary calls on keys, from one message to another, without the layers for streams.
 //!
-//! It ends in the same functions as the long way, and refuses in the same words. The caller has
+//! It ends in the same functions as the slow path, and refuses with the same texts. The caller has
 //! checked that there is exactly one message, and that it is not compressed.
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -25,7 +24,7 @@ pub(crate) enum KvMethod {
     Txn,
 }
 
-/// What is asked.
+/// The request.
 #[derive(Debug)]
 pub(crate) enum KvCall {
     Range(pb::RangeRequest),
@@ -34,7 +33,7 @@ pub(crate) enum KvCall {
     Txn(pb::TxnRequest),
 }
 
-/// A range limited to no more keys than this is short enough to be answered in place.
+/// A range with at most this limit is short enough to be served inline.
 const INLINE_KEYS_MAX: i64 = 100;
 /// Before every message: a byte that says that it is not compressed, and four for its length.
 const PREFIX: usize = 5;
@@ -50,7 +49,7 @@ impl KvMethod {
         })
     }
 
-    /// What a call costs that another server may have to answer.
+    /// The cost of a call that another server may have to serve.
     pub(crate) fn weight(self, message: &Bytes) -> Weight {
         let is_long =
             self != KvMethod::Put && self.decode(message.clone()).is_ok_and(|call| call.may_be_long());
@@ -69,7 +68,7 @@ impl KvMethod {
 }
 
 impl KvCall {
-    /// It takes long to find its answer, or that has many keys in it.
+    /// It takes long to evaluate, or its response has many keys.
     pub(crate) fn may_be_long(&self) -> bool {
         match self {
             KvCall::Range(range) => keys_max(range) > INLINE_KEYS_MAX,
@@ -81,7 +80,7 @@ impl KvCall {
 }
 
 /// Keys that are fetched for a range at most. Sorting and filtering come before the limit, and the
-/// count at an old revision, which every answer has, is found out from all that changed since.
+/// count at an old revision, which every response has, is computed from all changes since.
 fn keys_max(range: &pb::RangeRequest) -> i64 {
     if range.range_end.is_empty() {
         return 1;
@@ -112,8 +111,7 @@ fn returns_many(delete: &pb::DeleteRangeRequest) -> bool {
     delete.prev_kv && !delete.range_end.is_empty()
 }
 
-/// What is short alone may be long with others of its kind. A compare of a range looks at all of
-/// its keys.
+/// Several short ranges may be long together. A compare of a range examines all of its keys.
 fn is_long(txn: &pb::TxnRequest) -> bool {
     let keys = txn.success.iter().chain(&txn.failure).map(op_keys_max);
     keys.fold(0, i64::saturating_add) > INLINE_KEYS_MAX
@@ -130,11 +128,11 @@ fn op_keys_max(op: &pb::RequestOp) -> i64 {
     }
 }
 
-/// From this length on, an answer is encoded as the client takes it: one frame of HTTP/2.
+/// A response of at least this length is encoded as the client reads it: one HTTP/2 frame.
 const LONG_REPLY_MIN: usize = 16 << 10;
 
 impl Rpc {
-    /// The answer, with its prefix.
+    /// The response, with its prefix.
     pub(crate) async fn serve_kv(&self, call: KvCall, credentials: &Credentials) -> Result<Reply, Status> {
         let kv: &KvService = self.kv_service();
         match call {
@@ -146,7 +144,7 @@ impl Rpc {
     }
 }
 
-/// An answer of which nothing is encoded before there is room for it.
+/// A response that is encoded only when there is room for it.
 #[derive(Debug)]
 struct LongReply(Pieces<Kv>);
 
@@ -208,8 +206,8 @@ mod tests {
         KvCall::Txn(pb::TxnRequest { success: ranges.into_iter().map(op).collect(), ..Default::default() })
     }
 
-    /// A limit bounds what is answered. What has to be sorted or filtered is fetched before it is
-    /// cut.
+    /// A limit bounds the response. Keys to be sorted or filtered are fetched before the limit
+    /// applies.
     #[test]
     fn a_range_is_short_if_little_is_fetched_for_it() {
         assert!(!is_long(few()));
@@ -228,12 +226,12 @@ mod tests {
         assert!(is_long(pb::RangeRequest { max_mod_revision: 1, ..few() }));
         assert!(is_long(pb::RangeRequest { min_create_revision: 1, ..few() }));
         assert!(is_long(pb::RangeRequest { max_create_revision: 1, ..few() }));
-        // Of one key there is nothing to fetch but that.
+        // A single key costs one fetch.
         let one = pb::RangeRequest { range_end: Bytes::new(), limit: 0, revision: 7, ..few() };
         assert!(!is_long(pb::RangeRequest { min_mod_revision: 1, ..one }));
     }
 
-    /// How many keys there were is found out from all that changed since.
+    /// The count in the past is computed from all changes since.
     #[test]
     fn a_count_in_the_past_is_long() {
         let count = pb::RangeRequest { count_only: true, limit: 0, ..few() };

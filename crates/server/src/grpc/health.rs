@@ -34,8 +34,7 @@ impl health_server::Health for HealthService {
         Ok(Response::new(all()))
     }
 
-    /// Tells the status now and when it changes; stays open in between, also for a name nobody
-    /// knows.
+    /// Sends the status now and when it changes; stays open in between, also for an unknown name.
     async fn watch(&self, request: Request<HealthCheckRequest>) -> GrpcResult<Self::WatchStream> {
         if request.get_ref().service != WHOLE_SERVER {
             let unknown = stream::once(async { Ok(reading(ServingStatus::ServiceUnknown)) });
@@ -44,7 +43,7 @@ impl health_server::Health for HealthService {
         let node = self.0.node.clone();
         let serving = stream::once(async { Ok(reading(ServingStatus::Serving)) });
         let stopped = stream::once(async move {
-            // Why does not matter here; the log has it.
+            // The reason is in the log.
             let _ = node.stopped().await;
             Ok(reading(ServingStatus::NotServing))
         });

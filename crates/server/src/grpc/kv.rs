@@ -69,7 +69,7 @@ impl kv_server::Kv for KvService {
     }
 }
 
-/// What both ways to the service end in.
+/// The common end of the fast and the slow path.
 impl KvService {
     pub(super) async fn answer_range(
         &self,

@@ -104,8 +104,8 @@ impl lease_server::Lease for LeaseService {
     }
 }
 
-/// One stream of renewals. They are answered one by one and in order, so a client that does not
-/// read its answers is not read from either.
+/// One stream of renewals, answered one by one and in order: while a client does not read its
+/// responses, its requests are not read.
 struct KeepAlive {
     context: ServiceContext,
     credentials: Credentials,

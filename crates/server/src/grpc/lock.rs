@@ -38,9 +38,9 @@ struct QueueEntry {
 }
 
 impl QueueEntry {
-    /// Queues up, or finds the place that this lease already has, and looks whether it is alone,
-    /// all in one transaction. Who is first among many is found out later: the sequencer would have
-    /// to look at all of them for each that comes.
+    /// Enters the queue, or finds the key that this lease already has, and checks whether it is
+    /// alone, all in one transaction. Which key is first among many is found out later: in the
+    /// transaction, the sequencer would have to scan all of them for each new one.
     async fn enter(context: &ServiceContext, queue: &Queue, lease: i64) -> Result<QueueEntry, Status> {
         let key = queue.key(lease);
         let others = || RequestOp::Range(queue.count());
@@ -93,12 +93,12 @@ async fn wait(
         _ = gone => Err(status::etcd(EtcdError::ContextCanceled)),
     };
     match outcome {
-        // The lease ran out meanwhile and took the key with it.
+        // The lease expired meanwhile, and with it the key.
         Ok(own) if own.kvs.is_empty() => Err(status::relayed(EtcdError::SessionExpired)),
         Ok(own) => Ok(own.revision),
         Err(error) => {
-            // Nobody must wait behind this key. If it cannot be deleted its lease will end the
-            // wait.
+            // No other client must wait behind this key. If it cannot be deleted, it goes when its
+            // lease expires.
             let _ = recipes::delete(context, entry.key.clone()).await;
             Err(error)
         }

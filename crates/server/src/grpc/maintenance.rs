@@ -20,7 +20,7 @@ use crate::http::Remote;
 use crate::metrics::database_bytes;
 use crate::version;
 
-/// How long another server may take to begin to write.
+/// How long another server may take to become leader.
 const LEADER_TRANSFER_TIMEOUT: Duration = Duration::from_secs(5);
 
 type GrpcResult<T> = Result<Response<T>, Status>;
@@ -55,7 +55,7 @@ impl maintenance_server::Maintenance for MaintenanceService {
         Ok(Response::new(pb::StatusResponse {
             header: self.0.header(node.revision),
             version: version::SERVER.into(),
-            // There is no file that could be larger than its content and in need of a defrag.
+            // There is no file with free space that a defrag could return.
             db_size: as_signed(database_bytes(&node)),
             leader: self.0.leader(),
             raft_index: node.index,
@@ -106,8 +106,7 @@ impl maintenance_server::Maintenance for MaintenanceService {
         Ok(Response::new(snapshot::stream(&self.0, &self.1, remote).await?))
     }
 
-    /// The leader may be told to hand over to itself, which is done at once. Answered without a
-    /// header.
+    /// A transfer of the leader to itself succeeds at once. The response has no header.
     async fn move_leader(
         &self,
         request: Request<pb::MoveLeaderRequest>,
@@ -129,7 +128,7 @@ impl maintenance_server::Maintenance for MaintenanceService {
                 downgrade::check(&request.version).map_err(status::etcd)?;
                 Err(status::unsupported("vetch: there is no older version of Vetch's data to go back to"))
             }
-            // There never is one in progress, and etcd says yes to that too.
+            // None is ever in progress, and etcd accepts that too.
             Ok(DowngradeAction::Cancel) => Ok(Response::new(pb::DowngradeResponse {
                 header: self.0.header_now(),
                 version: downgrade::CLUSTER.into(),
@@ -140,7 +139,7 @@ impl maintenance_server::Maintenance for MaintenanceService {
 }
 
 impl MaintenanceService {
-    /// The raised alarms of one type, or all of them for none. Whose they are is not looked at.
+    /// The raised alarms of one type, or all of them for none. The member is ignored.
     fn alarms(&self, kind: i32) -> Vec<Alarm> {
         let raised = self.0.node.alarms();
         match pb::AlarmType::try_from(kind) {
@@ -163,7 +162,7 @@ impl MaintenanceService {
             Err(_) => return Err(status::undefined("vetch: undefined alarm type")),
         };
         let member = request.member_id;
-        // Member 0 is a member like any other to etcd, not a word for all of them.
+        // To etcd, member 0 is a member like any other, not all of them.
         if member == 0
             && action == AlarmAction::Deactivate
             && !self.0.node.alarms().contains(&Alarm { member, kind })
@@ -186,7 +185,7 @@ fn alarm_member(alarm: Alarm) -> pb::AlarmMember {
     pb::AlarmMember { member_id: alarm.member, alarm: alarm_type(alarm.kind).into() }
 }
 
-/// An alarm in protobuf's text form, which is how it is listed among the errors of a status.
+/// An alarm in protobuf's text form, as the errors of a status list it.
 pub(super) fn alarm_text(alarm: Alarm) -> String {
     let kind = alarm_type(alarm.kind).as_str_name();
     match alarm.member {

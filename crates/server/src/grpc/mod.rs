@@ -1,14 +1,13 @@
-//! All services of etcd 3.7 and two of our own over a [`Node`], as one thing that answers gRPC
-//! requests.
+//! All services of etcd 3.7 and two of our own on a [`Node`], as one service for gRPC requests.
 //!
 //! One file per service. What they share: `service_context` holds the node and fills headers,
 //! `translate` turns messages into the store's requests and back, `status` is the only file that
-//! makes gRPC statuses, [`authorise`] is asked before every access and hands out the node as the
-//! caller may use it.
+//! makes gRPC statuses, [`authorise`] checks every access and returns the node as the caller may
+//! use it.
 //!
-//! [`Rpc`] is a service for HTTP requests with gRPC bodies. The listener gives it what arrives on
-//! HTTP/2; the JSON gateway gives it what it translated, without a connection in between, and so
-//! passes the same limits and checks.
+//! [`Rpc`] is a service for HTTP requests with gRPC bodies. HTTP/2 connections call it, and so does
+//! the JSON gateway with translated requests, without a connection in between; both pass the same
+//! limits and checks.
 //!
 //! Not here: connections, TLS, keepalive, counting of requests (`http`, `metrics`).
 
@@ -57,8 +56,7 @@ pub(crate) use rpc::Sender;
 pub use settings::Settings;
 pub use translate::Kv;
 
-/// All services of `node`. What single services count goes into `metrics`, and what is asked about
-/// them comes from there.
+/// All services of `node`. Services count into `metrics` and read from there.
 pub fn routes(node: Node, settings: Arc<Settings>, metrics: Arc<ServerMetrics>) -> Rpc {
     Rpc::new(service_context::ServiceContext::new(node, settings, metrics))
 }

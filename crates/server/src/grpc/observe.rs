@@ -1,4 +1,4 @@
-//! Following an election: who leads now, and every leader after.
+//! Observing an election: the present leader, and every leader after it.
 //!
 //! Not every value in between is shown, but the newest always is. The stream waits in two ways in
 //! turn: for a first candidate while there is none, and on the leader's own key while there is one.
@@ -19,13 +19,13 @@ use super::recipes::Queue;
 use super::service_context::ServiceContext;
 use super::status;
 
-/// What is shown of a leader, or of a change of it.
+/// What a response shows of a leader.
 pub(super) fn leader(context: &ServiceContext, revision: i64, record: &Record) -> LeaderResponse {
     let kv = KeyValue::decode(&record.wire().concat()[..]).expect("a record is the wire form of a key-value");
     LeaderResponse { header: context.header(revision), kv: Some(kv) }
 }
 
-/// The leaders of an election, for as long as someone listens.
+/// The leaders of an election, for as long as the client listens.
 pub(super) fn leaders(
     context: ServiceContext,
     queue: Queue,
@@ -41,7 +41,7 @@ pub(super) fn leaders(
     })
 }
 
-/// Why there is nothing more to see.
+/// Why the stream ends.
 enum End {
     /// The server stops.
     Stopped,
@@ -58,7 +58,7 @@ struct Observer {
 }
 
 enum State {
-    /// The leader is to be looked up.
+    /// The leader has to be looked up.
     Unknown,
     /// There was no candidate; the first one will be the leader.
     NoLeader(WatchSession),

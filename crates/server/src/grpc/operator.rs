@@ -1,5 +1,5 @@
-//! The Operator service: one look at everything an operator may want to know, from the same numbers
-//! as the metrics page.
+//! The Operator service: the state of a server for operators, from the same numbers as the metrics
+//! page.
 
 use tonic::{Request, Response, Status};
 use vetch_api::vetch::operator_server::Operator;
@@ -20,7 +20,7 @@ use super::status;
 use crate::metrics::{SLOW_STREAM_LAG, prefix_text, usage};
 use crate::version;
 
-/// Slow streams that are named if nobody says how many, and if somebody wants too many.
+/// Slow streams that are listed by default, and at most.
 const STREAMS_DEFAULT: u32 = 20;
 const STREAMS_MAX: u32 = 1000;
 

@@ -1,4 +1,4 @@
-//! What Lock and Election are made of: a queue of keys under one name, each bound to a lease.
+//! The base of Lock and Election: a queue of keys under one name, each attached to a lease.
 //!
 //! etcd implements both services as clients of its own KV, Lease and Watch services, so their
 //! answers are those of a client library: the revision of the request that decided, and errors with
@@ -27,11 +27,11 @@ use crate::auth::Credentials;
 #[cfg(test)]
 mod tests;
 
-/// Time to live of the lease made for a caller who brought none.
+/// Time to live of the lease that is granted to a caller without one.
 const SESSION_TTL: i64 = 60;
 
-/// The services as the caller may use them: what is done to keys and leases is judged as if the
-/// caller did it.
+/// The services as the caller may use them: access to keys and leases is checked as for the caller
+/// itself.
 pub(super) fn authorise<T>(
     context: &ServiceContext,
     request: Request<T>,
@@ -42,8 +42,8 @@ pub(super) fn authorise<T>(
     Ok((context.with_node(node), request))
 }
 
-/// The lease that the caller's key is bound to. One that is made here is not renewed: like etcd's,
-/// it lives on for its time, and whoever got the lock renews it or loses it.
+/// The lease that the caller's key is bound to. One that is granted here is not renewed: as in
+/// etcd, it lives for its time, and the owner of the lock renews it or loses the lock.
 pub(super) async fn session(context: &ServiceContext, lease: i64) -> Result<i64, Status> {
     if lease != 0 {
         return Ok(lease);
@@ -63,7 +63,7 @@ impl Queue {
         Queue { prefix: [name, b"/"].concat() }
     }
 
-    /// The place of the caller with this lease. The lease is in hexadecimal, a negative one with a
+    /// The key of the caller with this lease. The lease is in hexadecimal, a negative one with a
     /// sign.
     pub(super) fn key(&self, lease: i64) -> Bytes {
         let sign = if lease < 0 { "-" } else { "" };
@@ -107,7 +107,7 @@ impl Queue {
     pub(super) async fn wait_for_turn(&self, context: &ServiceContext, revision: i64) -> Result<(), Status> {
         loop {
             let ahead = {
-                // Each looks through all keys of the queue, and very many may be woken at once.
+                // Each scans all keys of the queue, and very many may wake together.
                 let _permit = context.queue_permits.acquire().await;
                 range(context, self.before(revision)).await?
             };
@@ -184,7 +184,7 @@ pub(super) fn found(response: &TxnResponse, index: usize) -> Option<&Record> {
     }
 }
 
-/// How many keys the operation at `index` of a transaction has counted.
+/// The count of the operation at `index` of a transaction.
 pub(super) fn counted(response: &TxnResponse, index: usize) -> i64 {
     use vetch_node::store::request::ResponseOp;
     match response.responses.get(index) {
@@ -200,8 +200,8 @@ pub(super) fn relayed(error: NodeError) -> Status {
 /// Resolves when the caller has gone away.
 pub(super) type ClientGone = oneshot::Receiver<()>;
 
-/// Does `work` for a caller, to its end even if the caller goes away before: what was begun must be
-/// taken back then, and only the work itself knows what it has begun.
+/// Runs `work` for a caller, to its end even if the caller goes away: then it has to be undone, and
+/// only the work itself knows what it has begun.
 pub(super) async fn run_to_completion<T, F>(work: impl FnOnce(ClientGone) -> F) -> Result<T, Status>
 where
     T: Send + 'static,

@@ -1,7 +1,6 @@
-//! From the path of a request to the server that answers it.
+//! Routing: from the path of a request to its service.
 //!
-//! A hand-written match instead of a routing table: there are eleven services, and every request
-//! passes here.
+//! A match instead of a routing table: there are eleven services, and every request passes here.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -61,18 +60,17 @@ pub struct Rpc {
     health: HealthServer<HealthService>,
     operator: OperatorServer<OperatorService>,
     peer: PeerServer<PeerService>,
-    /// While another server is the one that answers.
+    /// Set if another server may have to serve requests.
     router: Option<RequestRouter>,
 }
 
-/// The stream on which requests come that are judged one by one.
+/// The stream of requests that are authorised one by one.
 const WATCH: &str = "/etcdserverpb.Watch/Watch";
 
-/// Who sends a call, as its headers and its connection say. Whether that is valid is found out for
-/// each call.
+/// The sender of a call, by its headers and its connection. It is verified for each call.
 pub(crate) struct Sender {
     credentials: Credentials,
-    /// That a server which passed the call on reads the journal.
+    /// Proof that the forwarding server reads the journal.
     proof: Option<Proof>,
 }
 
@@ -128,18 +126,18 @@ impl Rpc {
         self.longest_message
     }
 
-    /// The same services behind `router`, which decides where requests are answered.
+    /// The same services behind `router`, which decides where requests are served.
     pub fn with_router(self, router: RequestRouter) -> Rpc {
         Rpc { router: Some(router), ..self }
     }
 
-    /// Whether there are other servers, and so possibly nobody who leads.
+    /// Whether there are other servers, and so possibly no leader.
     pub(crate) fn is_in_cluster(&self) -> bool {
         self.router.as_ref().is_some_and(RequestRouter::is_in_cluster)
     }
 
-    /// Who sends a call over a connection of `peer`, with what another server claims of the sender
-    /// and the caller's token in its headers. None if the claim is none.
+    /// The sender of a call over a connection of `peer`, with the forwarded identity and the
+    /// caller's token in its headers. None if the forwarded identity is malformed.
     pub(crate) fn sender<'a>(
         &self,
         forwarded: impl FnOnce() -> Option<&'a HeaderValue>,
@@ -155,8 +153,8 @@ impl Rpc {
         }
     }
 
-    /// Whether this server answers a call of this kind from this sender without asking another one
-    /// anything, at this moment.
+    /// Whether this server can serve a call of this kind from this sender now without calling
+    /// another server.
     pub(crate) fn can_serve_locally(&self, call: KvMethod, sender: &Sender) -> bool {
         let Some(router) = &self.router else { return true };
         let context = &self.kv_service.0;
@@ -166,7 +164,7 @@ impl Rpc {
                 || context.authenticator().unknown_token(&context.node, &sender.credentials).is_none())
     }
 
-    /// Lets a request be answered by who can, if that is not this server.
+    /// Routes a request to the server that can serve it, if that is not this one.
     async fn route(&self, router: &RequestRouter, request: Request<Body>) -> Routed {
         let context = &self.kv_service.0;
         if !router.is_in_cluster() {
@@ -182,7 +180,7 @@ impl Rpc {
                 if let Err(refusal) = peer::resolve_token(context, router, &credentials).await {
                     return Routed::Answered(status::etcd(refusal).into_http());
                 }
-                // What a token stands for is asked again as long as its stream lasts.
+                // A token is looked up again for as long as its stream lasts.
                 if request.uri().path() == WATCH {
                     request.extensions_mut().insert(router.clone());
                 }
@@ -192,19 +190,18 @@ impl Rpc {
         }
     }
 
-    /// Answers one request, for callers within this process. An RPC that fails is an answer too.
+    /// Serves one request of a caller within this process. An RPC that fails is a response too.
     pub async fn answer(&self, request: Request<Body>) -> Response<Body> {
         unary_reply::response(self.reply(request).await)
     }
 
-    /// The same for connections: a unary call that is served here is answered by a message whose
-    /// length is known.
+    /// The same for connections: the response of a unary call that is served here is a message of
+    /// known length.
     pub(crate) async fn reply(&self, request: Request<Body>) -> vetch_http2::Answer<Body> {
         use vetch_http2::Answer::{Reply, Response};
         let request = match &self.router {
             None => request,
-            // Boxed, because almost no server has one, and each request would carry the room for
-            // it.
+            // Boxed: few servers have one, and each request would carry its size.
             Some(router) => match Box::pin(self.route(router, request)).await {
                 Routed::Local(request) => request,
                 Routed::Answered(response) => return Response(response),
@@ -297,8 +294,7 @@ mod tests {
     use crate::grpc::{Settings, routes};
     use crate::metrics::ServerMetrics;
 
-    /// A connection keeps what was found out about the headers, so the proof in them is looked at
-    /// for each call.
+    /// A connection caches what the headers say, so the proof in them is verified for each call.
     #[tokio::test]
     async fn a_proof_is_checked_for_each_call_and_not_with_the_headers() {
         let dir = tempfile::tempdir().expect("a directory");

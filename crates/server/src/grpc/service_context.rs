@@ -1,5 +1,4 @@
-//! What every service holds: the node, the settings, and the three things all of them do the same
-//! way.
+//! The context of every service: the node, the settings, and what all services do alike.
 
 use std::sync::Arc;
 
@@ -23,9 +22,9 @@ pub(super) struct ServiceContext {
     pub(super) settings: Arc<Settings>,
     pub(super) metrics: Arc<ServerMetrics>,
     authorizer: Authorizer,
-    /// Permits to scan the queues of locks and elections, and to make lists of leases and
-    /// their keys. Calls that become ready by the hundred would otherwise be served before anything
-    /// that comes after them.
+    /// Permits to scan the queues of locks and elections, and to make lists of leases and their
+    /// keys. Without them, hundreds of such calls that become ready together would delay every
+    /// later call.
     pub(super) queue_permits: Arc<Semaphore>,
     pub(super) list_permits: Arc<Semaphore>,
 }
@@ -45,7 +44,7 @@ impl ServiceContext {
         }
     }
 
-    /// The same, with a node that acts for somebody: for work that asks the node more than once.
+    /// The same, with a node that acts for a user: for work that calls the node more than once.
     pub(super) fn with_node(&self, node: Node) -> ServiceContext {
         ServiceContext { node, ..self.clone() }
     }
@@ -89,8 +88,8 @@ impl ServiceContext {
         self.header(0)
     }
 
-    /// Refuses a caller who may not do this. Every service asks, and touches only the node that it
-    /// is given.
+    /// Refuses a caller without permission. Every service calls this, and uses only the node that
+    /// it returns.
     pub(super) fn authorise(
         &self,
         credentials: &Credentials,
@@ -99,7 +98,7 @@ impl ServiceContext {
         self.check_permission(credentials, required).map_err(status::etcd)
     }
 
-    /// The same for those who word the refusal themselves.
+    /// The same, for services with their own error text.
     pub(super) fn check_permission(
         &self,
         credentials: &Credentials,
@@ -109,7 +108,7 @@ impl ServiceContext {
     }
 
     /// [`ServiceContext::authorise`] for requests whose content does not matter to the decision;
-    /// hands the content out.
+    /// returns the content.
     pub(super) fn authorise_request<T>(
         &self,
         request: Request<T>,
@@ -119,7 +118,7 @@ impl ServiceContext {
         Ok((self.authorise(&credentials, required)?, request))
     }
 
-    /// A turn to make a list. It lasts until what holds it is encoded.
+    /// A permit to make a list. It is held until the list is encoded.
     pub(super) async fn list_permit(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.list_permits).acquire_owned().await.ok()
     }

@@ -1,23 +1,23 @@
-//! What the services are told at start.
+//! The settings of the services.
 
 use crate::auth;
 
-/// What a gRPC message may be longer than a request, for the parts that are not the request itself.
+/// How much longer than a request a gRPC message may be.
 const MESSAGE_OVERHEAD: usize = 512 << 10;
 
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// The member's human-readable name.
     pub name: String,
-    /// Where clients are told to find this member.
+    /// The client URLs in the member list.
     pub client_urls: Vec<String>,
-    /// Where other members would be told to find it.
+    /// The peer URLs in the member list.
     pub peer_urls: Vec<String>,
-    /// Limit on a write request in the form the journal's predecessor would carry it.
+    /// Limit on a write request in the form in which etcd would replicate it.
     pub max_request_bytes: usize,
     /// Limit on the compares and on the operations of each branch of a transaction.
     pub max_txn_ops: usize,
-    /// How clients say who they are.
+    /// Settings of authentication.
     pub auth: auth::Settings,
 }
 

@@ -1,8 +1,8 @@
-//! How large a request counts against the request limit.
+//! The size of a request for the request limit.
 //!
-//! etcd applies the limit to the request wrapped for replication: a message that holds a request
-//! id, the user who asks, and in a field of its own the client's request. Clients come close to the
-//! limit on purpose (tests) or by accident (large objects), so the wrapper is counted to the byte.
+//! etcd applies the limit to the request wrapped for replication: a message with a request ID, the
+//! user, and the client's request in a field of its own. Clients come close to the limit on purpose
+//! (tests) or by accident (large objects), so the wrapper is counted to the byte.
 
 use prost::encoding::encoded_len_varint;
 use vetch_node::store::auth::Caller;
@@ -24,7 +24,7 @@ pub(super) fn replicated_len(len: usize, member_id: u64, caller: &Caller) -> usi
     header + REQUEST_TAG + encoded_len_varint(len as u64) + len
 }
 
-/// The name and the auth revision, each with its tag, and each left out if it is nothing.
+/// The name and the auth revision, each with its tag, and each left out if empty.
 fn user_len(caller: &Caller) -> usize {
     let Caller::User { name, revision } = caller else { return 0 };
     let name = if name.is_empty() { 0 } else { 1 + encoded_len_varint(name.len() as u64) + name.len() };

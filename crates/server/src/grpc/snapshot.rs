@@ -1,9 +1,8 @@
 //! The stream of a snapshot: pieces of a file of etcd's, made while they are sent, and its hash at
 //! the end.
 //!
-//! A snapshot keeps the versions of its moment in memory until they are sent. So only a few may be
-//! under way at once, and one whose client does not take it, or takes little while others wait, is
-//! ended: [`queue`].
+//! A snapshot keeps its versions in memory until they are sent. So only a few may run together, and
+//! one whose client does not read it, or reads slowly while others wait, is ended: [`queue`].
 
 mod queue;
 
@@ -33,10 +32,10 @@ use queue::{CHECK_INTERVAL, Client, ProgressCheck, SnapshotPermit};
 const PIECE: usize = 32 << 10;
 pub(super) type SnapshotStream = Pin<Box<dyn Stream<Item = Result<pb::SnapshotResponse, Status>> + Send>>;
 
-/// A snapshot under way.
+/// A running snapshot.
 struct Sending {
     export: Export,
-    /// Bytes that the client took.
+    /// Bytes that the client has read.
     taken: u64,
     began: Instant,
     metrics: Arc<ServerMetrics>,
@@ -46,7 +45,7 @@ struct Sending {
 enum State {
     Sending(Box<Sending>),
     Sent,
-    /// The client did not take it.
+    /// The client did not read it.
     Ended(NodeError),
 }
 
@@ -70,7 +69,7 @@ pub(super) async fn stream(
     let watchdog = Watchdog(border::spawn(watch(Arc::clone(&slot))));
     let next = |(slot, watchdog): (Slot, Watchdog)| async move {
         let message = next_message(&slot)?;
-        // Producing a piece takes a moment of computing, and other streams want theirs.
+        // Making a piece takes processor time; let other streams run.
         tokio::task::yield_now().await;
         Some((message, (slot, watchdog)))
     };
@@ -123,7 +122,7 @@ impl Drop for Watchdog {
     }
 }
 
-/// Lets go of the state when the client does not take it, or too slowly for those who wait.
+/// Frees the state if the client does not read it, or too slowly while others wait.
 async fn watch(slot: Slot) {
     let mut progress = ProgressCheck::default();
     loop {

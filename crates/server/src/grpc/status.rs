@@ -1,7 +1,7 @@
 //! The one place where errors become gRPC statuses.
 //!
 //! Every match here names all variants: a new error of the node or the store does not compile until
-//! someone has decided what clients are told.
+//! its status is decided.
 
 use tonic::{Code, Status};
 use vetch_api::EtcdError;
@@ -17,7 +17,7 @@ use crate::auth::{LoginError, PasswordError};
 #[cfg(test)]
 mod tests;
 
-/// What etcd calls a refusal by the rules of the API.
+/// etcd's error for a refusal by the rules of the API.
 pub(super) fn etcd_from_store(error: StoreError) -> EtcdError {
     match error {
         StoreError::EmptyKey => EtcdError::EmptyKey,
@@ -33,13 +33,13 @@ pub(super) fn etcd_from_store(error: StoreError) -> EtcdError {
         StoreError::LeaseNotFound => EtcdError::LeaseNotFound,
         StoreError::LeaseExists => EtcdError::LeaseExist,
         StoreError::LeaseTtlTooLarge => EtcdError::LeaseTTLTooLarge,
-        // No request of a client leads here.
+        // Not reachable by a request of a client.
         StoreError::Misfit(_) => EtcdError::Corrupt,
         StoreError::Auth(error) => etcd_from_auth(error),
     }
 }
 
-/// What etcd calls a refusal by the rules of users and roles.
+/// etcd's error for a refusal by the rules of users and roles.
 pub(super) fn etcd_from_auth(error: AuthError) -> EtcdError {
     match error {
         AuthError::RootUserNotExist => EtcdError::RootUserNotExist,
@@ -60,7 +60,7 @@ pub(super) fn etcd_from_auth(error: AuthError) -> EtcdError {
     }
 }
 
-/// What etcd calls the outcome of a request that was not served.
+/// etcd's error for a request that was not served.
 pub(super) fn etcd_from_node(error: NodeError) -> EtcdError {
     match error {
         NodeError::Store(error) => etcd_from_store(error),
@@ -75,7 +75,7 @@ pub(super) fn etcd_from_node(error: NodeError) -> EtcdError {
     }
 }
 
-/// What etcd calls a leader that stays.
+/// etcd's error for a leadership transfer that failed.
 pub(super) fn etcd_from_leader_transfer(error: HandOverError) -> EtcdError {
     match error {
         HandOverError::NotLeader => EtcdError::NotLeader,
@@ -100,7 +100,7 @@ pub(super) fn auth(error: AuthError) -> Status {
     etcd(etcd_from_auth(error))
 }
 
-/// Why nobody was logged in.
+/// The status of a failed login.
 pub(super) fn login(error: LoginError) -> Status {
     etcd(match error {
         LoginError::NotEnabled => EtcdError::AuthNotEnabled,
@@ -112,7 +112,7 @@ pub(super) fn login(error: LoginError) -> Status {
     })
 }
 
-/// Why a password could not be hashed.
+/// The status of a password that could not be hashed.
 pub(super) fn password(error: PasswordError) -> Status {
     match error {
         PasswordError::TooMany => etcd(EtcdError::RequestTooManyRequests),
@@ -132,7 +132,7 @@ pub(super) fn unsupported(what: &'static str) -> Status {
     Status::unimplemented(what)
 }
 
-/// Why there is no backup now. No part of etcd's API, so the text is our own.
+/// The status of a backup that was not made. It is no part of etcd's API, so the text is our own.
 pub(super) fn backup(error: BackupError) -> Status {
     let text = error.to_string();
     match error {
@@ -161,20 +161,20 @@ pub(super) fn unknown_service(path: &str) -> Status {
     }
 }
 
-/// Rewords what tonic says about a request stream that broke, for a service that ends cancelled
-/// streams with `cancelled`.
+/// Rewrites tonic's status of a broken request stream, for a service that ends cancelled streams
+/// with `cancelled`.
 pub(super) fn request_stream(status: Status, cancelled: EtcdError) -> Status {
     match received_too_large(status.code(), status.message()) {
         Some(reworded) => reworded,
-        // The gateway says aborted of a client that left: tonic takes cancelled for the end of the
-        // requests.
+        // The gateway uses `aborted` for a client that left: tonic takes `cancelled` for the end of
+        // the requests.
         None if matches!(status.code(), Code::Cancelled | Code::Aborted) => etcd(cancelled),
         None => status,
     }
 }
 
-/// The status etcd would send instead of the one that tonic answered with before any service ran:
-/// for a message over the limit, or a method that does not exist.
+/// The status that etcd would send instead of the one that tonic made before any service ran: for a
+/// message over the limit, or a method that does not exist.
 pub(super) fn reworded(headers: &http::HeaderMap, path: &str) -> Option<Status> {
     let status = Status::from_header_map(headers)?;
     if status.code() == Code::Unimplemented && status.message().is_empty() {

@@ -1,8 +1,8 @@
 //! Between the API's messages and the store's requests and responses.
 //!
 //! Requests: protobuf numbers become enums here, and numbers that the API does not define are dealt
-//! with as etcd does. Everything else about a request's validity is [`validate`]'s business, which
-//! these functions call, so that what they return may be given to the node.
+//! with as etcd does. The rest of a request is checked by [`validate`], which these functions call,
+//! so their results may be given to the node.
 //!
 //! Responses: key-values stay in wire form; a [`Kv`] is a record that the wire types can copy from.
 
@@ -128,7 +128,7 @@ fn compare(compare: pb::Compare) -> Compare {
     }
 }
 
-/// The operand counts only if it is of the target's kind; any other is as if none had been given.
+/// An operand of another kind than the target is ignored.
 fn compare_target(target: i32, operand: Option<TargetUnion>) -> CompareTarget {
     use pb::compare::CompareTarget as Target;
     match (Target::try_from(target), operand) {

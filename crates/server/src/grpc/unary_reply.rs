@@ -1,9 +1,9 @@
-//! Unary answers as whole messages, whichever way their calls came.
+//! Unary responses as whole messages, on every path.
 //!
-//! tonic encodes an answer when its body is polled, and until then does not say how long it is:
-//! many that are not read would be held without being counted. So the answer of a unary call is
-//! encoded where the call is served, in a task of which a connection runs few at a time, and what
-//! the connection gets is a message whose length it knows.
+//! tonic encodes a response when its body is polled, and its length is unknown until then: many
+//! unread ones would be held without being counted. So the response of a unary call is encoded
+//! where the call is served, in a task of which a connection runs few, and the connection gets a
+//! message of known length.
 
 use std::sync::Arc;
 
@@ -21,13 +21,12 @@ use vetch_http2::{Answer, Charge, Holdings, Reply};
 use super::status;
 use crate::auth::Credentials;
 
-/// The answer to a unary call that has no status among its headers, as one message.
+/// The response of a unary call without a status in its headers, as one message.
 pub(super) async fn collect(response: Response<Body>) -> Answer<Body> {
     if Status::from_header_map(response.headers()).is_some() {
         return Answer::Response(response);
     }
-    // What was counted for the answer while it is made is among the extensions, and so is the turn
-    // for it.
+    // The extensions hold the charge for the response, and the permit to make it.
     let (_head, mut body) = response.into_parts();
     let mut message = Bytes::new();
     while let Some(frame) = body.frame().await {
@@ -57,7 +56,7 @@ fn joined(first: &[u8], second: &[u8]) -> Bytes {
     whole.freeze()
 }
 
-/// A response with all of the answer in its body, for callers within this process.
+/// A response with the whole message in its body, for callers within this process.
 pub(super) fn response(answer: Answer<Body>) -> Response<Body> {
     let message = match answer {
         Answer::Response(response) => return response,
@@ -70,7 +69,7 @@ pub(super) fn response(answer: Answer<Body>) -> Response<Body> {
         }
     };
     let mut trailers = http::HeaderMap::new();
-    // Only a text that no header can hold is refused, and there is none.
+    // It fails only for a text that no header can hold, and there is none.
     let _ = Status::new(Code::Ok, "").add_header(&mut trailers);
     let frames = [Ok::<_, Status>(Frame::data(message)), Ok(Frame::trailers(trailers))];
     let mut response = Response::new(Body::new(StreamBody::new(futures_util::stream::iter(frames))));
@@ -79,8 +78,8 @@ pub(super) fn response(answer: Answer<Body>) -> Response<Body> {
     response
 }
 
-/// An answer that may be long, counted for its client before it is encoded; refused if too much is
-/// held for all. `permit` is the one it was made in, if that is one.
+/// A response that may be long, charged to its client before it is encoded; refused if too much is
+/// held for all clients. `permit` is the one it was made under, if any.
 pub(super) fn charged<T: prost::Message>(
     holdings: Option<&Holdings>,
     permit: Option<OwnedSemaphorePermit>,
@@ -92,24 +91,24 @@ pub(super) fn charged<T: prost::Message>(
     Ok(response)
 }
 
-/// Counts an answer of about `len` bytes for its client; refused if too much is held for all.
+/// Charges a response of about `len` bytes to its client; refused if too much is held for all
+/// clients.
 pub(super) fn reserve(holdings: Option<&Holdings>, len: usize) -> Result<Option<Charge>, Status> {
     let Some(mut charge) = holdings.map(Holdings::charge) else { return Ok(None) };
-    // The message and what it becomes, in a buffer that grows by doubling.
+    // The message and its encoding, in a buffer that grows by doubling.
     charge
         .try_answer(len.saturating_mul(3))
         .map_err(|_| status::etcd(vetch_api::EtcdError::RequestTooManyRequests))?;
     Ok(Some(charge))
 }
 
-/// What is held for the client of a request.
+/// The account of a request's client.
 pub(super) fn holdings<T>(request: &tonic::Request<T>) -> Option<Holdings> {
     request.extensions().get::<Holdings>().cloned()
 }
 
 /// Serves a call on keys that came as a request with a body. The body is read by tonic, with all of
-/// its checks, and the answer is what calls that come as whole messages get: one that is encoded as
-/// the client reads it.
+/// its checks, and the response is encoded as the client reads it, as on the fast path.
 pub(super) async fn unary<F, A>(request: Request<Body>, limit: usize, answer: A) -> Answer<Body>
 where
     A: FnOnce(Credentials, Bytes) -> F + Send + 'static,

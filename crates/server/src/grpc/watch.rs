@@ -1,8 +1,8 @@
 //! The Watch service: one stream, many watchers.
 //!
 //! A stream is a state machine without a task or a queue of its own: it is polled when the
-//! connection has room for another frame, and then either takes a request or asks the session for
-//! responses. So a client that does not read holds back its own session only, and costs at most one
+//! connection has room for another frame, and then either takes a request or drains responses from
+//! the session. So a client that does not read delays its own session only, and costs at most one
 //! batch of responses, which share their events with all others.
 
 use std::collections::VecDeque;
@@ -82,20 +82,20 @@ impl watch_server::Watch for WatchService {
 
 struct WatchStream {
     context: ServiceContext,
-    /// Every create is judged by them anew.
+    /// Every create is authorised by them again.
     credentials: Credentials,
-    /// Who is asked about their token, in a cluster: it may have been forgotten here since the last
-    /// create.
+    /// Looks up the token in a cluster: the cache may have dropped it since the last create.
     router: Option<RequestRouter>,
-    /// None once the client has sent its last request. It is served on until it goes away.
+    /// None once the client has sent its last request. The stream is served until the client
+    /// disconnects.
     requests: Option<Streaming<pb::WatchRequest>>,
     session: WatchSession,
-    /// Counts what the watchers take. None: nobody asked over a connection.
+    /// Charges the watchers to the connection. None: the request came without one.
     charge: Option<Charge>,
-    /// Of a client that wants to be sent away should there be no leader.
+    /// The client requires a leader (`hasleader`).
     leader: Option<watch::Receiver<ClusterStatus>>,
     ready: VecDeque<wire::WatchResponse<Kv>>,
-    /// What was handed out last, and when. The connection has taken it when it asks for more.
+    /// The last response, and when it was made. The connection has taken it when it polls again.
     sending: Option<(WatchFrame, Instant)>,
 }
 
@@ -149,7 +149,7 @@ impl WatchStream {
         Ok(())
     }
 
-    /// Counts what the watchers take now.
+    /// Updates the charge of the watchers.
     fn update_charge(&mut self) {
         if let Some(charge) = &mut self.charge
             && charge.len() != self.session.bytes()
@@ -158,7 +158,7 @@ impl WatchStream {
         }
     }
 
-    /// A request with nothing in it is passed over, as etcd does.
+    /// An empty request is ignored, as in etcd.
     async fn take_request(&mut self, request: pb::WatchRequest) {
         match request.request_union {
             Some(RequestUnion::CreateRequest(create)) => self.create(create).await,
@@ -169,7 +169,7 @@ impl WatchStream {
     }
 
     async fn create(&mut self, create: pb::WatchCreateRequest) {
-        // A negative start is refused first, whoever asks; the session does that.
+        // A negative start is refused before any other check; the session does that.
         if create.start_revision >= 0
             && let Err(refusal) = self.check_create(&create).await
         {
@@ -200,7 +200,7 @@ impl WatchStream {
 }
 
 impl Drop for WatchStream {
-    /// Very many watchers leave one after the other, and count until then.
+    /// Very many watchers are removed in steps, and count until then.
     fn drop(&mut self) {
         if let Some(charge) = self.charge.take() {
             self.session.keep(Box::new(charge));
@@ -208,10 +208,10 @@ impl Drop for WatchStream {
     }
 }
 
-/// Resolves when there is no leader any more, if that is wanted to be known.
+/// Resolves when there is no leader any more, if the client requires one.
 async fn leader_lost(leader: &mut Option<watch::Receiver<ClusterStatus>>) {
     let is_lost = match leader {
-        // An error means that the node is gone, which its session tells.
+        // An error means that the node is gone; the session reports that.
         Some(status) => status.wait_for(|status| status.silent).await.is_ok(),
         None => false,
     };
@@ -259,7 +259,7 @@ fn kind(frame: &wire::WatchResponse<Kv>) -> WatchFrame {
     }
 }
 
-/// The previous value is there whenever there was one; it is shown to those who asked.
+/// The previous value is kept whenever there was one, and sent if the client asked for it.
 fn wire_event(NodeEvent(event): &NodeEvent, prev_kv: bool) -> wire::Event<Kv> {
     wire::Event {
         delete: event.kv.is_tombstone(),

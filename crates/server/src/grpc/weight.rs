@@ -1,12 +1,12 @@
 //! Which calls are light before their messages are known.
 //!
-//! Light calls are those of this list, whose answers are short or are streams that are made as they
-//! are read. All others are heavy, also those that are yet to be written: of these a connection
-//! runs few at a time, and none while much is held for it.
+//! Light calls are those of this list; their responses are short, or are streams that are made as
+//! they are read. All others are heavy, new ones included: a connection runs few of them at a time,
+//! and none while much is held for it.
 
 use vetch_http2::Weight;
 
-/// Calls on users that show none.
+/// Calls on users with short responses.
 const AUTH: [&str; 13] = [
     "AuthEnable",
     "AuthDisable",
@@ -33,7 +33,7 @@ pub(crate) fn by_path(path: &str) -> Weight {
         Some(("etcdserverpb.Cluster", method)) => {
             matches!(method, "MemberAdd" | "MemberRemove" | "MemberUpdate" | "MemberPromote")
         }
-        // A snapshot waits for its turn, and other calls must not wait with it.
+        // A snapshot waits in its queue, and other calls must not wait behind it.
         Some(("etcdserverpb.Maintenance", method)) => {
             matches!(method, "Alarm" | "Status" | "Defragment" | "Snapshot" | "MoveLeader" | "Downgrade")
         }
@@ -86,8 +86,8 @@ mod tests {
         assert_eq!(by_path("/no.such.Service/Call"), Weight::Heavy);
     }
 
-    /// A stream's answers are made as they are read, and one that waits must not keep others from
-    /// being begun.
+    /// A stream's responses are made as they are read, and a waiting stream must not keep others
+    /// from starting.
     #[test]
     fn streams_are_light() {
         for route in ROUTES.iter().filter(|route| route.kind != Kind::Unary) {

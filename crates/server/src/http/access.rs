@@ -1,6 +1,6 @@
-//! Who may ask over HTTP: the host whitelist against DNS rebinding, and cross-origin headers.
+//! Access over HTTP: the host whitelist against DNS rebinding, and cross-origin headers.
 //!
-//! gRPC requests do not come past here, as in etcd: a browser cannot send them.
+//! gRPC requests are not checked, as in etcd: a browser cannot send them.
 
 use std::collections::HashSet;
 
@@ -13,7 +13,7 @@ use tonic::body::Body;
 
 use super::answer;
 
-/// Names that may ask. Empty, or holding `*`: everyone.
+/// Allowed host names. Empty, or with `*`: all.
 #[derive(Debug, Clone, Default)]
 pub struct Whitelist {
     names: HashSet<String>,
@@ -56,7 +56,7 @@ impl Access {
         Some(answer::failure(StatusCode::MISDIRECTED_REQUEST, &text))
     }
 
-    /// The headers that let a page from `origin` read the answer, if it may.
+    /// The headers that let a page from `origin` read the response, if it may.
     pub(super) fn cors_headers(&self, request: &HeaderMap) -> Option<HeaderValue> {
         if self.origins.names.is_empty() {
             return Some(HeaderValue::from_static("*"));
@@ -74,7 +74,7 @@ pub(super) fn add_cors(response: &mut HeaderMap, origin: HeaderValue) {
     response.insert(ACCESS_CONTROL_ALLOW_HEADERS, headers);
 }
 
-/// The host asked for, without its port.
+/// The requested host, without its port.
 fn hostname<B>(request: &Request<B>) -> &str {
     let header = request.headers().get(HOST).and_then(|h| h.to_str().ok());
     let authority = header.or_else(|| request.uri().authority().map(|a| a.as_str())).unwrap_or_default();

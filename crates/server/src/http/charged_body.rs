@@ -1,4 +1,4 @@
-//! What is held of HTTP/1 answers until their clients have taken it.
+//! The charge for HTTP/1 responses until their clients have read them.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -9,19 +9,19 @@ use tonic::Status;
 use tonic::body::Body;
 use vetch_http2::{Charge, Holdings};
 
-/// A body whose parts are counted for its client: those that are there already, and those that wait
-/// to be written.
+/// A body whose parts are charged to its client: those that exist already, and those that wait to
+/// be written.
 pub(super) struct ChargedBody {
     body: Body,
     holdings: Holdings,
-    /// What is left of a body that is there as a whole.
+    /// The rest of a body that exists as a whole.
     rest: Charge,
 }
 
 impl ChargedBody {
     pub(super) fn new(body: Body, holdings: &Holdings) -> ChargedBody {
         let mut rest = holdings.charge();
-        // A body whose length is known is there as a whole.
+        // A body of known length exists as a whole.
         rest.set(body.size_hint().exact().map_or(0, |len| usize::try_from(len).unwrap_or(usize::MAX)));
         ChargedBody { body, holdings: holdings.clone(), rest }
     }
@@ -56,7 +56,7 @@ impl HttpBody for ChargedBody {
     }
 }
 
-/// The same bytes, counted by `charge` for as long as anybody has them.
+/// The same bytes, counted by `charge` for as long as they are referenced.
 pub(super) fn charged(data: Bytes, mut charge: Charge) -> Bytes {
     charge.set(data.len());
     Bytes::from_owner(Part { data, _charge: charge })

@@ -29,41 +29,39 @@ use crate::tls::{PeerIdentity, Reason};
 
 /// Time for a client to send an HTTP/1 header, or to idle between requests.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(5 * 60);
-/// Most bytes of an HTTP/1 header.
+/// Limit on an HTTP/1 header, in bytes.
 const HTTP1_HEADER_BYTES_MAX: usize = 64 << 10;
-/// Most bytes of an HTTP/2 header list, as decoded.
+/// Limit on a decoded HTTP/2 header list, in bytes.
 const HTTP2_HEADER_LIST_MAX: usize = 64 << 10;
-/// What a client may send ahead of us on one stream, and on one connection: enough for a full
-/// request each.
+/// Receive windows of a stream and of a connection: enough for a full request each.
 const STREAM_WINDOW: u32 = 4 << 20;
 const CONNECTION_WINDOW: u32 = 16 << 20;
-/// What we buffer for a client on one stream before waiting for it.
+/// Bytes buffered for a client on one stream before waiting for it.
 const SEND_BUFFER: usize = 256 << 10;
-/// Streams of one connection if nobody chose a number, so that one client cannot take all of what
-/// there is for all. Clients that want more wait for one to end: they are told the number.
+/// Default limit on streams of one connection, so that one client cannot take the share of all. The
+/// limit is announced, so clients that want more wait for a stream to end.
 const STREAMS_MAX: u32 = 64 << 10;
 /// Bytes of streamed answers that may wait for the client's windows on one connection.
 const QUEUED_RESPONSE_BYTES_MAX: usize = 16 << 20;
-/// Units of work without requests that a client may cause at once, and then each second; a call
-/// that is reset before it was looked at costs 5 of them.
+/// Units of work without requests that a client may cause in a burst, and then each second; a call
+/// that is reset before it was served costs 5 of them.
 const OVERHEAD_MAX: u32 = 100_000;
 
-/// The paths of the RPCs for which it matters who calls.
+/// The paths of the RPCs that need the identity of the peer.
 const WATCH: &str = "/etcdserverpb.Watch/Watch";
 const SNAPSHOT: &str = "/etcdserverpb.Maintenance/Snapshot";
 
 type Io = Rewound<Stream>;
 
-/// What the requests of one connection need. One pointer to it is all that is counted up and down
-/// per request.
+/// What the requests of one connection need, behind one reference count.
 pub(super) struct ConnectionContext {
     pub(super) shared: Arc<ServerState>,
     pub(super) serves: Serves,
     pub(super) shutdown: ShutdownToken,
-    /// TLS is spoken on it.
+    /// The connection uses TLS.
     pub(super) is_secure: bool,
     pub(super) peer: Option<PeerIdentity>,
-    /// What is held for the client beside what an HTTP/2 connection counts itself.
+    /// The account of the client for what the HTTP/2 connection does not count itself.
     pub(super) holdings: Holdings,
     pub(super) remote: Remote,
     has_requested: AtomicBool,
@@ -78,7 +76,7 @@ impl ConnectionContext {
         }
     }
 
-    /// What has to be done for every request before anything else.
+    /// The first step of every request.
     pub(super) fn prepare(&self, request: &mut Request<Body>) {
         self.note_request();
         if let Some(peer) = &self.peer {
@@ -128,15 +126,14 @@ pub(super) async fn serve(
     let context = Arc::new(context);
     match (protocol, serves) {
         (Protocol::Http2, Serves::GrpcAndHttp | Serves::Grpc) => http2(io, context, eviction).await,
-        // Clients of TLS agree on HTTP/2 whatever is served; without it, nobody speaks it but for
-        // gRPC.
+        // TLS clients may agree on HTTP/2 on any listener; without TLS, it is used for gRPC only.
         (Protocol::Http2, Serves::Http | Serves::Metrics | Serves::Peer) if is_secure => {
             http2(io, context, eviction).await;
         }
         (Protocol::Http1, Serves::GrpcAndHttp | Serves::Http | Serves::Metrics | Serves::Peer) => {
             http1(io, context, eviction).await;
         }
-        // The protocol is not spoken on this listener.
+        // The listener does not serve the protocol.
         (Protocol::Http2, Serves::Http | Serves::Metrics | Serves::Peer)
         | (Protocol::Http1, Serves::Grpc) => {}
     }
@@ -191,7 +188,7 @@ fn limits(settings: &Settings) -> Limits {
     }
 }
 
-/// Drives a connection to its end, passing on what the server says meanwhile.
+/// Drives a connection to its end, and applies the server's phase changes meanwhile.
 async fn run<C, E>(
     mut connection: Pin<&mut C>,
     finish: impl Fn(Pin<&mut C>),

@@ -1,7 +1,7 @@
-//! Which protocol a new connection speaks, told from its first bytes.
+//! Detects the protocol of a new connection by its first bytes.
 //!
 //! HTTP/2 with prior knowledge opens with a fixed preface; anything that differs from it is HTTP/1.
-//! The bytes read to find out are given back to the protocol's own reader.
+//! The bytes that were read are replayed to the protocol's own reader.
 
 use std::io;
 use std::pin::Pin;
@@ -21,9 +21,8 @@ pub(super) enum Protocol {
 /// The first byte of a TLS handshake, with which no request of either protocol begins.
 const TLS_HANDSHAKE: u8 = 0x16;
 
-/// Reads until the protocol is certain. `seen` was read before. `None` when the peer left before
-/// that, or when it opens a TLS handshake where none is due: nothing that could be answered would
-/// be understood.
+/// Reads until the protocol is certain. `seen` was read before. `None` if the peer left before
+/// that, or opened a TLS handshake on a plain listener: it would not understand any answer.
 pub(super) async fn detect<T>(mut io: T, mut seen: BytesMut) -> io::Result<Option<(Protocol, Rewound<T>)>>
 where
     T: AsyncRead + Unpin,

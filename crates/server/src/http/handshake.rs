@@ -14,13 +14,13 @@ use super::listen::Stream;
 use super::server::ListenerConfig;
 use crate::tls::{HandshakeError, PeerIdentity, Reason, Tls, close_gracefully};
 
-/// How a listener protects its connections.
+/// Transport security of a listener.
 #[derive(Debug, Clone)]
 pub enum Security {
-    /// Not at all.
+    /// Plain text.
     Plain,
     Tls(Arc<Tls>),
-    /// Each client chooses, because the same address was given with and without TLS.
+    /// Each client chooses: the address was given with and without TLS.
     Either(Arc<Tls>),
 }
 
@@ -33,24 +33,24 @@ impl Security {
     }
 }
 
-/// A connection that is about to be served.
+/// A connection that is ready to be served.
 pub(super) struct Established {
     pub(super) protocol: Protocol,
     pub(super) io: Rewound<Stream>,
     pub(super) is_secure: bool,
-    /// Who the client is, if it showed a certificate.
+    /// The client's certificate, if it showed one.
     pub(super) peer: Option<PeerIdentity>,
 }
 
-/// Time for a whole handshake; etcd's.
+/// Timeout of a whole handshake, as in etcd.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time to say which protocol is spoken.
+/// Timeout for the first bytes, which tell the protocol.
 const PROTOCOL_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
 /// The first byte of every TLS handshake.
 const TLS_HANDSHAKE: u8 = 0x16;
 
-/// None: the client is gone, or was sent away.
+/// None: the client is gone, or was refused.
 pub(super) async fn establish(stream: Stream, config: &ListenerConfig) -> Option<Established> {
     let (stream, seen, peer) = match &config.security {
         Security::Plain => (stream, BytesMut::new(), None),
@@ -94,18 +94,17 @@ async fn handshake(mut stream: Stream, tls: &Arc<Tls>, or_plain: bool) -> Result
     if !looks_like_http(&seen) {
         return Err(refused(Reason::NotTls, "first record does not look like a TLS handshake"));
     }
-    // The client is about to be told off; whether it still listens makes no difference.
+    // The client may be gone; the write may fail.
     let _ = stream.write_all(HTTP_ON_TLS_PORT).await;
     close_gracefully(stream).await;
     Err(refused(Reason::NotTls, "client sent an HTTP request to an HTTPS server"))
 }
 
-/// What a client gets that speaks plain HTTP where TLS is spoken; Go's servers answer in these
-/// words.
+/// The response to plain HTTP on a TLS listener, in the words of Go's servers.
 const HTTP_ON_TLS_PORT: &[u8] =
     b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
 
-/// Bytes that tell HTTP from anything else.
+/// Bytes that suffice to recognise HTTP.
 const SNIFF_LEN: usize = 5;
 
 fn looks_like_http(seen: &[u8]) -> bool {

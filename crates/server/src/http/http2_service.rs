@@ -1,7 +1,7 @@
-//! What answers the requests of an HTTP/2 connection.
+//! Serves the requests of an HTTP/2 connection.
 //!
-//! The calls of which there are most, reads and writes of keys, come as whole messages and go
-//! straight to the service. Everything else goes by [`route`], as a request with a body.
+//! The most frequent calls, reads and writes of keys, come as whole messages and go straight to the
+//! service. Everything else goes by [`route`], as a request with a body.
 
 use std::sync::Arc;
 
@@ -21,20 +21,20 @@ use crate::metrics::{CountedMethod, OpenCall};
 
 const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 const CLIENT_API_VERSION: HeaderName = HeaderName::from_static("client-api-version");
-/// Asks for a leader; whether there is one is looked at for each call.
+/// The client requires a leader; that is checked for each call.
 const HAS_LEADER: HeaderName = HeaderName::from_static("hasleader");
 const TOKEN: HeaderName = HeaderName::from_static("token");
 
 pub(super) struct Http2Service(Arc<ConnectionContext>);
 
-/// What the headers of a call say, as far as its answer depends on them. It is kept as long as the
-/// connection is open, so nothing is here that may change meanwhile: whether this server leads, who
-/// the users are, how long a token is valid.
+/// What the headers of a call say, as far as its response depends on them. It is cached for the
+/// whole connection, so nothing in it may change meanwhile: not leadership, users or the validity
+/// of a token.
 pub(super) struct Plan {
     method: KvMethod,
     counted: CountedMethod,
     sender: Sender,
-    /// It is to be refused where no leader is known.
+    /// It is refused if no leader is known.
     wants_leader: bool,
 }
 
@@ -49,8 +49,7 @@ impl Service for Http2Service {
     type Place = OpenCall;
     type Body = Body;
 
-    /// Only calls about which nothing is unusual. What is wrong with the others, and how to say so,
-    /// is known where all of them are served.
+    /// Only regular calls. All others take the slow path, which knows how to refuse them.
     fn plan(&self, head: &Head) -> Option<Plan> {
         let has_grpc = matches!(self.0.serves, Serves::GrpcAndHttp | Serves::Grpc);
         let content_type = head.get(&CONTENT_TYPE)?.as_bytes();
@@ -88,13 +87,13 @@ impl Service for Http2Service {
 
     fn unary(&self, plan: &Arc<Plan>, open: OpenCall, message: Bytes) -> Call {
         let shared = &self.0.shared;
-        // Another server may have to answer, or to be asked who the sender is.
+        // Another server may have to serve it, or to look up its sender.
         if !shared.grpc.can_serve_locally(plan.method, &plan.sender) {
             let weight = plan.method.weight(&message);
             return Call::AsRequest(message, weight);
         }
         let observed = shared.metrics.grpc.begin(&plan.counted, message.len());
-        // It is counted as a call from here on.
+        // From here on it counts as a call.
         drop(open);
         let call = match plan.method.decode(message) {
             _ if plan.wants_leader && shared.grpc.has_no_leader() => Err(EtcdError::NoLeader.into()),
@@ -140,7 +139,7 @@ impl Service for Http2Service {
     }
 }
 
-/// The same as in [`route`], whatever follows.
+/// The same as in [`route`].
 fn is_grpc(content_type: &[u8]) -> bool {
     content_type.starts_with(b"application/grpc")
 }
@@ -154,8 +153,8 @@ fn refused(status: Status) -> Reply {
 mod tests {
     use super::*;
 
-    /// Whatever is served as gRPC is answered on the fast path, or a client could choose to have a
-    /// long answer encoded at once.
+    /// Every content type that is served as gRPC takes the fast path; otherwise a client could
+    /// choose to have a long response encoded at once.
     #[test]
     fn parameters_of_the_content_type_do_not_matter() {
         for content_type in [

@@ -1,4 +1,4 @@
-//! Sockets: opening them, and what is accepted from them.
+//! Sockets: opening them, and accepting connections.
 
 use std::fs;
 use std::io;
@@ -31,7 +31,7 @@ pub async fn bind(url: &Url, reuse_port: bool) -> io::Result<Listener> {
     }
 }
 
-/// Connections the kernel keeps for us while we are busy.
+/// The kernel's queue of connections that were not accepted yet.
 const BACKLOG: u32 = 4096;
 
 async fn bind_tcp(address: &str, reuse_port: bool) -> io::Result<TcpListener> {
@@ -98,8 +98,7 @@ impl Listener {
         match self {
             Listener::Tcp(listener) => {
                 let (stream, _) = listener.accept().await?;
-                // Answers are small and wanted at once; waiting to fill a packet would add
-                // milliseconds.
+                // Responses are small and urgent; waiting to fill a packet would add milliseconds.
                 stream.set_nodelay(true)?;
                 enable_tcp_keepalive(&stream)?;
                 Ok(Stream::Tcp(stream))
@@ -117,8 +116,8 @@ impl Listener {
     }
 }
 
-/// A peer that vanished without a word would otherwise hold its HTTP/1 stream for ever; HTTP/2 has
-/// its own pings.
+/// A peer that vanished silently would otherwise hold its HTTP/1 stream for ever; HTTP/2 has its
+/// own pings.
 fn enable_tcp_keepalive(stream: &TcpStream) -> io::Result<()> {
     const IDLE: Duration = Duration::from_secs(15);
     sockopt::set_socket_keepalive(stream, true)?;
@@ -130,7 +129,7 @@ fn enable_tcp_keepalive(stream: &TcpStream) -> io::Result<()> {
 impl Drop for Listener {
     fn drop(&mut self) {
         if let Listener::Unix(_, path) = self {
-            // Nobody can be told that this failed, and the next start replaces the file anyway.
+            // A failure here is harmless: the next start replaces the file.
             let _ = fs::remove_file(path);
         }
     }
@@ -158,7 +157,7 @@ impl Stream {
 }
 
 impl DetectsDisconnect for Stream {
-    /// Whether the other end is known to send nothing more, whatever of it is left to be read.
+    /// Whether the other end has closed its side, even if data is left to be read.
     fn is_disconnected(&self) -> bool {
         let ready = match self {
             Stream::Tcp(stream) => stream.ready(Interest::READABLE).now_or_never(),

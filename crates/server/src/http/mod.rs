@@ -1,10 +1,10 @@
-//! Everything that arrives on a socket: listeners, protocol detection, routing, and the pages that
-//! are not gRPC.
+//! Everything that arrives on a socket: listeners, protocol detection, routing, and the pages
+//! beside gRPC.
 //!
 //! One port serves gRPC (HTTP/2) and plain HTTP (the JSON gateway, health, version, metrics); the
 //! first bytes of a connection tell which protocol it speaks, the content type of a request tells
 //! gRPC from the rest. Everything is bounded: header size, the time to send a header, body size;
-//! and everything ends when [`Server::stop`] says so.
+//! and everything ends with [`Server::stop`].
 //!
 //! Not here: what a request means (`grpc`, which the gateway calls in process), and how a TLS
 //! handshake is done (`tls`).
@@ -47,7 +47,7 @@ pub enum Serves {
     Http,
     /// Metrics and health pages only.
     Metrics,
-    /// What one member tells another by HTTP.
+    /// The HTTP pages that etcd's members serve to each other.
     Peer,
 }
 
@@ -73,7 +73,7 @@ impl Serves {
 
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The member's name and where it is to be called, for those who ask on a peer port.
+    /// The member's name and URLs, for the pages of a peer port.
     pub name: String,
     pub peer_urls: Vec<String>,
     pub client_urls: Vec<String>,
@@ -86,10 +86,10 @@ pub struct Settings {
     pub max_json_bytes: usize,
     /// Streams a client may have open on one connection.
     pub max_concurrent_streams: u32,
-    /// Bytes held for one connection, and for all of them.
+    /// Limits on bytes held for one connection, and for all of them.
     pub max_connection_bytes: usize,
     pub max_client_bytes: usize,
-    /// Bytes that the watchers of one connection take, and those of all.
+    /// Limits on bytes used by the watchers of one connection, and of all.
     pub max_connection_watch_bytes: usize,
     pub max_watch_bytes: usize,
     pub timeouts: Timeouts,
@@ -146,8 +146,8 @@ impl Default for Timeouts {
     }
 }
 
-/// Where a client calls from, and what its watchers take. Requests that watch or take a snapshot
-/// carry it among their extensions.
+/// The address of a client, and the account of its watchers. Requests that watch or take a snapshot
+/// carry it in their extensions.
 #[derive(Debug, Clone)]
 pub struct Remote {
     pub address: Arc<str>,
@@ -161,9 +161,9 @@ pub struct ServerState {
     pub grpc: Rpc,
     pub metrics: Arc<ServerMetrics>,
     pub settings: Settings,
-    /// What is held for clients on all connections.
+    /// The account of all connections.
     pub(crate) budget: Arc<Budget>,
-    /// What the watchers of all connections take.
+    /// The account of the watchers of all connections.
     pub(crate) watching: Arc<Budget>,
     /// Makes pages and translates long messages.
     pub(crate) offload: Offload,

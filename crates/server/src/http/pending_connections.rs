@@ -1,9 +1,9 @@
-//! Connections that have not asked for anything yet.
+//! Connections without a request yet.
 //!
-//! Whoever opens connections and then says nothing, or says it one byte at a time, would in the end
-//! hold every descriptor there is. So there is a limit to how many may be that far and no further,
-//! over all listeners; when there is one more, the oldest of them has to go. A client that means it
-//! is through within milliseconds, and so is not the oldest even while many others dawdle.
+//! A client that opens connections and sends nothing, or one byte at a time, could hold all file
+//! descriptors. So their number is limited over all listeners; one more evicts the oldest. A
+//! well-behaved client sends its request within milliseconds, and so is not the oldest even among
+//! many slow ones.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(super) struct PendingConnections {
 #[derive(Debug, Default)]
 struct Waiting {
     next: u64,
-    /// In the order in which they came.
+    /// In order of arrival.
     by_age: BTreeMap<u64, oneshot::Sender<()>>,
 }
 
@@ -49,7 +49,7 @@ impl PendingConnections {
         if waiting.by_age.len() > self.limit
             && let Some((_, oldest)) = waiting.by_age.pop_first()
         {
-            // It may have left by itself just now.
+            // It may have left just now.
             let _ = oldest.send(());
         }
         drop(waiting);

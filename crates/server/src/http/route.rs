@@ -1,4 +1,4 @@
-//! Which part of the server answers a request.
+//! Routing of requests to the parts of the server.
 
 use std::sync::Arc;
 
@@ -17,14 +17,13 @@ use super::gateway;
 use super::{ServerState, Serves};
 use crate::tls::PeerIdentity;
 
-/// Calls in progress, over all connections. Each holds some five kilobytes, whether anything comes
-/// of it or not.
+/// Calls in progress, over all connections. Each holds about five kilobytes.
 pub(super) const CALLS_MAX: u64 = 128 << 10;
 
-/// Of a request that is refused, this much is read.
+/// How much is read of a request that is refused.
 const REFUSED_BODY_READ_MAX: usize = 64 << 10;
 
-/// A request on an HTTP/2 connection: gRPC by its content type, else whatever the listener offers.
+/// A request on an HTTP/2 connection: gRPC by its content type, else a page of the listener.
 pub(super) async fn any(request: Request<Body>, context: &ConnectionContext) -> Answer<Body> {
     let shared = &context.shared;
     let has_grpc = matches!(context.serves, Serves::GrpcAndHttp | Serves::Grpc);
@@ -53,14 +52,14 @@ pub(super) async fn http(mut request: Request<Body>, context: &ConnectionContext
     }
     rewrite_old_prefix(&mut request);
     let access = &context.shared.settings.access;
-    // A name that was made to point here has no certificate, so TLS needs no list of hosts.
+    // An attacker's host name has no certificate, so TLS needs no list of hosts.
     if !context.is_secure
         && let Some(refusal) = access.refusal(&request)
     {
         return refusal;
     }
     if let Some(refusal) = refuse_common_name(&request, &context.shared) {
-        // An answer that comes before its request is over may be lost with what is cut off then.
+        // A response that is sent before its request ends may be lost when the rest is cut off.
         let body = Limited::new(request.into_body(), REFUSED_BODY_READ_MAX).collect();
         let _ = tokio::time::timeout(context.shared.settings.timeouts.body_chunk, body).await;
         return refusal;
@@ -76,8 +75,8 @@ pub(super) async fn http(mut request: Request<Body>, context: &ConnectionContext
     response
 }
 
-/// Whoever comes with a name in a certificate expects to be known by it, which the gateway cannot
-/// do, so etcd refuses it while users are asked who they are; and so does this.
+/// A client with a name in its certificate expects to act as that user, which the gateway does not
+/// support. etcd refuses it while authentication is on, and so does this.
 fn refuse_common_name<B>(request: &Request<B>, shared: &ServerState) -> Option<Response<Body>> {
     let has_name =
         request.extensions().get::<PeerIdentity>().is_some_and(|peer| !peer.common_name().is_empty());
@@ -133,13 +132,13 @@ fn rewrite_old_prefix<B>(request: &mut Request<B>) {
     let Some(rest) = request.uri().path_and_query().and_then(|p| p.as_str().strip_prefix("/v3beta/")) else {
         return;
     };
-    // What was a valid path stays one with a shorter first segment.
+    // A valid path stays valid with a shorter first segment.
     if let Ok(uri) = format!("/v3/{rest}").parse() {
         *request.uri_mut() = uri;
     }
 }
 
-/// Paths with empty, `.` or `..` segments are answered with the place they mean.
+/// Paths with empty, `.` or `..` segments are redirected to their clean form.
 fn redirect_to_clean<B>(request: &Request<B>, gateway: bool) -> Option<Response<Body>> {
     let path = request.uri().path();
     let mut clean = cleaned(path);

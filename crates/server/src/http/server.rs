@@ -1,4 +1,4 @@
-//! Accepting connections and, in the end, letting them go.
+//! Accepting connections, and closing them at shutdown.
 
 use std::io;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use super::listen::{Listener, Stream};
 use super::pending_connections::PendingConnections;
 use super::{ServerState, Serves};
 
-/// What a listener has for its clients.
+/// What a listener serves.
 #[derive(Debug)]
 pub struct ListenerConfig {
     pub serves: Serves,
     pub security: Security,
 }
 
-/// What connections are told to do.
+/// The phase of the server, which connections follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Phase {
     Serving,
@@ -31,7 +31,7 @@ pub(super) enum Phase {
     Closing,
 }
 
-/// Held by everything that serves a client: tells it the phase, and lets the server wait for it.
+/// Held by everything that serves a client: gives the phase, and lets the server wait for its end.
 #[derive(Debug, Clone)]
 pub(super) struct ShutdownToken {
     phase: watch::Receiver<Phase>,
@@ -108,8 +108,8 @@ fn announce(listener: &Listener, config: &ListenerConfig) {
     }
 }
 
-/// Out of file descriptors is the one failure of accept that lasts; trying on in a loop would only
-/// burn CPU.
+/// A lack of file descriptors is the one failure of accept that lasts; a loop without a delay would
+/// only burn CPU.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// Descriptors kept back from connections, for the files of the store; as many as etcd keeps.
@@ -124,10 +124,10 @@ fn connection_limit() -> usize {
     descriptors.saturating_sub(RESERVED_DESCRIPTORS).max(descriptors / 2).clamp(1, Semaphore::MAX_PERMITS)
 }
 
-/// Most connections that have not asked for anything yet; at most a quarter of all.
+/// Limit on connections without a request; at most a quarter of all.
 const PENDING_CONNECTIONS_MAX: usize = 1024;
 
-/// What connections compete for, whichever listener they come by.
+/// The limits that the connections of all listeners share.
 #[derive(Debug, Clone)]
 struct ConnectionLimits {
     connections: Arc<Semaphore>,
@@ -169,7 +169,7 @@ async fn accept(
     }
 }
 
-/// Waits for a place first, so that a connection nobody could serve is not even accepted.
+/// Waits for a permit first, so that a connection that could not be served is not even accepted.
 async fn accept_with_permit(
     listener: &Listener,
     limits: &Arc<Semaphore>,

@@ -1,9 +1,8 @@
-//! An HTTP/1 connection that is given up when its client takes nothing of its answer, or has left
-//! without being heard.
+//! An HTTP/1 connection that fails if its client does not read its response, or has left silently.
 //!
-//! hyper writes on for as long as the socket may have room again, and reads only what it needs: a
-//! client that leaves while more of it is to be read than an answer needs would keep its
-//! connection, and what it watches, for ever.
+//! hyper waits for the socket to have room without a timeout, and reads only what it needs: a
+//! client that leaves while unread data is queued would keep its connection, and its watches, for
+//! ever.
 
 use std::io;
 use std::pin::Pin;
@@ -16,7 +15,7 @@ use super::Timeouts;
 use super::detect::Rewound;
 use super::listen::Stream;
 
-/// Something that knows whether the other end sends nothing more.
+/// A socket that knows whether the other end has closed its side.
 pub(super) trait DetectsDisconnect {
     fn is_disconnected(&self) -> bool;
 }
@@ -30,7 +29,7 @@ impl DetectsDisconnect for Rewound<Stream> {
 pub(super) struct StallGuard<T> {
     io: T,
     timeouts: Timeouts,
-    /// Since something could not be written.
+    /// The time since which a write has been blocked.
     stalled: Option<Pin<Box<Sleep>>>,
     checks: Interval,
     seemed_gone: bool,
@@ -43,8 +42,8 @@ impl<T: DetectsDisconnect> StallGuard<T> {
         StallGuard { io, timeouts, stalled: None, checks, seemed_gone: false }
     }
 
-    /// Whether the client has left. Twice, because one that only sends nothing more may be waiting
-    /// for a quick answer.
+    /// Whether the client has left. Checked twice, because one that only closed its sending side
+    /// may wait for a quick response.
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
         loop {
             ready!(self.checks.poll_tick(cx));
@@ -58,7 +57,7 @@ impl<T: DetectsDisconnect> StallGuard<T> {
         }
     }
 
-    /// Passes on what became of a write, unless that has been waited for too long.
+    /// Returns the result of a write, or an error if it was blocked for too long.
     fn fail_if_stalled<R>(
         &mut self,
         cx: &mut Context<'_>,
@@ -102,7 +101,7 @@ impl<T: AsyncWrite + DetectsDisconnect + Unpin> AsyncWrite for StallGuard<T> {
         self.io.is_write_vectored()
     }
 
-    /// hyper asks for this whenever it has done what it can, so this is where it is told what it
+    /// hyper flushes whenever it has no more to do, so this is where it gets the errors that it
     /// does not look for.
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();

@@ -1,8 +1,7 @@
-//! URLs as flags hold them: where to listen, and where others are told to call.
+//! URLs in flags: where to listen, and what to advertise.
 //!
-//! Accepted and refused are what etcd accepts and refuses, in its words, since people search for
-//! those. `http` and `https` have a host and a port and nothing else; `unix` and `unixs` have the
-//! path of a socket.
+//! Accepts and refuses what etcd does, in its words, since people search for those. `http` and
+//! `https` have a host and a port and nothing else; `unix` and `unixs` have the path of a socket.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -63,7 +62,7 @@ impl Url {
         Ok(urls)
     }
 
-    /// TLS is to be spoken there.
+    /// The URL uses TLS.
     pub fn is_secure(&self) -> bool {
         self.secure
     }
@@ -90,7 +89,7 @@ impl Url {
         }
     }
 
-    /// Others need a host to call.
+    /// An advertised URL needs a host.
     pub fn check_advertise(&self) -> Result<(), UrlError> {
         if self.host() == Some("") { Err(UrlError::NoHost(self.text.clone())) } else { Ok(()) }
     }

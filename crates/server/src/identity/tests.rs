@@ -1,6 +1,6 @@
 use super::{cluster_id, derive, member_id};
 
-/// What etcd 3.7.1 calls itself with these flags.
+/// The IDs of etcd 3.7.1 with these flags.
 #[test]
 fn ids_are_those_of_etcd() {
     let identity = derive(&["http://127.0.0.1:14002".to_owned()], "etcd-cluster");

@@ -1,11 +1,11 @@
-//! What becomes of backups.
+//! Backups.
 
 use vetch_node::Node;
 use vetch_node::metrics::Counter;
 
 use super::text::Text;
 
-/// Only of a server that makes backups.
+/// Only if backups are configured.
 pub(super) fn write(page: &mut Text, node: &Node) {
     if node.archive().is_none() {
         return;

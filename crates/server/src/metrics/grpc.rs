@@ -1,8 +1,8 @@
-//! Counters of the gRPC services, taken from outside them.
+//! Counters of the gRPC services, counted from outside.
 //!
 //! A call is observed at its edges: the request body on its way in, the response body and its
-//! status on the way out. So nothing in the services has to remember to count, and calls through
-//! the JSON gateway count alike.
+//! status on the way out. So no service has to count, and calls through the JSON gateway count
+//! alike.
 
 mod body;
 mod unary;
@@ -26,10 +26,10 @@ use super::text::{Text, Type};
 use body::{Incoming, Outgoing};
 pub(crate) use unary::{Method as CountedMethod, OpenCall};
 
-/// What precedes a message on the wire, which is not counted.
+/// Length of a message's prefix, which is not counted.
 const PREFIX: usize = 5;
 /// Distinct client versions counted by name. A client chooses what it sends, so their number must
-/// end somewhere.
+/// be bounded.
 const CLIENT_VERSIONS_MAX: usize = 64;
 
 const CODES: [Code; 17] = [
@@ -154,13 +154,13 @@ pub(crate) struct Calls {
     pub(crate) started: u64,
     pub(crate) ok: u64,
     pub(crate) failed: u64,
-    /// Of those that ended, if they have one answer: bounds, counts and the sum in seconds.
+    /// Durations of ended unary calls: bounds, counts and the sum in seconds.
     pub(crate) bounds: Vec<f64>,
     pub(crate) counts: Vec<u64>,
     pub(crate) sum: f64,
 }
 
-/// A call in progress. Dropped without having been finished, it was given up by the client.
+/// A call in progress. If it is dropped before it finished, the client cancelled it.
 #[derive(Debug)]
 struct Call {
     counters: Arc<Counters>,
@@ -176,7 +176,7 @@ impl Call {
         Call { counters, traffic, started: Instant::now(), done: false }
     }
 
-    /// It is answered by one message, or refused.
+    /// It is unary.
     fn answered(&mut self, reply: &Reply) {
         match reply {
             Reply::Refused(headers) => {
@@ -229,12 +229,12 @@ impl GrpcMetrics {
         (self.traffic.received.load(Relaxed), self.traffic.sent.load(Relaxed))
     }
 
-    /// What became of the calls of every RPC that was called.
+    /// The outcomes of every RPC that was called.
     pub(crate) fn calls(&self) -> Vec<Calls> {
         self.methods.iter().map(|counters| counters.calls()).filter(|calls| calls.started > 0).collect()
     }
 
-    /// Has `services` answer and counts what passes.
+    /// Serves a request by `services` and counts it.
     pub(crate) async fn observed<S, F>(&self, request: Request<Body>, services: S) -> Answer<Body>
     where
         S: FnOnce(Request<Body>) -> F,
@@ -255,7 +255,7 @@ impl GrpcMetrics {
                 return Answer::Reply(reply);
             }
         };
-        // An answer without messages carries its status among the headers.
+        // A response without messages carries its status in the headers.
         if let Some(status) = Status::from_header_map(response.headers()) {
             call.finish(status.code());
             return Answer::Response(response);
@@ -263,7 +263,7 @@ impl GrpcMetrics {
         Answer::Response(response.map(|body| Body::new(Outgoing::new(body, call))))
     }
 
-    /// Whether there is an RPC at this path, and it is one request and one answer.
+    /// Whether the path is that of a unary RPC.
     pub(crate) fn is_unary(&self, path: &str) -> bool {
         self.by_path.get(path).is_some_and(|index| self.methods[*index].method.kind == Kind::Unary)
     }

@@ -24,7 +24,7 @@ pub struct HealthMetrics {
 struct Check {
     success: AtomicU64,
     error: AtomicU64,
-    /// 1 or 0 for the last result, as long as there is one.
+    /// 1 or 0 for the last result, if there is one.
     last: AtomicI64,
 }
 

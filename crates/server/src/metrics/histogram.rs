@@ -1,10 +1,10 @@
-//! A histogram that many threads fill and one reads now and then.
+//! A histogram for many concurrent writers and rare readers.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Counts of durations per bucket. A reader may see a sum that is ahead of the counts by what is
-/// being recorded at that moment, which is how such things are read everywhere.
+/// Counts of durations per bucket. A reader may see a sum that includes samples which the counts do
+/// not have yet.
 #[derive(Debug)]
 pub struct Histogram {
     /// Upper bounds in seconds, ascending; a last bucket without bound follows them.

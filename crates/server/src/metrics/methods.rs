@@ -14,7 +14,7 @@ pub(super) struct Method {
 }
 
 impl Method {
-    /// What etcd calls a request of this kind where it times them.
+    /// The `type` label of etcd's request durations.
     pub(super) fn request_type(&self) -> Cow<'static, str> {
         match self.name {
             "Compact" => "Compaction".into(),

@@ -1,8 +1,8 @@
-//! What is counted at the edge, and how everything is written as Prometheus text.
+//! The counters of the server, and the page of all metrics as Prometheus text.
 //!
 //! The names, labels and bucket layouts are etcd's, so that its dashboards and alerts work
-//! unchanged. A name is exported only if there is something true to say under it: what belongs to
-//! Go's runtime, to bbolt or to etcd's own proxy is left out; docs/metrics.md lists what.
+//! unchanged. A name is exported only if it has a meaning here: those of Go's runtime, of bbolt and
+//! of etcd's proxy are left out; docs/metrics.md lists them.
 
 mod backup;
 pub mod grpc;
@@ -39,7 +39,7 @@ pub struct Feature {
     pub is_on: bool,
 }
 
-/// Everything counted here rather than in the node.
+/// The counters that are not in the node.
 #[derive(Debug)]
 pub struct ServerMetrics {
     pub grpc: GrpcMetrics,

@@ -38,8 +38,8 @@ fn identity(page: &mut Text, node: &Node) {
     one(page, "etcd_server_version", "The version clients are told.", ("server_version", version::SERVER));
     one(page, "etcd_server_id", "The member's ID in hexadecimal.", ("server_id", &id));
     let (has_leader, is_leader) = leader(node);
-    page.gauge("etcd_server_has_leader", "1 while writes can be ordered.", has_leader);
-    page.gauge("etcd_server_is_leader", "1 while this member orders the writes.", is_leader);
+    page.gauge("etcd_server_has_leader", "1 while there is a leader.", has_leader);
+    page.gauge("etcd_server_is_leader", "1 while this member is the leader.", is_leader);
     page.gauge("etcd_server_is_learner", "1 while this member does not vote.", 0.0);
     // A single server has led since it started.
     page.counter("etcd_server_leader_changes_seen_total", "Leaders seen since the start.", 1);
@@ -48,14 +48,14 @@ fn identity(page: &mut Text, node: &Node) {
     page.sample("etcd_network_known_peers", &[("Local", &id), ("Remote", &id)], 1.0);
 }
 
-/// Whether somebody orders the writes, and whether it is this member. A single server always does.
+/// Whether there is a leader, and whether it is this member. A single server always leads.
 fn leader(node: &Node) -> (f64, f64) {
     let Some(cluster) = node.cluster() else { return (1.0, 1.0) };
     let status = cluster.borrow();
     (f64::from(u8::from(status.writer.is_some() && !status.silent)), f64::from(u8::from(status.is_writer)))
 }
 
-/// What cannot happen to a single server, but is asked for by dashboards.
+/// Always zero here, but used by dashboards.
 fn always_zero(page: &mut Text) {
     let counters = [
         ("etcd_server_heartbeat_send_failures_total", "Heartbeats that could not be sent."),
@@ -66,7 +66,7 @@ fn always_zero(page: &mut Text) {
         page.counter(name, help, 0);
     }
     let gauges = [
-        ("etcd_server_snapshot_apply_in_progress_total", "1 while a peer's snapshot is taken over."),
+        ("etcd_server_snapshot_apply_in_progress_total", "1 while a peer's snapshot is applied."),
         ("etcd_disk_defrag_inflight", "1 while a defragmentation blocks the server."),
     ];
     for (name, help) in gauges {
@@ -77,7 +77,7 @@ fn always_zero(page: &mut Text) {
 /// Bytes of the smallest database: one page of etcd's.
 const PAGE_BYTES: u64 = 4096;
 
-/// The size of the database as clients are shown it: what the quota counts, and at least a page.
+/// The size of the database that clients see: what the quota counts, and at least a page.
 ///
 /// An etcd that holds nothing has a file of some pages, so clients divide by the size: etcdctl
 /// panics if it is 0.
@@ -111,12 +111,12 @@ fn state(page: &mut Text, node: &Node) {
         ),
         (
             "etcd_server_proposals_pending",
-            "Writes that wait to be ordered or to become durable.",
+            "Writes that wait to be evaluated or to become durable.",
             metrics.proposals_pending.get() as f64,
         ),
         (
             "etcd_debugging_mvcc_db_compaction_last",
-            "Unix time at which a compaction last gave memory back; 0 for not since the start.",
+            "Unix time at which a compaction last freed memory; 0 if not since the start.",
             unix_time(node.files().since_compaction),
         ),
     ];
@@ -153,12 +153,12 @@ fn counters(page: &mut Text, metrics: &NodeMetrics) {
     let counters: [(&str, &str, &Counter); 13] = [
         (
             "etcd_server_proposals_failed_total",
-            "Writes that could not be ordered.",
+            "Writes that failed before they were durable.",
             &metrics.proposals_failed,
         ),
         (
             "etcd_server_read_indexes_failed_total",
-            "Reads that got no proof in time that nothing newer exists.",
+            "Linearizable reads that got no read index in time.",
             &metrics.reads_unconfirmed,
         ),
         ("etcd_server_slow_apply_total", "Slow writes and ranges.", &metrics.slow_applies),
@@ -166,7 +166,7 @@ fn counters(page: &mut Text, metrics: &NodeMetrics) {
         ("etcd_mvcc_put_total", "Keys put.", &metrics.puts),
         ("etcd_mvcc_delete_total", "Keys deleted.", &metrics.deletes),
         ("etcd_mvcc_txn_total", "Transactions.", &metrics.txns),
-        ("etcd_debugging_mvcc_events_total", "Events handed to watchers.", &metrics.events),
+        ("etcd_debugging_mvcc_events_total", "Events sent to watchers.", &metrics.events),
         ("etcd_debugging_mvcc_db_compaction_keys_total", "Versions freed.", &metrics.compacted_versions),
         ("etcd_debugging_lease_granted_total", "Leases granted.", &metrics.leases_granted),
         ("etcd_debugging_lease_renewed_total", "Leases renewed.", &metrics.leases_renewed),

@@ -8,14 +8,14 @@ use vetch_node::Node;
 use super::text::{Text, Type};
 use super::{Feature, ServerMetrics, node, process};
 
-/// What is held for clients.
+/// Bytes held for clients.
 pub(crate) struct Held<'a> {
     pub(crate) clients: &'a Budget,
     pub(crate) watching: &'a Budget,
     pub(crate) tokens: usize,
 }
 
-/// Everything there is to tell, as Prometheus text.
+/// All metrics, as Prometheus text.
 pub(crate) fn page(metrics: &ServerMetrics, node: &Node, held: &Held<'_>) -> String {
     let mut page = Text::default();
     node::write(&mut page, node);
@@ -33,13 +33,13 @@ pub(crate) fn page(metrics: &ServerMetrics, node: &Node, held: &Held<'_>) -> Str
     page.heading(name, Type::Counter, "Scrapes answered, by HTTP status.");
     let answered = metrics.scrapes.fetch_add(1, Relaxed);
     page.sample(name, &[("code", "200")], answered as f64);
-    // The page is always whole and there are no limits on who asks for it, so these never happen.
+    // The page is always complete and has no limits, so these never happen.
     page.sample(name, &[("code", "500")], 0.0);
     page.sample(name, &[("code", "503")], 0.0);
     page.finish()
 }
 
-/// What is held for clients, and what became of those that held too much.
+/// Bytes held for clients, and calls that were delayed or refused because of them.
 fn clients(page: &mut Text, budget: &Budget) {
     let held = "Bytes held for clients: incomplete requests, streams, unread responses.";
     page.gauge("vetch_client_bytes", held, budget.held() as f64);
@@ -59,8 +59,7 @@ fn watchers(page: &mut Text, budget: &Budget) {
     page.counter("vetch_watches_refused_total", refused, budget.refused());
 }
 
-/// As they were set. Here they change nothing: what they switch is always on, or done by members
-/// among each other.
+/// As set. They have no effect here.
 fn features(page: &mut Text, features: &[Feature]) {
     let name = "etcd_server_feature_enabled";
     page.heading(name, Type::Gauge, "1 for a feature gate that is set to true.");

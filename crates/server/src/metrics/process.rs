@@ -1,4 +1,4 @@
-//! What the kernel knows about this process, read from `/proc/self` when asked.
+//! What the kernel knows about this process, read from `/proc/self` for each page.
 //!
 //! A figure that cannot be read is left out rather than guessed.
 

@@ -1,5 +1,4 @@
-//! What single services count: watch responses on their way out, snapshots, defragmentations, and
-//! open connections.
+//! Counters of single services: watch responses, snapshots, defragmentations, and open connections.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -37,11 +36,11 @@ impl Default for ServiceMetrics {
     }
 }
 
-/// What a watch response says.
+/// Kinds of watch responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WatchFrame {
     Events(u32),
-    /// The answer to a request of the client's, or the end of a watch.
+    /// The response to a client's request, or the end of a watch.
     Answer,
     Progress,
 }
@@ -66,7 +65,7 @@ impl ServiceMetrics {
         self.defragmentations.record(took);
     }
 
-    /// Counts a connection as open until what is returned is dropped.
+    /// Counts a connection as open until the returned guard is dropped.
     pub(crate) fn connected(&self) -> Connected<'_> {
         self.connections.fetch_add(1, Relaxed);
         self.connections_opened.fetch_add(1, Relaxed);

@@ -56,7 +56,7 @@ impl Text {
         self.buckets(name, labels, histogram.bounds(), &histogram.counts(), histogram.sum());
     }
 
-    /// `counts` has one more element than `bounds`, for what is above them all.
+    /// `counts` has one more element than `bounds`, for samples above the last bound.
     pub(super) fn buckets(
         &mut self,
         name: &str,

@@ -1,5 +1,4 @@
-//! TLS: handshakes that failed, files that were replaced, and when certificates end. etcd has no
-//! names for these.
+//! TLS: failed handshakes, replaced files, and expiry of certificates. etcd has no names for these.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -9,7 +8,7 @@ use parking_lot::Mutex;
 use super::text::{Text, Type};
 use crate::tls::{Reason, Tls};
 
-/// Everything that serves TLS.
+/// All TLS endpoints.
 #[derive(Debug, Default)]
 pub struct TlsMetrics {
     endpoints: Mutex<Vec<Arc<Tls>>>,

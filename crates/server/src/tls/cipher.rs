@@ -1,9 +1,8 @@
-//! Cipher suites by the names Go gives them, which are the ones in flags and documentation of etcd.
+//! Cipher suites by their Go names, which etcd's flags and documentation use.
 //!
-//! What is offered without a choice is every suite that is still considered sound. Go knows more
-//! suites than this server speaks: those without forward secrecy or with CBC, RC4 or 3DES. Naming
-//! one of those is refused, because a list that quietly loses a member would be worse than one that
-//! is turned down.
+//! By default every suite is offered that is still considered sound. Go knows more suites than this
+//! server speaks: those without forward secrecy or with CBC, RC4 or 3DES. Naming one of those is
+//! refused: silently dropping it from the list would be worse.
 
 use rustls::SupportedCipherSuite;
 use rustls::crypto::aws_lc_rs::cipher_suite as suite;
@@ -29,7 +28,7 @@ const TLS13_SUITES: [(&str, SupportedCipherSuite); 3] = [
     ("TLS_CHACHA20_POLY1305_SHA256", suite::TLS13_CHACHA20_POLY1305_SHA256),
 ];
 
-/// What a list of names stands for. An empty one stands for all.
+/// The suites of a list of names. An empty list means all.
 pub(super) fn select(names: &[String]) -> Result<Vec<SupportedCipherSuite>, TlsError> {
     let mut suites: Vec<SupportedCipherSuite> = TLS13_SUITES.iter().map(|(_, suite)| *suite).collect();
     for name in names {

@@ -1,10 +1,10 @@
-//! Whether a client may come in, by its certificate.
+//! Verification of client certificates.
 //!
-//! The rules are those that Go applies for etcd: the chain leads to one of the trusted authorities,
-//! everything in it is valid today, its purposes allow clients, none of its serial numbers is
-//! revoked, and if names are demanded, it has one of them. `webpki` builds and checks the chain; it
-//! turns down two kinds of certificate that Go takes and that people have, and for those,
-//! [`directly_trusted`] decides.
+//! The rules are those of Go, as etcd uses it: the chain leads to a trusted CA, every certificate
+//! in it is valid now, its extended key usages allow clients, no serial number is revoked, and if
+//! names are required, it has one of them. `webpki` builds and checks the chain; it rejects two
+//! kinds of certificate that Go accepts and that are in use, and [`directly_trusted`] handles
+//! those.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub(super) enum AllowedNames {
     Hosts(Vec<ServerName<'static>>),
 }
 
-/// Everything a client's certificate is held against.
+/// The settings that a client's certificate is checked against.
 #[derive(Debug)]
 pub(super) struct ClientVerifier {
     pub(super) trust: Arc<TrustedCas>,
@@ -39,7 +39,7 @@ pub(super) struct ClientVerifier {
     pub(super) algorithms: WebPkiSupportedAlgorithms,
 }
 
-/// What is wrong with a certificate beyond what the library has words for.
+/// Errors of a certificate that the library does not have.
 #[derive(Debug, thiserror::Error)]
 enum Rejection {
     #[error("certificate serial {0} revoked")]
@@ -54,8 +54,7 @@ enum Rejection {
     Unreadable(String),
 }
 
-/// What is wrong, for people: our own objections in their own words, which the library would show
-/// as it shows to programmers.
+/// The error for the log: the library would show ours in debug form.
 pub(super) fn describe(error: &Error) -> String {
     match error {
         Error::InvalidCertificate(CertificateError::Other(OtherError(objection))) => objection.to_string(),
@@ -80,7 +79,7 @@ impl ClientVerifier {
         rest: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<(), Error> {
-        // An authority that is no longer valid vouches for nobody. The library leaves that to us.
+        // An expired CA is not trusted. The library does not check that.
         let valid = |a: &&CaCertificate| {
             let now = now.as_secs() as i64;
             a.valid.0 <= now && now <= a.valid.1
@@ -179,7 +178,7 @@ impl ClientCertVerifier for ClientVerifier {
     }
 }
 
-/// The purposes a client's certificate may have: that of a client, any, or none stated.
+/// Extended key usages of a client's certificate: client, any, or none.
 struct Client;
 
 impl ExtendedKeyUsageValidator for Client {
@@ -206,8 +205,8 @@ fn purpose_missing() -> webpki::Error {
 }
 
 /// Certificates of version 1, which `openssl x509 -req` makes when it is given no extensions, and
-/// certificates that are authorities themselves, as self-signed ones often are. Both are taken if a
-/// trusted authority signed them itself, or if they are in the file of authorities.
+/// certificates that are CAs themselves, as self-signed ones often are. Both are accepted if a
+/// trusted CA signed them itself, or if they are in the CA file.
 fn directly_trusted(leaf: &CertificateDer<'_>, cas: &[&CaCertificate], now: UnixTime) -> Result<(), Error> {
     let certificate = parsed(leaf)?;
     let now = now.as_secs() as i64;
@@ -234,7 +233,7 @@ fn directly_trusted(leaf: &CertificateDer<'_>, cas: &[&CaCertificate], now: Unix
         if authority.der == *leaf {
             return true;
         }
-        // Constraints on names are the library's business, and it was not asked.
+        // Only the library evaluates name constraints, and it was not used here.
         authority.anchor.name_constraints.is_none()
             && parsed(&authority.der).is_ok_and(|issuer| {
                 issuer.subject().as_raw() == certificate.issuer().as_raw()
@@ -275,7 +274,7 @@ fn other(objection: Rejection) -> Error {
     }
 }
 
-/// The library's words where it has them, because the alert that the client gets depends on them.
+/// The library's error where there is one, because the client's alert depends on it.
 fn from_chain_error(error: webpki::Error) -> Error {
     use webpki::Error as W;
     let certificate = match error {

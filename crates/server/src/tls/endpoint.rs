@@ -1,4 +1,5 @@
-//! The settings put to work: files read, watched and turned into what a handshake needs.
+//! A TLS endpoint: reads and watches the files of its settings, and makes handshake configurations
+//! from them.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -22,7 +23,7 @@ use super::material::{Identity, Revoked, TrustedCas};
 use super::self_signed;
 use super::settings::{TlsSettings, TlsVersion};
 
-/// The files are looked at when a client calls, but no more often than this.
+/// The files are checked when a client connects, but no more often than this.
 const FILE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Serves TLS as one set of settings says.
@@ -48,9 +49,8 @@ struct Files {
     revoked: Option<Reloadable<Revoked>>,
 }
 
-/// What was made of the files as they were at one time. Tickets for resuming a session are sealed
-/// with a key of their own in each, so nobody resumes a session past authorities that have been
-/// replaced.
+/// The configuration from one state of the files. Each has its own key for session tickets, so no
+/// session can be resumed after the CAs were replaced.
 pub(super) struct LoadedConfig {
     pub(super) config: Arc<ServerConfig>,
     /// None: clients need no certificate.
@@ -58,7 +58,7 @@ pub(super) struct LoadedConfig {
     not_after: i64,
 }
 
-/// How often changed files were taken and turned down.
+/// How often changed files were accepted and rejected.
 #[derive(Debug, Default)]
 pub(crate) struct Reloads {
     pub(crate) taken: AtomicU64,
@@ -82,23 +82,23 @@ impl Tls {
         })
     }
 
-    /// What the next handshake is done with, after a look at the files if one is due.
+    /// The configuration of the next handshake, after a check of the files if one is due.
     pub(super) async fn current(self: &Arc<Tls>) -> Arc<LoadedConfig> {
         if self.claim_check() {
             let this = self.clone();
-            // A file may lie on a disk that hangs, which must not stop a thread that serves others.
+            // A file may be on a disk that hangs, which must not block a thread that serves others.
             let reloading = border::spawn_blocking(move || this.reload());
-            reloading.await.expect("looking at files does not panic");
+            reloading.await.expect("checking files does not panic");
         }
         self.current.lock().clone()
     }
 
-    /// Unix time at which the certificate in use ends.
+    /// Unix time at which the certificate in use expires.
     pub(crate) fn not_after(&self) -> i64 {
         self.current.lock().not_after
     }
 
-    /// Are the files as they lie there what is in use?
+    /// Whether the present files are in use.
     pub(crate) fn is_up_to_date(&self) -> bool {
         self.files.lock().are_current()
     }
@@ -216,8 +216,8 @@ impl Files {
         Ok(LoadedConfig { config: Arc::new(config), verifier, not_after: identity.not_after })
     }
 
-    /// Looks at all files. Gives how many groups of them were replaced, and how many of the
-    /// replacements are no good.
+    /// Checks all files. Returns how many groups of them were replaced, and how many of the
+    /// replacements are not usable.
     fn reload(&mut self) -> (u64, u64) {
         let reloads = [
             Some(reload(&mut self.identity, "certificate")),
@@ -241,8 +241,8 @@ pub(super) fn identity(files: &[(PathBuf, Vec<u8>)]) -> Result<Identity, TlsErro
     Identity::parse((cert_path, cert), (key_path, key))
 }
 
-/// What the server shows when it calls others, which is not a listener's business; but files that
-/// are named have to be right.
+/// The client certificate for calls to other servers is not used by a listener, but named files
+/// have to be valid.
 fn check_client_pair(settings: &TlsSettings) -> Result<(), TlsError> {
     match (&settings.client_cert_file, &settings.client_key_file) {
         (None, None) => Ok(()),

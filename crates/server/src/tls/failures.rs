@@ -1,5 +1,5 @@
-//! Connections that ended before they could be used: counted by reason, and told in the log, but
-//! not more often than a person could read.
+//! Connections that failed before their first request: counted by reason, and logged at a bounded
+//! rate.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -13,11 +13,11 @@ pub(crate) enum Reason {
     Closed,
     /// It took too long.
     Timeout,
-    /// Too many had come since, all of them unfinished.
+    /// It was evicted by newer unfinished ones.
     Displaced,
-    /// It spoke something else.
+    /// It did not speak TLS.
     NotTls,
-    /// The client's certificate is missing or no good.
+    /// The client's certificate is missing or not valid.
     Certificate,
     /// No common version, cipher or protocol, or nonsense.
     Protocol,
@@ -45,7 +45,7 @@ impl Reason {
     }
 }
 
-/// Lines of one window of time; what comes after them is only counted.
+/// Lines in one window of time; further ones are only counted.
 const LOG_LINES_MAX: u32 = 20;
 const LOG_WINDOW: Duration = Duration::from_secs(10);
 
@@ -88,7 +88,7 @@ impl Failures {
 }
 
 impl Lines {
-    /// May a line be written now? Then this many were left out before it.
+    /// Whether a line may be written now, and how many were left out before it.
     fn take(&mut self, now: Instant) -> Option<u64> {
         if self.window.is_none_or(|begin| now.duration_since(begin) >= LOG_WINDOW) {
             self.window = Some(now);

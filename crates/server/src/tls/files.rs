@@ -1,8 +1,8 @@
 //! Files that may be replaced at any time, by hand or by a tool that swaps a symbolic link.
 //!
-//! Contents are compared, not dates or inodes: that is right for every way of replacing a file.
-//! What was read last and worked stays in use until something else works; each new content that
-//! does not is told once.
+//! Contents are compared, not dates or inodes: that is right for every way of replacing a file. The
+//! last usable contents stay in use until newer ones are usable; each unusable content is reported
+//! once.
 
 use std::fs;
 use std::io;
@@ -11,36 +11,37 @@ use std::sync::Arc;
 
 use super::error::TlsError;
 
-/// Makes something of the contents of some files, or says what is wrong with them.
+/// Makes a value from the contents of files, or says what is wrong with them.
 type Parse<T> = fn(&[(PathBuf, Vec<u8>)]) -> Result<T, TlsError>;
 
 /// A value read from one file or several.
 pub(super) struct Reloadable<T> {
     paths: Vec<PathBuf>,
     parse: Parse<T>,
-    /// What was read last, whether it worked or not.
+    /// The last contents read, usable or not.
     seen: Contents,
     value: Arc<T>,
     is_current: bool,
 }
 
-/// What a look at the files found.
+/// The result of a check of the files.
 #[derive(Debug)]
 pub(super) enum Reload {
     Unchanged,
     Replaced,
-    /// The new contents cannot be used; the old ones still are.
+    /// The new contents are not usable; the old ones stay in use.
     Rejected(TlsError),
 }
 
 /// A file that cannot be read counts as contents of its own.
 type Contents = Vec<Result<Vec<u8>, io::ErrorKind>>;
 
-/// Files that belong together are not always replaced together; this often is looked again at once.
+/// Files that belong together are not always replaced together; so often the check is repeated at
+/// once.
 const RELOAD_ATTEMPTS: usize = 3;
 
 impl<T> Reloadable<T> {
-    /// Reads for the first time; now everything has to be right.
+    /// The first read; everything has to be valid.
     pub(super) fn open(paths: Vec<PathBuf>, parse: Parse<T>) -> Result<Reloadable<T>, TlsError> {
         let (seen, value) = read(&paths, parse);
         Ok(Reloadable { value: Arc::new(value?), paths, parse, seen, is_current: true })
@@ -50,7 +51,7 @@ impl<T> Reloadable<T> {
         self.value.clone()
     }
 
-    /// Is what lies in the files now what is in use?
+    /// Whether the present contents are in use.
     pub(super) fn is_current(&self) -> bool {
         self.is_current
     }

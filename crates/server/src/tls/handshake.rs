@@ -24,17 +24,17 @@ pub(crate) struct Secured<IO> {
     pub(crate) peer: Option<PeerIdentity>,
 }
 
-/// Why there is none.
+/// Why the handshake failed.
 #[derive(Debug)]
 pub(crate) struct HandshakeError {
     pub(crate) reason: Reason,
-    /// Whom the client asked for, if it came that far.
+    /// The server name that the client requested, if it came that far.
     pub(crate) server_name: String,
     pub(crate) text: String,
 }
 
 impl Tls {
-    /// Does the handshake. How long it may take is the caller's business.
+    /// Does the handshake. The caller sets the timeout.
     pub(crate) async fn accept<IO>(self: &Arc<Tls>, io: IO) -> Result<Secured<IO>, HandshakeError>
     where
         IO: AsyncRead + AsyncWrite + Unpin,
@@ -60,8 +60,8 @@ impl Tls {
     }
 }
 
-/// Says goodbye and listens on for a moment. A client that is still sending would otherwise be told
-/// that the connection was reset, and never read why it was refused.
+/// Closes the connection and reads on for a while. A client that is still sending would otherwise
+/// get a reset, and never read why it was refused.
 pub(crate) async fn close_gracefully<IO>(mut io: IO)
 where
     IO: AsyncRead + AsyncWrite + Unpin,
@@ -72,12 +72,12 @@ where
         io.shutdown().await?;
         tokio::io::copy(&mut io.take(BYTES), &mut tokio::io::sink()).await
     };
-    // Whatever goes wrong now, the connection is given up anyway.
+    // Errors are ignored: the connection is closed anyway.
     let _ = tokio::time::timeout(CLOSE_TIMEOUT, leaving).await;
 }
 
-/// Who the client is. Whoever resumes an earlier session has shown a certificate then, not now: it
-/// is checked again, because it may have ended or been revoked since.
+/// The client's identity. A resumed session shows no certificate; the one of the earlier session is
+/// verified again, because it may have expired or been revoked since.
 fn peer_identity<IO>(loaded: &LoadedConfig, stream: &TlsStream<IO>) -> Result<Option<PeerIdentity>, Error> {
     let connection = stream.get_ref().1;
     let chain = connection.peer_certificates().unwrap_or_default();

@@ -1,7 +1,7 @@
-//! What the files hold: the server's identity, the authorities it trusts, what they revoked.
+//! The contents of the files: the server's identity, the CAs it trusts, and the revocation list.
 //!
-//! Everything is checked as it is read, so that a file that cannot work is found at the start, or
-//! when it is replaced, and not by the first client.
+//! Everything is checked as it is read, so that an unusable file is found at the start, or when it
+//! is replaced, and not by the first client.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -22,7 +22,7 @@ use super::error::TlsError;
 #[derive(Debug)]
 pub(super) struct Identity {
     pub(super) key: Arc<CertifiedKey>,
-    /// Unix time at which the certificate ends.
+    /// Unix time at which the certificate expires.
     pub(super) not_after: i64,
 }
 
@@ -42,11 +42,11 @@ impl Identity {
     }
 }
 
-/// The authorities whose clients are trusted.
+/// The CAs whose clients are trusted.
 #[derive(Debug)]
 pub(super) struct TrustedCas {
     pub(super) cas: Vec<CaCertificate>,
-    /// Their names, which a client is told so that it can choose among its certificates.
+    /// Their names, which are sent to clients so that they can choose among their certificates.
     pub(super) names: Vec<DistinguishedName>,
 }
 
@@ -55,7 +55,7 @@ pub(super) struct TrustedCas {
 pub(super) struct CaCertificate {
     pub(super) der: CertificateDer<'static>,
     pub(super) anchor: TrustAnchor<'static>,
-    /// From when to when it is valid, in Unix time.
+    /// Its validity, in Unix time.
     pub(super) valid: (i64, i64),
 }
 
@@ -74,9 +74,8 @@ impl TrustedCas {
     }
 }
 
-/// Serial numbers that were revoked. As in etcd it is the number alone that counts, whoever issued
-/// it, and the list is believed because it is in the file: neither its signature nor its date is
-/// looked at.
+/// Revoked serial numbers. As in etcd only the number is compared, not the issuer, and the list is
+/// trusted because it is in the file: neither its signature nor its date is checked.
 #[derive(Debug)]
 pub(super) struct Revoked {
     serials: HashSet<Vec<u8>>,

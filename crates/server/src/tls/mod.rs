@@ -1,14 +1,13 @@
 //! TLS on listeners, and towards other servers.
 //!
-//! * [`settings`]: what was asked for.
-//! * [`Tls`]: what came of it: it does the handshakes of the listeners that share it, and notices
-//!   when the files it was made from are replaced. That holds for certificate and key, for the
-//!   authorities that clients are trusted by, and for the list of revoked certificates; connections
-//!   that are open stay as they are.
-//! * [`peer_connector`]: the other end, for servers of a cluster that call each other.
-//! * [`PeerIdentity`]: what a client's certificate says of the client.
+//! * [`settings`]: the settings from flags.
+//! * [`Tls`]: an endpoint made from them: it does the handshakes of the listeners that share it,
+//!   and reloads replaced files: certificate and key, the CAs of clients, and the revocation list.
+//!   Open connections stay open.
+//! * [`peer_connector`]: the client side, for calls to other servers of a cluster.
+//! * [`PeerIdentity`]: the identity in a client's certificate.
 //!
-//! Not here: how many handshakes may be under way and for how long (`http`), and what a name may do
+//! Not here: limits on the number and time of handshakes (`http`), and permissions of users
 //! (`grpc`).
 
 mod cipher;

@@ -1,4 +1,4 @@
-//! Who is at the other end of a connection, as far as its certificate tells.
+//! The identity of the other end of a connection, by its certificate.
 
 use std::sync::Arc;
 
@@ -6,9 +6,8 @@ use rustls::pki_types::CertificateDer;
 
 use super::client_verifier;
 
-/// A client that showed a certificate and was let in by it. An extension of every request on its
-/// connection, also of those that are not gRPC; requests on connections without such a certificate
-/// have none.
+/// A client with a verified certificate. An extension of every request on its connection, also of
+/// those that are not gRPC; requests on connections without such a certificate have none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeerIdentity {
     common_name: Arc<str>,

@@ -1,8 +1,8 @@
-//! Calling other servers: connections on which this one is the client.
+//! Connections to other servers, on which this one is the client.
 //!
-//! The files are looked at before every handshake, so a new connection always shows and trusts what
-//! lies in them now; what worked last stays in use until something else works, as on listeners.
-//! Sessions are not resumed, so nothing outlives the files that it was agreed on with.
+//! The files are checked before every handshake, so a new connection always uses their present
+//! contents; the last usable contents stay in use until newer ones are usable, as on listeners.
+//! Sessions are not resumed, so none outlives the files that it was agreed on with.
 
 use std::fmt;
 use std::io;
@@ -30,10 +30,11 @@ use super::files::Reloadable;
 use super::material::{Identity, TrustedCas};
 use super::settings::TlsSettings;
 
-/// A server that cannot be called is called again and again; this often it is told why.
+/// A server that cannot be reached is called again and again; the reason is logged at this
+/// interval.
 const FAILURE_LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Speaks TLS with the servers that this one calls.
+/// Does the TLS handshakes of calls to other servers.
 pub struct PeerConnector {
     fixed: StaticConfig,
     files: Mutex<Files>,
@@ -41,14 +42,14 @@ pub struct PeerConnector {
 }
 
 struct Files {
-    /// None: shows nothing.
+    /// None: no client certificate.
     identity: Option<Reloadable<Identity>>,
     trust: Reloadable<TrustedCas>,
 }
 
 impl PeerConnector {
-    /// Shows the certificate that `settings` name, if they do, and calls who can be verified by
-    /// their authorities.
+    /// Uses the client certificate in `settings`, if there is one, and verifies servers with their
+    /// CAs.
     pub fn open(settings: &TlsSettings) -> Result<PeerConnector, TlsError> {
         let files = Files::open(settings)?;
         Ok(PeerConnector {
@@ -87,12 +88,12 @@ impl PeerConnector {
     ) -> io::Result<TlsStream<TcpStream>> {
         let name = ServerName::try_from(host.to_string()).map_err(io::Error::other)?;
         let this = Arc::clone(self);
-        // A file may lie on a disk that hangs, which must not stop a thread that serves others.
+        // A file may be on a disk that hangs, which must not block a thread that serves others.
         let config = border::spawn_blocking(move || this.config()).await.map_err(io::Error::other)?;
         TlsConnector::from(config.map_err(io::Error::other)?).connect(name, stream).await
     }
 
-    /// What the next handshake is done with.
+    /// The configuration of the next handshake.
     fn config(&self) -> Result<Arc<ClientConfig>, TlsError> {
         let mut files = self.files.lock();
         files.reload();
@@ -115,14 +116,14 @@ impl fmt::Debug for PeerConnector {
     }
 }
 
-/// The endpoint of a server with an `https://` URL. The library is not told of TLS, which it would
-/// want to speak itself; the server is.
+/// The endpoint of a server with an `https://` URL. The library would do TLS itself, so it gets the
+/// URL with `http`; the server sees the real scheme.
 pub fn endpoint(url: &str) -> Result<Endpoint, Error> {
     let Some(rest) = url.strip_prefix("https://") else { return Endpoint::from_shared(url.to_string()) };
     let endpoint = Endpoint::from_shared(format!("http://{rest}"))?;
     Ok(match Uri::try_from(url) {
         Ok(origin) => endpoint.origin(origin),
-        // It was one with the shorter scheme.
+        // It was valid with the other scheme.
         Err(_) => endpoint,
     })
 }
@@ -161,7 +162,7 @@ impl Files {
         Ok(config)
     }
 
-    /// An authority that is no longer valid vouches for nobody. The library leaves that to us.
+    /// An expired CA is not trusted. The library does not check that.
     fn roots(&self) -> RootCertStore {
         let now = UnixTime::now().as_secs() as i64;
         let trust = self.trust.value();

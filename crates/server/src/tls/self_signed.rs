@@ -1,7 +1,7 @@
 //! The certificate of `--auto-tls`: made at the first start, kept for later ones.
 //!
-//! Directory and file names are etcd's, so a certificate made by it is used further. Unlike etcd's,
-//! one that has ended is replaced, because nobody could connect with it any more.
+//! Directory and file names are etcd's, so a certificate made by it stays in use. Unlike in etcd,
+//! an expired one is replaced, because no client could connect with it any more.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -19,7 +19,7 @@ use super::error::TlsError;
 use super::material::Identity;
 use super::settings::SelfSigned;
 
-/// Finds or makes the certificate. Gives the paths of it and of its key.
+/// Finds or makes the certificate. Returns the paths of it and of its key.
 pub(super) fn ensure(wanted: &SelfSigned) -> Result<(PathBuf, PathBuf), TlsError> {
     let (cert, key) = (wanted.directory.join("cert.pem"), wanted.directory.join("key.pem"));
     if wanted.years == 0 {
@@ -54,8 +54,8 @@ fn make(wanted: &SelfSigned) -> Result<(String, String, OffsetDateTime), rcgen::
     params.not_after = begin.saturating_add(Duration::days(365).saturating_mul(clamped(wanted.years)));
     params.distinguished_name = rcgen::DistinguishedName::new();
     params.distinguished_name.push(DnType::OrganizationName, "vetch");
-    // Not an authority: some clients refuse a server that shows one, and every client can trust
-    // this as it is.
+    // Not a CA: some clients refuse a CA as a server certificate, and every client can trust this
+    // one directly.
     params.is_ca = IsCa::ExplicitNoCa;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
@@ -70,7 +70,7 @@ fn make(wanted: &SelfSigned) -> Result<(String, String, OffsetDateTime), rcgen::
     Ok((certificate.pem(), key.serialize_pem(), params.not_after))
 }
 
-/// A certificate cannot say a year of more than four digits.
+/// A certificate cannot hold a year of more than four digits.
 fn clamped(years: u32) -> i32 {
     years.min(5000) as i32
 }

@@ -1,25 +1,22 @@
-//! What the flags say about TLS, once for clients and once for peers.
+//! TLS settings from the flags, once for clients and once for peers.
 //!
-//! Plain data: names of files that nobody has opened yet, and names of cipher suites as Go spells
-//! them. What can be said without opening a file, such as versions in the wrong order, was refused
-//! before one of these is made.
+//! Plain data: names of files that are not opened yet, and names of cipher suites in Go's spelling.
+//! What can be checked without opening a file, such as the order of versions, was checked before.
 
 use std::path::PathBuf;
 
-/// How one kind of listener (for clients, metrics included, or for peers) speaks TLS.
+/// TLS settings of one kind of listener: for clients, metrics included, or for peers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TlsSettings {
     /// The server's certificate chain and its key, both PEM.
     pub cert_file: Option<PathBuf>,
     pub key_file: Option<PathBuf>,
-    /// What this server shows when it calls another one, instead of the pair above.
+    /// The client certificate for calls to other servers, instead of the pair above.
     pub client_cert_file: Option<PathBuf>,
     pub client_key_file: Option<PathBuf>,
-    /// Certificate authorities whose clients are trusted. Naming a file demands a certificate of
-    /// every client.
+    /// CAs of client certificates. With a file, every client needs a certificate.
     pub trusted_ca_file: Option<PathBuf>,
-    /// A certificate is demanded of every client; without a file of authorities, the system's are
-    /// trusted.
+    /// Every client needs a certificate; without a CA file, the system's CAs are trusted.
     pub client_cert_auth: bool,
     /// Certificates that were revoked.
     pub crl_file: Option<PathBuf>,
@@ -27,7 +24,7 @@ pub struct TlsSettings {
     pub allowed_cns: Vec<String>,
     /// If not empty, a client's certificate must be valid for one of these hosts.
     pub allowed_hostnames: Vec<String>,
-    /// Peers only: do not compare the names in a client's certificate with where it calls from.
+    /// Peers only: do not compare the names in a client's certificate with its address.
     pub skip_client_san_verification: bool,
     /// Make a certificate if none is given.
     pub auto: Option<SelfSigned>,
@@ -45,7 +42,7 @@ impl TlsSettings {
         self.cert_file.is_none() && self.key_file.is_none()
     }
 
-    /// Does every client have to show a certificate?
+    /// Whether every client needs a certificate.
     pub fn demands_client_cert(&self) -> bool {
         self.client_cert_auth || self.trusted_ca_file.is_some()
     }
@@ -62,7 +59,7 @@ pub struct SelfSigned {
     pub hosts: Vec<String>,
 }
 
-/// TLS 1.0 and 1.1 are not spoken at all.
+/// TLS 1.0 and 1.1 are not supported.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TlsVersion {
     #[default]

@@ -72,7 +72,8 @@ impl Life {
         (self.before, self.after) = (self.world.checkpointer.tip(), self.world.tip);
         self.world.checkpoint()?;
         // As a node does after a run that succeeded, and only then.
-        self.trimmed = self.trimmed.max(self.world.checkpointer.journal_needed_from().map_or(0, |tip| tip.seq));
+        self.trimmed =
+            self.trimmed.max(self.world.checkpointer.journal_needed_from().map_or(0, |tip| tip.seq));
         Ok(())
     }
 

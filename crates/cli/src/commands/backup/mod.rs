@@ -1,4 +1,4 @@
-//! `vetch backup now|list|prune`: a backup at once, what is in one, and forgetting what is too old.
+//! `vetch backup now|list|prune`: makes, lists and prunes backups.
 
 mod list;
 mod now;
@@ -28,22 +28,22 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Asks a running server to bring its backup up to date, and waits for it. With authentication
-    /// on, root may.
+    /// Brings the backup of a running server up to date, and waits for it. With authentication on,
+    /// it needs the root role.
     Now(now::Now),
-    /// Lists which revisions and times can be restored, and from what.
+    /// Lists the revisions and times that can be restored, and the backups that they are in.
     List(list::List),
     /// Removes what is not needed to restore any point of a time span.
     Prune(prune::Prune),
 }
 
-/// Where a backup is, and what opens it.
+/// The location of a backup, and its credentials.
 #[derive(Args, Clone)]
 pub(crate) struct Source {
     /// A directory, or s3://bucket/prefix with AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
     /// AWS_REGION, AWS_ENDPOINT_URL and the like in the environment.
     location: String,
-    /// Lines of AWS_...=value, beside what the environment has of them.
+    /// A file with lines of AWS_...=value, in addition to the environment.
     #[arg(long)]
     credentials_file: Option<PathBuf>,
 }

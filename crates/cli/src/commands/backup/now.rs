@@ -11,7 +11,7 @@ use super::super::{Failure, print_result};
 pub(super) struct Now {
     #[command(flatten)]
     client: ClientArgs,
-    /// Take a full backup, too, if there is a newer checkpoint than that of the last one.
+    /// Also take a full backup, if there is a newer checkpoint than that of the last one.
     #[arg(long)]
     full: bool,
 }
@@ -20,7 +20,7 @@ impl Now {
     pub(super) fn run(&self) -> Result<(), Failure> {
         let endpoints = self.client.endpoints();
         let [endpoint] = endpoints.as_slice() else {
-            return Err(Failure::bad_arguments("a backup is asked of one server, not of several"));
+            return Err(Failure::bad_arguments("give one endpoint: a backup is made by one server"));
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let done: BackUpResponse = runtime.block_on(async {

@@ -14,13 +14,13 @@ use super::Source;
 pub(super) struct Prune {
     #[command(flatten)]
     source: Source,
-    /// Every point that is not older than this stays restorable, as 168h.
+    /// Keep every point of this time span restorable, such as 168h.
     #[arg(long, value_parser = duration)]
     keep: Duration,
-    /// At least so many full backups of each journal stay, however old they are.
+    /// Keep at least this many full backups of each journal, however old they are.
     #[arg(long, default_value_t = 1)]
     keep_fulls: usize,
-    /// Only of the journal with this id.
+    /// Prune only the journal with this ID.
     #[arg(long)]
     journal: Option<String>,
     /// Only show what would be removed.

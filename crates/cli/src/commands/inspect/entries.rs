@@ -1,4 +1,4 @@
-//! The journal: records, entries and what they say.
+//! The journal: records, entries and their effects.
 
 use serde_json::json;
 use vetch_node::journal::{Entry, Payload, Sight, survey};
@@ -9,14 +9,14 @@ use super::filter::Filter;
 use super::show::{Out, effect_json, effect_text, record_json, record_text};
 use super::{DataDir, state};
 
-/// Where an entry lies.
+/// The place of an entry.
 struct EntryLocation {
     file: String,
     offset: u64,
     len: usize,
 }
 
-/// Who is shown entries, with what they say.
+/// A visitor of entries and their effects.
 type EntryVisitor<'a> = dyn FnMut(&Entry, &EntryLocation, &[Described], &mut Out) + 'a;
 
 pub(super) fn records(view: &DataDir, out: &mut Out) -> Result<(), Failure> {
@@ -54,7 +54,7 @@ pub(super) fn entries(view: &DataDir, filter: &Filter, out: &mut Out) -> Result<
     })
 }
 
-/// What happened at one revision, and what stood there before.
+/// The changes of one revision, and the values before.
 pub(super) fn revision(view: &DataDir, revision: i64, out: &mut Out) -> Result<(), Failure> {
     let mut is_found = false;
     each(view, out, &mut |entry, location, effects, out| {
@@ -77,7 +77,7 @@ pub(super) fn revision(view: &DataDir, revision: i64, out: &mut Out) -> Result<(
     }
     if !is_found && versions.is_empty() {
         let text = format!(
-            "nothing is known of revision {revision}: it is not in the journal, and no checkpoint holds a version of it"
+            "revision {revision} was not found: it is not in the journal, and no checkpoint has a version of it"
         );
         out.line(&text, || json!({"type": "unknown", "revision": revision}));
     }
@@ -120,7 +120,7 @@ fn each(view: &DataDir, out: &mut Out, visit: &mut EntryVisitor<'_>) -> Result<(
     Ok(())
 }
 
-/// Whatever of a survey is not as it should be.
+/// Damage that a scan found.
 pub(super) fn report_damage(dir: &std::path::Path, sight: Sight, out: &mut Out) {
     let path = |file: &str| dir.join(file).display().to_string();
     match sight {

@@ -1,4 +1,4 @@
-//! Which keys and revisions are wanted.
+//! Selects keys and revisions.
 
 use vetch_node::store::describe::{Described, What};
 
@@ -10,7 +10,7 @@ pub(super) struct Filter {
 }
 
 impl Filter {
-    /// Whether everything is wanted, also what concerns no key.
+    /// Whether everything is selected, also effects without a key.
     fn is_open(&self) -> bool {
         self.prefix.is_empty() && self.from == i64::MIN && self.to == i64::MAX
     }

@@ -1,5 +1,5 @@
-//! `vetch inspect`: what a data directory holds, offline. Nothing is locked or changed; behind
-//! damage it goes on as far as possible, says where the damage is, and ends with exit code 1.
+//! `vetch inspect`: what a data directory holds, offline. Nothing is locked or changed; after
+//! damage it continues as far as possible, says where the damage is, and ends with exit code 1.
 
 mod entries;
 mod filter;
@@ -19,7 +19,7 @@ use self::filter::Filter;
 use self::show::Out;
 use super::{Failure, exit, keys, parsed};
 
-/// Shows what a data directory holds. No server is needed, and one that runs is not disturbed.
+/// Shows what a data directory holds. It needs no server, and does not disturb a running one.
 #[derive(Parser)]
 #[command(name = "vetch inspect", disable_version_flag = true)]
 struct Cli {
@@ -29,16 +29,16 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum What {
-    /// Segments, checkpoints, keys of encryption, and what is damaged.
+    /// Segments, checkpoints, encryption keys, and damage.
     Summary(Common),
-    /// Every record of the journal: where it is, and which entries it holds.
+    /// Every record of the journal: its place and its entries.
     Records(Common),
-    /// Every entry of the journal: what happened, and at which revision.
+    /// Every entry of the journal: its effects and revisions.
     Entries(Selection),
     /// Every version of keys that the newest checkpoint holds.
     Versions(Selection),
-    /// All that is known of one revision: what changed, what it replaced, and the entry that says
-    /// so. Clients are not recorded; the epoch says which run of the server wrote it.
+    /// One revision: what changed, what it replaced, and the entry that has it. Clients are not
+    /// recorded; the epoch says which run of the server wrote it.
     Revision(One),
     /// Bytes by prefix, sizes, leases, compaction; of the newest checkpoint and the journal behind
     /// it.
@@ -52,7 +52,7 @@ struct Common {
     /// Output format: simple, or json: one object in each line.
     #[arg(short = 'w', long, default_value = "simple")]
     write_out: String,
-    /// The keys of encryption at rest, if there are any.
+    /// The key file, if the directory is encrypted.
     #[arg(long)]
     encryption_key_file: Option<PathBuf>,
 }
@@ -99,7 +99,7 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// What all kinds of looking need.
+/// The common context of all subcommands.
 struct DataDir {
     disk: std::sync::Arc<dyn Disk>,
     data_dir: PathBuf,
@@ -125,7 +125,7 @@ impl Common {
     }
 }
 
-/// Refuses what is no data directory.
+/// Refuses a path that is not a data directory.
 pub(super) fn check_dir(data_dir: &Path) -> Result<(), Failure> {
     if data_dir.join("member").is_dir() {
         return Ok(());

@@ -1,5 +1,4 @@
-//! How things are shown: a line of text or a line of JSON each. Damage is counted, and decides
-//! about the exit code.
+//! Output: one line of text or of JSON each. Damage is counted, and decides the exit code.
 
 use std::io::Write;
 
@@ -25,17 +24,17 @@ impl Out {
         Ok(Out { is_json, out: std::io::BufWriter::new(std::io::stdout()), problems: 0 })
     }
 
-    /// One thing, in the form that was asked for.
+    /// Prints one item in the requested format.
     pub(super) fn line(&mut self, text: &str, value: impl FnOnce() -> Value) {
         let written =
             if self.is_json { writeln!(self.out, "{}", value()) } else { writeln!(self.out, "{text}") };
-        // Whoever closed the other end has seen enough; nothing here is lost by it.
+        // The reader closed the pipe; nothing is lost.
         if written.is_err() {
             std::process::exit(0);
         }
     }
 
-    /// Something is wrong at this place.
+    /// Reports damage at a place.
     pub(super) fn damage(&mut self, file: &str, offset: Option<u64>, reason: &str) {
         self.problems += 1;
         let place = offset.map_or(String::new(), |offset| format!(" at byte {offset}"));

@@ -1,4 +1,4 @@
-//! The newest checkpoint that can be read: versions of keys, and what they take.
+//! The newest checkpoint that can be read: versions of keys, and their sizes.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use super::filter::Filter;
 use super::show::{Out, record_json, record_text, shown};
 use super::{DataDir, entries};
 
-/// The newest checkpoint that can be read; what is wrong with newer ones is told.
+/// The newest checkpoint that can be read; damage of newer ones is reported.
 fn newest(view: &DataDir, out: &mut Out) -> Result<Option<Checkpoint>, Failure> {
     let listing = listing::list(view.disk.as_ref(), &view.checkpoint(), &view.keys)?;
     for (number, read) in listing.checkpoints {
@@ -41,7 +41,7 @@ pub(super) fn report_unreadable(view: &DataDir, number: u64, error: &Unreadable,
 pub(super) fn versions(view: &DataDir, filter: &Filter, out: &mut Out) -> Result<(), Failure> {
     let Some(checkpoint) = newest(view, out)? else { return Ok(()) };
     let read = checkpoint.records(view.disk.as_ref(), &view.checkpoint(), &view.keys, &mut |record, file| {
-        // Keys come in order, so behind the prefix there is nothing left to see.
+        // Keys are in order, so none after the prefix matches.
         if record.key() > filter.prefix.as_slice() && !record.key().starts_with(&filter.prefix) {
             return false;
         }
@@ -75,7 +75,7 @@ pub(super) fn versions_at(view: &DataDir, revision: i64) -> Result<Vec<(Record, 
         before = Some(record.clone());
         true
     });
-    // What is damaged is for the other commands to tell; what was found is shown.
+    // Other commands report damage; this one shows what was found.
     drop(read);
     Ok(found)
 }

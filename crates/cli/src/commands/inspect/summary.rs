@@ -1,4 +1,4 @@
-//! The summary: which files there are, what they cover, and which key they need.
+//! The summary: files, what they cover, and their keys.
 
 use std::collections::BTreeMap;
 

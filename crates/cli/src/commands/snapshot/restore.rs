@@ -17,8 +17,7 @@ pub(super) struct RestoreCommand {
     /// The data directory to make; '${name}.vetch' if not given. Must not exist, or be empty.
     #[arg(long)]
     data_dir: Option<PathBuf>,
-    /// Only the default is possible: the journal is made in the data directory, from where it can
-    /// be moved.
+    /// Not supported: the journal is made in the data directory, and can be moved from there.
     #[arg(long)]
     wal_dir: Option<PathBuf>,
     /// Name of the member.
@@ -27,43 +26,43 @@ pub(super) struct RestoreCommand {
     /// The members of the cluster as name=url; one member only.
     #[arg(long)]
     initial_cluster: Option<String>,
-    /// With the peer URLs this decides the ids of the cluster and the member.
+    /// Together with the peer URLs it decides the IDs of cluster and member.
     #[arg(long)]
     initial_cluster_token: Option<String>,
     /// Peer URLs of the member. If neither these nor the token nor the members are given, the first
-    /// start decides on the ids, or they are those of the etcd whose data directory it is.
+    /// start decides the IDs, or they are taken from the etcd data directory.
     #[arg(long, value_delimiter = ',')]
     initial_advertise_peer_urls: Vec<String>,
-    /// Do not ask for the hash behind a snapshot, or for its being right.
+    /// Accept a snapshot without a hash, or with a wrong one.
     #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true")]
     skip_hash_check: bool,
     /// Accepted and without effect: no memory is mapped.
     #[arg(long)]
     initial_memory_map_size: Option<u64>,
-    /// How far to move the revision ahead, so that no revision a client has seen is given out
+    /// How far to move the revision ahead, so that no revision that a client has seen is used
     /// again. On by default for a snapshot (1000000000), off for a data directory.
     #[arg(long)]
     bump_revision: Option<u64>,
-    /// Mark everything before as compacted, so that clients begin anew. Comes with --bump-revision.
+    /// Mark everything before as compacted, so that clients list again. Needs --bump-revision.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     mark_compacted: Option<bool>,
     /// Keep the revisions of the snapshot. Only for clients that saw none later than the
     /// snapshot's.
     #[arg(long, conflicts_with_all = ["bump_revision", "mark_compacted"])]
     no_bump: bool,
-    /// Where the write-ahead log of the source is, if it is not in its data directory.
+    /// The write-ahead log of the source, if it is not in its data directory.
     #[arg(long)]
     source_wal_dir: Option<PathBuf>,
     /// Encrypt the data directory with the first key of this file. The snapshot itself is never
     /// encrypted.
     #[arg(long)]
     encryption_key_file: Option<PathBuf>,
-    /// The data directory of another member of the same cluster; once for each. With a majority of
-    /// the members it is known what the cluster has decided.
+    /// The data directory of another member of the same cluster; repeat it for each. With a
+    /// majority of the members it is known what the cluster committed.
     #[arg(long)]
     other_member: Vec<PathBuf>,
-    /// Leave out the end of the source's log if it is not known whether the cluster decided it, as
-    /// etcd does with --force-new-cluster. Clients may have been told that it was.
+    /// Leave out the end of the source's log if it is not known whether the cluster committed it,
+    /// as etcd does with --force-new-cluster. Clients may have got acknowledgements for it.
     #[arg(long)]
     leave_undecided: bool,
 }
@@ -97,12 +96,11 @@ impl RestoreCommand {
         Ok(())
     }
 
-    /// None leaves it to the kind of source.
+    /// None: the kind of source decides.
     fn bump(&self) -> Result<Option<u64>, Failure> {
         let bump = if self.no_bump { Some(0) } else { self.bump_revision };
         let is_bumped = bump.unwrap_or(REVISION_BUMP) > 0;
-        // Nothing said about the revision, and everything before it compacted: then the default
-        // holds for any source.
+        // With --mark-compacted alone, the default of --bump-revision applies to any source.
         let bump = if self.mark_compacted == Some(true) { bump.or(Some(REVISION_BUMP)) } else { bump };
         match self.mark_compacted {
             Some(marked) if marked != is_bumped => Err(Failure::bad_arguments(
@@ -156,7 +154,7 @@ fn report(options: &Options, restored: &Restored) -> String {
         format!("revision {}, as in the source", mark.revision)
     } else {
         format!(
-            "revision {}, moved ahead from {} so that clients begin anew (--no-bump keeps it)",
+            "revision {}, moved ahead from {} so that clients list again (--no-bump keeps it)",
             mark.revision, source.revision
         )
     };

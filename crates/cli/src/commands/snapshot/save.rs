@@ -33,7 +33,8 @@ impl Save {
         let part = PathBuf::from(format!("{}.part", self.filename.display()));
         let saved = runtime.block_on(self.fetch(&part));
         let version = saved.inspect_err(|_| {
-            // What is left of it is of no use, and the error is worth more than a second one.
+            // The partial file is useless, and the first error matters more than one of its
+            // removal.
             let _ = fs::remove_file(&part);
         })?;
         fs::rename(&part, &self.filename)?;

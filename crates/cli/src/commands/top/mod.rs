@@ -1,4 +1,4 @@
-//! `vetch top`: what keeps a server busy, again and again in a terminal, or once for scripts.
+//! `vetch top`: what keeps a server busy, refreshed in a terminal, or once for scripts.
 
 mod rates;
 mod screen;
@@ -20,7 +20,7 @@ use rates::View;
 use screen::{ScreenSize, draw};
 use terminal::{Input, Terminal};
 
-/// Slow streams asked for.
+/// Limit on slow streams.
 const STREAMS: u32 = 20;
 
 #[derive(Parser)]
@@ -55,7 +55,7 @@ impl Cli {
     fn run(&self) -> Result<(), Failure> {
         let format = Format::simple_or_json(&self.write_out)?;
         if self.interval.is_zero() {
-            return Err(Failure::bad_arguments("--interval must be longer than nothing"));
+            return Err(Failure::bad_arguments("--interval must be more than 0"));
         }
         let endpoints = self.client.endpoints();
         let [endpoint] = &endpoints[..] else {
@@ -94,8 +94,8 @@ impl Cli {
         })
     }
 
-    /// Until somebody ends it. A server that does not answer is asked again, by a new connection if
-    /// need be.
+    /// Runs until it is ended. A server that does not answer is polled again, by a new connection
+    /// if necessary.
     fn show_until_quit(
         &self,
         runtime: &Runtime,

@@ -1,4 +1,4 @@
-//! Rates: what happened between two looks at the same server.
+//! Rates: the difference between two reports of the same server.
 
 use std::collections::HashMap;
 
@@ -53,7 +53,7 @@ pub(super) struct PrefixRate {
     pub(super) puts: f64,
     pub(super) deletes: f64,
     pub(super) bytes: f64,
-    /// Of all writes in between, in percent.
+    /// Share of all writes, in percent.
     pub(super) share: f64,
 }
 
@@ -67,7 +67,7 @@ pub(super) struct MethodRate {
 }
 
 impl View {
-    /// A server that was started in between is compared with nothing at all.
+    /// A server that restarted in between is compared with zero.
     pub(super) fn between(before: &LookResponse, now: LookResponse) -> View {
         let uptime = |look: &LookResponse| look.server.as_ref().map_or(0.0, |server| server.uptime_seconds);
         let nothing = LookResponse::default();
@@ -125,8 +125,7 @@ impl View {
     }
 }
 
-/// Those that were written to, busiest first. One that has begun to count anew in between counts
-/// from there.
+/// Prefixes with writes, busiest first. One whose counter was reset in between counts from zero.
 fn prefixes(before: &LookResponse, now: &LookResponse, seconds: f64) -> Vec<PrefixRate> {
     fn all(look: &LookResponse) -> impl Iterator<Item = &Prefix> {
         look.prefixes.iter().chain(&look.other_prefixes)
@@ -154,7 +153,7 @@ fn prefixes(before: &LookResponse, now: &LookResponse, seconds: f64) -> Vec<Pref
     rows
 }
 
-/// Those that were called, busiest first.
+/// RPCs with calls, busiest first.
 fn methods(before: &LookResponse, now: &LookResponse, seconds: f64) -> Vec<MethodRate> {
     let name = |method: &Method| (method.service.clone(), method.method.clone());
     let known: HashMap<_, &Method> = before.methods.iter().map(|method| (name(method), method)).collect();

@@ -1,4 +1,4 @@
-//! The view as lines of text, no more and no longer than there is room for.
+//! The view as lines of text that fit the terminal.
 
 use super::super::output::size;
 use super::super::status::data;
@@ -12,7 +12,7 @@ pub(super) struct ScreenSize {
     pub(super) rows: usize,
 }
 
-/// Slow streams and RPCs shown at most; prefixes get the rest, and at least this many lines.
+/// Limits on slow streams and RPCs; prefixes get the rest, and at least this many lines.
 const STREAMS: usize = 5;
 const METHODS: usize = 8;
 const PREFIXES: usize = 3;

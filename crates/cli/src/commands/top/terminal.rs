@@ -1,5 +1,5 @@
-//! The terminal while `top` owns it: another screen, no cursor, single keys. Dropped, everything is
-//! as it was.
+//! The terminal while `top` owns it: alternate screen, no cursor, single keys. Dropping it restores
+//! all.
 
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
@@ -18,10 +18,10 @@ pub(super) struct Terminal {
     before: Termios,
 }
 
-/// What whoever sits there wants.
+/// The user's input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Input {
-    /// Time is over, and nobody wanted anything.
+    /// No key within the timeout.
     None,
     Refresh,
     Quit,
@@ -53,7 +53,7 @@ impl Terminal {
     }
 
     pub(super) fn show(&self, lines: &[String]) -> io::Result<()> {
-        // Every line clears what is left of the one before; the last one what is below.
+        // Every line clears the rest of the line; the last one clears the screen below.
         self.write(&format!("\x1b[H{}\x1b[K\x1b[J", lines.join("\x1b[K\r\n")))
     }
 
@@ -94,7 +94,7 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // If the terminal is gone there is nothing to put back.
+        // If the terminal is gone, there is nothing to restore.
         let _ = self.write(LEAVE);
         let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.before);
     }

@@ -88,7 +88,7 @@ fn own_public_key(algorithm: Algorithm, signing: &EncodingKey) -> Option<Decodin
     DecodingKey::from_jwk(&jwk).ok()
 }
 
-/// Whether what one key signs is believed by the other.
+/// Whether one key verifies what the other signs.
 fn is_key_pair(algorithm: Algorithm, signing: &EncodingKey, verifying: &DecodingKey) -> bool {
     let mut validation = Validation::new(algorithm);
     validation.validate_exp = false;

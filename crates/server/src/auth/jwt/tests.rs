@@ -28,7 +28,7 @@ fn jwt(options: &[(&str, &str)]) -> Result<Jwt, JwtError> {
     Jwt::new(&options, |text| text.strip_suffix('s')?.parse().ok().map(Duration::from_secs))
 }
 
-/// Signed with one, verified by the other, and by nobody else.
+/// Signed with one, verified by the other, and by no other key.
 fn check(signing: &Jwt, verifying: &Jwt) {
     let token = signing.sign("alice", 7).expect("it has a private key");
     assert_eq!(verifying.verify(&token), Some(Caller::user("alice", 7)));

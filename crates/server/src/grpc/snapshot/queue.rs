@@ -1,10 +1,10 @@
-//! Which snapshots are under way, which calls wait, and when a snapshot has to make room for them.
+//! The running snapshots, the calls that wait, and when a snapshot has to make room for them.
 //!
-//! A snapshot keeps the versions of its moment in memory, so there are few at a time. It may be
-//! read as slowly as a link demands while no other client waits. While one waits, each snapshot has
-//! to make progress. One connection has one place. A second place of an address is on loan: it is
-//! asked back when another address waits. Clients on this machine all have the same address and are
-//! distinguished by their connections only.
+//! A snapshot keeps its versions in memory, so few run together. It may be read as slowly as a link
+//! demands while no other client waits. While one waits, each snapshot has to make progress. One
+//! connection has one place. A second place of an address is revoked when another address waits.
+//! Clients on this machine all have the same address and are distinguished by their connections
+//! only.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -17,16 +17,16 @@ use vetch_node::error::NodeError;
 
 use crate::http::Remote;
 
-/// Snapshots that may be under way at once.
+/// Snapshots that may run together.
 const CONCURRENT_MAX: usize = 2;
 /// Calls that may wait for one of them to end, and those of one connection.
 const WAITING_MAX: usize = 64;
 const WAITING_PER_CONNECTION_MAX: usize = 8;
 /// How long such a call waits.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
-/// How often a snapshot under way is checked.
+/// Interval at which a running snapshot is checked.
 pub(super) const CHECK_INTERVAL: Duration = Duration::from_secs(2);
-/// One that took nothing for this many checks is ended: two minutes.
+/// One that was not read for this many checks is ended: two minutes.
 const IDLE_CHECKS_MAX: u32 = 60;
 /// While others wait, a snapshot is judged every ten seconds, a third of the time that calls wait,
 /// and needs 64 KiB a second.
@@ -78,14 +78,14 @@ struct WaitingCall {
 }
 
 impl Queue {
-    /// Begins those who waited longest, of clients that have none.
+    /// Starts the calls that waited longest, of clients without a snapshot.
     fn begin(&mut self) {
         while self.sending.len() < CONCURRENT_MAX
             && let Some(first) = self.waiting.iter().position(|waiting| self.may_begin(&waiting.client))
             && let Some(WaitingCall { id, client, begin }) = self.waiting.remove(first)
         {
             self.sending.push((id, client));
-            // One that is not there any more gives its place back when it is dropped.
+            // One that is gone releases its place when it is dropped.
             let _ = begin.send(());
         }
     }
@@ -118,7 +118,7 @@ impl SnapshotQueue {
     }
 }
 
-/// A snapshot under way, or a call that waits.
+/// A running snapshot, or a call that waits.
 #[derive(Debug)]
 pub(super) struct SnapshotPermit {
     queue: Arc<Mutex<Queue>>,
@@ -136,7 +136,7 @@ pub(super) enum Contention {
 }
 
 impl SnapshotPermit {
-    /// Refuses what else the client asked for: its snapshot had to make room, and the next one
+    /// Refuses the client's other waiting calls: its snapshot had to make room, and the next one
     /// would have to as well.
     pub(super) fn refuse_waiting_calls(&self) {
         let same =
@@ -166,10 +166,10 @@ impl Drop for SnapshotPermit {
     }
 }
 
-/// What a snapshot has done from check to check.
+/// Progress of a snapshot from check to check.
 #[derive(Debug, Default)]
 pub(super) struct ProgressCheck {
-    /// Bytes at the last check, and checks since anything was taken.
+    /// Bytes at the last check, and checks since the last progress.
     last: u64,
     idle: u32,
     /// Checks in a row at which others waited, and bytes at the first of them.
@@ -178,7 +178,7 @@ pub(super) struct ProgressCheck {
 }
 
 impl ProgressCheck {
-    /// Why a snapshot has to end of which `taken` bytes are taken by now.
+    /// Why a snapshot of which `taken` bytes were read has to end, if it has to.
     pub(super) fn check(&mut self, taken: u64, contention: Contention) -> Option<NodeError> {
         self.idle = if taken > self.last { 0 } else { self.idle + 1 };
         self.last = taken;
@@ -246,7 +246,7 @@ mod tests {
         let third = third.await.expect("its turn");
         assert!(futures_util::poll!(&mut fourth).is_pending(), "its connection has one");
         assert_eq!(fourth.await.err(), Some(NodeError::TooManyRequests), "after half a minute");
-        assert_eq!(third.contention(), Contention::None, "those who gave up do not wait any more");
+        assert_eq!(third.contention(), Contention::None, "calls that gave up do not wait any more");
         drop((first, third));
     }
 
@@ -296,7 +296,7 @@ mod tests {
         assert_eq!((first.contention(), second.contention()), (Contention::Waiting, Contention::Waiting));
     }
 
-    /// What comes of a snapshot of which so much is taken between two checks.
+    /// The end of a snapshot of which so much is read between two checks.
     fn judged(pieces: impl IntoIterator<Item = u64>, contention: Contention) -> Option<(usize, NodeError)> {
         let (mut progress, mut taken) = (ProgressCheck::default(), 0);
         pieces.into_iter().enumerate().find_map(|(check, piece)| {

@@ -1,7 +1,7 @@
-//! `/health`, `/livez` and `/readyz`: can this server do its work.
+//! `/health`, `/livez` and `/readyz`: whether this server works.
 //!
 //! `/health` is the old page: alarms and a read, as JSON. The other two run named checks and answer
-//! in text, each check also has a path of its own. A full disk makes `/health` bad but neither of
+//! in text; each check also has a path of its own. A full disk makes `/health` bad but neither of
 //! the others: restarting or isolating a server does not free space.
 
 use std::time::Duration;
@@ -97,13 +97,13 @@ async fn read(shared: &ServerState, serializable: bool) -> Result<(), String> {
     shared.node.range(request).await.map(|_| ()).map_err(|error: NodeError| error.to_string())
 }
 
-/// A server that does not write has its reads answered by the one that does.
+/// A follower's linearizable reads need the leader.
 async fn read_via_leader(grpc: Rpc) -> Result<(), String> {
     let request = pb::RangeRequest { key: "health".into(), keys_only: true, limit: 1, ..Default::default() };
     let mut client = KvClient::new(grpc);
     match tokio::time::timeout(LEADER_TIMEOUT, client.range(request)).await {
         Err(_) => Err("the leader does not answer".to_string()),
-        // It answered, if only that strangers may not read.
+        // It answered, even if only with a missing permission.
         Ok(Err(status)) if matches!(status.code(), Code::InvalidArgument | Code::PermissionDenied) => Ok(()),
         Ok(outcome) => outcome.map(|_| ()).map_err(|status| status.message().to_string()),
     }

@@ -1,5 +1,5 @@
-//! What a peer port answers: who the members are and which version this is. Nothing replicates, so
-//! what only another member would ask, raft above all, is not there.
+//! The pages of a peer port: members and version. There is no Raft, so what only another member
+//! would request is missing.
 
 use http::header::{HeaderName, HeaderValue};
 use http::{Method, Request, Response, StatusCode};

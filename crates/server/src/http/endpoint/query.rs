@@ -9,7 +9,7 @@ pub(super) fn pairs(query: Option<&str>) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Percent escapes and `+` for space; a broken escape is kept as it stands.
+/// Percent escapes and `+` for space; a malformed escape is kept.
 fn decoded(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());

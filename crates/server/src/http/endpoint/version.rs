@@ -1,4 +1,4 @@
-//! `/version`: which etcd this is a replacement of.
+//! `/version`: the version of etcd that this replaces.
 
 use http::{Method, Request, Response, StatusCode};
 use tonic::body::Body;

@@ -23,7 +23,7 @@ impl Codec {
         (self.read)(body).map_err(|e| Status::invalid_argument(reworded(&e, body)))
     }
 
-    /// The next request off the front of a streamed body; None when more bytes are needed.
+    /// The next request from the front of a streamed body; None if more bytes are needed.
     pub(super) fn take(&self, body: &mut json::Stream) -> Result<Option<Vec<u8>>, serde_json::Error> {
         (self.take)(body)
     }
@@ -60,7 +60,7 @@ fn unwritable(error: serde_json::Error) -> Status {
     Status::internal(format!("cannot write the answer as JSON: {error}"))
 }
 
-/// The two mistakes people make most, in the words they know; the rest in the parser's.
+/// The two most common mistakes, in Go's words; the rest in the parser's.
 fn reworded(error: &serde_json::Error, body: &[u8]) -> String {
     if error.is_eof() {
         return "unexpected EOF".to_string();

@@ -23,11 +23,11 @@ pub(super) fn framed(message: &[u8]) -> Bytes {
 /// The messages of a gRPC response, one by one, and the status at its end.
 pub(super) struct Messages {
     body: Body,
-    /// One that is not encoded yet, and all there is.
+    /// The only message, not encoded yet.
     long: Option<Box<dyn LongMessage>>,
     pending: BytesMut,
     ready: VecDeque<Bytes>,
-    /// How the call ended, once that is known.
+    /// The status of the call, once known.
     end: Option<Status>,
 }
 
@@ -55,18 +55,18 @@ impl Messages {
         Messages { body, long, pending: BytesMut::new(), ready, end }
     }
 
-    /// Bytes of messages that will have to be held, as far as that is known.
+    /// Bytes of messages that will have to be held, as far as known.
     pub(super) fn expected(&self) -> usize {
         let ready: usize = self.ready.iter().map(Bytes::len).sum();
         ready + self.long.as_ref().map_or(0, |message| message.remaining())
     }
 
-    /// The only message, if it is long and not encoded yet: that takes a while.
+    /// The only message, if it is long and not encoded yet.
     pub(super) fn take_long(&mut self) -> Option<Box<dyn LongMessage>> {
         self.long.take()
     }
 
-    /// The next message. None is the good end of the call, an error the bad one.
+    /// The next message. None if the call ended well, an error if it failed.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Status> {
         loop {
             if let Some(message) = self.ready.pop_front() {

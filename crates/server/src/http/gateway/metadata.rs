@@ -7,8 +7,7 @@ use tonic::Status;
 
 const PREFIX: &str = "grpc-metadata-";
 
-/// Carries over the credentials and whatever was marked as metadata. Nothing else means anything to
-/// the services.
+/// Copies the credentials and what is marked as metadata. The services ignore all else.
 pub(super) fn copy(from: &HeaderMap, to: &mut HeaderMap) {
     to.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
     to.insert(TE, HeaderValue::from_static("trailers"));
@@ -28,7 +27,7 @@ fn is_reserved(name: &str) -> bool {
     name.starts_with("grpc-") || matches!(name, "content-type" | "te" | "host" | "connection" | "")
 }
 
-/// The time the client gives us, from `Grpc-Timeout`: digits and a unit.
+/// The client's deadline, from `Grpc-Timeout`: digits and a unit.
 pub(super) fn timeout(headers: &HeaderMap) -> Result<Option<Duration>, Status> {
     let Some(value) = headers.get("grpc-timeout").filter(|v| !v.is_empty()) else { return Ok(None) };
     let text = String::from_utf8_lossy(value.as_bytes());

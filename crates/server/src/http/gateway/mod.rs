@@ -1,13 +1,13 @@
 //! The JSON gateway: every RPC that has an HTTP path, as a POST with JSON in and out.
 //!
-//! A request is translated to a gRPC request and handed to the very same services, in process, and
-//! the answer is translated back. So the two ways in cannot differ in anything but their encoding.
+//! A request is translated to a gRPC request for the same services, in process, and the response is
+//! translated back. So the two protocols cannot differ in anything but their encoding.
 //!
 //! Streams answer one JSON object per line. A request stream is JSON values one after the other in
 //! a body that may stay open, or the messages of a websocket.
 //!
-//! Bodies that are collected, requests under way and answers that are translated are counted for
-//! the client, and refused when too much is held.
+//! Collected bodies, requests in progress and translated responses are charged to the client, and
+//! refused if too much is held.
 
 mod codec;
 mod frame;
@@ -42,7 +42,8 @@ pub(super) async fn answer(mut request: Request<Body>, context: &ConnectionConte
     serve(request, &Services::from_context(context)).await
 }
 
-/// What a gateway request needs of the server, so that it can outlive the connection's own future.
+/// What a gateway request needs of the server, owned, so that it can outlive the connection's
+/// future.
 #[derive(Clone)]
 struct Services {
     grpc: Rpc,
@@ -50,7 +51,7 @@ struct Services {
     max_json_bytes: usize,
     timeouts: Timeouts,
     offload: Offload,
-    /// What is held for the client.
+    /// The account of the client.
     holdings: Holdings,
     remote: Remote,
 }
@@ -69,7 +70,7 @@ impl Services {
         }
     }
 
-    /// Does `work` on a text or message of `len` bytes, elsewhere if that is long.
+    /// Runs `work` on a text or message of `len` bytes, on another thread if it is long.
     async fn translate<T, W>(&self, len: usize, work: W) -> Result<T, Status>
     where
         T: Send + 'static,
@@ -110,7 +111,7 @@ async fn serve(request: Request<Body>, services: &Services) -> Response<Body> {
     with_timeout(timeout, answered).await
 }
 
-/// The method, or the one a client that can only send POST says it means.
+/// The method, or the override of a client that can only send POST.
 fn method<B>(request: &Request<B>) -> Method {
     let meant = request.headers().get("x-http-method-override");
     let meant = meant.filter(|_| request.method() == Method::POST);
@@ -130,12 +131,12 @@ async fn with_timeout(
     }
 }
 
-/// The answer when too much is held: etcd's words for a server that has too much to do.
+/// The response if too much is held: etcd's "too many requests".
 fn overloaded(_: TooMuchHeld) -> Status {
     Status::resource_exhausted(EtcdError::RequestTooManyRequests.text())
 }
 
-/// The gRPC request that stands for a gateway request.
+/// The gRPC request for a gateway request.
 fn grpc_request<B>(original: &Request<B>, route: &Route, body: Body) -> Request<Body> {
     let mut request = Request::new(body);
     *request.method_mut() = Method::POST;

@@ -7,12 +7,12 @@ use vetch_api::gateway::http_status;
 
 use crate::http::answer;
 
-/// The answer to a request that failed before anything was sent.
+/// The response of a request that failed before anything was sent.
 pub(super) fn whole(status: &Status) -> Response<Body> {
     with_body(status, body(status))
 }
 
-/// The same for a stream, whose errors have an envelope and end a line.
+/// The same for a stream, whose errors have an envelope and a newline.
 pub(super) fn whole_stream(status: &Status) -> Response<Body> {
     with_body(status, line(status))
 }

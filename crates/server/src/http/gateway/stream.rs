@@ -1,4 +1,4 @@
-//! Answers of many lines.
+//! Streamed responses.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -21,7 +21,7 @@ use super::unary::{GRPC_CONTENT_TYPE, in_translation, translated};
 use super::{Services, grpc_request, overloaded, refusal};
 use crate::http::answer;
 
-/// One request, many answers.
+/// One request, many responses.
 pub(super) async fn answer_one(
     request: Request<Body>,
     route: &Route,
@@ -38,7 +38,7 @@ pub(super) async fn answer_one(
     }
 }
 
-/// Many requests, many answers.
+/// Many requests, many responses.
 pub(super) async fn answer_many(
     request: Request<Body>,
     route: &Route,
@@ -55,8 +55,7 @@ pub(super) async fn answer_many(
     lines(services.call(request).await, codec, services).await
 }
 
-/// Waits for the first message, because what it is decides the status line; the rest follows as it
-/// comes.
+/// Waits for the first message, because it decides the status line; the rest follows as it comes.
 async fn lines(mut messages: Messages, codec: Codec, services: &Services) -> Response<Body> {
     let first = match next_line(&mut messages, codec, services).await {
         Ok(Some(line)) => line,
@@ -97,8 +96,8 @@ async fn next_line(
     Ok(Some(line.into()))
 }
 
-/// JSON values arriving in a body, as a body of gRPC messages. It ends where the JSON ends or stops
-/// making sense; a client that leaves before that has given up the whole call.
+/// JSON values arriving in a body, as a body of gRPC messages. It ends where the JSON ends or is
+/// malformed; a client that disconnects before that cancels the call.
 struct Requests {
     body: Option<Body>,
     pending: json::Stream,
@@ -123,7 +122,7 @@ impl HttpBody for Requests {
                 Ok(None) if self.pending.len() <= self.limit => {}
                 Ok(None) | Err(_) => self.body = None,
             }
-            // What collects them grows by doubling.
+            // The buffer grows by doubling.
             let held = if self.body.is_some() { 2 * self.pending.len() } else { 0 };
             if let Err(refused) = self.charge.try_set(held) {
                 self.body = None;

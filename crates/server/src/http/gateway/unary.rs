@@ -1,4 +1,4 @@
-//! One request, one answer.
+//! One request, one response.
 
 use bytes::BytesMut;
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
@@ -42,7 +42,7 @@ async fn call(
     let mut charge = services.holdings.charge();
     let request = translated(request, route, codec, services, &mut charge).await?;
     let mut messages = services.call(request).await;
-    // Before any of a long message is made.
+    // Charged before a long message is made.
     charge.try_answer(in_translation(messages.expected())).map_err(overloaded)?;
     if let Some(long) = messages.take_long() {
         return services.translate(long.remaining(), move || codec.write(encoded(long))).await;
@@ -50,21 +50,20 @@ async fn call(
     let message =
         messages.next().await?.ok_or_else(|| Status::internal("the call ended without a response"))?;
     charge.try_answer(in_translation(message.len())).map_err(overloaded)?;
-    // The status comes after the message, and only it says whether the message is valid.
+    // The status comes after the message and decides whether the message is valid.
     match messages.next().await? {
         None => services.translate(message.len(), move || codec.write(message)).await,
         Some(_) => Err(Status::internal("a unary call answered twice")),
     }
 }
 
-/// What is held for an answer of `len` bytes while it becomes JSON: itself, and text that is about
-/// twice as long.
+/// The charge for a response of `len` bytes while it becomes JSON: itself, and text of about twice
+/// its length.
 pub(super) fn in_translation(len: usize) -> usize {
     len.saturating_mul(3)
 }
 
-/// The gRPC request for a body with a single JSON message. What is held of it is counted by
-/// `charge`.
+/// The gRPC request for a body with a single JSON message. Its bytes are counted by `charge`.
 pub(super) async fn translated(
     request: Request<Body>,
     route: &Route,

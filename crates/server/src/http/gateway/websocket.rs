@@ -1,8 +1,8 @@
 //! The gateway over a websocket, for browsers, which cannot stream a request body.
 //!
-//! Each message of the client is one JSON value of the request body; each line of the answer is one
-//! message to the client. Credentials come as the websocket's subprotocol (`Bearer, <token>`) or in
-//! a cookie named `token`, since a page cannot set headers on a websocket.
+//! Each message of the client is one JSON value of the request body; each line of the response is
+//! one message to the client. Credentials come as the websocket's subprotocol (`Bearer, <token>`)
+//! or in a cookie named `token`, since a page cannot set headers on a websocket.
 
 use std::convert::Infallible;
 use std::io;
@@ -37,7 +37,7 @@ use crate::http::server::{Phase, ShutdownToken};
 
 /// Messages of the client waiting for the service; a client that sends faster waits.
 const QUEUE: usize = 16;
-/// What is read at once. Messages of streams are short.
+/// Bytes of one read. Messages of streams are short.
 const READ_BUFFER: usize = 8 << 10;
 
 pub(super) fn is_wanted<B>(request: &Request<B>) -> bool {
@@ -74,7 +74,7 @@ pub(super) fn upgrade<B>(request: &mut Request<B>, context: &ConnectionContext) 
     response
 }
 
-/// The gateway request that the websocket stands for.
+/// The gateway request of the websocket.
 fn inner_request<B>(outer: &Request<B>, mut received: mpsc::Receiver<Bytes>) -> Request<Body> {
     let frames = futures_util::stream::poll_fn(move |cx| received.poll_recv(cx));
     let body = StreamBody::new(frames.map(|data| Ok::<_, Infallible>(Frame::data(data))));
@@ -125,7 +125,7 @@ impl Session {
         let socket = WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await;
         let Session { messages, services, mut shutdown } = self;
         let (sink, source) = socket.split();
-        // Whichever side ends first ends the other.
+        // The end of one side ends the other.
         tokio::select! {
             () = receive(source, messages, &unread, &services.holdings) => {}
             () = send(sink, inner, &services) => {}
@@ -134,7 +134,7 @@ impl Session {
     }
 }
 
-/// Counts what was read and is no whole message yet.
+/// Charges what was read of an incomplete message.
 struct Metered<T> {
     io: T,
     unread: Arc<Mutex<Charge>>,
@@ -145,7 +145,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Metered<T> {
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.io).poll_read(cx, buf))?;
         let mut unread = self.unread.lock();
-        // What collects them grows by doubling.
+        // The buffer grows by doubling.
         let held = unread.len() + 2 * (buf.filled().len() - before);
         Poll::Ready(
             unread
@@ -176,7 +176,7 @@ async fn receive(
     holdings: &Holdings,
 ) {
     while let Some(Ok(message)) = source.next().await {
-        // What has come of the next one by now is less than a buffer.
+        // What has arrived of the next one is less than a buffer.
         unread.lock().set(0);
         let payload = match message {
             Message::Text(text) => Bytes::copy_from_slice(text.as_bytes()),
@@ -211,7 +211,7 @@ async fn send(
         }
     }
     deliver(&mut sink, &pending).await;
-    // The answer is complete; whether the client hears the goodbye changes nothing.
+    // The response is complete; it does not matter whether the client gets the close message.
     let _ = sink.close().await;
 }
 

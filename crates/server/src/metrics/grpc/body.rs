@@ -86,7 +86,7 @@ impl HttpBody for Incoming {
     }
 }
 
-/// A response on its way out; the trailers at its end tell how the call went.
+/// A response on its way out; its trailers have the status.
 #[derive(Debug)]
 pub(super) struct Outgoing {
     body: Body,

@@ -1,4 +1,4 @@
-//! Unary calls whose messages are at hand: counted without a body to look into.
+//! Unary calls with whole messages: counted without a body.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,7 +15,7 @@ pub(crate) struct Method {
     version: Box<str>,
 }
 
-/// The place of a call of which no message has come yet: nothing but its being open is counted.
+/// A call without a message yet: only its being open is counted.
 #[derive(Debug)]
 pub(crate) struct OpenCall(Arc<Traffic>);
 
@@ -25,7 +25,7 @@ impl Drop for OpenCall {
     }
 }
 
-/// A call in progress. Dropped, it was given up by the client.
+/// A call in progress. If it is dropped, the client cancelled it.
 #[derive(Debug)]
 pub(crate) struct Observed(Call);
 
@@ -41,7 +41,7 @@ impl GrpcMetrics {
         Some(Method { counters, version: version.into() })
     }
 
-    /// A call of which the whole message, of `len` bytes, is there.
+    /// A call whose whole message, of `len` bytes, has arrived.
     pub(crate) fn begin(&self, method: &Method, len: usize) -> Observed {
         let counters = &method.counters;
         self.count_version(&method.version, counters.method.kind);

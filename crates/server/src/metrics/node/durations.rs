@@ -1,16 +1,16 @@
-//! How long things take in the node, under etcd's names.
+//! Durations in the node, under etcd's names.
 
 use vetch_node::metrics::{DISK_BOUNDS, Histogram, NodeMetrics};
 
 use super::super::text::{Labels, Text, Type};
 
 pub(super) fn write(page: &mut Text, metrics: &NodeMetrics) {
-    // The snapshots that etcd takes of its own state are what checkpoints are here.
+    // etcd's snapshots of its own state are checkpoints here.
     let families: [(&str, &str, &Histogram); 15] = [
         ("etcd_disk_wal_fsync_duration_seconds", "Time to make a record durable.", &metrics.fsync),
         ("etcd_disk_wal_write_duration_seconds", "Time to write a record.", &metrics.write),
         ("etcd_disk_backend_commit_duration_seconds", COMMIT, &metrics.commit),
-        // What a commit consists of here: there are no pages to rebalance or to spill.
+        // The parts of a commit that exist here: there are no pages to rebalance or to spill.
         ("etcd_debugging_disk_backend_commit_write_duration_seconds", COMMIT, &metrics.commit),
         (
             "etcd_debugging_snap_save_total_duration_seconds",
@@ -30,7 +30,7 @@ pub(super) fn write(page: &mut Text, metrics: &NodeMetrics) {
         ),
         (
             "etcd_debugging_mvcc_db_compaction_pause_duration_milliseconds",
-            "Time that one step of that keeps everybody else waiting.",
+            "Time for which one step of a compaction blocks others.",
             &metrics.compaction_pause,
         ),
         (
@@ -77,7 +77,7 @@ fn applied(page: &mut Text, metrics: &NodeMetrics) {
     }
 }
 
-/// Snapshots received from another member: there is none, so there never were any.
+/// Snapshots received from another member: never any.
 fn from_peers(page: &mut Text) {
     const SAVE_BOUNDS: [f64; 10] = [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2];
     let families: [(&str, &str, &[f64]); 2] = [

@@ -1,4 +1,4 @@
-//! What etcd has no name for: prefixes, watch lag, journal, checkpoints, leases, the quota's
+//! Metrics that etcd does not have: prefixes, watch lag, journal, checkpoints, leases, the quota's
 //! warning.
 
 use std::time::Duration;
@@ -8,15 +8,14 @@ use vetch_node::prefixes::Writes;
 
 use super::super::text::{Text, Type};
 
-/// A stream that has had something to deliver for this long is slow.
+/// A stream with an undelivered event of this age is slow.
 pub(crate) const SLOW_STREAM_LAG: Duration = Duration::from_secs(1);
 
 pub(super) fn write(page: &mut Text, node: &Node) {
     storage(page, node);
     watch_lag(page, node);
     encryption(page, node);
-    // Whoever reaches the page may read it. Where users are asked who they are, the shape of the
-    // keys is for root alone.
+    // The page is public. While authentication is on, only root may see the names of keys.
     if !node.auth_enabled() {
         prefixes(page, node);
     }

@@ -1,4 +1,4 @@
-//! Certificates as people have them, held against the gate.
+//! Certificates that are in use, and what the verifier says.
 
 use std::path::Path;
 
@@ -77,7 +77,7 @@ fn dates_count_for_clients_and_authorities() {
     let old = authority_with("old-ca", |p| p.not_after = date_time_ymd(2029, 1, 1));
     let of_old = client(&old, |_| {});
     assert!(verdict(&verifier(&[&old.pem()]), std::slice::from_ref(&of_old)).contains("UnknownIssuer"));
-    // While an authority is being replaced, the file holds both.
+    // While a CA is being replaced, the file holds both.
     assert_eq!(verdict(&verifier(&[&old.pem(), &ours.pem()]), &[client(&ours, |_| {})]), "in");
 }
 
@@ -199,8 +199,8 @@ fn names_that_are_demanded_must_be_there() {
     }
 }
 
-/// Made by `openssl x509 -req` without extensions: version 1, valid until 2126, with the authority
-/// that signed it.
+/// Made by `openssl x509 -req` without extensions: version 1, valid until 2126, with the CA that
+/// signed it.
 #[test]
 fn a_certificate_of_version_1_comes_in_if_a_trusted_authority_signed_it() {
     let leaf = CertificateDer::from_pem_slice(include_bytes!("testdata/version1.pem")).unwrap();

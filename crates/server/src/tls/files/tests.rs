@@ -23,7 +23,7 @@ fn what_worked_stays_until_something_else_works() {
     fs::write(&paths[0], "x").unwrap();
     let Reload::Rejected(error) = kept.reload() else { panic!("nonsense was accepted") };
     assert!(error.to_string().contains("a: invalid digit"), "{error}");
-    assert!(matches!(kept.reload(), Reload::Unchanged), "the same nonsense is told once");
+    assert!(matches!(kept.reload(), Reload::Unchanged), "the same nonsense is reported once");
     assert!(!kept.is_current());
     fs::remove_file(&paths[0]).unwrap();
     assert!(matches!(kept.reload(), Reload::Rejected(TlsError::Read { .. })));
