@@ -7,11 +7,9 @@ use vetch_store::hash::HashRun;
 use vetch_store::range::RangeRun;
 use vetch_store::request::{KeyRange, RangeRequest, WriteRequest};
 use vetch_store::{Store, validate};
+use vetch_testkit::{to_model, to_store};
 
 mod requests;
-#[path = "../../crates/store/tests/spec/translate.rs"]
-#[allow(dead_code, reason = "the store's own tests use all of it")]
-mod translate;
 
 const MAX_OPS: usize = 6;
 const MAX_STEPS: usize = 64;
@@ -50,24 +48,24 @@ impl Pair {
 
     fn write(&mut self, request: &WriteRequest) {
         if let WriteRequest::Txn(txn) = request {
-            let shape = Request::Txn(translate::txn(txn)).shape(MAX_OPS).map_err(translate::malformed);
+            let shape = Request::Txn(to_model::txn(txn)).shape(MAX_OPS).map_err(to_store::malformed);
             assert_eq!(validate::txn(txn, MAX_OPS), shape, "{txn:?}");
             if shape.is_err() {
                 return;
             }
         }
-        let asked = translate::request(request).expect("only what is specified is asked");
+        let asked = to_model::request(request).expect("only what is specified is asked");
         let before = self.model.revision();
-        let expected = self.model.evaluate(&asked).map_err(translate::refusal);
+        let expected = self.model.evaluate(&asked).map_err(to_store::refusal);
         let mut payload = Vec::new();
         let given = self.store.evaluate(request, &mut payload);
         let answer = given.as_ref().map_err(|error| *error).map(|evaluated| {
-            translate::answer(&evaluated.response).expect("an answer to a request that is specified")
+            to_model::answer(&evaluated.response).expect("an answer to a request that is specified")
         });
         assert_eq!(answer, expected, "{request:?}");
         if let Ok(evaluated) = given {
             let changes = self.model.changes(before + 1, self.model.revision());
-            assert_eq!(translate::events(&evaluated.events), changes, "{request:?}");
+            assert_eq!(to_model::events(&evaluated.events), changes, "{request:?}");
         }
         self.journal.extend_from_slice(&payload);
         self.store.publish(self.store.head());
@@ -75,15 +73,15 @@ impl Pair {
 
     fn range(&self, request: RangeRequest, budget: usize) {
         let mark = self.store.visible();
-        let asked = translate::range(&request);
-        let expected = self.model.check_at(&Request::Range(asked.clone()), translate::moment(mark));
+        let asked = to_model::range(&request);
+        let expected = self.model.check_at(&Request::Range(asked.clone()), to_model::moment(mark));
         let run = RangeRun::new(request.clone(), mark);
-        assert_eq!(run.as_ref().map(drop).map_err(|error| *error), expected.map_err(translate::refusal));
+        assert_eq!(run.as_ref().map(drop).map_err(|error| *error), expected.map_err(to_store::refusal));
         let Ok(mut run) = run else { return };
         while !run.step(&self.store, budget, 40).expect("nothing compacts meanwhile") {}
         let count = run.count(&self.store).expect("nothing compacts meanwhile");
         let at = if request.revision <= 0 { mark.revision } else { request.revision };
-        let answer = translate::ranged(&run.finish(count));
+        let answer = to_model::ranged(&run.finish(count));
         assert_eq!(answer, self.model.range_at(&asked, at), "{request:?}");
     }
 

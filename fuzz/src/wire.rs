@@ -6,14 +6,14 @@ use std::fmt::Debug;
 
 use prost::Message;
 
-use crate::grpc;
+use crate::key_value;
 use crate::messages::with_message;
 
 /// The first byte says which message it is.
 pub fn run(data: &[u8]) {
     let Some((&number, bytes)) = data.split_first() else { return };
     with_message!(number, round_trip(bytes));
-    grpc::serve(number, bytes);
+    key_value::serve(number, bytes);
 }
 
 fn round_trip<M: Message + Default + PartialEq + Debug>(bytes: &[u8]) {

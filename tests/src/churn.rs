@@ -9,9 +9,9 @@ use anyhow::{Result, ensure};
 use clap::Args;
 use vetch_api::pb;
 
-use crate::chance::Chance;
 use crate::client::Client;
 use crate::server::{Kind, Options, Server};
+use vetch_testkit::random::Rng;
 
 /// Update few keys for long with periodic compaction, and watch memory and disk.
 #[derive(Args, Debug)]
@@ -114,12 +114,12 @@ async fn update(
     value_bytes: usize,
     writer: usize,
 ) -> Result<()> {
-    let mut chance = Chance::for_step(1, writer);
+    let mut rng = Rng::for_step(1, writer);
     let mut kv = client.kv.clone();
     while done.fetch_add(1, Ordering::Relaxed) < updates {
-        let key = format!("/registry/leases/node-{:05}", chance.below(keys));
+        let key = format!("/registry/leases/node-{:05}", rng.below(keys));
         let mut value = vec![b'.'; value_bytes];
-        value[..8].copy_from_slice(&chance.next().to_be_bytes());
+        value[..8].copy_from_slice(&rng.draw().to_be_bytes());
         kv.put(pb::PutRequest { key: key.into(), value: value.into(), ..Default::default() }).await?;
     }
     Ok(())

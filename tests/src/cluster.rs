@@ -10,8 +10,6 @@
 
 mod as_one;
 mod breaking;
-mod journal;
-mod members;
 mod network;
 mod outage;
 mod partitions;
@@ -24,14 +22,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow, bail, ensure};
 use clap::{Args, ValueEnum};
 use vetch_check::Hashed;
+use vetch_testkit::random::Rng;
 
-use crate::chance::Chance;
 use crate::ground::{broken_promises, save};
 use crate::record::{Plan, Recorder, Recording};
+use crate::replicas::members::Members;
+use crate::replicas::nats::Journal;
 use breaking::Fault;
-use journal::Journal;
-use members::Members;
-use network::Network;
+use network::{Host, JOURNAL, Network, SERVERS};
 use times::Times;
 
 /// For everything that is waited for.
@@ -71,7 +69,7 @@ struct Field {
     journal: Journal,
     members: Members,
     recorder: Recorder,
-    chance: Chance,
+    rng: Rng,
     times: Times,
     /// What happened so far; told at once, or only if the run fails.
     story: Vec<String>,
@@ -129,7 +127,7 @@ impl Cluster {
                 if begun.elapsed() > Duration::from_secs(self.seconds) {
                     return Ok(());
                 }
-                let fault = faults.swap_remove(field.chance.below(faults.len()));
+                let fault = faults.swap_remove(field.rng.below(faults.len()));
                 field.suffer(fault).await.map_err(|error| error.context(format!("fault {fault}")))?;
             }
         }
@@ -173,7 +171,7 @@ impl Cluster {
         let begun = Instant::now();
         let faults = self.faults();
         while begun.elapsed() < Duration::from_secs(self.seconds) {
-            let fault = *field.chance.pick(&faults);
+            let fault = *field.rng.pick(&faults);
             happened.push(fault);
             field.suffer(fault).await.map_err(|error| error.context(format!("fault {fault}")))?;
         }
@@ -189,17 +187,18 @@ impl Cluster {
 
     async fn field(&self, network: Network, seed: u64, aloud: bool) -> Result<Field> {
         network.heal()?;
-        let journal = Journal::start().await?;
-        let members = Members::start(&journal.flags(), &self.flags)?;
+        let journal = Journal::start_on_hosts(JOURNAL.map(Host::site)).await?;
+        let sites = SERVERS.map(Host::site);
+        let members = Members::start_on_hosts(&sites, &journal.flags(), &self.flags)?;
         let plan = Plan {
             pause_after_failure: Duration::from_millis(200),
             keep_alive: Some(KEEP_ALIVE),
             ..Plan::new(seed)
         };
-        members.writer().await?;
+        members.leader().await?;
         let recorder = Recorder::start(members.endpoints(), plan).await?;
-        let (chance, times) = (Chance::new(seed), Times::default());
-        Ok(Field { network, journal, members, recorder, chance, times, story: Vec::new(), aloud })
+        let (rng, times) = (Rng::split_mix(seed), Times::default());
+        Ok(Field { network, journal, members, recorder, rng, times, story: Vec::new(), aloud })
     }
 }
 
@@ -233,13 +232,13 @@ impl Field {
     }
 
     async fn rest(&mut self, low: i64, high: i64) {
-        let millis = self.chance.between(low, high).unsigned_abs();
+        let millis = self.rng.between(low, high).unsigned_abs();
         tokio::time::sleep(Duration::from_millis(millis)).await;
     }
 
     /// Everything is well, and every server has the same.
     async fn close(&mut self) -> Result<()> {
-        self.members.writer().await?;
+        self.members.leader().await?;
         self.recorder.settle().await?;
         let hashes = self.recorder.hashes().await?;
         let state = |hashed: &Hashed| (hashed.revision, hashed.compact_revision, hashed.hash);

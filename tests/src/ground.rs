@@ -13,15 +13,15 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, ensure};
 use vetch_check::{Hashed, History, Report, Violation};
 
-use crate::chance::Chance;
 use crate::client::Client;
 use crate::record::{Plan, Recorder, Recording};
 use crate::server::{Kind, Options, Server};
+use vetch_testkit::random::Rng;
 
 pub(crate) struct Ground {
     pub(crate) server: Server,
     pub(crate) recorder: Recorder,
-    pub(crate) chance: Chance,
+    pub(crate) rng: Rng,
     name: String,
     seed: u64,
     begun: Instant,
@@ -53,11 +53,11 @@ impl Ground {
         let seed = plan.seed;
         let server = Server::start_with(kind, options)?;
         let recorder = Recorder::start(vec![server.endpoint()], plan).await?;
-        let chance = Chance::new(seed);
+        let rng = Rng::split_mix(seed);
         Ok(Ground {
             server,
             recorder,
-            chance,
+            rng,
             name: name.to_owned(),
             seed,
             begun: Instant::now(),
@@ -71,7 +71,7 @@ impl Ground {
         const LIMIT: Duration = Duration::from_secs(30);
         let before = self.recorder.acknowledged();
         let begun = Instant::now();
-        tokio::time::sleep(Duration::from_millis(self.chance.between(low_ms, high_ms) as u64)).await;
+        tokio::time::sleep(Duration::from_millis(self.rng.between(low_ms, high_ms) as u64)).await;
         loop {
             let done = self.recorder.acknowledged() - before;
             if done >= least {

@@ -11,7 +11,6 @@
 mod auth;
 mod backup;
 mod bench;
-mod chance;
 mod churn;
 mod client;
 mod cluster;
@@ -31,6 +30,7 @@ mod mount;
 mod options;
 mod powercut;
 mod record;
+mod replicas;
 mod scenarios;
 mod server;
 mod snapshot;

@@ -130,7 +130,7 @@ impl PowerCut {
     /// Without its disk the server has to give up by itself, unless it never asks for a sync.
     fn end_server(&self, ground: &mut Ground) -> Result<()> {
         let deceived = self.expect_loss.is_some() || self.server == Kind::Etcd;
-        if deceived || ground.chance.percent(50) {
+        if deceived || ground.rng.percent(50) {
             return ground.server.kill();
         }
         let status = ground.server.wait_exit(Duration::from_secs(10)).context("its disk is gone")?;

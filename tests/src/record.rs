@@ -27,8 +27,8 @@ use tokio::task::JoinSet;
 use tonic::Code;
 use vetch_check::{Hashed, History};
 
-use crate::chance::Chance;
 use shared::{PATIENCE, Shared};
+use vetch_testkit::random::Rng;
 
 /// Who does what, and how much of it.
 #[derive(Clone, Debug)]
@@ -110,23 +110,23 @@ impl Recorder {
         let mut clients = JoinSet::new();
         let mut watchers = JoinSet::new();
         let mut tasks = 0;
-        let mut chance = || {
+        let mut rng = || {
             tasks += 1;
-            Chance::for_step(plan.seed, tasks)
+            Rng::for_step(plan.seed, tasks)
         };
         watchers.spawn(watchers::everything(shared.clone()));
         for _ in 0..plan.watchers {
-            watchers.spawn(watchers::some(shared.clone(), chance()));
+            watchers.spawn(watchers::some(shared.clone(), rng()));
         }
         for _ in 0..plan.key_clients {
-            clients.spawn(clients::keys(shared.clone(), chance()));
+            clients.spawn(clients::keys(shared.clone(), rng()));
         }
         for _ in 0..plan.lease_clients {
-            clients.spawn(clients::leases(shared.clone(), chance()));
+            clients.spawn(clients::leases(shared.clone(), rng()));
         }
-        clients.spawn(clients::compactor(shared.clone(), chance()));
+        clients.spawn(clients::compactor(shared.clone(), rng()));
         if !plan.only_writes {
-            clients.spawn(looks::around(shared.clone(), chance()));
+            clients.spawn(looks::around(shared.clone(), rng()));
         }
         Ok(Recorder { shared, clients, watchers })
     }

@@ -97,7 +97,8 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    fn here() -> Site {
+    /// This host.
+    pub(crate) fn here() -> Site {
         Site { address: Ipv4Addr::LOCALHOST, enter: Vec::new() }
     }
 

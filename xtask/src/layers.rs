@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::files::Tree;
 
-/// Crates that `bugs` serves; the sentence below the code map names them as well.
-const MAY_HAVE_BUGS: [&str; 6] = ["store", "watch", "journal", "cluster", "node", "cli"];
+/// Crates that `seeded-bugs` serves; the sentence below the code map names them as well.
+const MAY_HAVE_SEEDED_BUGS: [&str; 6] = ["store", "watch", "journal", "cluster", "node", "cli"];
 
 pub(crate) fn check(tree: &Tree) -> Vec<String> {
     let Some(architecture) = tree.get("ARCHITECTURE.md") else { return vec!["no ARCHITECTURE.md".into()] };
@@ -22,8 +22,8 @@ pub(crate) fn check(tree: &Tree) -> Vec<String> {
             continue;
         };
         for dependency in dependencies(&manifest.text) {
-            let is_bugs = dependency == "bugs" && MAY_HAVE_BUGS.contains(&name);
-            if !allowed.contains(&dependency) && !is_bugs {
+            let is_seeded_bugs = dependency == "seeded-bugs" && MAY_HAVE_SEEDED_BUGS.contains(&name);
+            if !allowed.contains(&dependency) && !is_seeded_bugs {
                 found.push(format!(
                     "{}: `{name}` depends on `{dependency}`, which the code map does not allow",
                     manifest.path

@@ -5,8 +5,8 @@ mod support;
 use support::mutate::{self as operations, Mutation};
 use support::mutate_lists as lists;
 use support::mutate_watch as watches;
-use support::rng::Rng;
 use vetch_check::{Kind, check};
+use vetch_testkit::random::Rng;
 
 /// How many histories each lie is told in.
 const ROUNDS: usize = 25;

@@ -6,11 +6,11 @@ mod support;
 use std::time::Duration;
 
 use support::mutate as operations;
-use support::rng::Rng;
 use vetch_check::wgl::register::{Access, Register};
 use vetch_check::wgl::store::linearize_history;
 use vetch_check::wgl::{Budget, Call, Verdict, linearize};
 use vetch_check::{History, check};
+use vetch_testkit::random::Rng;
 
 fn call(called: u64, returned: u64, operation: Access) -> Call<Access> {
     Call { called, returned: Some(returned), operation }

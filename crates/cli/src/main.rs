@@ -25,7 +25,7 @@ use flags::{Command, Parsed, UsageError};
 use serve::ExitReason;
 use settings::Settings;
 
-const _: () = assert!(!vetch_bugs::SEEDED, "a server is never built with seeded bugs");
+const _: () = assert!(!vetch_seeded_bugs::SEEDED, "a server is never built with seeded bugs");
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;

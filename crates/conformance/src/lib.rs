@@ -10,6 +10,5 @@
 pub mod handle;
 pub mod model;
 pub mod oracle;
-pub mod rng;
 pub mod sim;
 pub mod suite;

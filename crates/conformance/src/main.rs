@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use clap::{Parser, Subcommand};
-#[cfg(feature = "seeded")]
-use vetch_bugs::Bug;
 use vetch_conformance::sim::{self, Report};
+#[cfg(feature = "seeded")]
+use vetch_seeded_bugs::Bug;
 
 #[derive(Parser)]
 #[command(about = "Simulates servers on a shared log that misbehaves")]
@@ -127,7 +127,7 @@ fn bugs(seeds: u64, only: &[String]) -> bool {
     let chosen =
         |bug: &&Bug| bug.is_of_the_fence() && (only.is_empty() || only.iter().any(|name| name == bug.name()));
     for bug in Bug::ALL.iter().filter(chosen) {
-        vetch_bugs::plant(Some(*bug));
+        vetch_seeded_bugs::plant(Some(*bug));
         match search(1, seeds, 2).0 {
             Some(found) => {
                 let violation = found.violation.unwrap_or_default();

@@ -86,7 +86,7 @@ impl Draft {
         }
         match &field.name {
             Name::Header(name) => self.add_header(name, &field.value),
-            Name::Malformed => self.is_malformed = true,
+            Name::Malformed | Name::Status => self.is_malformed = true,
             Name::Method => self.is_malformed |= is_second(&mut self.method, field, &self.fields),
             Name::Scheme => self.is_malformed |= is_second(&mut self.scheme, field, &self.fields),
             Name::Authority => self.is_malformed |= is_second(&mut self.authority, field, &self.fields),

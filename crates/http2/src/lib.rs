@@ -15,14 +15,16 @@
 //! Everything is bounded by [`Limits`], and by what a client reads: while it does not take what we
 //! have written, it is not listened to either.
 //!
+//! [`frame`] and [`hpack`] serve the load generator's client as well.
+//!
 //! Not here: HTTP/1, TLS, and what a request means.
 
 pub mod border;
 mod budget;
 mod connection;
-mod frame;
+pub mod frame;
 mod head;
-mod hpack;
+pub mod hpack;
 mod incoming;
 mod keepalive;
 mod limits;

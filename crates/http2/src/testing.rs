@@ -100,7 +100,6 @@ impl Client {
             .decode(&self.block, |field| {
                 let name = match &field.name {
                     Name::Header(name) => name.as_str(),
-                    // To a decoder of requests, a status is nothing that it knows.
                     _ => ":",
                 };
                 fields.push(format!("{name} {}", field.value.to_str().unwrap()));

@@ -12,7 +12,6 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use tokio::sync::oneshot;
@@ -21,7 +20,7 @@ use vetch_journal::{Position, Tip};
 
 use crate::handle::Node;
 use crate::metrics::BackupMetrics;
-use crate::state::{NodeState, RunState};
+use crate::state::NodeState;
 use crate::sync::Mutex;
 use vetch_checkpoint::identity::Identity;
 use vetch_checkpoint::transfer::CheckpointSender;
@@ -206,7 +205,7 @@ impl Archive {
 
     /// Whether the node has come to its end, with everything durable that ever will be.
     pub fn has_ended(&self) -> bool {
-        *self.node.run_state.borrow() != RunState::Running
+        !self.node.lifecycle.is_running()
     }
 }
 
@@ -241,7 +240,7 @@ impl NodeState {
     /// Logs and counts that entries retained for a backup were dropped.
     pub(crate) fn report_retention_dropped(&self) {
         self.metrics.backup.retention_dropped.add(1);
-        let journal_bytes = self.journal_bytes.load(Ordering::Relaxed);
+        let journal_bytes = self.disk.journal_bytes();
         tracing::error!(
             journal_bytes,
             "dropped the journal that was retained for the backup, because the limit is reached or the disk is full: \

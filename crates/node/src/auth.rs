@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use vetch_bugs::Bug;
+use vetch_seeded_bugs::Bug;
 use vetch_store::auth::{Auth, AuthError, Caller, Change};
 use vetch_store::request::{WriteRequest, WriteResponse};
 
@@ -30,7 +30,7 @@ impl DurableAuth {
     }
 
     pub(crate) fn publish(&self, auth: Arc<Auth>) {
-        if vetch_bugs::on(Bug::AuthLags) && auth.revision() % 2 == 1 {
+        if vetch_seeded_bugs::on(Bug::AuthLags) && auth.revision() % 2 == 1 {
             return;
         }
         let mut current = self.current.write();
@@ -51,7 +51,7 @@ impl DurableAuth {
 impl NodeState {
     /// What decides about `caller`; None if everything is permitted.
     pub(crate) fn judge(&self, caller: &Caller) -> Option<Arc<Auth>> {
-        self.auth.judge(caller)
+        self.visible.auth().judge(caller)
     }
 
     /// Judges a request that does not pass the sequencer.
@@ -81,12 +81,12 @@ impl Node {
 
     /// Whether clients have to say who they are.
     pub fn auth_enabled(&self) -> bool {
-        self.state().auth.enabled()
+        self.state().visible.auth().enabled()
     }
 
     /// Users and roles as far as they are durable.
     pub fn auth(&self) -> Arc<Auth> {
-        Arc::clone(&self.state().auth.current.read())
+        Arc::clone(&self.state().visible.auth().current.read())
     }
 
     /// Changes users and roles. Returns the current revision of the keys.

@@ -2,7 +2,6 @@
 //! instant, and is answered.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use vetch_journal::Tip;
 use vetch_store::request::WriteResponse;
@@ -36,7 +35,7 @@ impl Committer {
             for batch in batches {
                 let before = std::mem::replace(&mut floor, batch.mark.compact_revision);
                 if before != floor {
-                    self.node.past_hashes.lock().compacted(before, floor);
+                    self.node.compaction.past_hashes().compacted(before, floor);
                 }
                 self.publish_unversioned(batch.unversioned);
                 for (revision, events) in batch.revisions {
@@ -48,14 +47,14 @@ impl Committer {
                 log.compact(mark.compact_revision);
                 self.node.hub.write().compact(mark.compact_revision);
             }
-            self.node.revision.store(mark.revision, Ordering::Release);
+            self.node.visible.set_revision(mark.revision);
         }
         if let Some(tip) = last {
             self.node.retention.note_durable(tip);
-            self.node.durable.send_replace(tip.seq);
+            self.node.visible.set_seq(tip.seq);
         }
         // Full: the fan-out thread has been woken already.
-        let _ = self.node.fan_out.try_send(());
+        self.node.watches.wake_fan_out();
         if compacted {
             self.node.housekeeping.ring();
         }
@@ -68,15 +67,15 @@ impl Committer {
     /// commit.
     fn publish_unversioned(&self, changed: Unversioned) {
         if let Some(auth) = changed.auth {
-            self.node.auth.publish(auth);
+            self.node.visible.auth().publish(auth);
         }
         if let Some(alarms) = changed.alarms {
-            *self.node.alarms.write() = alarms;
+            self.node.visible.set_alarms(alarms);
         }
         if changed.leases.is_empty() {
             return;
         }
-        let (mut lessor, now) = (self.node.lessor.lock(), self.node.now());
+        let (mut lessor, now) = (self.node.leases.lessor(), self.node.clock.millis());
         for change in changed.leases {
             match change {
                 // A lease's time runs from when its grant is durable.
@@ -90,12 +89,12 @@ impl Committer {
     fn count(&self, batch: &Batch<Reply>) {
         let metrics = &self.node.metrics;
         for event in batch.revisions.iter().flat_map(|(_, events)| events.as_slice()) {
-            metrics.events.add(1);
+            metrics.writes.events.add(1);
             if event.0.kv.is_tombstone() {
-                metrics.deletes.add(1);
+                metrics.writes.deletes.add(1);
             } else {
-                metrics.puts.add(1);
-                metrics.put_bytes.add((event.0.kv.key().len() + event.0.kv.value_len()) as u64);
+                metrics.writes.puts.add(1);
+                metrics.writes.put_bytes.add((event.0.kv.key().len() + event.0.kv.value_len()) as u64);
             }
         }
     }
@@ -104,13 +103,13 @@ impl Committer {
         let metrics = &self.node.metrics;
         match &outcome {
             Ok(response) => {
-                metrics.proposals_committed.add(1);
+                metrics.proposals.committed.add(1);
                 self.count_lease(response);
             }
-            Err(NodeError::Store(_)) => metrics.proposals_committed.add(1),
-            Err(_) => metrics.proposals_failed.add(1),
+            Err(NodeError::Store(_)) => metrics.proposals.committed.add(1),
+            Err(_) => metrics.proposals.failed.add(1),
         }
-        metrics.proposals_pending.add(-1);
+        metrics.proposals.pending.add(-1);
         // The client may have gone; the write stands all the same.
         let _ = reply.send(outcome);
     }
@@ -118,10 +117,10 @@ impl Committer {
     fn count_lease(&self, response: &WriteResponse) {
         match response {
             WriteResponse::LeaseGrant { ttl, .. } => {
-                self.node.metrics.leases_granted.add(1);
-                self.node.metrics.lease_ttl.observe_number(u64::try_from(*ttl).unwrap_or(0));
+                self.node.metrics.leases.granted.add(1);
+                self.node.metrics.leases.ttl.observe_number(u64::try_from(*ttl).unwrap_or(0));
             }
-            WriteResponse::LeaseRevoke { .. } => self.node.metrics.leases_revoked.add(1),
+            WriteResponse::LeaseRevoke { .. } => self.node.metrics.leases.revoked.add(1),
             _ => {}
         }
     }

@@ -102,8 +102,8 @@ impl Follower {
     /// has its full time.
     pub fn lead(self, remaining: &HashMap<i64, i64>) -> Node {
         let node = self.node.state();
-        node.lessor.lock().restart(remaining, node.now());
-        node.following.store(false, std::sync::atomic::Ordering::Release);
+        node.leases.lessor().restart(remaining, node.clock.millis());
+        node.leadership.lead();
         self.node
     }
 }

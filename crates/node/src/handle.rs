@@ -1,7 +1,6 @@
 //! Node: the handle that everything above uses.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -28,8 +27,6 @@ use vetch_checkpoint::identity::Identity;
 /// have left.
 const RECORD_ATTEMPTS: usize = 100;
 const RECORD_RETRY_DELAY: Duration = Duration::from_millis(10);
-/// Bytes of requests waiting for the sequencer; one more is answered "too many requests".
-const QUEUE_BYTES_MAX: u64 = 256 << 20;
 
 /// A running node. Cloning copies a pointer; dropping the last one does not stop it,
 /// [`Node::shutdown`] does.
@@ -72,7 +69,7 @@ impl Node {
 
     /// The newest visible revision.
     pub fn revision(&self) -> i64 {
-        self.node.revision.load(Ordering::Acquire)
+        self.node.visible.revision()
     }
 
     /// A revision that is not behind any that somebody has seen before the call. On a shared
@@ -83,11 +80,11 @@ impl Node {
         Ok(self.revision())
     }
 
-    /// What clients see as the Raft term: it grows with every start, as a lone etcd's does.
+    /// What clients see as the Raft term: it grows with every start, as that of a single etcd does.
     pub fn term(&self) -> u64 {
         match self.cluster() {
             Some(cluster) => cluster.borrow().epoch,
-            None => self.node.epoch + 1,
+            None => self.node.leadership.local_epoch() + 1,
         }
     }
 
@@ -99,7 +96,7 @@ impl Node {
     /// Whether another server has taken over from this one, or the journal was trimmed beyond it,
     /// so that it has to be opened again.
     pub fn is_replaced(&self) -> bool {
-        matches!(*self.node.run_state.borrow(), RunState::Replaced | RunState::Behind(_))
+        matches!(self.node.lifecycle.run_state(), RunState::Replaced | RunState::Behind(_))
     }
 
     pub fn metrics(&self) -> &NodeMetrics {
@@ -167,7 +164,7 @@ impl Node {
             other => unreachable!("a compaction is answered as one: {other:?}"),
         };
         if physical {
-            let mut freed = self.node.freed.subscribe();
+            let mut freed = self.node.compaction.subscribe_freed();
             tokio::select! {
                 biased;
                 freed = freed.wait_for(|&done| done >= revision) => { freed.map_err(|_| NodeError::Stopped)?; }
@@ -214,7 +211,7 @@ impl Node {
 
     /// The raised alarms, as far as they are durable.
     pub fn alarms(&self) -> Vec<Alarm> {
-        self.node.alarms.read().clone()
+        self.node.visible.alarms()
     }
 
     pub fn status(&self) -> NodeStatus {
@@ -229,9 +226,9 @@ impl Node {
             term: self.term(),
             index: match &node.cluster {
                 Some(cluster) => cluster.status.borrow().index,
-                None => *node.durable.borrow(),
+                None => node.visible.seq(),
             },
-            disk_bytes: node.disk_bytes(),
+            disk_bytes: node.disk.bytes(),
             live_bytes: stats.bytes,
             quota_bytes: node.config.quota().unwrap_or(0),
             keys,
@@ -243,12 +240,12 @@ impl Node {
 
     /// etcd's hash over all history up to `revision` (0: the newest).
     pub async fn hash_kv(&self, revision: i64) -> Result<HashKv, NodeError> {
-        read::hash_kv(&self.node, revision, &self.node.metrics.hash_at_revision).await
+        read::hash_kv(&self.node, revision, &self.node.metrics.reads.hash_at_revision).await
     }
 
     /// A hash of the whole state, and the revision it was taken at.
     pub async fn hash(&self) -> Result<(u32, i64), NodeError> {
-        let hash = read::hash_kv(&self.node, 0, &self.node.metrics.hash).await?;
+        let hash = read::hash_kv(&self.node, 0, &self.node.metrics.reads.hash).await?;
         Ok((hash.hash, hash.revision))
     }
 
@@ -288,29 +285,22 @@ impl Node {
             return Err(NodeError::Stopped);
         }
         let metrics = &self.node.metrics;
-        if self.node.queued_bytes.load(Ordering::Relaxed) > QUEUE_BYTES_MAX {
-            metrics.proposals_failed.add(1);
-            return Err(NodeError::TooManyRequests);
-        }
         let (reply, outcome) = oneshot::channel();
         let command = Command::write_for(self.caller.clone(), request, reply);
-        let bytes = command.bytes();
-        metrics.proposals_pending.add(1);
-        self.node.queued_bytes.fetch_add(bytes, Ordering::Relaxed);
-        let refused = match self.node.commands.try_send(command) {
+        metrics.proposals.pending.add(1);
+        let refused = match self.node.commands.submit(command) {
             Ok(()) => return Ok(outcome),
             Err(TrySendError::Full(_)) => NodeError::TooManyRequests,
             Err(TrySendError::Disconnected(_)) => NodeError::Stopped,
         };
-        self.node.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
-        metrics.proposals_pending.add(-1);
-        metrics.proposals_failed.add(1);
+        metrics.proposals.pending.add(-1);
+        metrics.proposals.failed.add(1);
         Err(refused)
     }
 
     /// Waits until the journal has everything up to `seq`.
     pub(crate) async fn durable(&self, seq: u64) -> Result<(), NodeError> {
-        let mut durable = self.node.durable.subscribe();
+        let mut durable = self.node.visible.subscribe_seq();
         let waited = durable.wait_for(|&done| done >= seq);
         match tokio::time::timeout(self.node.config.request_timeout, waited).await {
             Ok(Ok(_)) => Ok(()),
@@ -321,7 +311,7 @@ impl Node {
 
     /// Ends the node: nothing new is accepted, what is queued becomes durable and is answered.
     pub async fn shutdown(&self) {
-        if self.node.stopping.swap(true, Ordering::AcqRel) {
+        if !self.node.lifecycle.begin_stop() {
             return;
         }
         let this = self.clone();
@@ -330,12 +320,12 @@ impl Node {
         if let Err(error) = ended {
             tracing::error!(%error, "shutdown did not end cleanly");
         }
-        self.node.run_state.send_replace(RunState::Stopped);
+        self.node.lifecycle.end(RunState::Stopped);
     }
 
     /// Ends a node that never served, and waits for it.
     pub(crate) fn end(&self) {
-        self.node.stopping.store(true, Ordering::Release);
+        self.node.lifecycle.begin_stop();
         self.stop_threads();
     }
 
@@ -361,7 +351,7 @@ impl Node {
 
     /// Resolves when the node has stopped; an error tells why, if it was not asked to.
     pub async fn stopped(&self) -> Result<(), String> {
-        let mut state = self.node.run_state.subscribe();
+        let mut state = self.node.lifecycle.subscribe();
         let ended = state.wait_for(|state| *state != RunState::Running).await;
         match ended.as_deref() {
             Ok(RunState::Failed(cause)) => Err(cause.clone()),

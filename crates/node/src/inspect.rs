@@ -2,7 +2,6 @@
 //! the way of a request.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use vetch_watch::{KeyRange, StreamId};
@@ -81,27 +80,27 @@ pub struct WrittenPrefixes {
 impl Node {
     /// Time since the start.
     pub fn uptime(&self) -> Duration {
-        self.state().time.now().saturating_sub(self.state().started)
+        self.state().clock.uptime()
     }
 
     pub fn files(&self) -> Files {
         let node = self.state();
         let since = |moment: i64| {
-            let ago = node.now().saturating_sub(u64::try_from(moment).unwrap_or(0));
+            let ago = node.clock.millis().saturating_sub(u64::try_from(moment).unwrap_or(0));
             (moment > 0).then(|| Duration::from_millis(ago))
         };
         Files {
-            journal_bytes: node.journal_bytes.load(Ordering::Relaxed),
-            journal_room: node.room(),
-            checkpoint_bytes: node.checkpoint_bytes.load(Ordering::Relaxed),
-            fresh_bytes: node.fresh_bytes.load(Ordering::Relaxed),
-            checkpoint_due_bytes: node.checkpoint_stride.load(Ordering::Relaxed),
-            since_checkpoint: since(node.metrics.checkpoint_at.get()),
-            since_compaction: since(node.metrics.compacted_at.get()),
-            disk_full: node.disk_full.load(Ordering::Relaxed),
-            disk_fails: node.disk_fails.load(Ordering::Relaxed),
-            damaged: node.damage.lock().values().cloned().collect(),
-            since_scrub: since(node.metrics.scrubbed_at.get()),
+            journal_bytes: node.disk.journal_bytes(),
+            journal_room: node.disk.room(),
+            checkpoint_bytes: node.disk.checkpoint_bytes(),
+            fresh_bytes: node.disk.fresh_bytes(),
+            checkpoint_due_bytes: node.disk.checkpoint_stride(),
+            since_checkpoint: since(node.metrics.checkpoints.taken_at.get()),
+            since_compaction: since(node.metrics.compaction.done_at.get()),
+            disk_full: node.disk.is_full(),
+            disk_fails: node.disk.is_failing(),
+            damaged: node.disk.damage(),
+            since_scrub: since(node.metrics.scrub.done_at.get()),
         }
     }
 
@@ -110,18 +109,18 @@ impl Node {
         Queue {
             requests: node.commands.len(),
             most_requests: node.config.queue_depth,
-            bytes: node.queued_bytes.load(Ordering::Relaxed),
+            bytes: node.commands.bytes(),
         }
     }
 
     /// Leases whose time is over and that are still there: their end is on the way, or refused for
     /// lack of space.
     pub fn overdue_leases(&self) -> usize {
-        self.state().lessor.lock().revoking()
+        self.state().leases.lessor().revoking()
     }
 
     pub fn written_prefixes(&self) -> WrittenPrefixes {
-        let prefixes = self.state().prefixes.lock();
+        let prefixes = self.state().activity.prefixes();
         WrittenPrefixes { prefixes: prefixes.counted(), other: prefixes.other() }
     }
 
@@ -129,13 +128,13 @@ impl Node {
     /// name.
     pub fn watch_lag(&self, slow: Duration, most: usize) -> WatchLag {
         let node = self.state();
-        let now = node.time.now();
+        let now = node.clock.now();
         let (behind, published) = {
             let hub = node.hub.read();
             (hub.behind().collect::<Vec<_>>(), hub.published())
         };
         let mut lag = WatchLag::default();
-        let commit_times = node.commit_times.lock();
+        let commit_times = node.activity.commit_times();
         for behind in behind {
             let revisions = (published + 1 - behind.revision).max(0);
             let age = commit_times.age(behind.revision, now);
@@ -150,9 +149,9 @@ impl Node {
         lag.slow = lag.laggards.len();
         lag.laggards.sort_by_key(|laggard| (std::cmp::Reverse(laggard.lag), laggard.stream));
         lag.laggards.truncate(most);
-        let streams = node.streams.lock();
-        for laggard in &mut lag.laggards {
-            laggard.client = streams.get(&laggard.stream).and_then(|door| door.client.clone());
+        let clients = node.watches.clients(lag.laggards.iter().map(|laggard| &laggard.stream));
+        for (laggard, client) in lag.laggards.iter_mut().zip(clients) {
+            laggard.client = client;
         }
         lag
     }

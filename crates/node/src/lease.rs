@@ -20,9 +20,6 @@ const ID_ATTEMPTS: u64 = 16;
 /// A lease with more keys than this is large: they are sorted away from the threads that serve
 /// requests.
 const LARGE_LEASE_KEYS: usize = 4096;
-/// Lists of the keys of large leases that are made at once; more of them would only share the
-/// processors.
-pub(crate) const LEASE_LISTS_MAX: usize = 2;
 /// What a key takes in an answer beside its bytes.
 const KEY_FRAME: usize = 4;
 
@@ -72,7 +69,7 @@ impl Node {
                     // A writer that was replaced must not promise what its successor never heard
                     // of.
                     node.confirm_writing().await?;
-                    node.metrics.leases_renewed.add(1);
+                    node.metrics.leases.renewed.add(1);
                     return Ok(ttl);
                 }
                 // A restart must not hand back the shorter time on record once a renewal has been
@@ -80,8 +77,8 @@ impl Node {
                 Renewal::MustRecord { grant, recording } => {
                     let full = Remaining { id, grant, seconds: 0 };
                     self.write(WriteRequest::LeaseRemaining { leases: vec![full] }).await?;
-                    node.lessor.lock().record_withdrawn(id, grant, recording);
-                    node.metrics.lease_records_taken_back.add(1);
+                    node.leases.lessor().record_withdrawn(id, grant, recording);
+                    node.metrics.leases.records_withdrawn.add(1);
                 }
                 // Its revoke is on the way or due; the client learns that it is gone once that is
                 // certain.
@@ -93,7 +90,7 @@ impl Node {
                 Renewal::Unknown => {
                     node.confirm_writing().await?;
                     // A server that began to write meanwhile knows of all leases only since then.
-                    if node.lessor.lock().remaining(id, node.now()).is_none() {
+                    if node.leases.lessor().remaining(id, node.clock.millis()).is_none() {
                         return Ok(0);
                     }
                 }
@@ -113,7 +110,7 @@ impl Node {
         let is_large =
             node.store.read().leases().get(id).is_some_and(|lease| lease.keys() > LARGE_LEASE_KEYS);
         let _turn = match is_large {
-            true => Some(node.lease_lists.acquire().await.map_err(|_| NodeError::Stopped)?),
+            true => Some(node.leases.list_turn().await.map_err(|_| NodeError::Stopped)?),
             false => None,
         };
         node.confirm_writing().await?;
@@ -146,13 +143,13 @@ impl Node {
         let (node, caller) = (self.state(), self.caller());
         permit_by_keys(node, caller, LeasedRun::of_all, Auth::check_lease_reads).await?;
         node.confirm_writing().await?;
-        let ids = node.lessor.lock().ids();
+        let ids = node.leases.lessor().ids();
         let mut deadlines = Vec::with_capacity(ids.len());
         let mut rest = ids.iter().copied();
         loop {
             let turn: Vec<i64> = rest.by_ref().take(SCANNED_PER_TURN_MAX).collect();
             {
-                let lessor = node.lessor.lock();
+                let lessor = node.leases.lessor();
                 deadlines.extend(turn.iter().map(|&id| (lessor.deadline(id), id)));
             }
             if turn.len() < SCANNED_PER_TURN_MAX {
@@ -178,7 +175,7 @@ struct Moment {
 
 impl Moment {
     fn new(node: &NodeState, store: &Store, id: i64, judge: Option<Arc<Auth>>) -> Moment {
-        let time = node.lessor.lock().remaining(id, node.now());
+        let time = node.leases.lessor().remaining(id, node.clock.millis());
         Moment { revision: store.visible().revision, time: time.filter(|(ttl, _)| *ttl >= 0), judge }
     }
 
@@ -209,7 +206,7 @@ async fn collect<M>(
     begin: impl Fn(&Store) -> (LeasedRun, M),
     permit: impl Fn(&M, &[Record]) -> Result<(), AuthError>,
 ) -> Result<(LeasedRun, M), NodeError> {
-    let budget = node.config.tuning.scan_keys;
+    let budget = node.config.tuning.scan.keys;
     for attempt in 0..READ_ATTEMPTS {
         let (mut run, moment, mut step, _pin) = {
             let store = node.store.read();
@@ -234,7 +231,7 @@ async fn collect<M>(
 }
 
 fn renew(node: &Arc<NodeState>, id: i64) -> Renewal {
-    node.lessor.lock().renew(id, node.now())
+    node.leases.lessor().renew(id, node.clock.millis())
 }
 
 /// A positive number that nobody can guess, from the randomness that seeds the standard library's

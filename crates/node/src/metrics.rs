@@ -70,91 +70,137 @@ impl Drop for PinnedCheckpoint<'_> {
     }
 }
 
-#[derive(Debug)]
+/// Counters and histograms of a node, by what they are about.
+#[derive(Debug, Default)]
 pub struct NodeMetrics {
-    /// Waiting until a journal record is durable.
-    pub fsync: Histogram,
-    /// Handing a journal record to the operating system.
+    pub journal: JournalMetrics,
+    pub evaluation: EvaluationMetrics,
+    pub proposals: ProposalMetrics,
+    pub reads: ReadMetrics,
+    pub writes: WriteMetrics,
+    pub leases: LeaseMetrics,
+    pub compaction: CompactionMetrics,
+    pub checkpoints: CheckpointMetrics,
+    pub scrub: ScrubMetrics,
+    pub backup: BackupMetrics,
+}
+
+#[derive(Debug)]
+pub struct JournalMetrics {
+    /// Waiting until a record is durable.
+    pub sync: Histogram,
+    /// Handing a record to the operating system.
     pub write: Histogram,
     /// Both together.
-    pub commit: Histogram,
-    pub append_bytes: Counter,
+    pub append: Histogram,
+    pub bytes: Counter,
     pub appends: Counter,
+}
+
+#[derive(Debug)]
+pub struct EvaluationMetrics {
     /// Evaluating one batch.
-    pub apply: Histogram,
-    /// Evaluating single requests, by what they ask for.
-    pub applied: Applied,
+    pub batch: Histogram,
+    /// Evaluating single requests, by operation.
+    pub requests: Applied,
     /// Requests, reads among them, that took longer than they should.
-    pub slow_applies: Counter,
+    pub slow: Counter,
+    /// 1 while the quota is nearly reached.
+    pub near_quota: Gauge,
+}
+
+/// Requests handed to the sequencer.
+#[derive(Debug, Default)]
+pub struct ProposalMetrics {
+    pub committed: Counter,
+    pub failed: Counter,
+    pub pending: Gauge,
+}
+
+#[derive(Debug)]
+pub struct ReadMetrics {
+    pub ranges: Counter,
     /// Serving one range.
     pub range: Histogram,
     /// Serving one that was refused or given up.
     pub failed_range: Histogram,
-    /// Ranges, transactions that only read, and hashes being worked on.
-    pub open_reads: Gauge,
-    /// Reads that got no proof in time that nothing newer exists, on a shared journal.
-    pub reads_unconfirmed: Counter,
+    /// Ranges, read-only transactions and hashes in progress.
+    pub open: Gauge,
+    /// Linearizable reads that were not confirmed in time, on a shared journal.
+    pub unconfirmed: Counter,
     /// A hash of everything, and of everything up to a revision.
     pub hash: Histogram,
     pub hash_at_revision: Histogram,
-    pub checkpoint: Histogram,
-    /// When the newest was taken, in milliseconds since the start, which count from 1; 0 for not
-    /// yet.
-    pub checkpoint_at: Gauge,
-    pub checkpoint_bytes: Counter,
-    pub checkpoint_failures: Counter,
-    /// Damaged files found, each time one is; checkpoints written from memory to replace a damaged
-    /// one.
-    pub damage_found: Counter,
-    pub checkpoints_healed: Counter,
-    /// Bytes read to look for damage, and times that everything was read.
-    pub scrub_bytes: Counter,
-    pub scrubs: Counter,
-    /// As `checkpoint_at`, for the last time that everything had been read.
-    pub scrubbed_at: Gauge,
-    /// Freeing what one compaction made unreachable.
-    pub compaction: Histogram,
-    pub compaction_millis: Histogram,
-    /// One step of that, with the store locked.
-    pub compaction_pause: Histogram,
-    pub index_pause: Histogram,
-    pub compacted_versions: Counter,
-    /// As `checkpoint_at`, for the newest compaction that gave its memory back.
-    pub compacted_at: Gauge,
-    pub proposals_committed: Counter,
-    pub proposals_failed: Counter,
-    pub proposals_pending: Gauge,
-    /// 1 while the quota is nearly reached.
-    pub near_quota: Gauge,
-    pub ranges: Counter,
+}
+
+#[derive(Debug, Default)]
+pub struct WriteMetrics {
     pub puts: Counter,
     pub deletes: Counter,
     pub txns: Counter,
     pub put_bytes: Counter,
     pub events: Counter,
-    pub leases_granted: Counter,
-    pub leases_revoked: Counter,
-    pub leases_renewed: Counter,
-    /// Renewals that first had to take back what the journal said of the time left.
-    pub lease_records_taken_back: Counter,
-    pub leases_expired: Counter,
-    /// How long leases were granted for.
-    pub lease_ttl: Histogram,
-    pub backup: BackupMetrics,
 }
 
-impl NodeMetrics {
-    /// One step of a compaction held the store, index and versions alike, for this long.
-    pub(crate) fn compaction_paused(&self, held: Duration) {
+#[derive(Debug)]
+pub struct LeaseMetrics {
+    pub granted: Counter,
+    pub revoked: Counter,
+    pub renewed: Counter,
+    /// Renewals that first had to withdraw the time left that the journal had on record.
+    pub records_withdrawn: Counter,
+    pub expired: Counter,
+    /// The TTL of granted leases.
+    pub ttl: Histogram,
+}
+
+#[derive(Debug)]
+pub struct CompactionMetrics {
+    /// Freeing what one compaction made unreachable.
+    pub duration: Histogram,
+    pub millis: Histogram,
+    /// One step of that, with the store locked.
+    pub pause: Histogram,
+    pub index_pause: Histogram,
+    pub versions: Counter,
+    /// As [`CheckpointMetrics::taken_at`], for the newest compaction that gave its memory back.
+    pub done_at: Gauge,
+}
+
+#[derive(Debug)]
+pub struct CheckpointMetrics {
+    pub duration: Histogram,
+    /// When the newest was taken, in milliseconds since the start, counted from 1; 0: not yet.
+    pub taken_at: Gauge,
+    pub bytes: Counter,
+    pub failures: Counter,
+    /// Checkpoints written from memory to replace a damaged one.
+    pub healed: Counter,
+}
+
+#[derive(Debug, Default)]
+pub struct ScrubMetrics {
+    /// Damaged files found, counted each time.
+    pub damage_found: Counter,
+    /// Bytes read, and times that everything was read.
+    pub bytes: Counter,
+    pub runs: Counter,
+    /// As [`CheckpointMetrics::taken_at`], for the last time that everything had been read.
+    pub done_at: Gauge,
+}
+
+impl CompactionMetrics {
+    /// One step held the store, index and versions alike, for this long.
+    pub(crate) fn paused(&self, held: Duration) {
         let millis = millis(held);
-        self.compaction_pause.observe_number(millis);
+        self.pause.observe_number(millis);
         self.index_pause.observe_number(millis);
     }
 
-    pub(crate) fn compacted(&self, took: Duration, versions: u64) {
-        self.compaction.observe(took);
-        self.compaction_millis.observe_number(millis(took));
-        self.compacted_versions.add(versions);
+    pub(crate) fn done(&self, took: Duration, versions: u64) {
+        self.duration.observe(took);
+        self.millis.observe_number(millis(took));
+        self.versions.add(versions);
     }
 }
 
@@ -180,55 +226,77 @@ pub struct BackupMetrics {
     pub retention_dropped: Counter,
 }
 
-impl Default for NodeMetrics {
-    fn default() -> NodeMetrics {
-        NodeMetrics {
-            fsync: Histogram::new(DISK_BOUNDS),
+impl Default for JournalMetrics {
+    fn default() -> JournalMetrics {
+        JournalMetrics {
+            sync: Histogram::new(DISK_BOUNDS),
             write: Histogram::new(DISK_BOUNDS),
-            commit: Histogram::new(DISK_BOUNDS),
-            append_bytes: Counter::default(),
+            append: Histogram::new(DISK_BOUNDS),
+            bytes: Counter::default(),
             appends: Counter::default(),
-            apply: Histogram::new(APPLY_BOUNDS),
-            applied: Applied::default(),
-            slow_applies: Counter::default(),
+        }
+    }
+}
+
+impl Default for EvaluationMetrics {
+    fn default() -> EvaluationMetrics {
+        EvaluationMetrics {
+            batch: Histogram::new(APPLY_BOUNDS),
+            requests: Applied::default(),
+            slow: Counter::default(),
+            near_quota: Gauge::default(),
+        }
+    }
+}
+
+impl Default for ReadMetrics {
+    fn default() -> ReadMetrics {
+        ReadMetrics {
+            ranges: Counter::default(),
             range: Histogram::new(APPLY_BOUNDS),
             failed_range: Histogram::new(APPLY_BOUNDS),
-            open_reads: Gauge::default(),
-            reads_unconfirmed: Counter::default(),
+            open: Gauge::default(),
+            unconfirmed: Counter::default(),
             hash: Histogram::new(HASH_BOUNDS),
             hash_at_revision: Histogram::new(HASH_BOUNDS),
-            checkpoint: Histogram::new(DISK_BOUNDS),
-            checkpoint_at: Gauge::default(),
-            checkpoint_bytes: Counter::default(),
-            checkpoint_failures: Counter::default(),
-            damage_found: Counter::default(),
-            checkpoints_healed: Counter::default(),
-            scrub_bytes: Counter::default(),
-            scrubs: Counter::default(),
-            scrubbed_at: Gauge::default(),
-            compaction: Histogram::new(DISK_BOUNDS),
-            compaction_millis: Histogram::of_numbers(COMPACTION_BOUNDS),
-            compaction_pause: Histogram::of_numbers(PAUSE_BOUNDS),
+        }
+    }
+}
+
+impl Default for LeaseMetrics {
+    fn default() -> LeaseMetrics {
+        LeaseMetrics {
+            granted: Counter::default(),
+            revoked: Counter::default(),
+            renewed: Counter::default(),
+            records_withdrawn: Counter::default(),
+            expired: Counter::default(),
+            ttl: Histogram::of_numbers(LEASE_BOUNDS),
+        }
+    }
+}
+
+impl Default for CompactionMetrics {
+    fn default() -> CompactionMetrics {
+        CompactionMetrics {
+            duration: Histogram::new(DISK_BOUNDS),
+            millis: Histogram::of_numbers(COMPACTION_BOUNDS),
+            pause: Histogram::of_numbers(PAUSE_BOUNDS),
             index_pause: Histogram::of_numbers(INDEX_PAUSE_BOUNDS),
-            compacted_versions: Counter::default(),
-            compacted_at: Gauge::default(),
-            proposals_committed: Counter::default(),
-            proposals_failed: Counter::default(),
-            proposals_pending: Gauge::default(),
-            near_quota: Gauge::default(),
-            ranges: Counter::default(),
-            puts: Counter::default(),
-            deletes: Counter::default(),
-            txns: Counter::default(),
-            put_bytes: Counter::default(),
-            events: Counter::default(),
-            leases_granted: Counter::default(),
-            leases_revoked: Counter::default(),
-            leases_renewed: Counter::default(),
-            lease_records_taken_back: Counter::default(),
-            leases_expired: Counter::default(),
-            lease_ttl: Histogram::of_numbers(LEASE_BOUNDS),
-            backup: BackupMetrics::default(),
+            versions: Counter::default(),
+            done_at: Gauge::default(),
+        }
+    }
+}
+
+impl Default for CheckpointMetrics {
+    fn default() -> CheckpointMetrics {
+        CheckpointMetrics {
+            duration: Histogram::new(DISK_BOUNDS),
+            taken_at: Gauge::default(),
+            bytes: Counter::default(),
+            failures: Counter::default(),
+            healed: Counter::default(),
         }
     }
 }

@@ -46,10 +46,10 @@ impl NodeState {
     /// freed in between.
     pub(crate) fn pin(&self, store: &Store, revision: i64) -> ReadPin<'_> {
         assert!(store.freed_to() <= revision, "what has been freed cannot be pinned");
-        let mut pinned = self.pins.0.lock();
+        let mut pinned = self.compaction.pins().0.lock();
         let place = (revision, pinned.next);
         pinned.next += 1;
-        pinned.taken.insert(place, self.time.now());
+        pinned.taken.insert(place, self.clock.now());
         ReadPin { node: self, place }
     }
 }
@@ -72,7 +72,7 @@ impl ReadPins {
 
 impl Drop for ReadPin<'_> {
     fn drop(&mut self) {
-        let mut pinned = self.node.pins.0.lock();
+        let mut pinned = self.node.compaction.pins().0.lock();
         pinned.taken.remove(&self.place);
         let is_waited_for = std::mem::take(&mut pinned.is_waited_for);
         drop(pinned);

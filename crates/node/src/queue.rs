@@ -19,14 +19,14 @@ use crossbeam_channel::{
 };
 use vetch_cluster::Waker;
 
-use crate::sync::{Condvar, Mutex, MutexGuard};
+use crate::sync::{Condvar, Mutex, MutexGuard, Rank};
 
 /// A queue for at most `capacity` items, at least one.
 pub(crate) fn bounded<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     let state =
         State { items: VecDeque::new(), senders: 1, receivers: 1, is_nudged: false, wanted: 1, waker: None };
     let inner = Arc::new(Inner {
-        state: Mutex::new(state),
+        state: Mutex::ranked(Rank::Queue, state),
         capacity: capacity.max(1),
         arrived: Condvar::new(),
         left: Condvar::new(),
@@ -227,7 +227,7 @@ fn wait<T>(condvar: &Condvar, state: &mut MutexGuard<'_, State<T>>, end: Option<
             condvar.wait(state);
             false
         }
-        Some(end) => condvar.wait_until(state, end).timed_out(),
+        Some(end) => condvar.wait_until(state, end),
     }
 }
 

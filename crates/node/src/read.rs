@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use vetch_bugs::Bug;
+use vetch_seeded_bugs::Bug;
 use vetch_store::auth::Caller;
 use vetch_store::hash::{HashRun, PastHash};
 use vetch_store::range::{RangeRun, resolve_revision};
@@ -27,13 +27,13 @@ pub(crate) async fn range(
     request: RangeRequest,
 ) -> Result<RangeResponse, NodeError> {
     let metrics = &node.metrics;
-    let open = metrics.open_reads.hold();
+    let open = metrics.reads.open.hold();
     let began = Instant::now();
     let response = confirm_and_run(node, caller, request).await;
     let took = began.elapsed();
     drop(open);
-    metrics.ranges.add(1);
-    if response.is_ok() { &metrics.range } else { &metrics.failed_range }.observe(took);
+    metrics.reads.ranges.add(1);
+    if response.is_ok() { &metrics.reads.range } else { &metrics.reads.failed_range }.observe(took);
     // Counted and not logged: the edge tells of slow requests, with what the client waited for in
     // all.
     node.is_slow(took);
@@ -72,7 +72,8 @@ async fn run_range(node: &Arc<NodeState>, request: RangeRequest) -> Result<Range
         };
         match count {
             Some(count) => return Ok(run.finish(count)),
-            None => match complete(node, run, &mut AnswerBytes::unlimited()).await {
+            // Boxed, because the future of every short range would have room for it.
+            None => match Box::pin(complete(node, run, &mut AnswerBytes::unlimited())).await {
                 Err(NodeError::Store(StoreError::Compacted)) => {}
                 outcome => return outcome,
             },
@@ -84,10 +85,10 @@ async fn run_range(node: &Arc<NodeState>, request: RangeRequest) -> Result<Range
 /// What a reader may see.
 fn mark(node: &NodeState, store: &Store) -> Mark {
     let mut mark = store.visible();
-    if vetch_bugs::on(Bug::DirtyRead) {
+    if vetch_seeded_bugs::on(Bug::DirtyRead) {
         mark = store.head();
     }
-    if vetch_bugs::on(Bug::StaleRead) {
+    if vetch_seeded_bugs::on(Bug::StaleRead) {
         mark.revision = node.hub.read().published().max(mark.compact_revision);
     }
     mark
@@ -96,7 +97,7 @@ fn mark(node: &NodeState, store: &Store) -> Mark {
 /// One chunk; the count of the whole range once everything is there.
 fn advance(node: &NodeState, store: &Store, run: &mut RangeRun) -> Result<Option<i64>, NodeError> {
     let tuning = &node.config.tuning;
-    let done = run.step(store, tuning.scan_keys, tuning.scan_bytes)?;
+    let done = run.step(store, tuning.scan.keys, tuning.scan.bytes)?;
     Ok(if done { Some(run.count(store)?) } else { None })
 }
 
@@ -123,8 +124,8 @@ pub(crate) async fn read_txn(
     caller: &Caller,
     request: &TxnRequest,
 ) -> Result<TxnResponse, NodeError> {
-    node.metrics.txns.add(1);
-    let open = node.metrics.open_reads.hold();
+    node.metrics.writes.txns.add(1);
+    let open = node.metrics.reads.open.hold();
     let response = match node.confirm().await {
         Ok(()) => match node.permit(caller, |auth| auth.check_read_txn(caller, request)) {
             Ok(()) => begin_and_run_txn(node, request).await,
@@ -201,8 +202,8 @@ impl RangeStream {
     ) -> RangeStream {
         let state = State::Begin(Box::new(request));
         let tuning = &node.config.tuning;
-        let chunk_bytes = chunk_bytes.clamp(1, tuning.chunk_bytes);
-        let chunk_keys = FIRST_CHUNK_KEYS.min(tuning.scan_keys);
+        let chunk_bytes = chunk_bytes.clamp(1, tuning.scan.chunk_bytes);
+        let chunk_keys = FIRST_CHUNK_KEYS.min(tuning.scan.keys);
         RangeStream { node: Arc::clone(node), caller, state, chunk_bytes, chunk_keys, has_begun: false }
     }
 
@@ -243,8 +244,8 @@ impl RangeStream {
         let store = self.node.store.read();
         let mut run = match std::mem::replace(&mut self.state, State::Ended) {
             State::Begin(request) => {
-                self.node.metrics.ranges.add(1);
-                self.node.metrics.open_reads.add(1);
+                self.node.metrics.reads.ranges.add(1);
+                self.node.metrics.reads.open.add(1);
                 self.has_begun = true;
                 Box::new(RangeRun::new(*request, store.visible())?)
             }
@@ -257,7 +258,7 @@ impl RangeStream {
             return Err(StoreError::Compacted.into());
         }
         let done = run.step(&store, self.chunk_keys, self.chunk_bytes)?;
-        self.chunk_keys = (self.chunk_keys * 2).min(self.node.config.tuning.scan_keys);
+        self.chunk_keys = (self.chunk_keys * 2).min(self.node.config.tuning.scan.keys);
         if !done {
             let kvs = run.take();
             self.state = State::Running(run);
@@ -275,7 +276,7 @@ impl RangeStream {
 impl Drop for RangeStream {
     fn drop(&mut self) {
         if self.has_begun {
-            self.node.metrics.open_reads.add(-1);
+            self.node.metrics.reads.open.add(-1);
         }
     }
 }
@@ -287,7 +288,7 @@ pub(crate) async fn hash_kv(
     took: &Histogram,
 ) -> Result<HashKv, NodeError> {
     let began = Instant::now();
-    let open = node.metrics.open_reads.hold();
+    let open = node.metrics.reads.open.hold();
     let hash = run_hash(node, revision).await;
     drop(open);
     took.observe(began.elapsed());
@@ -329,7 +330,7 @@ async fn run_hash(node: &Arc<NodeState>, revision: i64) -> Result<HashKv, NodeEr
 /// The compaction at exactly `revision`, if it is remembered. 0 is the newest, whatever was
 /// compacted.
 fn past_hash(node: &NodeState, revision: i64) -> Option<PastHash> {
-    if revision > 0 { node.past_hashes.lock().find(revision) } else { None }
+    if revision > 0 { node.compaction.past_hashes().find(revision) } else { None }
 }
 
 /// Collects all that is to be hashed. False if something of it may have been freed meanwhile: start
@@ -342,7 +343,7 @@ async fn collect(node: &Arc<NodeState>, run: &mut HashRun, past: Option<PastHash
             if past.is_some_and(|past| past_hash(node, past.revision) != Some(past)) {
                 return false;
             }
-            run.step(&store, node.config.tuning.scan_keys)
+            run.step(&store, node.config.tuning.scan.keys)
         };
         match step {
             Some(true) => return true,

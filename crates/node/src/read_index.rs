@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use crossbeam_channel::TrySendError;
 use tokio::sync::{Semaphore, mpsc, oneshot};
-use vetch_bugs::Bug;
 use vetch_cluster::{Lease, LogIndex, Waker};
+use vetch_seeded_bugs::Bug;
 
 use crate::error::NodeError;
 use crate::handle::Node;
@@ -135,7 +135,7 @@ impl NodeState {
     /// visible here. At once on a journal of one's own.
     pub(crate) async fn confirm(&self) -> Result<(), NodeError> {
         let Some(cluster) = &self.cluster else { return Ok(()) };
-        if vetch_bugs::on(Bug::ReadUnconfirmed) && !self.is_following() {
+        if vetch_seeded_bugs::on(Bug::ReadUnconfirmed) && !self.is_following() {
             return Ok(());
         }
         let outcome = tokio::time::timeout(self.config.request_timeout, async {
@@ -153,7 +153,7 @@ impl NodeState {
         });
         let outcome = outcome.await.unwrap_or(Err(NodeError::Timeout));
         if outcome.is_err() {
-            self.metrics.reads_unconfirmed.add(1);
+            self.metrics.reads.unconfirmed.add(1);
         }
         outcome
     }

@@ -9,7 +9,6 @@
 //! paid until the snapshot is done with it.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use tokio::sync::oneshot;
 use vetch_store::history::HistoryRun;
@@ -55,14 +54,14 @@ struct CollectionHold(Arc<NodeState>);
 
 impl CollectionHold {
     fn new(node: &Arc<NodeState>) -> CollectionHold {
-        node.collecting_snapshots.fetch_add(1, Ordering::AcqRel);
+        node.compaction.begin_collecting();
         CollectionHold(Arc::clone(node))
     }
 }
 
 impl Drop for CollectionHold {
     fn drop(&mut self) {
-        if self.0.collecting_snapshots.fetch_sub(1, Ordering::AcqRel) == 1 {
+        if self.0.compaction.end_collecting() {
             // A compaction may have been waiting.
             self.0.housekeeping.ring();
         }
@@ -83,7 +82,7 @@ impl Node {
         let SnapshotPoint { mark, seq, unversioned, hold } = answer.await.map_err(|_| NodeError::Stopped)?;
         self.durable(seq).await?;
         let mut run = HistoryRun::new(mark);
-        let budget = self.state().config.tuning.scan_keys;
+        let budget = self.state().config.tuning.scan.keys;
         while !run.step(&self.state().store.read(), budget) {
             tokio::task::yield_now().await;
         }

@@ -6,7 +6,6 @@
 //! dropped: others learn from that.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use vetch_cluster::{Log, ReplicaId};
 use vetch_journal::Disk;
@@ -71,7 +70,7 @@ pub fn open(
 /// and call again, until it is true; then step them until each has ended.
 pub fn begin_stop(node: &Node) -> bool {
     let node = node.state();
-    node.stopping.store(true, Ordering::Release);
+    node.lifecycle.begin_stop();
     lease_thread::record(node, 0) && node.commands.try_send(Command::Stop).is_ok()
 }
 
@@ -84,5 +83,5 @@ pub fn hand_over(node: &Node, to: ReplicaId) -> bool {
 
 /// Tells everybody who waits that the node has ended. The last act, once every part has.
 pub fn end(node: &Node) {
-    node.state().run_state.send_replace(RunState::Stopped);
+    node.state().lifecycle.end(RunState::Stopped);
 }

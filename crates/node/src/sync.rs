@@ -1,151 +1,193 @@
-//! Sync: the locks of a node.
+//! Sync: the locks of a node, and the order in which a thread may take them.
 //!
-//! They are parking_lot's. With the feature `interleave` they belong to a scheduler instead that
-//! may switch to another thread at every one of them, chosen by a seed: `tests/interleavings.rs`
-//! runs the shipped parts under it.
+//! Locks are taken in ascending [`Rank`] only, so no two threads can wait for each other. Builds
+//! with debug assertions check it whenever a lock is taken; release builds do not. Locks are held
+//! for short turns: a few dozen evaluations, a chunk of a scan, a few hundred revisions of fan-out.
+//! None but the journal's is held across a call that waits. What is not cut into turns is a single
+//! request, except for the revoke of a lease, which may delete a million keys.
+//!
+//! The locks are parking_lot's. With the feature `interleave` they belong to a scheduler instead,
+//! which may switch to another thread at each of them, chosen by a seed: `tests/interleavings.rs`
+//! runs the shipped parts under it. All its threads share one thread of the operating system, so
+//! the order is not checked there.
 
+#[cfg(feature = "interleave")]
+mod interleaved;
+mod rank;
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::time::Instant;
+
+#[cfg(feature = "interleave")]
+use interleaved as raw;
 #[cfg(not(feature = "interleave"))]
-pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockWriteGuard};
+use parking_lot as raw;
+use rank::Held;
+pub(crate) use rank::Rank;
 
-#[cfg(feature = "interleave")]
-pub(crate) use interleaved::{Condvar, Mutex, MutexGuard, RwLock, RwLockWriteGuard};
+/// A mutual exclusion of a given rank.
+pub(crate) struct Mutex<T> {
+    rank: Rank,
+    raw: raw::Mutex<T>,
+}
 
-/// parking_lot's interface on shuttle's locks, as far as it is used here. Only for threads that
-/// shuttle runs.
-#[cfg(feature = "interleave")]
-mod interleaved {
-    use std::ops::{Deref, DerefMut};
-    use std::time::Instant;
+/// Unlocks when dropped.
+pub(crate) struct MutexGuard<'m, T> {
+    raw: raw::MutexGuard<'m, T>,
+    _held: Held,
+}
 
-    use shuttle::sync as inner;
-
-    /// A thread that panicked has ended the run.
-    const POISONED: &str = "no thread panics while it holds a lock";
-
-    #[derive(Debug, Default)]
-    pub(crate) struct Mutex<T>(inner::Mutex<T>);
-
-    /// Empty only while it waits for a condition.
-    pub(crate) struct MutexGuard<'m, T>(Option<inner::MutexGuard<'m, T>>);
-
-    #[derive(Default)]
-    pub(crate) struct RwLock<T>(inner::RwLock<T>);
-
-    /// Empty only while others have their turn.
-    pub(crate) struct RwLockWriteGuard<'l, T> {
-        lock: &'l RwLock<T>,
-        held: Option<inner::RwLockWriteGuard<'l, T>>,
+impl<T> Mutex<T> {
+    /// A leaf: no further lock but a queue's is taken while it is held.
+    pub(crate) fn new(value: T) -> Mutex<T> {
+        Mutex::ranked(Rank::Leaf, value)
     }
 
-    pub(crate) struct Condvar(inner::Condvar);
-
-    pub(crate) struct WaitTimeoutResult;
-
-    impl<T> Mutex<T> {
-        pub(crate) fn new(value: T) -> Mutex<T> {
-            Mutex(inner::Mutex::new(value))
-        }
-
-        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-            MutexGuard(Some(self.0.lock().expect(POISONED)))
-        }
-
-        pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-            self.0.try_lock().ok().map(|guard| MutexGuard(Some(guard)))
-        }
+    pub(crate) fn ranked(rank: Rank, value: T) -> Mutex<T> {
+        Mutex { rank, raw: raw::Mutex::new(value) }
     }
 
-    impl<T> Deref for MutexGuard<'_, T> {
-        type Target = T;
-
-        fn deref(&self) -> &T {
-            self.0.as_ref().expect("it is held")
-        }
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        let held = Held::in_order(self.rank);
+        MutexGuard { raw: self.raw.lock(), _held: held }
     }
 
-    impl<T> DerefMut for MutexGuard<'_, T> {
-        fn deref_mut(&mut self) -> &mut T {
-            self.0.as_mut().expect("it is held")
-        }
+    /// Never waits, so it may be called out of order.
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        self.raw.try_lock().map(|raw| MutexGuard { raw, _held: Held::in_any_order(self.rank) })
+    }
+}
+
+impl<T: Default> Default for Mutex<T> {
+    fn default() -> Mutex<T> {
+        Mutex::new(T::default())
+    }
+}
+
+impl<T> fmt::Debug for Mutex<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mutex").field("rank", &self.rank).finish_non_exhaustive()
+    }
+}
+
+impl<T> Deref for MutexGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.raw
+    }
+}
+
+impl<T> DerefMut for MutexGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.raw
+    }
+}
+
+/// A lock of a given rank for many readers or one writer.
+pub(crate) struct RwLock<T> {
+    rank: Rank,
+    raw: raw::RwLock<T>,
+}
+
+/// Unlocks when dropped.
+pub(crate) struct RwLockReadGuard<'l, T> {
+    raw: raw::RwLockReadGuard<'l, T>,
+    _held: Held,
+}
+
+/// Unlocks when dropped.
+pub(crate) struct RwLockWriteGuard<'l, T> {
+    raw: raw::RwLockWriteGuard<'l, T>,
+    held: Held,
+}
+
+impl<T> RwLock<T> {
+    /// A leaf: no further lock but a queue's is taken while it is held.
+    pub(crate) fn new(value: T) -> RwLock<T> {
+        RwLock::ranked(Rank::Leaf, value)
     }
 
-    impl<T> RwLock<T> {
-        pub(crate) fn new(value: T) -> RwLock<T> {
-            RwLock(inner::RwLock::new(value))
-        }
-
-        pub(crate) fn read(&self) -> inner::RwLockReadGuard<'_, T> {
-            self.0.read().expect(POISONED)
-        }
-
-        pub(crate) fn write(&self) -> RwLockWriteGuard<'_, T> {
-            RwLockWriteGuard { lock: self, held: Some(self.0.write().expect(POISONED)) }
-        }
+    pub(crate) fn ranked(rank: Rank, value: T) -> RwLock<T> {
+        RwLock { rank, raw: raw::RwLock::new(value) }
     }
 
-    impl<T> RwLockWriteGuard<'_, T> {
-        /// Lets those in who wait.
-        pub(crate) fn bump(guard: &mut Self) {
-            guard.held = None;
-            shuttle::thread::yield_now();
-            guard.held = Some(guard.lock.0.write().expect(POISONED));
-        }
-
-        /// Does `work` with the lock given up.
-        pub(crate) fn unlocked<R>(guard: &mut Self, work: impl FnOnce() -> R) -> R {
-            guard.held = None;
-            shuttle::thread::yield_now();
-            let done = work();
-            guard.held = Some(guard.lock.0.write().expect(POISONED));
-            done
-        }
-
-        pub(crate) fn unlock_fair(guard: Self) {
-            drop(guard);
-        }
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, T> {
+        let held = Held::in_order(self.rank);
+        RwLockReadGuard { raw: self.raw.read(), _held: held }
     }
 
-    impl<T> Deref for RwLockWriteGuard<'_, T> {
-        type Target = T;
+    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, T> {
+        let held = Held::in_order(self.rank);
+        RwLockWriteGuard { raw: self.raw.write(), held }
+    }
+}
 
-        fn deref(&self) -> &T {
-            self.held.as_ref().expect("it is held")
-        }
+impl<T> Deref for RwLockReadGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.raw
+    }
+}
+
+impl<T> Deref for RwLockWriteGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.raw
+    }
+}
+
+impl<T> DerefMut for RwLockWriteGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.raw
+    }
+}
+
+impl<T> RwLockWriteGuard<'_, T> {
+    /// Gives waiting threads a turn.
+    pub(crate) fn bump(guard: &mut Self) {
+        raw::RwLockWriteGuard::bump(&mut guard.raw);
     }
 
-    impl<T> DerefMut for RwLockWriteGuard<'_, T> {
-        fn deref_mut(&mut self) -> &mut T {
-            self.held.as_mut().expect("it is held")
-        }
+    /// Does `work` with the lock given up.
+    pub(crate) fn unlocked<R>(guard: &mut Self, work: impl FnOnce() -> R) -> R {
+        guard.held.release();
+        let done = raw::RwLockWriteGuard::unlocked(&mut guard.raw, work);
+        guard.held.take();
+        done
     }
 
-    impl Condvar {
-        pub(crate) fn new() -> Condvar {
-            Condvar(inner::Condvar::new())
-        }
+    /// Unlocks in favour of a thread that waits.
+    pub(crate) fn unlock_fair(guard: Self) {
+        raw::RwLockWriteGuard::unlock_fair(guard.raw);
+    }
+}
 
-        pub(crate) fn notify_one(&self) {
-            self.0.notify_one();
-        }
+/// Waits for a condition that a mutex guards.
+pub(crate) struct Condvar(raw::Condvar);
 
-        pub(crate) fn notify_all(&self) {
-            self.0.notify_all();
-        }
-
-        pub(crate) fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
-            let held = guard.0.take().expect("it is held");
-            guard.0 = Some(self.0.wait(held).expect(POISONED));
-        }
-
-        /// There is no time under the scheduler: whatever is waited for until then comes too late.
-        pub(crate) fn wait_until<T>(&self, _: &mut MutexGuard<'_, T>, _: Instant) -> WaitTimeoutResult {
-            WaitTimeoutResult
-        }
+impl Condvar {
+    pub(crate) fn new() -> Condvar {
+        Condvar(raw::Condvar::new())
     }
 
-    impl WaitTimeoutResult {
-        pub(crate) fn timed_out(&self) -> bool {
-            true
-        }
+    pub(crate) fn notify_one(&self) {
+        self.0.notify_one();
+    }
+
+    pub(crate) fn notify_all(&self) {
+        self.0.notify_all();
+    }
+
+    pub(crate) fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
+        self.0.wait(&mut guard.raw);
+    }
+
+    /// True if the time is over.
+    pub(crate) fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, end: Instant) -> bool {
+        self.0.wait_until(&mut guard.raw, end).timed_out()
     }
 }

@@ -9,7 +9,7 @@ use vetch_watch::{LogEvent, Stream};
 
 pub use vetch_watch::{Create, Filters, NO_WATCH, Response};
 
-use crate::state::{NodeState, RunState, StreamWaker};
+use crate::state::{NodeState, RunState};
 
 /// A change as the event log keeps it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,22 +62,19 @@ impl WatchSession {
     pub(crate) fn new(node: &Arc<NodeState>) -> WatchSession {
         let stream = node.hub.write().open();
         let wake = Arc::new(Notify::new());
-        let door = StreamWaker { wake: Arc::clone(&wake), client: None };
-        node.streams.lock().insert(stream.id(), door);
+        node.watches.register(stream.id(), Arc::clone(&wake));
         let period = node.config.watch_progress_interval;
         // Streams that began together should not all report at the same moment.
         let jitter = period.mul_f64((stream.id() % 11) as f64 / 100.0);
         let mut progress = interval_at(Instant::now() + period + jitter, period + jitter);
         progress.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let state = node.run_state.subscribe();
+        let state = node.lifecycle.subscribe();
         WatchSession { node: Arc::clone(node), stream, wake, state, progress, out: Vec::new(), kept: None }
     }
 
     /// Says where the client calls from, for those who look for slow ones.
     pub fn set_client_address(&self, client: Arc<str>) {
-        if let Some(door) = self.node.streams.lock().get_mut(&self.stream.id()) {
-            door.client = Some(client);
-        }
+        self.node.watches.set_client(self.stream.id(), client);
     }
 
     /// Answered, like everything, by [`WatchSession::next`].
@@ -126,7 +123,7 @@ impl WatchSession {
             let drained = {
                 let log = self.node.log.read();
                 let hub = self.node.hub.read();
-                self.stream.drain(&hub, &log, self.node.config.tuning.drain, &mut self.out)
+                self.stream.drain(&hub, &log, self.node.config.tuning.watch.drain, &mut self.out)
             };
             if drained.release {
                 self.stream.release(&mut self.node.hub.write());
@@ -150,15 +147,13 @@ impl WatchSession {
 
 impl Drop for WatchSession {
     fn drop(&mut self) {
-        self.node.streams.lock().remove(&self.stream.id());
+        self.node.watches.unregister(self.stream.id());
         if self.stream.close_step(&mut self.node.hub.write(), CLOSED_AT_ONCE) {
             return;
         }
         // The fan-out thread does the rest, in turns: nobody waits here for a client that had very
         // many watchers.
         let rest = std::mem::replace(&mut self.stream, Stream::closed());
-        self.node.closing.lock().push_back((rest, self.kept.take()));
-        // A full bell has been rung already; a closed one belongs to a node that has stopped.
-        let _ = self.node.fan_out.try_send(());
+        self.node.watches.close_later((rest, self.kept.take()));
     }
 }

@@ -85,11 +85,11 @@ impl World {
     fn new(adjust: impl FnOnce(&mut NodeConfig)) -> World {
         let mut config = NodeConfig::new(PathBuf::from("/data"), Identity { cluster_id: 1, member_id: 2 });
         config.journal_segment_bytes = 16 << 10;
-        config.tuning.recovery_threads = 0;
-        config.tuning.new_journal_id = Some(7);
+        config.tuning.checkpoints.recovery_threads = 0;
+        config.tuning.journal.new_id = Some(7);
         // Readers get a turn behind every evaluation.
-        config.tuning.turn = 1;
-        config.tuning.turn_work = 1;
+        config.tuning.batch.turn_requests = 1;
+        config.tuning.batch.turn_work = 1;
         adjust(&mut config);
         World::open(MemDisk::new(), config)
     }
@@ -274,7 +274,7 @@ fn nothing_is_shown_before_it_is_durable() {
 fn a_lease_and_its_keys_agree() {
     explore(|| {
         // Writers get a turn behind every key that is looked at.
-        let world = World::new(|config| config.tuning.scan_keys = 1);
+        let world = World::new(|config| config.tuning.scan.keys = 1);
         world.run(|node, signals| {
             signals.released.store(true, Ordering::Release);
             let writer = {
@@ -324,7 +324,7 @@ fn a_lease_and_its_keys_agree() {
 #[test]
 fn reads_are_of_one_revision_whatever_is_compacted() {
     explore(|| {
-        let mut world = World::new(|config| config.tuning.scan_keys = 1);
+        let mut world = World::new(|config| config.tuning.scan.keys = 1);
         let node = world.node.clone();
         world.first(node.lease_grant(7, 600)).unwrap();
         for key in ["a", "b", "c"] {
@@ -363,7 +363,7 @@ fn what_was_acknowledged_survives() {
     explore(|| {
         let world = World::new(|config| {
             config.checkpoint_bytes = 1;
-            config.tuning.short_batch = 1;
+            config.tuning.batch.short_requests = 1;
         });
         let (disk, config) = world.run(|node, signals| {
             signals.released.store(true, Ordering::Release);
@@ -397,7 +397,7 @@ fn what_was_acknowledged_survives() {
 #[test]
 fn a_revoked_permission_shows_nothing() {
     explore(|| {
-        let mut world = World::new(|config| config.tuning.scan_keys = 1);
+        let mut world = World::new(|config| config.tuning.scan.keys = 1);
         let node = world.node.clone();
         world.first(node.lease_grant(7, 600)).unwrap();
         world.first(node.put(put("a", 7))).unwrap();

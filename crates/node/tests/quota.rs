@@ -113,7 +113,7 @@ async fn a_single_value_updated_until_it_is_full_comes_back_by_compaction_alone(
 async fn people_are_warned_before_it_is_reached_and_not_any_longer_than_that() {
     let dir = tempfile::tempdir().unwrap();
     let node = open(dir.path(), 100_000);
-    let near = |node: &Node| node.metrics().near_quota.get() == 1;
+    let near = |node: &Node| node.metrics().evaluation.near_quota.get() == 1;
     let mut stored = 0;
     while !near(&node) {
         node.put(put(format!("k{stored:05}"), 1_000)).await.unwrap();

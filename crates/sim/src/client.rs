@@ -24,6 +24,7 @@ use crate::time::{MILLI, SECOND};
 use crate::trace::say;
 use crate::translate;
 use crate::workload::{Generator, How};
+use vetch_testkit::{to_model, to_store};
 
 /// A client's memory, which survives the server.
 pub(crate) type Memory = Rc<RefCell<Generator>>;
@@ -124,7 +125,7 @@ pub(crate) async fn serve(
 ) -> Result<(i64, Answer), NodeError> {
     Ok(match request {
         Request::Range(range) => {
-            let request = translate::range(range);
+            let request = to_store::range(range);
             match how {
                 How::Streamed(bytes) => streamed(env, node, request, bytes).await?,
                 _ => {
@@ -132,21 +133,21 @@ pub(crate) async fn serve(
                     let response = node.range(request).await;
                     watch_scan(env, before, response.as_ref().err());
                     let response = response?;
-                    (response.revision, Answer::Range(translate::ranged(&response)))
+                    (response.revision, Answer::Range(to_model::ranged(&response)))
                 }
             }
         }
         Request::Put(put) => {
-            let response = node.put(translate::put(put)).await?;
-            (response.revision, Answer::Put { prev_kv: response.prev_kv.as_ref().map(translate::kv) })
+            let response = node.put(to_store::put(put)).await?;
+            (response.revision, Answer::Put { prev_kv: response.prev_kv.as_ref().map(to_model::key_value) })
         }
         Request::Delete(delete) => {
-            let response = node.delete_range(translate::delete(delete)).await?;
-            (response.revision, Answer::Delete(translate::deleted(&response)))
+            let response = node.delete_range(to_store::delete(delete)).await?;
+            (response.revision, Answer::Delete(to_model::deleted(&response)))
         }
         Request::Txn(txn) => {
-            let response = node.txn(translate::txn(txn)).await?;
-            (response.revision, Answer::Txn(translate::txn_done(&response)))
+            let response = node.txn(to_store::txn(txn)).await?;
+            (response.revision, Answer::Txn(to_model::txn_answer(&response)))
         }
         Request::Compact { revision } => {
             (node.compact(*revision, how == How::Physical).await?, Answer::Compact)
@@ -190,7 +191,7 @@ async fn streamed(
             return Err(NodeError::Stopped);
         }
         let chunk = chunk?;
-        kvs.extend(translate::kvs(&chunk.kvs));
+        kvs.extend(to_model::key_values(&chunk.kvs));
         if let Some(RangeEnd { revision, more, count }) = chunk.end {
             return Ok((revision, Answer::Range(Ranged { kvs, more, count })));
         }

@@ -30,7 +30,6 @@ use std::rc::Rc;
 
 use crate::coverage::Coverage;
 use crate::env::Env;
-use crate::rng::Rng;
 use crate::run::{Out, Report};
 use crate::time::Clock;
 use crate::trace::{Trace, say};
@@ -38,6 +37,7 @@ use crate::watchdog;
 use crate::watcher::Stream;
 use crate::workload::Generator;
 use plan::ClusterPlan;
+use vetch_testkit::random::Rng;
 use world::World;
 
 /// Runs one seed from beginning to end.

@@ -16,9 +16,9 @@ use vetch_journal::{DirLock, Disk, DiskFile, Fault, LockError, MemDisk, Op, Pend
 
 use crate::coverage::{Coverage, Rare};
 use crate::fiber;
-use crate::rng::Rng;
 use crate::time::{MICRO, MILLI, SECOND};
 use crate::trace::{Trace, say};
+use vetch_testkit::random::Rng;
 
 mod mood;
 pub use mood::{Armed, Blow, Mood, Target};
@@ -344,7 +344,7 @@ impl DiskFile for SimFile {
         let cut = {
             let mut state = self.disk.state();
             let State { rng, mood, .. } = &mut *state;
-            (sectors > 1 && rng.percent(mood.split)).then(|| (1 + rng.index(sectors - 1)) * SECTOR)
+            (sectors > 1 && rng.percent(mood.split)).then(|| (1 + rng.below(sectors - 1)) * SECTOR)
         };
         let (now, later) = data.split_at(cut.unwrap_or(data.len()));
         self.disk.perform(Op::Write, &self.path, || self.inner.write_at(offset, now))?;

@@ -32,7 +32,6 @@ mod nemesis;
 mod part;
 mod plan;
 mod recorder;
-pub mod rng;
 pub mod run;
 mod show;
 pub mod time;

@@ -3,8 +3,8 @@
 use crate::disk::{Armed, Blow, Mood, Target};
 use crate::keys;
 use crate::part::Which;
-use crate::rng::Rng;
 use crate::time::{MILLI, SECOND};
+use vetch_testkit::random::Rng;
 
 /// Something that happens at a point of virtual time.
 #[derive(Debug, Clone)]

@@ -10,8 +10,8 @@ use vetch_node::tuning::Tuning;
 use vetch_watch::{Budget, RingLimit};
 
 use crate::keys;
-use crate::rng::Rng;
 use crate::time::{MILLI, SECOND};
+use vetch_testkit::random::Rng;
 
 /// Shares of requests, in percent; what is left are ranges.
 #[derive(Debug, Clone, Copy)]
@@ -138,44 +138,47 @@ fn node(rng: &mut Rng, largest: u64) -> NodeConfig {
 /// Limits so small that everything behind them is used all the time, and now and then the ones that
 /// ship.
 fn tuning(rng: &mut Rng) -> Tuning {
-    let mut tuning = Tuning { recovery_threads: 0, new_journal_id: Some(7), ..Tuning::default() };
+    let mut tuning = Tuning::default();
+    tuning.checkpoints.recovery_threads = 0;
+    tuning.journal.new_id = Some(7);
     if rng.percent(10) {
         return tuning;
     }
-    tuning.spare_segments = *rng.pick(&[1, 2]);
-    tuning.batch_bytes = *rng.pick(&[1, 500, 4 << 20]);
-    tuning.short_batch = *rng.pick(&[0, 1, 8]);
-    tuning.turn_work = *rng.pick(&[1, 1, 5, 8192]);
-    tuning.batch_work = *rng.pick(&[1, 4, 40, 256 << 10]);
-    tuning.record_requests = *rng.pick(&[1, 3, 64]);
-    tuning.record_bytes = *rng.pick(&[1, 2000, 16 << 20]);
-    tuning.ring = RingLimit { revisions: *rng.pick(&[1, 3, 512]), bytes: *rng.pick(&[1, 500, 256 << 10]) };
-    tuning.drain = Budget {
+    tuning.journal.spare_segments = *rng.pick(&[1, 2]);
+    tuning.batch.bytes = *rng.pick(&[1, 500, 4 << 20]);
+    tuning.batch.short_requests = *rng.pick(&[0, 1, 8]);
+    tuning.batch.turn_work = *rng.pick(&[1, 1, 5, 8192]);
+    tuning.batch.work = *rng.pick(&[1, 4, 40, 256 << 10]);
+    tuning.journal.record_requests = *rng.pick(&[1, 3, 64]);
+    tuning.journal.record_bytes = *rng.pick(&[1, 2000, 16 << 20]);
+    tuning.watch.ring =
+        RingLimit { revisions: *rng.pick(&[1, 3, 512]), bytes: *rng.pick(&[1, 500, 256 << 10]) };
+    tuning.watch.drain = Budget {
         responses: *rng.pick(&[1, 3, 256]),
         events: *rng.pick(&[1, 4, 4096]),
         bytes: *rng.pick(&[1, 400, 1 << 20]),
         examined: *rng.pick(&[1, 7, 2048]),
     };
-    tuning.fan_out_revisions = *rng.pick(&[1, 4, 256]);
-    tuning.scan_keys = *rng.pick(&[1, 3, 1000]);
-    tuning.scan_bytes = *rng.pick(&[1, 200, 1 << 20]);
-    tuning.chunk_bytes = tuning.scan_bytes;
-    tuning.trim_revisions = *rng.pick(&[1, 5, 4096]);
-    tuning.sweep_groups = *rng.pick(&[1, 256]);
-    tuning.lookups = *rng.pick(&[1, 4, 512]);
-    tuning.stride_max = *rng.pick(&[1 << 10, 256 << 20]);
-    tuning.bloat_floor = *rng.pick(&[0, 4 << 10, 64 << 20]);
-    tuning.checkpoint = CheckpointConfig {
+    tuning.watch.fan_out_revisions = *rng.pick(&[1, 4, 256]);
+    tuning.scan.keys = *rng.pick(&[1, 3, 1000]);
+    tuning.scan.bytes = *rng.pick(&[1, 200, 1 << 20]);
+    tuning.scan.chunk_bytes = tuning.scan.bytes;
+    tuning.watch.trim_revisions = *rng.pick(&[1, 5, 4096]);
+    tuning.watch.sweep_groups = *rng.pick(&[1, 256]);
+    tuning.checkpoints.lookups = *rng.pick(&[1, 4, 512]);
+    tuning.checkpoints.stride_max = *rng.pick(&[1 << 10, 256 << 20]);
+    tuning.checkpoints.bloat_floor = *rng.pick(&[0, 4 << 10, 64 << 20]);
+    tuning.checkpoints.files = CheckpointConfig {
         rewrite_bytes: *rng.pick(&[1 << 10, 16 << 10, 256 << 20]),
         rewrite_floor: *rng.pick(&[0, 2 << 10, 8 << 20]),
         small_file: *rng.pick(&[1, 1 << 10, 1 << 20]),
         max_files: *rng.pick(&[1, 2, 5, 48]),
         block_bytes: *rng.pick(&[1, 300, 128 << 10]),
     };
-    tuning.expired_per_tick = *rng.pick(&[1, 4096]);
-    tuning.record_every = Duration::from_millis(*rng.pick(&[300, 300, 3000, 300_000]));
-    tuning.record_slack = *rng.pick(&[1, 1, 5]);
-    tuning.recorded_ttl = *rng.pick(&[1, 8, 8, 300]);
-    tuning.records_per_request = *rng.pick(&[2, 1000]);
+    tuning.leases.expired_per_tick = *rng.pick(&[1, 4096]);
+    tuning.leases.record_interval = Duration::from_millis(*rng.pick(&[300, 300, 3000, 300_000]));
+    tuning.leases.record_slack = *rng.pick(&[1, 1, 5]);
+    tuning.leases.recorded_ttl_min = *rng.pick(&[1, 8, 8, 300]);
+    tuning.leases.records_per_request = *rng.pick(&[2, 1000]);
     tuning
 }

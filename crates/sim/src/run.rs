@@ -17,7 +17,6 @@ use crate::env::Env;
 use crate::keys;
 use crate::nemesis::{self, Action, End, Fate};
 use crate::plan::Plan;
-use crate::rng::Rng;
 use crate::time::{Clock, MILLI, SECOND};
 use crate::trace::{Trace, say};
 use crate::users;
@@ -25,6 +24,7 @@ use crate::watchdog;
 use crate::watcher::{self, Stream};
 use crate::workload::Generator;
 use crate::world::{Halt, World};
+use vetch_testkit::random::Rng;
 
 mod peace;
 mod rot;
@@ -322,9 +322,9 @@ impl Run {
     fn note_life(&self, world: &World) {
         let (metrics, own) = (world.node.metrics(), self.env.plan.node.proposed.member_id);
         let happened = [
-            (metrics.leases_expired.get() > 0, Rare::LeaseExpired),
-            (metrics.lease_records_taken_back.get() > 0, Rare::LeaseRecorded),
-            (metrics.checkpoint_bytes.get() > 0, Rare::CheckpointTaken),
+            (metrics.leases.expired.get() > 0, Rare::LeaseExpired),
+            (metrics.leases.records_withdrawn.get() > 0, Rare::LeaseRecorded),
+            (metrics.checkpoints.bytes.get() > 0, Rare::CheckpointTaken),
             // The server's own alarm, not one that a client raised.
             (
                 self.env.plan.node.quota_bytes > 0

@@ -20,10 +20,10 @@ use crate::client;
 use crate::coverage::Rare;
 use crate::env::{Env, Phase};
 use crate::look;
-use crate::rng::Rng;
 use crate::time::{MILLI, SECOND};
 use crate::trace::say;
 use crate::workload::How;
+use vetch_testkit::random::Rng;
 
 const USERS: [&str; 2] = ["ann", "bob"];
 const ROLES: [&str; 2] = ["some", "others"];

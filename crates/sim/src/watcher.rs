@@ -167,7 +167,7 @@ fn act(env: &Env, session: &mut WatchSession, memory: &Memory) -> bool {
             stream.open(env, session, request, false);
         }
         3 if !stream.observer => {
-            let which = stream.generator.rng().index(stream.watchers.len().max(1));
+            let which = stream.generator.rng().below(stream.watchers.len().max(1));
             if let Some(watcher) = stream.watchers.get_mut(which) {
                 leave(env, session, watcher);
             }
@@ -310,7 +310,7 @@ fn progress(env: &Env, watcher: &mut Watcher, revision: i64) {
 
 /// Watches everything from `start` until `revision` has been shown. The watch's place, once it has.
 pub(crate) async fn show_all(env: Rc<Env>, node: Node, start: i64, revision: i64) -> Option<Place> {
-    let generator = Generator::new(crate::rng::Rng::new(0), 0);
+    let generator = Generator::new(vetch_testkit::random::Rng::new(0), 0);
     let memory = Rc::new(RefCell::new(Stream::new(98, generator, false)));
     let mut session = node.watch();
     memory.borrow_mut().open(&env, &mut session, everything(start), false);

@@ -12,7 +12,7 @@ use vetch_model::{
 
 use crate::book::Book;
 use crate::plan::Plan;
-use crate::rng::Rng;
+use vetch_testkit::random::Rng;
 
 mod txn;
 
@@ -102,7 +102,7 @@ impl Generator {
     fn key(&mut self, plan: &Plan) -> Vec<u8> {
         // A few keys get most of the traffic.
         let most = if self.rng.percent(50) { plan.keys.len().min(3) } else { plan.keys.len() };
-        plan.keys[self.rng.index(most)].clone()
+        plan.keys[self.rng.below(most)].clone()
     }
 
     fn keys(&mut self, plan: &Plan) -> Keys {
@@ -219,7 +219,7 @@ impl Generator {
     }
 
     fn compaction(&mut self, plan: &Plan, book: &Book) -> Request {
-        let at_delete = book.deletes.iter().rev().nth(self.rng.index(3)).copied();
+        let at_delete = book.deletes.iter().rev().nth(self.rng.below(3)).copied();
         let revision = match self.rng.below(10) {
             0..=3 => at_delete.unwrap_or(book.revision),
             4 => book.revision,

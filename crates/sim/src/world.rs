@@ -12,12 +12,12 @@ use crate::disk::SimDisk;
 use crate::env::Env;
 use crate::executor::{Executor, TaskId};
 use crate::part::{Did, Part, Which};
-use crate::rng::Rng;
 use crate::time::{MICRO, MILLI, SECOND};
 use crate::trace::say;
 use crate::users;
 use crate::watchdog;
 use crate::watcher;
+use vetch_testkit::random::Rng;
 
 /// The numbers of clients that act as users, from here on.
 const USERS: u32 = 80;
@@ -158,7 +158,7 @@ impl World {
             self.env.clock.advance(until - now);
             return;
         }
-        let chosen = self.rng.index(turns.len());
+        let chosen = self.rng.below(turns.len());
         match turns.swap_remove(chosen) {
             Turn::Task(id) => {
                 watchdog::about("a client");

@@ -13,7 +13,7 @@
 //! previous version any more. Whatever changes later finds its previous version: the one that was
 //! current at C.
 
-use vetch_bugs::Bug;
+use vetch_seeded_bugs::Bug;
 
 use crate::keys::Slot;
 use crate::record::Record;
@@ -94,7 +94,7 @@ impl Store {
         let chain = self.keys.chain_mut(slot);
         chain.compact(compacted, &mut take);
         let deleted_there = |last: &Record| last.is_tombstone() && last.mod_revision() == compacted;
-        if vetch_bugs::on(Bug::DeleteLost) && chain.last().is_some_and(deleted_there) {
+        if vetch_seeded_bugs::on(Bug::DeleteLost) && chain.last().is_some_and(deleted_there) {
             chain.compact(compacted + 1, &mut take);
         }
         if chain.lingers_at(compacted) {

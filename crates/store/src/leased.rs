@@ -21,7 +21,7 @@
 //!
 //! Records are shared, not copied: a key of a run takes a pointer.
 
-use vetch_bugs::Bug;
+use vetch_seeded_bugs::Bug;
 
 use crate::keys::Slot;
 use crate::record::Record;
@@ -46,7 +46,7 @@ enum Next {
 impl LeasedRun {
     /// The keys on one lease at what is visible now.
     pub fn of(store: &Store, lease: i64) -> LeasedRun {
-        let mark = if vetch_bugs::on(Bug::LeaseKeysAhead) { store.head } else { store.visible };
+        let mark = if vetch_seeded_bugs::on(Bug::LeaseKeysAhead) { store.head } else { store.visible };
         LeasedRun { lease: Some(lease), at: mark.revision, next: Next::Slots(lease, 0), found: Vec::new() }
     }
 

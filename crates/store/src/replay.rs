@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use vetch_bugs::Bug;
+use vetch_seeded_bugs::Bug;
 
 use crate::auth::Effects;
 use crate::command::{self, BadCommand, Change, Command};
@@ -32,7 +32,7 @@ impl Store {
         while !payload.is_empty() && self.head.revision < revision {
             let events = match command::decode(&mut payload)? {
                 Command::Txn(changes) => self.replay_changes(&changes)?,
-                Command::LeaseRevoke { id } if vetch_bugs::on(Bug::LeaseResurrected) => {
+                Command::LeaseRevoke { id } if vetch_seeded_bugs::on(Bug::LeaseResurrected) => {
                     let ttl = self.leases.get(id).map_or(1, |lease| lease.ttl());
                     let events = self.revoke_lease(id).unwrap_or_default();
                     self.leases.grant(id, ttl, 0);

@@ -18,7 +18,8 @@ use vetch_store::range::{RangeRun, resolve_revision};
 use vetch_store::request::*;
 use vetch_store::{Evaluated, Mark, Record, Store, StoreError, validate};
 
-use spec::{Spec, check_headers, requests, translate};
+use spec::{Spec, check_headers, requests};
+use vetch_testkit::{to_model, to_store};
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -100,7 +101,7 @@ impl Pair {
                     assert_eq!(answer.revision, visible.revision);
                     check_headers(answer, visible.revision, &mut false);
                 }
-                let answer = answer.as_ref().map(translate::txn_answer).map_err(|error| *error);
+                let answer = answer.as_ref().map(to_model::txn_answer).map_err(|error| *error);
                 assert_eq!(answer, self.spec.read_txn(&request, visible), "{request:?}");
             }
             Step::Compact(max) => {
@@ -123,9 +124,9 @@ impl Pair {
         requests::aim(&mut request, self.store.leases());
         let request = &request;
         if let WriteRequest::Txn(txn) = request {
-            let shape = vetch_model::Request::Txn(translate::txn(txn)).shape(4);
+            let shape = vetch_model::Request::Txn(to_model::txn(txn)).shape(4);
             let verdict = validate::txn(txn, 4);
-            assert_eq!(verdict, shape.map_err(translate::malformed), "{txn:?}");
+            assert_eq!(verdict, shape.map_err(to_store::malformed), "{txn:?}");
             if verdict.is_err() {
                 return;
             }
@@ -160,9 +161,9 @@ impl Pair {
                 self.running.push(Running { run, request, header: mark.revision, at });
             }
             Err(error) => {
-                let asked = vetch_model::Request::Range(translate::range(&request));
-                let expected = self.spec.model.check_at(&asked, translate::moment(mark));
-                assert_eq!(Err(error), expected.map_err(translate::refusal));
+                let asked = vetch_model::Request::Range(to_model::range(&request));
+                let expected = self.spec.model.check_at(&asked, to_model::moment(mark));
+                assert_eq!(Err(error), expected.map_err(to_store::refusal));
             }
         }
     }
@@ -180,8 +181,8 @@ impl Pair {
                 let count = running.run.count(&self.store).expect("it has just been stepped");
                 let answer = running.run.finish(count);
                 assert_eq!(answer.revision, running.header);
-                let expected = self.spec.model.range_at(&translate::range(&running.request), running.at);
-                assert_eq!(translate::ranged(&answer), expected, "at={} {:?}", running.at, running.request);
+                let expected = self.spec.model.range_at(&to_model::range(&running.request), running.at);
+                assert_eq!(to_model::ranged(&answer), expected, "at={} {:?}", running.at, running.request);
             }
         }
     }
@@ -230,7 +231,7 @@ fn check_against(store: &Store, spec: &Spec) {
     let keys: BTreeSet<&[u8]> = spec.versions.iter().map(Record::key).collect();
     for at in mark.compact_revision.max(1)..=mark.revision {
         for &key in &keys {
-            assert_eq!(store.get(key, at).map(translate::key_value).as_ref(), model.get(key, at), "at={at}");
+            assert_eq!(store.get(key, at).map(to_model::key_value).as_ref(), model.get(key, at), "at={at}");
         }
         for (start, end) in [("\0", "\0"), ("a", "c"), ("ab", "\0"), ("b", "a"), ("a", "a\0")] {
             let request = RangeRequest { revision: at, ..RangeRequest::new(KeyRange::new(start, end)) };
@@ -239,7 +240,7 @@ fn check_against(store: &Store, spec: &Spec) {
             let count = run.count(store).expect("a readable revision");
             let answer = run.finish(count);
             assert_eq!(answer.revision, mark.revision);
-            assert_eq!(translate::ranged(&answer), model.range_at(&translate::range(&request), at));
+            assert_eq!(to_model::ranged(&answer), model.range_at(&to_model::range(&request), at));
         }
         assert_eq!(hash(store, at), model.hash_kv(at, mark.compact_revision), "hash at={at}");
     }
@@ -286,7 +287,7 @@ fn loaded(pair: &Pair) -> Store {
     }
     let (store, history) = loader.finish(&pair.store.unversioned()).expect("consistent");
     let history: Vec<_> = history.into_events().map(|(_, event)| event).collect();
-    assert_eq!(translate::events(&history), pair.spec.recalled());
+    assert_eq!(to_model::events(&history), pair.spec.recalled());
     store
 }
 

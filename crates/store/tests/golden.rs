@@ -13,7 +13,8 @@ use vetch_store::hash::{HashRun, PastHashes};
 use vetch_store::request::*;
 use vetch_store::{Record, Store};
 
-use spec::{Spec, translate};
+use spec::Spec;
+use vetch_testkit::to_model;
 
 fn put(words: &[&str]) -> PutRequest {
     PutRequest {
@@ -252,15 +253,15 @@ fn frozen_journal_bytes_replay() {
             ),
             None => {
                 // The others leave no trace in the keys.
-                let specified = translate::request(&request(line));
+                let specified = to_model::request(&request(line));
                 specified.map(|request| model.evaluate(&request).expect("every line is a valid request"));
             }
         }
     }
     let replayed = store.replay(&bytes).expect("frozen bytes");
     let events: Vec<&Event> = replayed.iter().flat_map(|batch| &batch.events).collect();
-    assert_eq!(translate::events(events.iter().copied()), model.log());
-    assert_eq!(translate::moment(store.head()), model.now());
+    assert_eq!(to_model::events(events.iter().copied()), model.log());
+    assert_eq!(to_model::moment(store.head()), model.now());
     for event in events {
         assert!(store.retains(&event.kv), "{event:?}");
     }

@@ -15,7 +15,7 @@
 
 use std::collections::VecDeque;
 
-use vetch_bugs::Bug;
+use vetch_seeded_bugs::Bug;
 
 use crate::event::{Events, LogEvent, Revision};
 use crate::range::{Filters, KeyRange};
@@ -259,7 +259,7 @@ impl<E: LogEvent> Scan<E> {
     /// Adds a revision unless it would overrun the budget. The first one always fits.
     fn take(&mut self, rev: i64, events: Events<E>, budget: ScanBudget) -> bool {
         let (count, bytes) = (events.len(), events.size());
-        let cut = vetch_bugs::on(Bug::PartialRevision) && count > budget.events.max(1);
+        let cut = vetch_seeded_bugs::on(Bug::PartialRevision) && count > budget.events.max(1);
         let events = if cut { events.as_slice()[..budget.events.max(1)].to_vec().into() } else { events };
         let fits = self.events + count <= budget.events && self.bytes + bytes <= budget.bytes;
         if !fits && !self.revisions.is_empty() {

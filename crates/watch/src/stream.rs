@@ -14,7 +14,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use vetch_bugs::Bug;
+use vetch_seeded_bugs::Bug;
 
 use crate::event::LogEvent;
 use crate::group::GroupId;
@@ -284,7 +284,7 @@ impl<E: LogEvent> Stream<E> {
     fn add(&mut self, id: i64, group: GroupId, request: &Create, now: i64) -> Slot {
         let (next, progress_from) = match request.start_revision {
             0 => (now + 1, now),
-            start if vetch_bugs::on(Bug::FutureWatchEarly) => (start.min(now + 1), start.max(now)),
+            start if vetch_seeded_bugs::on(Bug::FutureWatchEarly) => (start.min(now + 1), start.max(now)),
             start => (start, start.max(now)),
         };
         let watcher = Watcher {

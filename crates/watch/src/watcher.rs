@@ -13,7 +13,7 @@
 //! at the floor reads it from the log even if the ring has it: only who was there before the
 //! compaction is told what the floor's events replaced.
 
-use vetch_bugs::Bug;
+use vetch_seeded_bugs::Bug;
 
 use crate::event::{LogEvent, Revision};
 use crate::group::GroupId;
@@ -117,8 +117,8 @@ impl Watcher {
         self.next = scan.next;
         if self.next > published {
             let is_live = published >= hub.group(self.group).ring.start();
-            self.next += i64::from(vetch_bugs::on(Bug::EventLost));
-            self.next -= i64::from(vetch_bugs::on(Bug::EventDoubled) && is_live);
+            self.next += i64::from(vetch_seeded_bugs::on(Bug::EventLost));
+            self.next -= i64::from(vetch_seeded_bugs::on(Bug::EventDoubled) && is_live);
         }
         let poll = match scan.revisions.is_empty() {
             false => Poll::Batch { revisions: scan.revisions, header: published },

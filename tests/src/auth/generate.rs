@@ -6,7 +6,7 @@ use vetch_api::pb::request_op::Request as Op;
 use vetch_api::{authpb, pb};
 
 use super::{Ask, Request};
-use crate::chance::Chance;
+use vetch_testkit::random::Rng;
 
 const USERS: [&str; 4] = ["root", "alice", "bob", "carol"];
 const ROLES: [&str; 4] = ["root", "one", "two", "three"];
@@ -49,25 +49,25 @@ impl Generator {
         }
     }
 
-    pub(crate) fn request(&mut self, chance: &mut Chance) -> Request {
+    pub(crate) fn request(&mut self, rng: &mut Rng) -> Request {
         // Without root there is nothing to try for long.
-        let ask = if !self.enabled && chance.percent(25) {
-            self.towards_enabled(chance)
-        } else if self.enabled && chance.percent(20) {
-            let user = *chance.pick(&USERS);
-            Ask::LogIn { user, password: chance.weighted(&[(8, "pw"), (1, "other"), (1, "")]) }
-        } else if chance.percent(30) {
-            self.management(chance)
-        } else if chance.percent(75) {
-            self.data(chance)
+        let ask = if !self.enabled && rng.percent(25) {
+            self.towards_enabled(rng)
+        } else if self.enabled && rng.percent(20) {
+            let user = *rng.pick(&USERS);
+            Ask::LogIn { user, password: rng.weighted(&[(8, "pw"), (1, "other"), (1, "")]) }
+        } else if rng.percent(30) {
+            self.management(rng)
+        } else if rng.percent(75) {
+            self.data(rng)
         } else {
-            administration(chance)
+            administration(rng)
         };
-        let by = self.caller(chance, &ask);
+        let by = self.caller(rng, &ask);
         Request { by, ask }
     }
 
-    fn caller(&self, chance: &mut Chance, ask: &Ask) -> &'static str {
+    fn caller(&self, rng: &mut Rng, ask: &Ask) -> &'static str {
         let is_management = !matches!(
             ask,
             Ask::Range(_)
@@ -77,43 +77,43 @@ impl Generator {
                 | Ask::Watch { .. }
                 | Ask::RangeStream(_)
         );
-        match chance.below(20) {
+        match rng.below(20) {
             0 => "",
             1 => "?",
             n if n < 14 && is_management => "root",
-            _ => USERS[chance.below(USERS.len())],
+            _ => USERS[rng.below(USERS.len())],
         }
     }
 
-    fn towards_enabled(&mut self, chance: &mut Chance) -> Ask {
-        match chance.below(3) {
+    fn towards_enabled(&mut self, rng: &mut Rng) -> Ask {
+        match rng.below(3) {
             0 => Ask::UserAdd(user_add("root", "pw", false)),
             1 => Ask::GrantRole { user: "root", role: "root" },
             _ => Ask::Enable,
         }
     }
 
-    fn management(&mut self, chance: &mut Chance) -> Ask {
-        let user = *chance.pick(&USERS);
-        let role = *chance.pick(&ROLES);
-        match chance.below(30) {
+    fn management(&mut self, rng: &mut Rng) -> Ask {
+        let user = *rng.pick(&USERS);
+        let role = *rng.pick(&ROLES);
+        match rng.below(30) {
             0..=3 => {
-                let password = *chance.pick(&PASSWORDS);
-                Ask::UserAdd(user_add(user, password, chance.percent(10)))
+                let password = *rng.pick(&PASSWORDS);
+                Ask::UserAdd(user_add(user, password, rng.percent(10)))
             }
             4 => Ask::UserDelete(user),
             5 => Ask::Password(pb::AuthUserChangePasswordRequest {
                 name: user.into(),
-                password: chance.weighted(&[(6, "pw"), (1, "")]).into(),
-                hashed_password: chance.weighted(&[(3, ""), (1, "no base64!")]).into(),
+                password: rng.weighted(&[(6, "pw"), (1, "")]).into(),
+                hashed_password: rng.weighted(&[(3, ""), (1, "no base64!")]).into(),
             }),
             6..=10 => Ask::GrantRole { user, role },
             11 => Ask::RevokeRole { user, role },
             12..=14 => Ask::RoleAdd(role),
             15 => Ask::RoleDelete(role),
-            16..=21 => Ask::Permit { role, permission: permission(chance) },
+            16..=21 => Ask::Permit { role, permission: permission(rng) },
             22 | 23 => {
-                let (key, end) = *chance.pick(&PERMITTED);
+                let (key, end) = *rng.pick(&PERMITTED);
                 Ask::Forbid { role, key, end }
             }
             24 => Ask::UserGet(user),
@@ -121,67 +121,67 @@ impl Generator {
             26 => Ask::UserList,
             27 => Ask::RoleList,
             28 => Ask::Status,
-            _ if chance.percent(20) => Ask::Disable,
+            _ if rng.percent(20) => Ask::Disable,
             _ => Ask::Enable,
         }
     }
 
-    fn data(&mut self, chance: &mut Chance) -> Ask {
-        match chance.below(20) {
-            0..=4 => Ask::Range(range(chance)),
-            5 => Ask::RangeStream(range(chance)),
-            6..=9 => Ask::Put(self.put(chance)),
-            10 | 11 => Ask::Delete(delete(chance)),
-            12..=14 => Ask::Txn(self.txn(chance, 2)),
+    fn data(&mut self, rng: &mut Rng) -> Ask {
+        match rng.below(20) {
+            0..=4 => Ask::Range(range(rng)),
+            5 => Ask::RangeStream(range(rng)),
+            6..=9 => Ask::Put(self.put(rng)),
+            10 | 11 => Ask::Delete(delete(rng)),
+            12..=14 => Ask::Txn(self.txn(rng, 2)),
             15 => {
-                let (key, end) = *chance.pick(&RANGES);
+                let (key, end) = *rng.pick(&RANGES);
                 Ask::Watch { key, end }
             }
             16 => {
                 self.granted += 1;
                 Ask::Grant(self.granted)
             }
-            17 => Ask::Renew(self.lease(chance)),
-            18 => Ask::TimeToLive { id: self.lease(chance), keys: chance.percent(70) },
-            _ => match chance.below(4) {
-                0 => Ask::Revoke(self.lease(chance)),
-                1 => Ask::Lock(name(chance)),
-                2 => Ask::Leader(name(chance)),
+            17 => Ask::Renew(self.lease(rng)),
+            18 => Ask::TimeToLive { id: self.lease(rng), keys: rng.percent(70) },
+            _ => match rng.below(4) {
+                0 => Ask::Revoke(self.lease(rng)),
+                1 => Ask::Lock(name(rng)),
+                2 => Ask::Leader(name(rng)),
                 _ => Ask::Leases,
             },
         }
     }
 
     /// One of the last leases, or one that never was.
-    fn lease(&self, chance: &mut Chance) -> i64 {
-        chance.between((self.granted - 4).max(1), self.granted + 1)
+    fn lease(&self, rng: &mut Rng) -> i64 {
+        rng.between((self.granted - 4).max(1), self.granted + 1)
     }
 
-    fn put(&self, chance: &mut Chance) -> pb::PutRequest {
+    fn put(&self, rng: &mut Rng) -> pb::PutRequest {
         pb::PutRequest {
-            key: (*chance.pick(&KEYS)).into(),
+            key: (*rng.pick(&KEYS)).into(),
             value: "value".into(),
-            lease: if chance.percent(25) { self.lease(chance) } else { 0 },
-            prev_kv: chance.percent(30),
+            lease: if rng.percent(25) { self.lease(rng) } else { 0 },
+            prev_kv: rng.percent(30),
             ..Default::default()
         }
     }
 
-    fn txn(&self, chance: &mut Chance, depth: usize) -> pb::TxnRequest {
-        let compare = (0..chance.below(2)).map(|_| compare(chance)).collect();
-        let success = self.ops(chance, depth);
-        let failure = if chance.percent(40) { self.ops(chance, depth) } else { Vec::new() };
+    fn txn(&self, rng: &mut Rng, depth: usize) -> pb::TxnRequest {
+        let compare = (0..rng.below(2)).map(|_| compare(rng)).collect();
+        let success = self.ops(rng, depth);
+        let failure = if rng.percent(40) { self.ops(rng, depth) } else { Vec::new() };
         pb::TxnRequest { compare, success, failure }
     }
 
-    fn ops(&self, chance: &mut Chance, depth: usize) -> Vec<pb::RequestOp> {
-        let count = chance.below(3);
+    fn ops(&self, rng: &mut Rng, depth: usize) -> Vec<pb::RequestOp> {
+        let count = rng.below(3);
         let op = |_| {
-            let request = match chance.below(if depth > 0 { 5 } else { 4 }) {
-                0 | 1 => Op::RequestRange(range(chance)),
-                2 => Op::RequestPut(self.put(chance)),
-                3 => Op::RequestDeleteRange(delete(chance)),
-                _ => Op::RequestTxn(self.txn(chance, depth - 1)),
+            let request = match rng.below(if depth > 0 { 5 } else { 4 }) {
+                0 | 1 => Op::RequestRange(range(rng)),
+                2 => Op::RequestPut(self.put(rng)),
+                3 => Op::RequestDeleteRange(delete(rng)),
+                _ => Op::RequestTxn(self.txn(rng, depth - 1)),
             };
             pb::RequestOp { request: Some(request) }
         };
@@ -190,8 +190,8 @@ impl Generator {
 }
 
 /// Of a lock or an election.
-fn name(chance: &mut Chance) -> &'static str {
-    if chance.percent(50) { "a/1" } else { "c" }
+fn name(rng: &mut Rng) -> &'static str {
+    if rng.percent(50) { "a/1" } else { "c" }
 }
 
 fn user_add(name: &str, password: &str, no_password: bool) -> pb::AuthUserAddRequest {
@@ -204,29 +204,29 @@ fn user_add(name: &str, password: &str, no_password: bool) -> pb::AuthUserAddReq
     }
 }
 
-fn permission(chance: &mut Chance) -> Option<authpb::Permission> {
-    let (key, end) = match chance.below(20) {
+fn permission(rng: &mut Rng) -> Option<authpb::Permission> {
+    let (key, end) = match rng.below(20) {
         0 => return None,
-        1 => *chance.pick(&[("", ""), ("b", "a"), ("", "\0")]),
-        _ => *chance.pick(&PERMITTED),
+        1 => *rng.pick(&[("", ""), ("b", "a"), ("", "\0")]),
+        _ => *rng.pick(&PERMITTED),
     };
-    let perm_type = chance.weighted(&[(3, 0), (3, 1), (4, 2)]);
+    let perm_type = rng.weighted(&[(3, 0), (3, 1), (4, 2)]);
     Some(authpb::Permission { perm_type, key: key.into(), range_end: end.into() })
 }
 
-fn range(chance: &mut Chance) -> pb::RangeRequest {
-    let (key, end) = *chance.pick(&RANGES);
-    let serializable = chance.percent(20);
+fn range(rng: &mut Rng) -> pb::RangeRequest {
+    let (key, end) = *rng.pick(&RANGES);
+    let serializable = rng.percent(20);
     pb::RangeRequest { key: key.into(), range_end: end.into(), serializable, ..Default::default() }
 }
 
-fn delete(chance: &mut Chance) -> pb::DeleteRangeRequest {
-    let (key, end) = *chance.pick(&RANGES);
-    pb::DeleteRangeRequest { key: key.into(), range_end: end.into(), prev_kv: chance.percent(30) }
+fn delete(rng: &mut Rng) -> pb::DeleteRangeRequest {
+    let (key, end) = *rng.pick(&RANGES);
+    pb::DeleteRangeRequest { key: key.into(), range_end: end.into(), prev_kv: rng.percent(30) }
 }
 
-fn compare(chance: &mut Chance) -> pb::Compare {
-    let (key, end) = *chance.pick(&RANGES);
+fn compare(rng: &mut Rng) -> pb::Compare {
+    let (key, end) = *rng.pick(&RANGES);
     pb::Compare {
         result: CompareResult::Greater.into(),
         target: CompareTarget::Version.into(),
@@ -236,12 +236,12 @@ fn compare(chance: &mut Chance) -> pb::Compare {
     }
 }
 
-fn administration(chance: &mut Chance) -> Ask {
-    match chance.below(14) {
+fn administration(rng: &mut Rng) -> Ask {
+    match rng.below(14) {
         0 => Ask::MemberList,
         1 => Ask::MemberAdd,
         2 => Ask::MemberRemove,
-        3..=5 => Ask::Alarm { action: chance.between(0, 2) as i32 },
+        3..=5 => Ask::Alarm { action: rng.between(0, 2) as i32 },
         6 => Ask::ServerStatus,
         7 => Ask::HashKv,
         8 => Ask::Hash,

@@ -19,8 +19,8 @@ pub(crate) use generate::Generator;
 pub(crate) use request::{Ask, Request};
 pub(crate) use send::Side;
 
-use crate::chance::Chance;
 use crate::server::{Kind, Options, Server};
+use vetch_testkit::random::Rng;
 
 /// Compare two servers on users, roles and permissions.
 #[derive(Args, Debug, Clone)]
@@ -74,7 +74,7 @@ impl Auth {
                 left.kill_and_restart().await?;
                 right.kill_and_restart().await?;
             }
-            let request = generator.request(&mut Chance::for_step(seed, step));
+            let request = generator.request(&mut Rng::for_step(seed, step));
             if self.verbose {
                 println!("{step}: {request:?}");
             }

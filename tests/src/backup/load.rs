@@ -13,9 +13,9 @@ use vetch_api::{mvccpb, pb};
 use vetch_model::{Compare, CompareResult, CompareTarget, Delete, Keys, Op, Put, Request, Txn};
 
 use super::history::{History, Quiet};
-use crate::chance::Chance;
 use crate::client::Client;
 use crate::record::translate;
+use vetch_testkit::random::Rng;
 
 /// Under this, each client's own key with the number of its last write.
 const LOG: &str = "/log/";
@@ -52,7 +52,7 @@ impl Load {
     pub(super) async fn burst(
         &mut self,
         endpoint: &str,
-        chance: &mut Chance,
+        rng: &mut Rng,
         stop: Arc<AtomicBool>,
     ) -> Result<Vec<(u64, i64)>> {
         let mut clients = JoinSet::new();
@@ -61,7 +61,7 @@ impl Load {
             let writer = Writer {
                 client,
                 index,
-                chance: Chance::new(chance.next()),
+                rng: Rng::split_mix(rng.draw()),
                 next: Arc::clone(&self.next),
                 leases: self.leases.clone(),
                 stop: Arc::clone(&stop),
@@ -113,16 +113,16 @@ impl Load {
     }
 
     /// Leases, users and a compaction, one after the other, while nobody else writes.
-    pub(super) async fn quiet(&mut self, client: &Client, chance: &mut Chance) -> Result<()> {
-        for _ in 0..chance.between(1, 3) {
-            let (id, ttl) = (self.next_lease, chance.between(4_000, 9_000));
+    pub(super) async fn quiet(&mut self, client: &Client, rng: &mut Rng) -> Result<()> {
+        for _ in 0..rng.between(1, 3) {
+            let (id, ttl) = (self.next_lease, rng.between(4_000, 9_000));
             self.next_lease += 1;
             client.lease.clone().lease_grant(pb::LeaseGrantRequest { id, ttl }).await?;
             self.history.quiet(self.history.newest(), Quiet::Request(Request::LeaseGrant { id, ttl }));
             self.leases.push(id);
         }
         if self.leases.len() > 4 {
-            let id = self.leases.remove(chance.below(self.leases.len()));
+            let id = self.leases.remove(rng.below(self.leases.len()));
             let before = self.history.newest();
             let answer = client.lease.clone().lease_revoke(pb::LeaseRevokeRequest { id }).await?.into_inner();
             let revision = answer.header.context("no header")?.revision;
@@ -138,13 +138,13 @@ impl Load {
             pb::AuthUserAddRequest { name: name.clone(), password: "p".into(), ..Default::default() };
         AuthClient::new(client.channel.clone()).user_add(request).await?;
         self.history.quiet(self.history.newest(), Quiet::User(name));
-        self.compact(client, chance).await
+        self.compact(client, rng).await
     }
 
-    async fn compact(&mut self, client: &Client, chance: &mut Chance) -> Result<()> {
+    async fn compact(&mut self, client: &Client, rng: &mut Rng) -> Result<()> {
         let newest = self.history.newest();
         let compacted = self.history.until_after(newest)?.model.compact_revision();
-        let revision = newest - chance.between(0, 30);
+        let revision = newest - rng.between(0, 30);
         if revision <= compacted.max(1) {
             return Ok(());
         }
@@ -157,7 +157,7 @@ impl Load {
 struct Writer {
     client: Client,
     index: u64,
-    chance: Chance,
+    rng: Rng,
     next: Arc<AtomicU64>,
     leases: Vec<i64>,
     stop: Arc<AtomicBool>,
@@ -190,13 +190,13 @@ impl Writer {
     /// A put, a put on a lease, a delete or a choice between them; in any case the number of the
     /// write with it.
     fn txn(&mut self, number: u64) -> Txn {
-        let key = format!("/k/{:02}", self.chance.below(KEYS));
-        let length = self.chance.below(self.value_bytes);
+        let key = format!("/k/{:02}", self.rng.below(KEYS));
+        let length = self.rng.below(self.value_bytes);
         let mut put = Put::new(key.clone(), format!("{number} {}", "x".repeat(length)));
         let log = Op::Put(Put::new(format!("{LOG}{}", self.index), number.to_string()));
         let delete = Op::Delete(Delete { keys: Keys::single(key.clone()), prev_kv: false });
         let range = Delete { keys: Keys::between(key.clone(), format!("{key}~")), prev_kv: false };
-        match self.chance.below(10) {
+        match self.rng.below(10) {
             0 => Txn { success: vec![log, delete], ..Txn::default() },
             1 => Txn { success: vec![Op::Delete(range), log], ..Txn::default() },
             2..4 => Txn {
@@ -209,7 +209,7 @@ impl Writer {
                 failure: vec![Op::Put(put), log],
             },
             4 if !self.leases.is_empty() => {
-                put.lease = *self.chance.pick(&self.leases);
+                put.lease = *self.rng.pick(&self.leases);
                 Txn { success: vec![Op::Put(put), log], ..Txn::default() }
             }
             _ => Txn { success: vec![Op::Put(put), log], ..Txn::default() },

@@ -16,7 +16,7 @@ mod tools;
 use anyhow::Result;
 use clap::Args;
 
-use crate::chance::Chance;
+use vetch_testkit::random::Rng;
 
 /// Back up a loaded server while it is killed, restore at random points, compare with the
 /// specification.
@@ -38,22 +38,22 @@ pub(crate) struct Backup {
 
 impl Backup {
     pub(crate) async fn run(self) -> Result<()> {
-        let mut chance = Chance::new(self.seed);
+        let mut rng = Rng::split_mix(self.seed);
         let wanted = |name: &str| self.only.is_empty() || self.only.iter().any(|only| only == name);
         if wanted("directory") {
-            plays::past(store::Store::directory()?, &mut chance, self.lives, self.restores).await?;
+            plays::past(store::Store::directory()?, &mut rng, self.lives, self.restores).await?;
         }
         if wanted("bucket") {
-            plays::past(store::Store::bucket()?, &mut chance, self.lives, self.restores).await?;
+            plays::past(store::Store::bucket()?, &mut rng, self.lives, self.restores).await?;
         }
         if wanted("gap") {
-            plays::gap(&mut chance).await?;
+            plays::gap(&mut rng).await?;
         }
         if wanted("torn") {
-            plays::torn(&mut chance).await?;
+            plays::torn(&mut rng).await?;
         }
         if wanted("copy") {
-            plays::copy(&mut chance).await?;
+            plays::copy(&mut rng).await?;
         }
         println!("backup: passed with seed {}", self.seed);
         Ok(())

@@ -10,9 +10,9 @@ use anyhow::{Context, Result, ensure};
 use super::load::{self, Load};
 use super::store::Store;
 use super::{compare, tools};
-use crate::chance::Chance;
 use crate::client::Client;
 use crate::server::{Kind, Options, Server};
+use vetch_testkit::random::Rng;
 
 /// How much later than it happened a client may learn of it on a busy machine, in milliseconds.
 const SLACK: u64 = 3_000;
@@ -28,25 +28,25 @@ fn start(store: &Store, name: &str, more: &[&str]) -> Result<Server> {
 async fn burst(
     server: &mut Server,
     load: &mut Load,
-    chance: &mut Chance,
+    rng: &mut Rng,
     millis: (i64, i64),
     kill: bool,
 ) -> Result<Vec<(u64, i64)>> {
     let stop = Arc::new(AtomicBool::new(false));
     let endpoint = server.endpoint();
-    let pause = Duration::from_millis(chance.between(millis.0, millis.1) as u64);
+    let pause = Duration::from_millis(rng.between(millis.0, millis.1) as u64);
     let end = async {
         tokio::time::sleep(pause).await;
         stop.store(!kill, Ordering::Relaxed);
         if kill { server.kill() } else { Ok(()) }
     };
-    let (answered, ended) = tokio::join!(load.burst(&endpoint, chance, Arc::clone(&stop)), end);
+    let (answered, ended) = tokio::join!(load.burst(&endpoint, rng, Arc::clone(&stop)), end);
     ended?;
     answered
 }
 
 /// Lives under load, each ended by a kill; then restores of revisions and times from all of them.
-pub(super) async fn past(mut store: Store, chance: &mut Chance, lives: usize, restores: usize) -> Result<()> {
+pub(super) async fn past(mut store: Store, rng: &mut Rng, lives: usize, restores: usize) -> Result<()> {
     let begun = Instant::now();
     let mut load = Load::new();
     let mut server = start(&store, "data", &[])?;
@@ -57,7 +57,7 @@ pub(super) async fn past(mut store: Store, chance: &mut Chance, lives: usize, re
         }
         let client = Client::connect(&server.endpoint()).await?;
         load.settle(&client).await?;
-        load.quiet(&client, chance).await?;
+        load.quiet(&client, rng).await?;
         // A time at which nothing happens, for long enough to be told from its neighbours.
         tokio::time::sleep(Duration::from_millis(400)).await;
         moments.push((load::now(), load.history.newest()));
@@ -66,15 +66,15 @@ pub(super) async fn past(mut store: Store, chance: &mut Chance, lives: usize, re
             && let Some(gateway) = &mut store.gateway
         {
             gateway.kill()?;
-            answered.extend(burst(&mut server, &mut load, chance, (900, 1200), false).await?);
+            answered.extend(burst(&mut server, &mut load, rng, (900, 1200), false).await?);
             gateway.run()?;
         }
-        answered.extend(burst(&mut server, &mut load, chance, (500, 1300), true).await?);
+        answered.extend(burst(&mut server, &mut load, rng, (500, 1300), true).await?);
     }
     server.run()?;
     let client = Client::connect(&server.endpoint()).await?;
     load.settle(&client).await?;
-    load.quiet(&client, chance).await?;
+    load.quiet(&client, rng).await?;
     let told = tools::now(&server.endpoint())?;
     ensure!(told.contains(&format!("revision {} is in", load.history.newest())), "{told}");
     if let Some(gateway) = &store.gateway {
@@ -85,10 +85,10 @@ pub(super) async fn past(mut store: Store, chance: &mut Chance, lives: usize, re
     let newest = load.history.newest();
     println!("{}: {newest} revisions in {} lives, {:.0?}", store.name(), lives + 1, begun.elapsed());
     println!("  {}", tools::verify(&store)?);
-    revisions(&store, &load, chance, restores).await?;
-    times(&store, &load, chance, &moments, &answered).await?;
+    revisions(&store, &load, rng, restores).await?;
+    times(&store, &load, rng, &moments, &answered).await?;
     moved_ahead(&store, &load).await?;
-    damage(&store, chance)?;
+    damage(&store, rng)?;
     pruned(&store, &load).await
 }
 
@@ -101,10 +101,10 @@ async fn restored(store: &Store, load: &Load, revision: i64) -> Result<String> {
     Ok(told)
 }
 
-async fn revisions(store: &Store, load: &Load, chance: &mut Chance, count: usize) -> Result<()> {
+async fn revisions(store: &Store, load: &Load, rng: &mut Rng, count: usize) -> Result<()> {
     let newest = load.history.newest();
     let mut wanted = vec![2, newest];
-    wanted.extend((2..count).map(|_| chance.between(2, newest)));
+    wanted.extend((2..count).map(|_| rng.between(2, newest)));
     for revision in wanted {
         let told = restored(store, load, revision).await?;
         println!("  revision {revision}: as the specification says: {told}");
@@ -123,7 +123,7 @@ async fn revisions(store: &Store, load: &Load, chance: &mut Chance, count: usize
 async fn times(
     store: &Store,
     load: &Load,
-    chance: &mut Chance,
+    rng: &mut Rng,
     moments: &[(u64, i64)],
     answered: &[(u64, i64)],
 ) -> Result<()> {
@@ -136,7 +136,7 @@ async fn times(
     }
     println!("  {} times at rest: as the specification says", moments.len());
     for _ in 0..2 {
-        let (time, _) = *chance.pick(answered);
+        let (time, _) = *rng.pick(answered);
         let to = store.at(&format!("burst-{time}"));
         tools::restore(store, &to, &["--at-time", &seconds(time)])?;
         let server =
@@ -182,18 +182,18 @@ async fn moved_ahead(store: &Store, load: &Load) -> Result<()> {
 
 /// One bit in one object: verify names it, and a restore that needs it is refused. One that can do
 /// without a full backup says so.
-fn damage(store: &Store, chance: &mut Chance) -> Result<()> {
+fn damage(store: &Store, rng: &mut Rng) -> Result<()> {
     let objects = store.objects()?;
     let newest_of = |kind: &str| objects.iter().rfind(|path| path.to_string_lossy().contains(kind)).cloned();
     let mut chosen: Vec<_> =
         ["/full/", "/journal/", "vetch-backup.json"].into_iter().filter_map(newest_of).collect();
     let needed = chosen.len();
-    chosen.extend((0..4).map(|_| chance.pick(&objects).clone()));
+    chosen.extend((0..4).map(|_| rng.pick(&objects).clone()));
     for (index, path) in chosen.iter().enumerate() {
         let good = fs::read(path)?;
         let mut bad = good.clone();
-        let at = chance.below(bad.len());
-        bad[at] ^= 1 << chance.below(8);
+        let at = rng.below(bad.len());
+        bad[at] ^= 1 << rng.below(8);
         fs::write(path, &bad)?;
         let ended = tools::run(store, &["verify"], &[])?;
         let name = path.file_name().and_then(|name| name.to_str()).context("a name")?;
@@ -234,27 +234,27 @@ async fn pruned(store: &Store, load: &Load) -> Result<()> {
 
 /// The store is away for so long that the journal has to go: the server lives on, and what can be
 /// restored is told.
-pub(super) async fn gap(chance: &mut Chance) -> Result<()> {
+pub(super) async fn gap(rng: &mut Rng) -> Result<()> {
     let mut store = Store::bucket()?;
     let mut load = Load::new();
     let mut server = start(&store, "data", &["--backup-journal-bytes=1500000"])?;
     let client = Client::connect(&server.endpoint()).await?;
-    burst(&mut server, &mut load, chance, (300, 500), false).await?;
-    load.quiet(&client, chance).await?;
+    burst(&mut server, &mut load, rng, (300, 500), false).await?;
+    load.quiet(&client, rng).await?;
     wait(&store, "the first backup", |ranges| ranges.len() == 1)?;
     store.gateway.as_mut().context("a gateway")?.kill()?;
     load.value_bytes = 20_000;
     let deadline = Instant::now() + Duration::from_secs(120);
     while !server.log_of_this_life()?.contains("dropped the journal that was retained") {
         ensure!(Instant::now() < deadline, "the retained journal was never dropped");
-        burst(&mut server, &mut load, chance, (300, 500), false).await?;
+        burst(&mut server, &mut load, rng, (300, 500), false).await?;
     }
     let metrics = metric(&server, "vetch_backup_let_go_total")?;
     ensure!(metrics >= 1.0, "the metric says {metrics}");
     store.gateway.as_mut().context("a gateway")?.run()?;
     load.value_bytes = 300;
     wait(&store, "a backup behind the gap", |ranges| ranges.len() == 2)?;
-    burst(&mut server, &mut load, chance, (300, 500), false).await?;
+    burst(&mut server, &mut load, rng, (300, 500), false).await?;
     server.terminate()?;
     let ranges = tools::ranges(&store)?;
     let [(_, before), (after, newest)] = ranges[..] else { anyhow::bail!("{ranges:?}") };
@@ -272,7 +272,7 @@ pub(super) async fn gap(chance: &mut Chance) -> Result<()> {
 }
 
 /// Kills in the middle of large uploads leave nothing that looks like more than it is.
-pub(super) async fn torn(chance: &mut Chance) -> Result<()> {
+pub(super) async fn torn(rng: &mut Rng) -> Result<()> {
     let store = Store::bucket()?;
     let mut load = Load::new();
     load.value_bytes = 60_000;
@@ -283,7 +283,7 @@ pub(super) async fn torn(chance: &mut Chance) -> Result<()> {
             server.run()?;
             load.settle(&Client::connect(&server.endpoint()).await?).await?;
         }
-        burst(&mut server, &mut load, chance, (400, 1500), true).await?;
+        burst(&mut server, &mut load, rng, (400, 1500), true).await?;
         // Nothing is there before the first upload is.
         if round > 0 {
             tools::verify(&store)?;
@@ -294,7 +294,7 @@ pub(super) async fn torn(chance: &mut Chance) -> Result<()> {
     wait(&store, "everything", |ranges| ranges.last().is_some_and(|range| range.1 == load.history.newest()))?;
     server.terminate()?;
     let newest = load.history.newest();
-    for revision in [newest, chance.between(2, newest)] {
+    for revision in [newest, rng.between(2, newest)] {
         restored(&store, &load, revision).await?;
     }
     println!("torn: {newest} revisions, killed 4 times in the middle: {}", tools::verify(&store)?);
@@ -302,24 +302,24 @@ pub(super) async fn torn(chance: &mut Chance) -> Result<()> {
 }
 
 /// A server on a copy of the data, and one that is somebody else, cannot write to the same place.
-pub(super) async fn copy(chance: &mut Chance) -> Result<()> {
+pub(super) async fn copy(rng: &mut Rng) -> Result<()> {
     let store = Store::directory()?;
     let mut load = Load::new();
     let mut server = start(&store, "data", &[])?;
-    burst(&mut server, &mut load, chance, (200, 300), false).await?;
+    burst(&mut server, &mut load, rng, (200, 300), false).await?;
     server.terminate()?;
     let copied =
         std::process::Command::new("cp").arg("-r").arg(store.at("data")).arg(store.at("copy")).status()?;
     ensure!(copied.success(), "copying failed");
     server.run()?;
-    burst(&mut server, &mut load, chance, (300, 400), false).await?;
+    burst(&mut server, &mut load, rng, (300, 400), false).await?;
     let newest = load.history.newest();
     wait(&store, "the first server's writes", |ranges| ranges.last().is_some_and(|range| range.1 == newest))?;
     for (name, told) in [("copy", "another server runs on a copy"), ("stranger", "is the backup of member")] {
         let other = start(&store, name, &[])?;
         wait_for_log(&other, told)?;
     }
-    burst(&mut server, &mut load, chance, (200, 300), false).await?;
+    burst(&mut server, &mut load, rng, (200, 300), false).await?;
     server.terminate()?;
     restored(&store, &load, load.history.newest()).await?;
     println!("copy: a server on a copy, and a stranger, were refused; {}", tools::verify(&store)?);

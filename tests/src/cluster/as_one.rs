@@ -9,9 +9,9 @@ use tonic::Code;
 use vetch_api::pb;
 use vetch_api::pb::request_op::Request as Op;
 
-use super::members::{self, Writer};
 use super::{Field, LIMIT};
 use crate::client::Client;
+use crate::replicas::members::{self, Leader};
 
 /// Reads of every server, one after another.
 const ROUNDS: usize = 50;
@@ -89,39 +89,39 @@ impl Field {
         }
     }
 
-    /// The writer hands over to each of the others, and nobody else can.
+    /// The leader hands over to each of the others, and nobody else can.
     async fn leader_moves(&mut self) -> Result<()> {
         let mut took = Vec::new();
         for _ in 0..MOVES {
-            let writer = self.members.writer().await?;
-            let (from, to) = (writer.at, self.follower(writer));
+            let leader = self.members.leader().await?;
+            let (from, to) = (leader.at, self.follower(leader));
             let target = self.member_at(to).await?;
             let refused = self.move_leader(to, target).await.err().context("a follower moved the leader")?;
             ensure!(refused.code() == Code::FailedPrecondition, "{refused:?}");
             ensure!(refused.message() == "etcdserver: not leader", "{refused:?}");
             let since = self.recorder.now();
             self.move_leader(from, target).await.context("moving the leader")?;
-            took.push(self.next_write(writer, since).await?);
-            let now = self.members.writer().await?;
+            took.push(self.next_write(leader, since).await?);
+            let now = self.members.leader().await?;
             ensure!(now.member == target, "{now:?} writes, not member {target:x} at {to}");
         }
-        let writer = self.members.writer().await?;
-        let unknown = self.move_leader(writer.at, 1).await.err().context("nobody became the leader")?;
+        let leader = self.members.leader().await?;
+        let unknown = self.move_leader(leader.at, 1).await.err().context("nobody became the leader")?;
         ensure!(unknown.message() == "etcdserver: bad leader transferee", "{unknown:?}");
         took.sort_unstable();
         println!("  the leader moved {MOVES} times, another one wrote after {took:?} ms");
         ensure!(
             took[took.len() / 2] < 1000,
-            "handing over takes as long as finding out that the writer is gone"
+            "handing over takes as long as finding out that the leader is gone"
         );
         Ok(())
     }
 
-    /// Milliseconds until another server than the writer acknowledged a write.
-    async fn next_write(&self, writer: Writer, since: Duration) -> Result<u128> {
+    /// Milliseconds until another server than the leader acknowledged a write.
+    async fn next_write(&self, leader: Leader, since: Duration) -> Result<u128> {
         let begun = Instant::now();
         loop {
-            if let Some(at) = self.recorder.first_write_by_another(writer.member, since) {
+            if let Some(at) = self.recorder.first_write_by_another(leader.member, since) {
                 return Ok((at - since).as_millis());
             }
             ensure!(begun.elapsed() < LIMIT, "nobody writes after the leader was moved");
@@ -142,7 +142,7 @@ impl Field {
     }
 
     async fn a_taken_name_is_refused(&self) -> Result<()> {
-        let mut second = members::start("server-1", &self.journal.flags(), &[])?;
+        let mut second = members::start_one("server-1", &self.journal.flags(), &[])?;
         let exit =
             tokio::task::block_in_place(|| second.wait_exit(LIMIT)).context("a second server-1 goes on")?;
         let log = second.log_of_this_life()?;
@@ -157,10 +157,10 @@ impl Field {
             let members = member_list(&endpoint).await?;
             anyhow::Ok(members.iter().find(|member| member.name == name).map(|member| member.id))
         };
-        let mut fourth = members::start("server-3", &self.journal.flags(), &[])?;
+        let mut fourth = members::start_one("server-3", &self.journal.flags(), &[])?;
         let first = wait_for(async || id("server-3").await).await.context("a fourth server is not listed")?;
         fourth.kill()?;
-        let mut replacement = members::start("server-3", &self.journal.flags(), &[])?;
+        let mut replacement = members::start_one("server-3", &self.journal.flags(), &[])?;
         let begun = Instant::now();
         let second = wait_for(async || Ok(id("server-3").await?.filter(|now| *now != first)))
             .await

@@ -6,17 +6,17 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use clap::ValueEnum;
 
-use super::members::Writer;
 use super::{Field, LIMIT};
+use crate::replicas::members::Leader;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Fault {
-    /// The writer is killed; once another one writes it is started again.
-    WriterKilled,
+    /// The leader is killed; once another one writes it is started again.
+    LeaderKilled,
     /// Another server is killed and started again.
     FollowerKilled,
-    /// The writer is stopped for four seconds, and goes on after it was replaced.
-    WriterPaused,
+    /// The leader is stopped for four seconds, and goes on after it was replaced.
+    LeaderPaused,
     /// Another server is stopped for four seconds.
     FollowerPaused,
     /// A server of the journal that does not lead the stream is killed and started again.
@@ -25,7 +25,7 @@ pub(crate) enum Fault {
     JournalLeaderKilled,
     /// The one that leads the stream is stopped for four seconds.
     JournalLeaderPaused,
-    /// A server of the journal and the writer, or another server, are killed at once: the rest goes
+    /// A server of the journal and the leader, or another server, are killed at once: the rest goes
     /// on serving.
     OneOfEachKilled,
     /// The journal has no majority: two of its servers are killed, or all are cut off from each
@@ -37,16 +37,16 @@ pub(crate) enum Fault {
     JournalRollingRestart,
     /// All servers are killed at once and started again.
     AllKilled,
-    /// The writer and the journal do not hear each other, or one does not hear the other.
-    WriterCutFromJournal,
+    /// The leader and the journal do not hear each other, or one does not hear the other.
+    LeaderCutFromJournal,
     /// The same with another server.
     FollowerCutFromJournal,
-    /// The writer and the other servers.
-    WriterCutFromPeers,
+    /// The leader and the other servers.
+    LeaderCutFromPeers,
     /// A server and the clients.
     CutFromClients,
-    /// Nobody hears the writer, and it hears nobody.
-    WriterAlone,
+    /// Nobody hears the leader, and it hears nobody.
+    LeaderAlone,
     /// The server that leads the journal's stream and the other servers of the journal.
     JournalLeaderCut,
     /// The machine of a server and one of the journal, of which one leads, and everything else.
@@ -75,9 +75,9 @@ impl Field {
     /// Breaks and heals one thing, and waits until every server serves again.
     pub(super) async fn suffer(&mut self, fault: Fault) -> Result<()> {
         let done = self.work(20).await?;
-        let writer = self.members.writer().await?;
+        let leader = self.members.leader().await?;
         let begun = Instant::now();
-        let what = self.break_and_heal(fault, writer).await?;
+        let what = self.break_and_heal(fault, leader).await?;
         let healed = Instant::now();
         self.serves_again(healed).await?;
         let (back, whole) = (healed.elapsed().as_millis(), begun.elapsed().as_secs_f64());
@@ -87,27 +87,27 @@ impl Field {
         self.journal.healthy().await
     }
 
-    async fn break_and_heal(&mut self, fault: Fault, writer: Writer) -> Result<String> {
+    async fn break_and_heal(&mut self, fault: Fault, leader: Leader) -> Result<String> {
         match fault {
-            Fault::WriterKilled => self.kill_writer(writer).await,
-            Fault::FollowerKilled => self.kill_follower(writer).await,
-            Fault::WriterPaused => self.pause_writer(writer).await,
-            Fault::FollowerPaused => self.pause_follower(writer).await,
+            Fault::LeaderKilled => self.kill_leader(leader).await,
+            Fault::FollowerKilled => self.kill_follower(leader).await,
+            Fault::LeaderPaused => self.pause_leader(leader).await,
+            Fault::FollowerPaused => self.pause_follower(leader).await,
             Fault::JournalFollowerKilled => self.kill_of_journal(false).await,
             Fault::JournalLeaderKilled => self.kill_of_journal(true).await,
             Fault::JournalLeaderPaused => self.pause_of_journal().await,
-            Fault::OneOfEachKilled => self.kill_one_of_each(writer).await,
-            Fault::QuorumLost => self.lose_quorum(writer).await,
+            Fault::OneOfEachKilled => self.kill_one_of_each(leader).await,
+            Fault::QuorumLost => self.lose_quorum(leader).await,
             Fault::RollingRestart => self.restart_all().await,
             Fault::JournalRollingRestart => self.restart_journal().await,
             Fault::AllKilled => self.kill_all().await,
-            Fault::WriterCutFromJournal => self.cut_writer_from_journal(writer).await,
-            Fault::FollowerCutFromJournal => self.cut_follower_from_journal(writer).await,
-            Fault::WriterCutFromPeers => self.cut_writer_from_peers(writer).await,
+            Fault::LeaderCutFromJournal => self.cut_leader_from_journal(leader).await,
+            Fault::FollowerCutFromJournal => self.cut_follower_from_journal(leader).await,
+            Fault::LeaderCutFromPeers => self.cut_leader_from_peers(leader).await,
             Fault::CutFromClients => self.cut_from_clients().await,
-            Fault::WriterAlone => self.leave_writer_alone(writer).await,
+            Fault::LeaderAlone => self.leave_leader_alone(leader).await,
             Fault::JournalLeaderCut => self.cut_leader_of_journal().await,
-            Fault::MachineCut => self.cut_machine(writer).await,
+            Fault::MachineCut => self.cut_machine(leader).await,
             Fault::PairCut => self.cut_pair().await,
             Fault::PacketsLost => self.lose_packets().await,
             Fault::ThinWires => self.make_thin().await,
@@ -128,8 +128,8 @@ impl Field {
         self.members.all_run()
     }
 
-    pub(super) fn follower(&mut self, writer: Writer) -> usize {
-        (writer.at + 1 + self.chance.below(2)) % 3
+    pub(super) fn follower(&mut self, leader: Leader) -> usize {
+        (leader.at + 1 + self.rng.below(2)) % 3
     }
 
     /// While something is broken, the rest has to go on: five more writes, and how long they took.
@@ -144,24 +144,24 @@ impl Field {
 
     /// Waits until another server acknowledges a write. The load would notice up to a second late:
     /// its requests hang.
-    pub(super) async fn failover(&mut self, writer: Writer, since: Duration) -> Result<Duration> {
+    pub(super) async fn failover(&mut self, leader: Leader, since: Duration) -> Result<Duration> {
         let begun = Instant::now();
         let endpoints = self.members.endpoints();
         let mut looks = 0;
         loop {
             if looks % 10 == 0 {
-                self.recorder.probe(&endpoints[(writer.at + 1 + looks / 10 % 2) % 3]);
+                self.recorder.probe(&endpoints[(leader.at + 1 + looks / 10 % 2) % 3]);
             }
             looks += 1;
-            if let Some(at) = self.recorder.first_write_by_another(writer.member, since) {
+            if let Some(at) = self.recorder.first_write_by_another(leader.member, since) {
                 return Ok(at - since);
             }
             self.members.all_run()?;
             ensure!(
                 begun.elapsed() < LIMIT,
                 "waited {LIMIT:?} for another server to write instead of server {} of epoch {}",
-                writer.at,
-                writer.epoch
+                leader.at,
+                leader.epoch
             );
             tokio::time::sleep(Duration::from_millis(10)).await;
         }

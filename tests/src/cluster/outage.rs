@@ -13,10 +13,10 @@ use tonic::metadata::MetadataValue;
 use vetch_api::pb;
 use vetch_api::pb::watch_request::RequestUnion;
 
-use super::members::Writer;
 use super::network::JOURNAL;
 use super::{Field, LIMIT};
 use crate::client::Client;
+use crate::replicas::members::Leader;
 
 /// A server may take this long to find out that nobody will decide.
 const REFUSAL: Duration = Duration::from_secs(15);
@@ -30,21 +30,21 @@ const WATCHED: &str = "/outage";
 
 impl Field {
     /// A server of the journal and one that serves are gone at once: what is left has to serve.
-    pub(super) async fn kill_one_of_each(&mut self, writer: Writer) -> Result<String> {
-        let leader = self.journal.leader().await?;
-        let (server, journal) = match self.chance.below(4) {
-            0 => (writer.at, leader),
-            1 => (writer.at, (leader + 1) % 3),
-            2 => (self.follower(writer), leader),
-            _ => (self.follower(writer), (leader + 1) % 3),
+    pub(super) async fn kill_one_of_each(&mut self, leader: Leader) -> Result<String> {
+        let stream_leader = self.journal.stream_leader().await?;
+        let (server, journal) = match self.rng.below(4) {
+            0 => (leader.at, stream_leader),
+            1 => (leader.at, (stream_leader + 1) % 3),
+            2 => (self.follower(leader), stream_leader),
+            _ => (self.follower(leader), (stream_leader + 1) % 3),
         };
         let since = self.recorder.now();
         self.members.kill(server)?;
         self.journal.kill(journal)?;
         let mut what = format!("server {server} and the journal's {journal} were killed");
-        if server == writer.at {
-            let took = self.failover(writer, since).await?;
-            let times = match journal == leader {
+        if server == leader.at {
+            let took = self.failover(leader, since).await?;
+            let times = match journal == stream_leader {
                 true => &mut self.times.with_journal,
                 false => &mut self.times.failovers,
             };
@@ -71,12 +71,12 @@ impl Field {
         false
     }
 
-    pub(super) async fn lose_quorum(&mut self, writer: Writer) -> Result<String> {
+    pub(super) async fn lose_quorum(&mut self, leader: Leader) -> Result<String> {
         let endpoints = self.members.endpoints();
         let mut eyes = try_join_all(endpoints.iter().map(|endpoint| Eye::open(endpoint, false))).await?;
         let demanding = try_join_all(endpoints.iter().map(|endpoint| Eye::open(endpoint, true))).await?;
-        let killed = self.chance.percent(50);
-        let left = self.chance.below(3);
+        let killed = self.rng.percent(50);
+        let left = self.rng.below(3);
         let lost = [(left + 1) % 3, (left + 2) % 3];
         match killed {
             true => lost.iter().try_for_each(|at| self.journal.kill(*at))?,
@@ -88,13 +88,13 @@ impl Field {
             false => self.network.heal()?,
         }
         let refusals = without?;
-        let revision = self.writes_again(&endpoints[writer.at]).await?;
+        let revision = self.writes_again(&endpoints[leader.at]).await?;
         let written = std::time::Instant::now();
         let seen = join_all(eyes.into_iter().map(|eye| eye.sees(revision, written))).await;
         for (at, seen) in seen.into_iter().enumerate() {
-            // A writer that was replaced meanwhile begins again, and its watches with it.
+            // A leader that was replaced meanwhile begins again, and its watches with it.
             match seen {
-                Err(error) if at != writer.at => return Err(error),
+                Err(error) if at != leader.at => return Err(error),
                 Err(_) => {}
                 Ok(took) => self.times.heard.push(took),
             }

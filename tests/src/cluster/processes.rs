@@ -6,38 +6,38 @@ use anyhow::Result;
 use rustix::process::Signal;
 
 use super::Field;
-use super::members::Writer;
+use crate::replicas::members::Leader;
 
 const PAUSE: Duration = Duration::from_secs(4);
 
 impl Field {
-    pub(super) async fn kill_writer(&mut self, writer: Writer) -> Result<String> {
+    pub(super) async fn kill_leader(&mut self, leader: Leader) -> Result<String> {
         let since = self.recorder.now();
-        self.members.kill(writer.at)?;
-        let took = self.failover(writer, since).await?;
+        self.members.kill(leader.at)?;
+        let took = self.failover(leader, since).await?;
         self.times.failovers.push(took);
         self.rest(0, 300).await;
-        self.members.run(&[writer.at])?;
-        Ok(format!("server {} was killed, another one wrote after {} ms", writer.at, took.as_millis()))
+        self.members.run(&[leader.at])?;
+        Ok(format!("server {} was killed, another one wrote after {} ms", leader.at, took.as_millis()))
     }
 
-    pub(super) async fn kill_follower(&mut self, writer: Writer) -> Result<String> {
-        let follower = self.follower(writer);
+    pub(super) async fn kill_follower(&mut self, leader: Leader) -> Result<String> {
+        let follower = self.follower(leader);
         self.members.kill(follower)?;
         self.rest(100, 1_000).await;
         self.members.run(&[follower])?;
         Ok(format!("server {follower} was killed, which did not write"))
     }
 
-    pub(super) async fn pause_writer(&mut self, writer: Writer) -> Result<String> {
+    pub(super) async fn pause_leader(&mut self, leader: Leader) -> Result<String> {
         let since = self.recorder.now();
-        self.members.signal(writer.at, Signal::STOP)?;
+        self.members.signal(leader.at, Signal::STOP)?;
         tokio::time::sleep(PAUSE).await;
-        self.members.signal(writer.at, Signal::CONT)?;
-        let what = format!("server {} was stopped", writer.at);
-        // Nobody takes over from a writer whose last sign came late enough; a slow machine shows
+        self.members.signal(leader.at, Signal::CONT)?;
+        let what = format!("server {} was stopped", leader.at);
+        // Nobody takes over from a leader whose last sign came late enough; a slow machine shows
         // that.
-        Ok(match self.recorder.first_write_by_another(writer.member, since) {
+        Ok(match self.recorder.first_write_by_another(leader.member, since) {
             Some(at) => {
                 self.times.failovers.push(at - since);
                 format!("{what}, another one wrote after {} ms", (at - since).as_millis())
@@ -46,8 +46,8 @@ impl Field {
         })
     }
 
-    pub(super) async fn pause_follower(&mut self, writer: Writer) -> Result<String> {
-        let follower = self.follower(writer);
+    pub(super) async fn pause_follower(&mut self, leader: Leader) -> Result<String> {
+        let follower = self.follower(leader);
         self.members.signal(follower, Signal::STOP)?;
         tokio::time::sleep(PAUSE).await;
         self.members.signal(follower, Signal::CONT)?;
@@ -55,8 +55,8 @@ impl Field {
     }
 
     pub(super) async fn kill_of_journal(&mut self, leader: bool) -> Result<String> {
-        let leading = self.journal.leader().await?;
-        let at = if leader { leading } else { (leading + 1 + self.chance.below(2)) % 3 };
+        let leading = self.journal.stream_leader().await?;
+        let at = if leader { leading } else { (leading + 1 + self.rng.below(2)) % 3 };
         self.journal.kill(at)?;
         let took = self.goes_on("on two of the journal's three servers").await?;
         if leader {
@@ -69,7 +69,7 @@ impl Field {
     }
 
     pub(super) async fn pause_of_journal(&mut self) -> Result<String> {
-        let at = self.journal.leader().await?;
+        let at = self.journal.stream_leader().await?;
         self.journal.signal(at, Signal::STOP)?;
         tokio::time::sleep(PAUSE).await;
         self.journal.signal(at, Signal::CONT)?;
@@ -79,11 +79,11 @@ impl Field {
     pub(super) async fn restart_all(&mut self) -> Result<String> {
         let mut took = Vec::new();
         for at in 0..self.members.endpoints().len() {
-            let writer = self.members.writer().await?;
+            let leader = self.members.leader().await?;
             let since = self.recorder.now();
             self.members.end(at)?;
-            if at == writer.at {
-                let failover = self.failover(writer, since).await?;
+            if at == leader.at {
+                let failover = self.failover(leader, since).await?;
                 self.times.failovers.push(failover);
                 took.push(failover.as_millis());
             }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 #[derive(Default)]
 pub(super) struct Times {
-    /// From the loss of the writer to the first write that another server acknowledged.
+    /// From the loss of the leader to the first write that another server acknowledged.
     pub(super) failovers: Vec<Duration>,
     /// The same, when the journal lost its leader as well.
     pub(super) with_journal: Vec<Duration>,
@@ -25,7 +25,7 @@ impl Times {
 
     pub(super) fn lines(mut self) -> Vec<String> {
         let named = [
-            ("from the loss of the writer to a write by another one", &mut self.failovers),
+            ("from the loss of the leader to a write by another one", &mut self.failovers),
             ("the same, and the journal's leader was lost as well", &mut self.with_journal),
             ("from the loss of the journal's leader to the fifth write", &mut self.journal),
             ("from the first write after a loss of quorum to a watch at any server", &mut self.heard),

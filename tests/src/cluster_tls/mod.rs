@@ -5,7 +5,7 @@
 //! The servers' own certificate has the name of a user who may do everything: whoever were taken
 //! for the server that passed his request on would get what he must not.
 
-mod house;
+mod secure_cluster;
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use tonic::Code;
 use vetch_api::pb::watch_request::RequestUnion;
 use vetch_api::{authpb, pb};
 
-use house::{House, LIMIT, asking, get, put};
+use secure_cluster::{SecureCluster, TIMEOUT, asking, get, put};
 
 /// Try a cluster with TLS, client certificates and users.
 #[derive(Args, Debug)]
@@ -34,39 +34,39 @@ const FORGED_NOBODY: &str = "1.AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 impl ClusterTls {
     pub(crate) async fn run(&self) -> Result<()> {
         let begun = Instant::now();
-        let mut house = House::build(&["root", "alice", "eve", "stranger"]).await?;
-        let outcome = play(&mut house).await;
-        house.judge(outcome)?;
+        let mut cluster = SecureCluster::build(&["root", "alice", "eve", "stranger"]).await?;
+        let outcome = play(&mut cluster).await;
+        cluster.judge(outcome)?;
         println!("cluster-tls: {:.1}s", begun.elapsed().as_secs_f64());
         Ok(())
     }
 }
 
-async fn play(house: &mut House) -> Result<()> {
+async fn play(cluster: &mut SecureCluster) -> Result<()> {
     let step = |what: &str| println!("cluster-tls: {what}");
     step("users are made by way of a server that does not write");
-    make_users(house).await.context("making users")?;
+    make_users(cluster).await.context("making users")?;
     step("everybody is who the certificate says, at every server");
-    everybody_is_known(house).await?;
+    everybody_is_known(cluster).await?;
     step("what is longer than a call: a watch, and a lease that is kept alive");
-    streams(house).await?;
+    streams(cluster).await?;
     step("tokens are good at every server");
-    tokens(house).await?;
+    tokens(cluster).await?;
     step("nobody becomes somebody else by what he says");
-    forged(house).await?;
-    step("the writer is killed");
-    lose_writer(house).await?;
-    step("certificates and authority are replaced, and the writer is killed");
-    house.rotate(NOTICED).await?;
-    lose_writer(house).await.context("after the certificates were replaced")?;
-    old_ones_are_out(house).await?;
+    forged(cluster).await?;
+    step("the leader is killed");
+    lose_leader(cluster).await?;
+    step("certificates and authority are replaced, and the leader is killed");
+    cluster.rotate(NOTICED).await?;
+    lose_leader(cluster).await.context("after the certificates were replaced")?;
+    old_ones_are_out(cluster).await?;
     step("a new server takes a checkpoint of another");
-    join(house).await
+    join(cluster).await
 }
 
-async fn make_users(house: &mut House) -> Result<()> {
-    let at = house.follower().await?;
-    let mut users = house.users("root", at).await?;
+async fn make_users(cluster: &mut SecureCluster) -> Result<()> {
+    let at = cluster.follower().await?;
+    let mut users = cluster.users("root", at).await?;
     users.role_add(pb::AuthRoleAddRequest { name: "alices".into() }).await?;
     let perm = authpb::Permission { perm_type: 2, key: "/alice/".into(), range_end: "/alice0".into() };
     let grant = pb::AuthRoleGrantPermissionRequest { name: "alices".into(), perm: Some(perm) };
@@ -93,22 +93,22 @@ async fn make_users(house: &mut House) -> Result<()> {
     Ok(())
 }
 
-async fn everybody_is_known(house: &mut House) -> Result<()> {
-    for at in house.alive() {
-        let alice = house.client("alice", at).await?;
+async fn everybody_is_known(cluster: &mut SecureCluster) -> Result<()> {
+    for at in cluster.alive() {
+        let alice = cluster.client("alice", at).await?;
         put(&alice, "/alice/key", &[]).await.with_context(|| format!("alice at server {at}"))?;
         ensure!(get(&alice, "/alice/key", &[]).await? == 1, "what alice put is not there");
         denied(put(&alice, "/secret", &[]).await, "alice puts what she must not", at)?;
         for name in ["eve", "stranger"] {
-            let other = house.client(name, at).await?;
+            let other = cluster.client(name, at).await?;
             denied(put(&other, "/alice/key", &[]).await, name, at)?;
             denied(get(&other, "/alice/key", &[]).await, name, at)?;
         }
-        put(&house.client("root", at).await?, "/secret", &[]).await?;
-        let said = house.etcdctl("alice", at, &["put", "/alice/by-etcdctl", "v"])?;
+        put(&cluster.client("root", at).await?, "/secret", &[]).await?;
+        let said = cluster.etcdctl("alice", at, &["put", "/alice/by-etcdctl", "v"])?;
         ensure!(said == "in OK", "etcdctl at server {at}: {said}");
         ensure!(
-            house.etcdctl("eve", at, &["put", "/alice/by-etcdctl", "v"])? == "out",
+            cluster.etcdctl("eve", at, &["put", "/alice/by-etcdctl", "v"])? == "out",
             "eve gets in by etcdctl"
         );
     }
@@ -121,9 +121,9 @@ fn denied<T>(answer: Result<T, tonic::Status>, what: &str, at: usize) -> Result<
     Ok(())
 }
 
-async fn streams(house: &mut House) -> Result<()> {
-    let at = house.follower().await?;
-    let alice = house.client("alice", at).await?;
+async fn streams(cluster: &mut SecureCluster) -> Result<()> {
+    let at = cluster.follower().await?;
+    let alice = cluster.client("alice", at).await?;
     let mut lease = alice.lease.clone();
     let granted =
         lease.lease_grant(pb::LeaseGrantRequest { ttl: 60, ..Default::default() }).await?.into_inner();
@@ -136,20 +136,20 @@ async fn streams(house: &mut House) -> Result<()> {
     let mut watch = alice.watch.clone().watch(requests).await?.into_inner();
     ensure!(watch.message().await?.is_some_and(|created| created.created), "no watch");
     put(&alice, "/alice/watched", &[]).await?;
-    let told = tokio::time::timeout(LIMIT, watch.message()).await.context("no event")??;
+    let told = tokio::time::timeout(TIMEOUT, watch.message()).await.context("no event")??;
     ensure!(told.is_some_and(|told| told.events.len() == 1), "no event");
     Ok(())
 }
 
 /// A token given out by way of any server is good at all of them; one that nobody gave out is not.
-async fn tokens(house: &mut House) -> Result<()> {
+async fn tokens(cluster: &mut SecureCluster) -> Result<()> {
     let request = || pb::AuthenticateRequest { name: "words".into(), password: "secret".into() };
-    for from in house.alive() {
+    for from in cluster.alive() {
         // Whose certificate it is does not matter beside a token.
-        let token = house.users("eve", from).await?.authenticate(request()).await?.into_inner().token;
+        let token = cluster.users("eve", from).await?.authenticate(request()).await?.into_inner().token;
         let token = [("token", token)];
-        for at in house.alive() {
-            let client = house.client("eve", at).await?;
+        for at in cluster.alive() {
+            let client = cluster.client("eve", at).await?;
             let tried = format!("a token from server {from} at server {at}");
             put(&client, "/alice/by-token", &token).await.context(tried.clone())?;
             ensure!(get(&client, "/alice/by-token", &token).await.context(tried.clone())? == 1);
@@ -162,49 +162,49 @@ async fn tokens(house: &mut House) -> Result<()> {
     Ok(())
 }
 
-async fn forged(house: &mut House) -> Result<()> {
-    let before = get_revision(house).await?;
-    for at in house.alive() {
+async fn forged(cluster: &mut SecureCluster) -> Result<()> {
+    let before = get_revision(cluster).await?;
+    for at in cluster.alive() {
         for name in ["eve", "stranger", "alice"] {
-            let client = house.client(name, at).await?;
+            let client = cluster.client(name, at).await?;
             for claim in [FORGED, FORGED_YOUNG, FORGED_NOBODY, "nonsense", ""] {
                 let claim = [("vetch-sender", claim.to_owned())];
                 let tried = || format!("{name} at server {at} claims {claim:?}");
                 ensure!(put(&client, "/secret", &claim).await.is_err(), "{} and puts", tried());
                 ensure!(get(&client, "/secret", &claim).await.is_err(), "{} and reads", tried());
-                let mut users = house.users(name, at).await?;
+                let mut users = cluster.users(name, at).await?;
                 let listed = users.user_list(asking(pb::AuthUserListRequest {}, &claim)).await;
                 ensure!(listed.is_err(), "{} and lists users", tried());
             }
         }
     }
-    ensure!(get_revision(house).await? == before, "something was written meanwhile");
+    ensure!(get_revision(cluster).await? == before, "something was written meanwhile");
     Ok(())
 }
 
-async fn get_revision(house: &House) -> Result<i64> {
-    house.client("root", 0).await?.revision().await
+async fn get_revision(cluster: &SecureCluster) -> Result<i64> {
+    cluster.client("root", 0).await?.revision().await
 }
 
-/// The writer is killed; alice goes on at every other server; it comes back, and she goes on there.
-async fn lose_writer(house: &mut House) -> Result<()> {
-    let writer = house.writer().await?;
-    let at = house.follower().await?;
-    let witness = house.client("alice", at).await?;
-    house.servers[writer].kill()?;
+/// The leader is killed; alice goes on at every other server; it comes back, and she goes on there.
+async fn lose_leader(cluster: &mut SecureCluster) -> Result<()> {
+    let leader = cluster.leader().await?;
+    let at = cluster.follower().await?;
+    let witness = cluster.client("alice", at).await?;
+    cluster.servers[leader].kill()?;
     let begun = Instant::now();
     put(&witness, "/alice/after", &[]).await.context("on an old connection")?;
     println!("  {:.1}s until the next write", begun.elapsed().as_secs_f64());
-    house.writer().await?;
-    everybody_is_known(house).await.context("without the former writer")?;
-    house.servers[writer].run()?;
-    house.writer().await?;
-    everybody_is_known(house).await.context("with the former writer")
+    cluster.leader().await?;
+    everybody_is_known(cluster).await.context("without the former leader")?;
+    cluster.servers[leader].run()?;
+    cluster.leader().await?;
+    everybody_is_known(cluster).await.context("with the former leader")
 }
 
-async fn old_ones_are_out(house: &mut House) -> Result<()> {
-    for at in house.alive() {
-        let client = house.client("old-alice", at).await;
+async fn old_ones_are_out(cluster: &mut SecureCluster) -> Result<()> {
+    for at in cluster.alive() {
+        let client = cluster.client("old-alice", at).await;
         let answer = match &client {
             Ok(client) => get(client, "/alice/key", &[]).await.is_ok(),
             Err(_) => false,
@@ -216,22 +216,22 @@ async fn old_ones_are_out(house: &mut House) -> Result<()> {
 
 /// Fills the journal until it was trimmed, which takes reports of a majority, and starts a server
 /// that has to begin with another's checkpoint.
-async fn join(house: &mut House) -> Result<()> {
+async fn join(cluster: &mut SecureCluster) -> Result<()> {
     let begun = Instant::now();
-    let at = house.follower().await?;
-    let alice = house.client("alice", at).await?;
-    while house.held().await?.first <= 1 {
-        ensure!(begun.elapsed() < LIMIT, "the journal was not trimmed in {LIMIT:?}");
+    let at = cluster.follower().await?;
+    let alice = cluster.client("alice", at).await?;
+    while cluster.stream_state().await?.first <= 1 {
+        ensure!(begun.elapsed() < TIMEOUT, "the journal was not trimmed in {TIMEOUT:?}");
         for key in 0..50 {
             let value = vec![7; 8 << 10].into();
             let message = pb::PutRequest { key: format!("/alice/{key}").into(), value, ..Default::default() };
             alice.kv.clone().put(message).await?;
         }
     }
-    house.add()?;
-    let at = house.servers.len() - 1;
-    let log = house.servers[at].log_of_this_life()?;
+    cluster.add()?;
+    let at = cluster.servers.len() - 1;
+    let log = cluster.servers[at].log_of_this_life()?;
     ensure!(log.contains("fetching a checkpoint from another server"), "it took no checkpoint");
-    house.writer().await?;
-    everybody_is_known(house).await.context("with the new server")
+    cluster.leader().await?;
+    everybody_is_known(cluster).await.context("with the new server")
 }

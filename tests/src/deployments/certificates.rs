@@ -5,51 +5,29 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
 use anyhow::Result;
-use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
-    KeyUsagePurpose, SanType,
-};
+use rcgen::{CertificateParams, KeyPair, KeyUsagePurpose, SanType};
+use vetch_testkit::certificates::{self, Authority};
 
 /// Writes `pki/{ca,server,client}.{crt,key}`.
 pub(super) fn write(dir: &Path) -> Result<()> {
     let pki = dir.join("pki");
     fs::create_dir_all(&pki)?;
-    let mut params = named("etcd-ca");
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    let authority = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
+    let authority = certificates::authority("etcd-ca", |params| {
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    })?;
     fs::write(pki.join("ca.crt"), authority.pem())?;
-    let mut server = named("node-1");
-    // A member calls others with the certificate it serves with, so it is good for both.
-    server.extended_key_usages =
-        vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
-    server.subject_alt_names = vec![
-        SanType::DnsName("localhost".try_into()?),
-        SanType::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+    let mut server = certificates::server("node-1");
+    server.subject_alt_names.extend([
         SanType::IpAddress(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2))),
         SanType::IpAddress(IpAddr::V6(Ipv6Addr::LOCALHOST)),
-    ];
-    issue(&pki, "server", server, &authority)?;
-    let mut client = named("kube-apiserver-etcd-client");
-    client.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-    issue(&pki, "client", client, &authority)
+    ]);
+    issue(&pki, "server", &server, &authority)?;
+    issue(&pki, "client", &certificates::client("kube-apiserver-etcd-client"), &authority)
 }
 
-fn named(name: &str) -> CertificateParams {
-    let mut params = CertificateParams::default();
-    params.distinguished_name.push(DnType::CommonName, name);
-    params
-}
-
-fn issue(
-    pki: &Path,
-    name: &str,
-    params: CertificateParams,
-    authority: &CertifiedIssuer<'static, KeyPair>,
-) -> Result<()> {
-    let key = KeyPair::generate()?;
-    let certificate = params.signed_by(&key, authority)?;
-    fs::write(pki.join(format!("{name}.crt")), certificate.pem())?;
-    fs::write(pki.join(format!("{name}.key")), key.serialize_pem())?;
+fn issue(pki: &Path, name: &str, params: &CertificateParams, authority: &Authority) -> Result<()> {
+    let pair = certificates::issue(authority, params, &KeyPair::generate()?)?;
+    fs::write(pki.join(format!("{name}.crt")), pair.cert)?;
+    fs::write(pki.join(format!("{name}.key")), pair.key)?;
     Ok(())
 }

@@ -28,8 +28,8 @@ use pair::{Between, Pair, Unlike};
 pub(crate) use request::Request;
 use side::Answer;
 
-use crate::chance::Chance;
 use crate::server::Kind;
+use vetch_testkit::random::Rng;
 
 /// Compare two servers on random requests.
 #[derive(Args, Debug, Clone)]
@@ -134,7 +134,7 @@ impl Differential {
         let mut pair = Pair::start(self.left, self.right).await?;
         for &step in steps {
             let request =
-                Generator { chance: Chance::for_step(seed, step), world: &pair.world, sane: false }.request();
+                Generator { rng: Rng::for_step(seed, step), world: &pair.world, sane: false }.request();
             if pair.is_fatal(&request) {
                 *tally.deviations.entry("no compaction where etcd would lose a key").or_default() += 1;
                 continue;

@@ -17,9 +17,9 @@ pub(super) async fn kill(ground: &mut Ground, rounds: usize) -> Result<()> {
         let done = ground.work(200, 900, 20).await?;
         ground.server.kill()?;
         // A start that is itself killed leaves a recovery half done.
-        if ground.chance.percent(30) {
+        if ground.rng.percent(30) {
             ground.server.spawn_under(&[])?;
-            rest(ground.chance.between(1, 60)).await;
+            rest(ground.rng.between(1, 60)).await;
             ground.server.kill()?;
         }
         let start = ground.server.run()?;
@@ -72,7 +72,7 @@ fn ended_cleanly(code: Code) -> bool {
 pub(super) async fn pause(ground: &mut Ground, rounds: usize) -> Result<()> {
     for round in 1..=rounds {
         let done = ground.work(300, 900, 20).await?;
-        let stopped = ground.chance.between(1_000, 5_000);
+        let stopped = ground.rng.between(1_000, 5_000);
         ground.server.signal(Signal::STOP)?;
         rest(stopped).await;
         ground.server.signal(Signal::CONT)?;
@@ -89,9 +89,9 @@ pub(super) async fn one_cpu(ground: &mut Ground, rounds: usize) -> Result<()> {
     ground.server.run_under(&["taskset", "-c", "0"].map(str::to_owned))?;
     let before = ground.recorder.acknowledged();
     for _ in 0..rounds {
-        rest(ground.chance.between(5, 80)).await;
+        rest(ground.rng.between(5, 80)).await;
         ground.server.signal(Signal::STOP)?;
-        rest(ground.chance.between(1, 60)).await;
+        rest(ground.rng.between(1, 60)).await;
         ground.server.signal(Signal::CONT)?;
     }
     let done = ground.recorder.acknowledged() - before;

@@ -40,7 +40,7 @@ pub(super) async fn run(faults: &Faults, rounds: usize) -> Result<()> {
     let result = async {
         for round in 1..=rounds {
             ground.server.kill()?;
-            let delay = ground.chance.between(200, 1_200);
+            let delay = ground.rng.between(200, 1_200);
             let wrapper = strace::wrapper("fdatasync", &format!("delay_enter={}:when=12+", delay * 1_000));
             ground.server.run_under(&wrapper)?;
             let done = ground.work(9_000, 11_000, 100).await?;

@@ -95,7 +95,7 @@ pub(super) async fn run(ground: &mut Ground, injection: &Injection, rounds: usiz
         ground.server.kill()?;
         // On a busy machine a late call may not come in time, but one of the first does.
         let last = if round > rounds { injection.when.0 + 1 } else { injection.when.1 };
-        let when = ground.chance.between(injection.when.0, last);
+        let when = ground.rng.between(injection.when.0, last);
         let log = tempfile::NamedTempFile::new()?;
         let path = log.path().to_str().context("a path that is not text")?;
         let wrapper = wrapper_with_log(injection.calls, &format!("{}:when={when}", injection.what), path);

@@ -3,10 +3,10 @@
 use anyhow::{Result, ensure};
 use rustix::process::Signal;
 
-use super::House;
-use super::journal::Journal;
-use super::members::Members;
+use super::Cluster;
 use super::trimming::{levels_off, load};
+use crate::replicas::members::Members;
+use crate::replicas::nats::Journal;
 
 /// Rounds of load before, and while they are away: longer than a server that was not heard of is
 /// waited for.
@@ -19,36 +19,36 @@ pub(super) async fn run() -> Result<()> {
     // Three of five are a majority.
     members.add(&journal.flags(), &[])?;
     members.add(&journal.flags(), &[])?;
-    let mut house = House { journal, members };
-    let outcome = play(&mut house).await;
-    house.judge(outcome).await
+    let mut cluster = Cluster { journal, members };
+    let outcome = play(&mut cluster).await;
+    cluster.judge(outcome).await
 }
 
-async fn play(house: &mut House) -> Result<()> {
-    let writer = house.members.writer().await?.at;
-    let others: Vec<usize> = (0..5).filter(|at| *at != writer).collect();
+async fn play(cluster: &mut Cluster) -> Result<()> {
+    let leader = cluster.members.leader().await?.at;
+    let others: Vec<usize> = (0..5).filter(|at| *at != leader).collect();
     let (killed, stopped) = (others[0], others[1]);
-    let left = [writer, others[2], others[3]];
-    load(house, BEFORE, &left).await?;
-    let last = house.held().await?.last;
-    house.members.servers[killed].kill()?;
-    house.members.servers[stopped].signal(Signal::STOP)?;
-    let held = load(house, AWAY, &left).await?;
+    let left = [leader, others[2], others[3]];
+    load(cluster, BEFORE, &left).await?;
+    let last = cluster.stream_state().await?.last;
+    cluster.members.servers[killed].kill()?;
+    cluster.members.servers[stopped].signal(Signal::STOP)?;
+    let held = load(cluster, AWAY, &left).await?;
     // While they are waited for it grows.
     levels_off(&held[AWAY - 6..])?;
-    let first = house.held().await?.first;
+    let first = cluster.stream_state().await?.first;
     ensure!(first > last, "the journal was not trimmed beyond the servers that are away: {first} of {last}");
-    house.members.servers[stopped].signal(Signal::CONT)?;
-    house.members.run(&[killed])?;
-    house.members.writer().await?;
-    let revision = house.all_have_the_same().await?;
+    cluster.members.servers[stopped].signal(Signal::CONT)?;
+    cluster.members.run(&[killed])?;
+    cluster.members.leader().await?;
+    let revision = cluster.all_have_the_same().await?;
     for at in [killed, stopped] {
-        let log = house.members.servers[at].log_of_this_life()?;
+        let log = cluster.members.servers[at].log_of_this_life()?;
         ensure!(
             log.contains("fetching a checkpoint from another server"),
             "server {at} took no checkpoint:\n{log}"
         );
     }
     println!("  servers that were killed and stopped came back by checkpoints, at revision {revision}");
-    house.members.all_run()
+    cluster.members.all_run()
 }

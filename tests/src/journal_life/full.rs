@@ -6,11 +6,11 @@ use anyhow::{Result, ensure};
 use tonic::Status;
 use vetch_api::pb;
 
-use super::House;
-use super::LIMIT;
-use super::journal::Journal;
-use super::members::Members;
+use super::Cluster;
+use super::TIMEOUT;
 use crate::client::Client;
+use crate::replicas::members::Members;
+use crate::replicas::nats::Journal;
 
 /// Three times what the stream may hold, because every replica counts.
 const ALLOWED: u64 = 3 * (96 << 20);
@@ -22,21 +22,21 @@ pub(super) async fn run() -> Result<()> {
     // Nothing is trimmed before there is little room.
     let flags = ["--checkpoint-bytes=1073741824", "--checkpoint-interval=1h"].map(str::to_owned);
     let members = Members::start(&journal.flags(), &flags)?;
-    let mut house = House { journal, members };
-    let outcome = play(&mut house).await;
-    house.judge(outcome).await
+    let mut cluster = Cluster { journal, members };
+    let outcome = play(&mut cluster).await;
+    cluster.judge(outcome).await
 }
 
-async fn play(house: &mut House) -> Result<()> {
-    let writer = house.members.writer().await?.at;
-    let client = Client::connect(&house.members.servers[writer].endpoint()).await?;
+async fn play(cluster: &mut Cluster) -> Result<()> {
+    let leader = cluster.members.leader().await?.at;
+    let client = Client::connect(&cluster.members.servers[leader].endpoint()).await?;
     // Reported by everybody before they go: they count.
     put(&client, "small", 10).await?;
     tokio::time::sleep(Duration::from_secs(5)).await;
-    let others: Vec<usize> = (0..3).filter(|at| *at != writer).collect();
-    others.iter().try_for_each(|at| house.members.servers[*at].kill())?;
+    let others: Vec<usize> = (0..3).filter(|at| *at != leader).collect();
+    others.iter().try_for_each(|at| cluster.members.servers[*at].kill())?;
     let refused = fill(&client).await?;
-    let held = house.held().await?;
+    let held = cluster.stream_state().await?;
     println!("  {} puts, then NOSPACE, with {} KiB in the stream", refused, held.bytes >> 10);
     ensure!(held.bytes < ALLOWED / 4, "the stream was filled");
     // It stays so while the majority is away, and everything that does not grow the state goes on.
@@ -55,18 +55,18 @@ async fn play(house: &mut House) -> Result<()> {
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     println!("  {round} reads and deletes went on");
-    house.members.run(&others)?;
+    cluster.members.run(&others)?;
     let begun = Instant::now();
     while let Err(status) = put(&client, "again", 10).await {
-        ensure!(begun.elapsed() < LIMIT, "still refused {LIMIT:?} after the majority was back: {status}");
+        ensure!(begun.elapsed() < TIMEOUT, "still refused {TIMEOUT:?} after the majority was back: {status}");
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     println!(
         "  it was trimmed, and puts were taken, {} ms after the others were back",
         begun.elapsed().as_millis()
     );
-    house.all_have_the_same().await?;
-    house.members.all_run()
+    cluster.all_have_the_same().await?;
+    cluster.members.all_run()
 }
 
 /// Puts until there is no space; returns how many.

@@ -6,10 +6,10 @@ use tonic::Code;
 use vetch_api::pb;
 use vetch_api::pb::request_op::Request;
 
-use super::House;
-use super::journal::Journal;
-use super::members::Members;
+use super::Cluster;
 use crate::client::Client;
+use crate::replicas::members::Members;
+use crate::replicas::nats::Journal;
 
 const TOO_LARGE: &str = "etcdserver: request is too large";
 const KEYS: usize = 20_000;
@@ -18,14 +18,14 @@ pub(super) async fn run() -> Result<()> {
     let journal = Journal::start().await?;
     let flags = ["--max-request-bytes=16777216", "--max-txn-ops=100000"].map(str::to_owned);
     let members = Members::start(&journal.flags(), &flags)?;
-    let mut house = House { journal, members };
-    let outcome = play(&mut house).await;
-    house.judge(outcome).await
+    let mut cluster = Cluster { journal, members };
+    let outcome = play(&mut cluster).await;
+    cluster.judge(outcome).await
 }
 
-async fn play(house: &mut House) -> Result<()> {
-    let writer = house.members.writer().await?;
-    let client = Client::connect(&house.members.servers[writer.at].endpoint()).await?;
+async fn play(cluster: &mut Cluster) -> Result<()> {
+    let leader = cluster.members.leader().await?;
+    let client = Client::connect(&cluster.members.servers[leader.at].endpoint()).await?;
     for from in (0..KEYS).step_by(1000) {
         let puts = (from..from + 1000).map(|at| put(format!("many/{at:06}"), vec![b'v'; 100]));
         txn(&client, puts.collect()).await?;
@@ -47,13 +47,13 @@ async fn play(house: &mut House) -> Result<()> {
     });
     refused(txn(&client, again.map(Request::RequestPut).collect()).await)?;
     ensure!(client.revision().await? == before + 6, "something that was refused was done");
-    let after = house.members.writer().await?;
-    ensure!(after.epoch == writer.epoch, "another server writes: {writer:?}, {after:?}");
-    let revision = house.all_have_the_same().await?;
+    let after = cluster.members.leader().await?;
+    ensure!(after.epoch == leader.epoch, "another server writes: {leader:?}, {after:?}");
+    let revision = cluster.all_have_the_same().await?;
     println!(
         "  one delete of {KEYS} keys was done, what exceeds a record was refused, at revision {revision}"
     );
-    house.members.all_run()
+    cluster.members.all_run()
 }
 
 fn put(key: String, value: Vec<u8>) -> Request {

@@ -7,9 +7,7 @@
 
 mod behind;
 mod full;
-pub(crate) mod journal;
 mod large;
-pub(crate) mod members;
 mod refill;
 mod trimming;
 
@@ -21,11 +19,11 @@ use tokio::task::JoinSet;
 use vetch_api::pb;
 
 use crate::client::Client;
-use journal::{Held, Journal, STREAM};
-use members::Members;
+use crate::replicas::members::Members;
+use crate::replicas::nats::{Journal, STREAM, StreamState};
 
 /// For everything that is waited for.
-const LIMIT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Case {
@@ -50,7 +48,7 @@ pub(crate) struct JournalLife {
 }
 
 /// A cluster and its journal.
-struct House {
+struct Cluster {
     journal: Journal,
     members: Members,
 }
@@ -78,9 +76,9 @@ impl JournalLife {
     }
 }
 
-impl House {
-    async fn held(&self) -> Result<Held> {
-        self.journal.held(STREAM).await
+impl Cluster {
+    async fn stream_state(&self) -> Result<StreamState> {
+        self.journal.stream_state(STREAM).await
     }
 
     /// Runs a case, and keeps all files if it fails.
@@ -107,7 +105,7 @@ impl House {
                 match client.maintenance.clone().hash_kv(request).await {
                     Ok(answer) => break answer.into_inner(),
                     // It has not come that far yet.
-                    Err(status) => ensure!(begun.elapsed() < LIMIT, "no hash: {status}"),
+                    Err(status) => ensure!(begun.elapsed() < TIMEOUT, "no hash: {status}"),
                 }
                 tokio::time::sleep(Duration::from_millis(100)).await;
             };

@@ -7,10 +7,10 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use vetch_api::pb;
 
-use super::journal::Journal;
-use super::members::{self, Members};
-use super::{House, churn};
+use super::{Cluster, churn};
 use crate::client::Client;
+use crate::replicas::members::{self, Members};
+use crate::replicas::nats::Journal;
 use crate::server::{Kind, Options, Server};
 
 /// The stream of the journal that takes the place of the one that is lost.
@@ -18,25 +18,25 @@ const NEXT: &str = "next";
 
 pub(super) async fn run() -> Result<()> {
     let journal = Journal::start().await?;
-    let mut house = House { journal, members: Members::none() };
-    let outcome = play(&mut house).await;
-    house.judge(outcome).await
+    let mut cluster = Cluster { journal, members: Members::none() };
+    let outcome = play(&mut cluster).await;
+    cluster.judge(outcome).await
 }
 
-async fn play(house: &mut House) -> Result<()> {
+async fn play(cluster: &mut Cluster) -> Result<()> {
     let (directory, revision) = stand_alone().await?;
-    let flags = house.journal.flags();
+    let flags = cluster.journal.flags();
     println!("  {}", refill(directory.path(), &flags)?);
-    begin(house, directory.path(), &flags).await?;
-    let client = Client::connect(&house.members.servers[1].endpoint()).await?;
+    begin(cluster, directory.path(), &flags).await?;
+    let client = Client::connect(&cluster.members.servers[1].endpoint()).await?;
     let found = client.revision().await?;
     ensure!(found == revision, "the cluster begins with revision {found}, the server had {revision}");
     has_all(&client, "alone/0").await?;
-    churn(&house.members.servers[2].endpoint(), 1000, 5).await?;
-    let revision = house.all_have_the_same().await?;
+    churn(&cluster.members.servers[2].endpoint(), 1000, 5).await?;
+    let revision = cluster.all_have_the_same().await?;
     println!("  a server that stood alone is a cluster of three, now at revision {revision}");
     // The stream is gone for good, with what came behind the checkpoints; whoever has most goes on.
-    lose(house, revision).await
+    lose(cluster, revision).await
 }
 
 /// A server of its own, ended, with a journal behind its checkpoint.
@@ -66,18 +66,17 @@ fn refill(data_dir: &Path, journal: &[String]) -> Result<String> {
 }
 
 /// A first server on this directory, and two with nothing.
-async fn begin(house: &mut House, directory: &Path, journal: &[String]) -> Result<()> {
-    house.members = Members::none();
-    let mut flags = members::flags(0)?;
-    flags.extend(journal.iter().cloned());
+async fn begin(cluster: &mut Cluster, directory: &Path, journal: &[String]) -> Result<()> {
+    cluster.members = Members::none();
+    let flags = members::loopback_flags("server-0", &[journal])?;
     let data_dir = Some(directory.to_path_buf());
-    house.members.servers.push(Server::start_with(Kind::Vetch, Options { flags, data_dir })?);
+    cluster.members.servers.push(Server::start_with(Kind::Vetch, Options { flags, data_dir })?);
     for at in 1..3 {
-        house.members.add(journal, &[])?;
-        let log = house.members.servers[at].log_of_this_life()?;
+        cluster.members.add(journal, &[])?;
+        let log = cluster.members.servers[at].log_of_this_life()?;
         ensure!(log.contains("fetching a checkpoint from another server"), "it took no checkpoint:\n{log}");
     }
-    house.members.writer().await.map(drop)
+    cluster.members.leader().await.map(drop)
 }
 
 async fn has_all(client: &Client, key: &str) -> Result<()> {
@@ -88,26 +87,26 @@ async fn has_all(client: &Client, key: &str) -> Result<()> {
 
 /// All servers are stopped, and their journal is thought lost: another stream begins with the
 /// directory of one of them.
-async fn lose(house: &mut House, revision: i64) -> Result<()> {
-    let directory = house.members.servers[0].data_dir.clone();
+async fn lose(cluster: &mut Cluster, revision: i64) -> Result<()> {
+    let directory = cluster.members.servers[0].data_dir.clone();
     let copy = tempfile::Builder::new().prefix("vetch-lost-").tempdir()?;
-    for server in &mut house.members.servers {
+    for server in &mut cluster.members.servers {
         server.terminate()?;
     }
     copy_all(&directory, copy.path())?;
-    let mut flags = house.journal.flags();
+    let mut flags = cluster.journal.flags();
     flags.retain(|flag| !flag.starts_with("--journal-stream"));
     flags.push(format!("--journal-stream={NEXT}"));
     println!("  {}", refill(copy.path(), &flags)?);
-    begin(house, copy.path(), &flags).await?;
-    let client = Client::connect(&house.members.servers[1].endpoint()).await?;
+    begin(cluster, copy.path(), &flags).await?;
+    let client = Client::connect(&cluster.members.servers[1].endpoint()).await?;
     let found = client.revision().await?;
     ensure!(found <= revision, "revision {found} was never there");
     has_all(&client, "alone/0").await?;
-    churn(&house.members.servers[2].endpoint(), 1000, 3).await?;
-    let now = house.all_have_the_same().await?;
+    churn(&cluster.members.servers[2].endpoint(), 1000, 3).await?;
+    let now = cluster.all_have_the_same().await?;
     println!("  another stream went on behind revision {found} of {revision}, now at {now}");
-    house.members.all_run()
+    cluster.members.all_run()
 }
 
 fn copy_all(from: &Path, to: &Path) -> Result<()> {

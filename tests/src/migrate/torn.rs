@@ -9,10 +9,10 @@ use super::live::{fence_of, fill, joined};
 use super::process::Migration;
 use super::story::{self, Listener};
 use super::writers::{LEASE, Way, Writers};
-use crate::chance::Chance;
 use crate::client::Client;
 use crate::server::{Kind, Server};
 use crate::snapshot::image;
+use vetch_testkit::random::Rng;
 
 pub(super) async fn run(seed: u64, kills: usize) -> Result<()> {
     let scratch = tempfile::Builder::new().prefix("vetch-migrate-").tempdir()?;
@@ -61,7 +61,7 @@ async fn interrupt(
     seed: u64,
     kills: usize,
 ) -> Result<Vec<&'static str>> {
-    let mut chance = Chance::new(seed);
+    let mut rng = Rng::split_mix(seed);
     let mut ends = Vec::new();
     for round in 1..=kills {
         migration.start()?;
@@ -71,7 +71,7 @@ async fn interrupt(
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         // Later and later: the first ones are unlikely to come when it is done already.
-        let micros = u64::try_from(chance.between(0, 5_000) * i64::try_from(round)?)?;
+        let micros = u64::try_from(rng.between(0, 5_000) * i64::try_from(round)?)?;
         tokio::time::sleep(Duration::from_micros(micros)).await;
         migration.kill()?;
         let alarms = source.maintenance.clone().alarm(pb::AlarmRequest::default()).await?.into_inner().alarms;

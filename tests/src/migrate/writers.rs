@@ -15,8 +15,8 @@ use tonic::{Code, Status};
 use vetch_api::pb;
 use vetch_api::pb::request_op::Request;
 
-use crate::chance::Chance;
 use crate::client::Client;
+use vetch_testkit::random::Rng;
 
 /// Keys of one writer.
 const KEYS: usize = 12;
@@ -72,7 +72,7 @@ impl Writers {
                 name: format!("w{number}"),
                 endpoint: if way == Way::Direct { etcd.to_owned() } else { vetch.to_owned() },
                 vetch: vetch.to_owned(),
-                chance: Chance::for_step(seed, number),
+                rng: Rng::for_step(seed, number),
                 stop: Arc::clone(&stop),
                 count: 0,
             };
@@ -95,7 +95,7 @@ struct Writer {
     name: String,
     endpoint: String,
     vetch: String,
-    chance: Chance,
+    rng: Rng,
     stop: Arc<AtomicBool>,
     count: usize,
 }
@@ -149,13 +149,13 @@ impl Writer {
     /// One put, or several changes that belong together. There is always at least one put.
     fn changes(&mut self) -> Changes {
         let mut changes: Changes = Vec::new();
-        let first = self.chance.below(KEYS);
-        let more = if self.chance.percent(40) { 1 + self.chance.below(3) } else { 0 };
+        let first = self.rng.below(KEYS);
+        let more = if self.rng.percent(40) { 1 + self.rng.below(3) } else { 0 };
         for place in 0..=more {
             let key = format!("/{}/{:02}", self.name, (first + place) % KEYS);
             self.count += 1;
-            let value = format!("{}-{}-{}", self.name, self.count, "x".repeat(self.chance.below(200)));
-            let deletes = place > 0 && self.chance.percent(40);
+            let value = format!("{}-{}-{}", self.name, self.count, "x".repeat(self.rng.below(200)));
+            let deletes = place > 0 && self.rng.percent(40);
             changes.push((key, (!deletes).then_some(value)));
         }
         changes

@@ -11,8 +11,8 @@ use super::send::Way;
 use super::shared::Shared;
 use super::traffic::{self, Memory};
 use super::values;
-use crate::chance::Chance;
 use crate::client::Client;
+use vetch_testkit::random::Rng;
 
 /// Where a client turns to. It stays with one server of a cluster for as long as that is of use,
 /// then goes to the next.
@@ -42,14 +42,14 @@ pub(super) async fn connect(shared: &Shared, place: &mut Place) -> Option<Client
 }
 
 /// Reads and writes keys, one request after the other.
-pub(super) async fn keys(shared: Arc<Shared>, mut chance: Chance) {
+pub(super) async fn keys(shared: Arc<Shared>, mut rng: Rng) {
     let id = shared.new_client();
     let mut memory = Memory::new();
     let mut place = Place::new(id);
     while let Some(client) = connect(&shared, &mut place).await {
         while !shared.stopped() {
-            sometimes_abandon(&shared, &client, id, &mut chance).await;
-            let (request, way) = traffic::request(&shared, &mut chance, &memory);
+            sometimes_abandon(&shared, &client, id, &mut rng).await;
+            let (request, way) = traffic::request(&shared, &mut rng, &memory);
             let outcome = shared.perform(&client, id, request, way).await;
             traffic::learn(&mut memory, &outcome);
             match outcome {
@@ -65,21 +65,21 @@ pub(super) async fn keys(shared: Arc<Shared>, mut chance: Chance) {
 }
 
 /// Now and then asks for a lot and goes away in the middle of the answer.
-async fn sometimes_abandon(shared: &Shared, client: &Client, id: u32, chance: &mut Chance) {
-    if !shared.plan.only_writes && chance.percent(1) {
-        let after = Duration::from_micros(chance.between(50, 4_000).unsigned_abs());
+async fn sometimes_abandon(shared: &Shared, client: &Client, id: u32, rng: &mut Rng) {
+    if !shared.plan.only_writes && rng.percent(1) {
+        let after = Duration::from_micros(rng.between(50, 4_000));
         shared.abandon(client, id, traffic::long_read(), after).await;
     }
 }
 
 /// Grants leases, attaches keys, renews, revokes or lets them run out.
-pub(super) async fn leases(shared: Arc<Shared>, mut chance: Chance) {
+pub(super) async fn leases(shared: Arc<Shared>, mut rng: Rng) {
     let id = shared.new_client();
     let mut place = Place::new(id);
     while let Some(client) = connect(&shared, &mut place).await {
         while !shared.stopped() {
-            sometimes_abandon(&shared, &client, id, &mut chance).await;
-            if one_lease(&shared, &client, id, &mut chance).await.is_none() {
+            sometimes_abandon(&shared, &client, id, &mut rng).await;
+            if one_lease(&shared, &client, id, &mut rng).await.is_none() {
                 tokio::time::sleep(shared.plan.pause_after_failure).await;
                 break;
             }
@@ -93,33 +93,33 @@ pub(super) fn is_long(lease: i64) -> bool {
 }
 
 /// The life of one lease as its client leads it. None: the connection is of no more use.
-async fn one_lease(shared: &Shared, client: &Client, id: u32, chance: &mut Chance) -> Option<()> {
+async fn one_lease(shared: &Shared, client: &Client, id: u32, rng: &mut Rng) -> Option<()> {
     let lease = shared.new_lease();
-    let ttl = if is_long(lease) { 60 } else { chance.between(2, 4) };
+    let ttl = if is_long(lease) { 60 } else { rng.between(2, 4) };
     let known = async |request| match shared.perform(client, id, request, Way::Unary).await {
         Outcome::Unknown => None,
         outcome => Some(outcome),
     };
     known(Request::LeaseGrant { id: lease, ttl }).await?;
     let own = format!("/locks/{lease}");
-    for index in 0..chance.between(1, 3) {
+    for index in 0..rng.between(1, 3) {
         let value = values::name(shared.new_value(), 0);
         let put = Put { lease, ..Put::new(format!("{own}/{index}"), value) };
         known(Request::Put(put)).await?;
     }
-    if chance.percent(30) {
+    if rng.percent(30) {
         // A key that others write as well, and by that take off the lease.
-        let put = Put { lease, ..traffic::new_put(shared, chance, b"/registry/leases/000".to_vec()) };
+        let put = Put { lease, ..traffic::new_put(shared, rng, b"/registry/leases/000".to_vec()) };
         known(Request::Txn(Txn { success: vec![Op::Put(put)], ..Txn::default() })).await?;
     }
-    for _ in 0..chance.below(4) {
-        tokio::time::sleep(Duration::from_millis(chance.between(100, 900) as u64)).await;
+    for _ in 0..rng.below(4) {
+        tokio::time::sleep(Duration::from_millis(rng.between(100, 900) as u64)).await;
         let renewed = known(Request::LeaseKeepAlive { id: lease }).await?;
         if matches!(renewed, Outcome::Answered { answer: Answer::LeaseKeepAlive { ttl: 0 }, .. }) {
             return Some(());
         }
     }
-    match chance.below(10) {
+    match rng.below(10) {
         0..=3 => known(Request::LeaseRevoke { id: lease }).await?,
         4..=5 => {
             known(Request::Delete(Delete { keys: Keys::between(own.clone(), own + "0"), prev_kv: false }))
@@ -132,14 +132,14 @@ async fn one_lease(shared: &Shared, client: &Client, id: u32, chance: &mut Chanc
 }
 
 /// Compacts behind the watcher of everything, so that the story it is told has no gap.
-pub(super) async fn compactor(shared: Arc<Shared>, mut chance: Chance) {
+pub(super) async fn compactor(shared: Arc<Shared>, mut rng: Rng) {
     let Some(interval) = shared.plan.compact_every else { return };
     let id = shared.new_client();
     let mut place = Place::new(id);
     while let Some(client) = connect(&shared, &mut place).await {
         while !shared.stopped() {
             tokio::time::sleep(interval).await;
-            sometimes_abandon(&shared, &client, id, &mut chance).await;
+            sometimes_abandon(&shared, &client, id, &mut rng).await;
             let revision = shared.watched() - shared.plan.compact_behind;
             if revision <= shared.compacted().max(1) {
                 continue;

@@ -10,18 +10,18 @@ use vetch_check::{Alarm, Leased, Listed, Listing};
 
 use super::clients::{Place, connect};
 use super::shared::Shared;
-use crate::chance::Chance;
 use crate::client::Client;
+use vetch_testkit::random::Rng;
 
 /// Between two looks: often enough to meet every fault, seldom enough to be judged soon.
 const PAUSE: Duration = Duration::from_millis(40);
 
-pub(super) async fn around(shared: Arc<Shared>, mut chance: Chance) {
+pub(super) async fn around(shared: Arc<Shared>, mut rng: Rng) {
     let mut place = Place::new(shared.new_client());
     while let Some(client) = connect(&shared, &mut place).await {
         while !shared.stopped() {
             tokio::time::sleep(PAUSE).await;
-            let look = tokio::time::timeout(shared.plan.request_timeout, look(&shared, &client, &mut chance));
+            let look = tokio::time::timeout(shared.plan.request_timeout, look(&shared, &client, &mut rng));
             if !matches!(look.await, Ok(Ok(()))) {
                 tokio::time::sleep(shared.plan.pause_after_failure).await;
                 break;
@@ -30,9 +30,9 @@ pub(super) async fn around(shared: Arc<Shared>, mut chance: Chance) {
     }
 }
 
-async fn look(shared: &Shared, client: &Client, chance: &mut Chance) -> Result<(), Status> {
+async fn look(shared: &Shared, client: &Client, rng: &mut Rng) -> Result<(), Status> {
     let called = shared.now();
-    let (header, listing) = match chance.below(5) {
+    let (header, listing) = match rng.below(5) {
         0 => leases(client).await?,
         1 => alarms(client).await?,
         2 => members(client).await?,

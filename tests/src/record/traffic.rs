@@ -16,7 +16,7 @@ use super::Plan;
 use super::send::Way;
 use super::shared::Shared;
 use super::values;
-use crate::chance::Chance;
+use vetch_testkit::random::Rng;
 
 const KINDS: [&str; 3] = ["leases", "nodes", "pods"];
 
@@ -51,48 +51,48 @@ const MIXTURE: [(usize, Shape); 10] = [
 ];
 
 /// The next request of a client.
-pub(super) fn request(shared: &Shared, chance: &mut Chance, memory: &Memory) -> (Request, Way) {
+pub(super) fn request(shared: &Shared, rng: &mut Rng, memory: &Memory) -> (Request, Way) {
     let plan = &shared.plan;
-    let key = key(plan, chance);
+    let key = key(plan, rng);
     if plan.only_writes {
         let delete = Delete { keys: Keys::single(key.clone()), prev_kv: false };
-        let request = match chance.percent(40) {
+        let request = match rng.percent(40) {
             true => Request::Delete(delete),
-            false => Request::Put(new_put(shared, chance, key)),
+            false => Request::Put(new_put(shared, rng, key)),
         };
         return (request, Way::Unary);
     }
     let known = memory.get(&key).copied().unwrap_or(0);
-    let request = match chance.weighted(&MIXTURE) {
+    let request = match rng.weighted(&MIXTURE) {
         Shape::Put => {
-            let mut put = new_put(shared, chance, key);
-            put.prev_kv = chance.percent(30);
-            put.ignore_lease = chance.percent(4);
+            let mut put = new_put(shared, rng, key);
+            put.prev_kv = rng.percent(30);
+            put.ignore_lease = rng.percent(4);
             Request::Put(put)
         }
         Shape::Update => {
-            let put = Op::Put(new_put(shared, chance, key.clone()));
+            let put = Op::Put(new_put(shared, rng, key.clone()));
             Request::Txn(unchanged(key, known, put))
         }
         Shape::Create => {
-            let put = Op::Put(new_put(shared, chance, key.clone()));
+            let put = Op::Put(new_put(shared, rng, key.clone()));
             Request::Txn(unchanged(key, 0, put))
         }
         Shape::DeleteUnchanged => {
-            let delete = Op::Delete(Delete { keys: Keys::single(key.clone()), prev_kv: chance.percent(50) });
+            let delete = Op::Delete(Delete { keys: Keys::single(key.clone()), prev_kv: rng.percent(50) });
             Request::Txn(unchanged(key, known, delete))
         }
-        Shape::Several => Request::Txn(several(shared, chance)),
-        Shape::Delete => Request::Delete(Delete { keys: Keys::single(key), prev_kv: chance.percent(50) }),
+        Shape::Several => Request::Txn(several(shared, rng)),
+        Shape::Delete => Request::Delete(Delete { keys: Keys::single(key), prev_kv: rng.percent(50) }),
         Shape::DeleteRange => {
-            Request::Delete(Delete { keys: some_keys(plan, chance), prev_kv: chance.percent(50) })
+            Request::Delete(Delete { keys: some_keys(plan, rng), prev_kv: rng.percent(50) })
         }
         Shape::Get => {
-            let serializable = chance.percent(30);
+            let serializable = rng.percent(30);
             Request::Range(Range { serializable, ..Range::new(Keys::single(key)) })
         }
-        Shape::List => return list(plan, chance),
-        Shape::Past => past(shared, chance),
+        Shape::List => return list(plan, rng),
+        Shape::Past => past(shared, rng),
     };
     (request, Way::Unary)
 }
@@ -117,27 +117,27 @@ pub(super) fn learn(memory: &mut Memory, outcome: &Outcome) {
     memory.extend(kvs.iter().map(|kv| (kv.key.clone(), kv.mod_revision)));
 }
 
-fn key(plan: &Plan, chance: &mut Chance) -> Vec<u8> {
-    let kind = *chance.pick(&KINDS);
-    format!("/registry/{kind}/{:03}", chance.below(plan.keys.div_ceil(KINDS.len()))).into_bytes()
+fn key(plan: &Plan, rng: &mut Rng) -> Vec<u8> {
+    let kind = *rng.pick(&KINDS);
+    format!("/registry/{kind}/{:03}", rng.below(plan.keys.div_ceil(KINDS.len()))).into_bytes()
 }
 
 /// All of one kind, a part of it, everything from a key on, or everything.
-pub(super) fn some_keys(plan: &Plan, chance: &mut Chance) -> Keys {
-    let kind = *chance.pick(&KINDS);
+pub(super) fn some_keys(plan: &Plan, rng: &mut Rng) -> Keys {
+    let kind = *rng.pick(&KINDS);
     let prefix = format!("/registry/{kind}/");
-    match chance.below(10) {
+    match rng.below(10) {
         0..=3 => Keys::between(prefix.clone(), format!("/registry/{kind}0")),
         4..=8 => {
-            let first = chance.below(plan.keys);
+            let first = rng.below(plan.keys);
             Keys::between(format!("{prefix}{first:03}"), format!("{prefix}{:03}", first + 3))
         }
         _ => Keys::between(format!("/registry/{kind}/001"), [0]),
     }
 }
 
-pub(super) fn new_put(shared: &Shared, chance: &mut Chance, key: Vec<u8>) -> Put {
-    let length = if chance.percent(shared.plan.large_percent) { shared.plan.large_bytes } else { 0 };
+pub(super) fn new_put(shared: &Shared, rng: &mut Rng, key: Vec<u8>) -> Put {
+    let length = if rng.percent(shared.plan.large_percent) { shared.plan.large_bytes } else { 0 };
     Put::new(key, values::name(shared.new_value(), length))
 }
 
@@ -156,29 +156,29 @@ fn unchanged(key: Vec<u8>, known: i64, act: Op) -> Txn {
 }
 
 /// Several operations at once, sometimes on a condition, sometimes with a transaction inside.
-fn several(shared: &Shared, chance: &mut Chance) -> Txn {
+fn several(shared: &Shared, rng: &mut Rng) -> Txn {
     let plan = &shared.plan;
-    let mut keys: Vec<_> = (0..4).map(|_| key(plan, chance)).collect();
+    let mut keys: Vec<_> = (0..4).map(|_| key(plan, rng)).collect();
     keys.sort();
     keys.dedup();
     let mut txn = Txn::default();
-    if chance.percent(40) {
-        let result = *chance.pick(&[CompareResult::Greater, CompareResult::Less, CompareResult::NotEqual]);
-        let target = match chance.below(3) {
-            0 => CompareTarget::Version(chance.between(0, 5)),
-            1 => CompareTarget::Create(shared.revision() - chance.between(0, 200)),
+    if rng.percent(40) {
+        let result = *rng.pick(&[CompareResult::Greater, CompareResult::Less, CompareResult::NotEqual]);
+        let target = match rng.below(3) {
+            0 => CompareTarget::Version(rng.between(0, 5)),
+            1 => CompareTarget::Create(shared.revision() - rng.between(0, 200)),
             _ => CompareTarget::Lease(0),
         };
-        txn.compare.push(Compare { keys: Keys::single(key(plan, chance)), result, target });
+        txn.compare.push(Compare { keys: Keys::single(key(plan, rng)), result, target });
     }
     for key in keys {
         let single = Keys::single(key.clone());
-        let op = match chance.below(10) {
-            0..=4 => Op::Put(new_put(shared, chance, key)),
+        let op = match rng.below(10) {
+            0..=4 => Op::Put(new_put(shared, rng, key)),
             5..=6 => Op::Delete(Delete { keys: single, prev_kv: true }),
             7..=8 => Op::Range(Range::new(single)),
             _ => {
-                let put = Op::Put(new_put(shared, chance, key));
+                let put = Op::Put(new_put(shared, rng, key));
                 Op::Txn(Txn { success: vec![put], ..Txn::default() })
             }
         };
@@ -188,32 +188,32 @@ fn several(shared: &Shared, chance: &mut Chance) -> Txn {
     txn
 }
 
-fn list(plan: &Plan, chance: &mut Chance) -> (Request, Way) {
-    let mut range = Range::new(some_keys(plan, chance));
-    range.serializable = chance.percent(30);
-    match chance.below(10) {
-        0..=3 => range.limit = chance.between(1, 8),
+fn list(plan: &Plan, rng: &mut Rng) -> (Request, Way) {
+    let mut range = Range::new(some_keys(plan, rng));
+    range.serializable = rng.percent(30);
+    match rng.below(10) {
+        0..=3 => range.limit = rng.between(1, 8),
         4 => range.keys_only = true,
         5 => range.count_only = true,
         _ => {}
     }
-    if chance.percent(30) {
+    if rng.percent(30) {
         return (Request::Range(range), Way::Stream);
     }
-    if chance.percent(20) {
-        range.sort_order = *chance.pick(&[SortOrder::Ascend, SortOrder::Descend]);
+    if rng.percent(20) {
+        range.sort_order = *rng.pick(&[SortOrder::Ascend, SortOrder::Descend]);
         let targets =
             [SortTarget::Key, SortTarget::Version, SortTarget::Create, SortTarget::Mod, SortTarget::Value];
-        range.sort_target = *chance.pick(&targets);
+        range.sort_target = *rng.pick(&targets);
     }
     (Request::Range(range), Way::Unary)
 }
 
 /// A look at the past, sometimes further back than there is anything left, sometimes into the
 /// future.
-fn past(shared: &Shared, chance: &mut Chance) -> Request {
-    let mut range = Range::new(some_keys(&shared.plan, chance));
-    range.revision = (shared.revision() - chance.between(-3, 300)).max(1);
-    range.serializable = chance.percent(50);
+fn past(shared: &Shared, rng: &mut Rng) -> Request {
+    let mut range = Range::new(some_keys(&shared.plan, rng));
+    range.revision = (shared.revision() - rng.between(-3, 300)).max(1);
+    range.serializable = rng.percent(50);
     Request::Range(range)
 }

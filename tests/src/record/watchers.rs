@@ -20,8 +20,8 @@ use super::clients::{Place, connect};
 use super::shared::Shared;
 use super::traffic::some_keys;
 use super::translate;
-use crate::chance::Chance;
 use crate::client::Client;
+use vetch_testkit::random::Rng;
 
 /// One watch of a stream, as it is being recorded.
 struct Cursor {
@@ -221,18 +221,18 @@ pub(super) async fn everything(shared: Arc<Shared>) {
 }
 
 /// A watcher that changes its interests every second or so.
-pub(super) async fn some(shared: Arc<Shared>, mut chance: Chance) {
+pub(super) async fn some(shared: Arc<Shared>, mut rng: Rng) {
     let id = shared.new_client();
     let mut place = Place::new(id);
     let mut resumed = Vec::new();
     loop {
         let client = connect_to_watch(&shared, &mut place).await;
         let watches = match resumed.is_empty() {
-            true => (0..chance.between(1, 3)).map(|_| watch(&shared, &mut chance)).collect(),
+            true => (0..rng.between(1, 3)).map(|_| watch(&shared, &mut rng)).collect(),
             false => std::mem::take(&mut resumed),
         };
-        let life = Duration::from_millis(chance.between(200, 2_500) as u64);
-        let (left, caught_up) = follow(&shared, &client, id, watches, Some((life, &mut chance))).await;
+        let life = Duration::from_millis(rng.between(200, 2_500) as u64);
+        let (left, caught_up) = follow(&shared, &client, id, watches, Some((life, &mut rng))).await;
         if caught_up {
             return;
         }
@@ -253,26 +253,26 @@ async fn connect_to_watch(shared: &Shared, place: &mut Place) -> Client {
     }
 }
 
-fn watch(shared: &Shared, chance: &mut Chance) -> Watch {
+fn watch(shared: &Shared, rng: &mut Rng) -> Watch {
     let revision = shared.revision();
-    let start_revision = match chance.below(10) {
+    let start_revision = match rng.below(10) {
         0..=3 => 0,
-        4..=7 => (revision - chance.between(0, 300)).max(1),
-        _ => revision + chance.between(1, 100),
+        4..=7 => (revision - rng.between(0, 300)).max(1),
+        _ => revision + rng.between(1, 100),
     };
-    let keys = match chance.percent(20) {
+    let keys = match rng.percent(20) {
         true => Keys::all(),
-        false => some_keys(&shared.plan, chance),
+        false => some_keys(&shared.plan, rng),
     };
-    let filter = chance.below(10);
+    let filter = rng.below(10);
     Watch {
         keys,
         start_revision,
-        progress_notify: chance.percent(50),
+        progress_notify: rng.percent(50),
         no_put: filter == 0,
         no_delete: filter == 1,
-        prev_kv: chance.percent(60),
-        fragment: chance.percent(30),
+        prev_kv: rng.percent(60),
+        fragment: rng.percent(30),
     }
 }
 
@@ -283,7 +283,7 @@ async fn follow(
     client: &Client,
     id: u32,
     watches: Vec<Watch>,
-    life: Option<(Duration, &mut Chance)>,
+    life: Option<(Duration, &mut Rng)>,
 ) -> (Vec<Watch>, bool) {
     let mut stream = match Stream::open(shared, client, id, &watches).await {
         Ok(stream) => stream,
@@ -296,11 +296,11 @@ async fn follow(
     let everything = life.is_none();
     let result = match life {
         None => read_on(&mut stream, None, 0).await,
-        Some((life, chance)) => {
-            let asks = *chance.pick(&[0, 1, 5]);
+        Some((life, rng)) => {
+            let asks = *rng.pick(&[0, 1, 5]);
             let result = read_on(&mut stream, Some(life), asks).await;
             match result {
-                Ok(()) if !stream.caught_up() && chance.percent(50) => cancel_all(&mut stream).await,
+                Ok(()) if !stream.caught_up() && rng.percent(50) => cancel_all(&mut stream).await,
                 other => other,
             }
         }

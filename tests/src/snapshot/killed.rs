@@ -15,9 +15,9 @@ use vetch_api::pb::auth_client::AuthClient;
 
 use super::image::{Image, Users};
 use super::{load, tools};
-use crate::chance::Chance;
 use crate::client::Client;
 use crate::server::{Kind, Options, Server};
+use vetch_testkit::random::Rng;
 
 /// Ways to have a database that is behind, or a log that was cut.
 const WAYS: [&[&str]; 4] = [
@@ -49,13 +49,13 @@ pub(super) async fn run(rounds: u64, seed: u64) -> Result<()> {
 async fn kill(seed: u64) -> Result<Option<u64>> {
     let scratch = tempfile::Builder::new().prefix("vetch-killed-").tempdir()?;
     let at = |name: &str| scratch.path().join(name);
-    let mut chance = Chance::new(seed);
-    let with_auth = chance.percent(40);
-    let way = *chance.pick(&WAYS);
+    let mut rng = Rng::split_mix(seed);
+    let with_auth = rng.percent(40);
+    let way = *rng.pick(&WAYS);
     let flags = way.iter().copied().chain(["--bcrypt-cost=4"]).map(str::to_owned).collect();
     let mut etcd = Server::start_with(Kind::Etcd, Options { flags, data_dir: Some(at("etcd")) })?;
     let mut clients = load::start(&etcd.endpoint(), seed, with_auth).await?;
-    let life = if with_auth { chance.between(1_000, 4_000) } else { chance.between(200, 2_500) };
+    let life = if with_auth { rng.between(1_000, 4_000) } else { rng.between(200, 2_500) };
     tokio::time::sleep(Duration::from_millis(life as u64)).await;
     etcd.kill()?;
     while clients.join_next().await.is_some() {}

@@ -9,9 +9,9 @@ use tonic::{Code, Status};
 use vetch_api::pb;
 
 use crate::auth::{self, Ask};
-use crate::chance::Chance;
 use crate::client::Client;
 use crate::differential::{Generator, Request, World};
+use vetch_testkit::random::Rng;
 
 /// Clients of either kind.
 const CLIENTS: u64 = 4;
@@ -48,7 +48,7 @@ pub(super) async fn start(endpoint: &str, seed: u64, with_auth: bool) -> anyhow:
 async fn ask_as_users(mut side: auth::Side, seed: u64) {
     let mut generator = auth::Generator::default();
     for step in 0..REQUESTS {
-        let request = generator.request(&mut Chance::for_step(seed, step));
+        let request = generator.request(&mut Rng::for_step(seed, step));
         if !is_wanted(&request.ask) {
             continue;
         }
@@ -74,11 +74,11 @@ fn is_wanted(ask: &Ask) -> bool {
 async fn ask(client: Client, seed: u64, rare: Rare) {
     let mut world = World::default();
     for step in 0..REQUESTS {
-        let mut chance = Chance::for_step(seed, step);
-        if chance.percent(1) && rare.alarms {
-            raise_and_lower(&client, &mut chance).await;
+        let mut rng = Rng::for_step(seed, step);
+        if rng.percent(1) && rare.alarms {
+            raise_and_lower(&client, &mut rng).await;
         }
-        let request = Generator { sane: chance.percent(80), chance, world: &world }.request();
+        let request = Generator { sane: rng.percent(80), rng, world: &world }.request();
         if !rare.compactions && matches!(request, Request::Compact(_)) {
             continue;
         }
@@ -108,11 +108,11 @@ async fn send(client: &Client, request: Request) -> Result<Option<pb::ResponseHe
 }
 
 /// Others go on meanwhile, and are refused. Mostly it is lowered again.
-async fn raise_and_lower(client: &Client, chance: &mut Chance) {
-    let alarm = chance.weighted(&[(3, 1), (1, 2)]);
+async fn raise_and_lower(client: &Client, rng: &mut Rng) {
+    let alarm = rng.weighted(&[(3, 1), (1, 2)]);
     for action in [1, 2] {
         let request = pb::AlarmRequest { action, member_id: ALARMED, alarm };
         let _ = client.maintenance.clone().alarm(request).await;
-        tokio::time::sleep(std::time::Duration::from_millis(chance.below(20) as u64)).await;
+        tokio::time::sleep(std::time::Duration::from_millis(rng.below(20) as u64)).await;
     }
 }

@@ -325,10 +325,10 @@ fn clients(pki: &Pki) -> Result<Vec<&'static str>> {
     let own = authority("own", |p| p.extended_key_usages = vec![Purpose::ClientAuth])?;
     let strangers = authority("etcd-ca", |_| {})?;
     let between = {
-        let mut wish = client("intermediate").params;
-        wish.extended_key_usages.clear();
-        wish.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        rcgen::CertifiedIssuer::signed_by(wish, rcgen::KeyPair::generate()?, &pki.authority)?
+        let mut request = client("intermediate").params;
+        request.extended_key_usages.clear();
+        request.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        rcgen::CertifiedIssuer::signed_by(request, rcgen::KeyPair::generate()?, &pki.authority)?
     };
     pki.issue("good", client("good"))?;
     pki.issue("both purposes", server())?;

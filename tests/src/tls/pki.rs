@@ -6,14 +6,12 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use rcgen::{
-    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType,
-    ExtendedKeyUsagePurpose as Purpose, IsCa, KeyIdMethod, KeyPair, PKCS_ECDSA_P256_SHA256,
-    PKCS_ECDSA_P384_SHA384, PKCS_ECDSA_P521_SHA512, PKCS_ED25519, PKCS_RSA_SHA256, RevokedCertParams,
-    RsaKeySize, SanType, SerialNumber, SignatureAlgorithm, date_time_ymd,
+    CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ECDSA_P521_SHA512,
+    PKCS_ED25519, PKCS_RSA_SHA256, RsaKeySize, SignatureAlgorithm,
 };
 use tempfile::TempDir;
-
-pub(crate) type Authority = CertifiedIssuer<'static, KeyPair>;
+use vetch_testkit::certificates::{self, Pair};
+pub(crate) use vetch_testkit::certificates::{Authority, authority};
 
 /// A directory of certificates: `NAME.crt` and `NAME.key` each.
 pub(crate) struct Pki {
@@ -49,53 +47,29 @@ impl KeyKind {
     }
 }
 
-/// What a certificate is to say.
-pub(crate) struct Wish {
+/// What a certificate says, and the kind of its key.
+pub(crate) struct CertificateRequest {
     pub(super) params: CertificateParams,
     pub(super) key: KeyKind,
 }
 
-/// A client's certificate as kubeadm makes it.
-pub(crate) fn client(name: &str) -> Wish {
-    let mut params = named(name);
-    params.extended_key_usages = vec![Purpose::ClientAuth];
-    Wish { params, key: KeyKind::P256 }
+pub(crate) fn client(name: &str) -> CertificateRequest {
+    CertificateRequest { params: certificates::client(name), key: KeyKind::P256 }
 }
 
-/// A server's certificate as kubeadm makes it: for both purposes, since members call each other
-/// with it.
-pub(crate) fn server() -> Wish {
-    let mut params = named("server");
-    params.extended_key_usages = vec![Purpose::ServerAuth, Purpose::ClientAuth];
-    params.subject_alt_names = vec![
-        SanType::IpAddress([127, 0, 0, 1].into()),
-        SanType::DnsName("localhost".try_into().expect("a plain name")),
-    ];
-    Wish { params, key: KeyKind::P256 }
+pub(crate) fn server() -> CertificateRequest {
+    CertificateRequest { params: certificates::server("server"), key: KeyKind::P256 }
 }
 
-impl Wish {
-    pub(super) fn with(mut self, change: impl FnOnce(&mut CertificateParams)) -> Wish {
+impl CertificateRequest {
+    pub(super) fn with(mut self, change: impl FnOnce(&mut CertificateParams)) -> CertificateRequest {
         change(&mut self.params);
         self
     }
 
-    pub(super) fn on(self, key: KeyKind) -> Wish {
-        Wish { key, ..self }
+    pub(super) fn on(self, key: KeyKind) -> CertificateRequest {
+        CertificateRequest { key, ..self }
     }
-}
-
-fn named(name: &str) -> CertificateParams {
-    let mut params = CertificateParams::default();
-    params.distinguished_name.push(DnType::CommonName, name);
-    params
-}
-
-pub(crate) fn authority(name: &str, change: impl FnOnce(&mut CertificateParams)) -> Result<Authority> {
-    let mut params = named(name);
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    change(&mut params);
-    Ok(CertifiedIssuer::self_signed(params, KeyPair::generate()?)?)
 }
 
 impl Pki {
@@ -116,50 +90,38 @@ impl Pki {
         self.path(name).display().to_string()
     }
 
-    /// Replaced at once, as cert-manager and kubelet do it.
     pub(crate) fn write(&self, name: &str, contents: &[u8]) -> Result<()> {
-        let fresh = self.path("fresh");
-        fs::write(&fresh, contents)?;
-        fs::rename(fresh, self.path(name))?;
-        Ok(())
+        Ok(certificates::replace_file(&self.path(name), contents)?)
     }
 
-    pub(crate) fn issue(&self, name: &str, wish: Wish) -> Result<()> {
-        self.issue_by(&self.authority, name, wish)
+    fn write_pair(&self, name: &str, pair: &Pair) -> Result<()> {
+        self.write(&format!("{name}.key"), pair.key.as_bytes())?;
+        self.write(&format!("{name}.crt"), pair.cert.as_bytes())
     }
 
-    pub(crate) fn issue_by(&self, authority: &Authority, name: &str, mut wish: Wish) -> Result<()> {
+    pub(crate) fn issue(&self, name: &str, request: CertificateRequest) -> Result<()> {
+        self.issue_by(&self.authority, name, request)
+    }
+
+    pub(crate) fn issue_by(
+        &self,
+        authority: &Authority,
+        name: &str,
+        mut request: CertificateRequest,
+    ) -> Result<()> {
         // Without it OpenSSL cannot tell two authorities of the same name apart.
-        wish.params.use_authority_key_identifier_extension = true;
-        let key = wish.key.generate()?;
-        let cert = wish.params.signed_by(&key, authority)?;
-        self.write(&format!("{name}.key"), key.serialize_pem().as_bytes())?;
-        self.write(&format!("{name}.crt"), cert.pem().as_bytes())
+        request.params.use_authority_key_identifier_extension = true;
+        self.write_pair(name, &certificates::issue(authority, &request.params, &request.key.generate()?)?)
     }
 
     /// An authority's own certificate and key, to be used as if it were a client's.
     pub(super) fn keep(&self, name: &str, authority: &Authority) -> Result<()> {
-        self.write(&format!("{name}.key"), authority.key().serialize_pem().as_bytes())?;
-        self.write(&format!("{name}.crt"), authority.pem().as_bytes())
+        self.write_pair(name, &Pair { cert: authority.pem(), key: authority.key().serialize_pem() })
     }
 
     /// In DER, which is all that etcd reads.
     pub(super) fn revoke(&self, file: &str, serials: &[u64]) -> Result<()> {
-        let revoked = |serial: &u64| RevokedCertParams {
-            serial_number: SerialNumber::from(*serial),
-            revocation_time: date_time_ymd(2020, 1, 1),
-            reason_code: None,
-            invalidity_date: None,
-        };
-        let list = CertificateRevocationListParams {
-            this_update: date_time_ymd(2020, 1, 1),
-            next_update: date_time_ymd(2120, 1, 1),
-            crl_number: SerialNumber::from(1),
-            issuing_distribution_point: None,
-            revoked_certs: serials.iter().map(revoked).collect(),
-            key_identifier_method: KeyIdMethod::Sha256,
-        };
-        self.write(file, list.signed_by(&self.authority)?.der())
+        self.write(file, certificates::revocation_list(&self.authority, serials)?.der())
     }
 
     /// A certificate of version 1, which only a careless `openssl x509 -req` makes.

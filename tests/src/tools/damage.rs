@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::house::{House, contents};
-use crate::chance::Chance;
+use vetch_testkit::random::Rng;
 
 /// A copy of the data directory with one file changed.
 fn broken(house: &House, file: &Path, change: impl Fn(&mut Vec<u8>)) -> Result<tempfile::TempDir> {
@@ -38,11 +38,11 @@ fn files(house: &House) -> Result<Vec<(PathBuf, usize)>> {
 /// nobody.
 pub(super) fn flips(house: &House, count: usize, seed: u64) -> Result<()> {
     let files = files(house)?;
-    let mut chance = Chance::for_step(seed, usize::from(house.is_encrypted));
+    let mut rng = Rng::for_step(seed, usize::from(house.is_encrypted));
     let (mut seen, mut harmless) = (0, 0);
     for number in 0..count {
         let (file, used) = &files[number % files.len()];
-        let (at, bit) = (chance.below(*used), chance.below(8));
+        let (at, bit) = (rng.below(*used), rng.below(8));
         let is_padding = is_padding(&fs::read(file)?, file, at);
         let copy = broken(house, file, |content| content[at] ^= 1 << bit)?;
         let answer = house.tool(&["verify"], copy.path(), &["-w", "json"])?;

@@ -3,8 +3,8 @@
 use vetch_check::{Access, AccessChange, Alarm, Alarmed, Fact, History};
 use vetch_model::Keys;
 
-use super::rng::Rng;
 use super::server::Server;
+use vetch_testkit::random::Rng;
 
 const USERS: [&str; 2] = ["ann", "bob"];
 const ROLES: [&str; 2] = ["some", "others"];

@@ -5,8 +5,8 @@ use vetch_model::{
     Answer, Compare, CompareResult, CompareTarget, Delete, Keys, Op, Put, Range, Request, Txn, Watch,
 };
 
-use super::rng::Rng;
 use super::server::{SECOND, Server, Watcher};
+use vetch_testkit::random::Rng;
 
 const MILLI: u64 = 1_000_000;
 const CLIENTS: u32 = 6;

@@ -8,7 +8,6 @@ pub(crate) mod clients;
 pub(crate) mod mutate;
 pub(crate) mod mutate_lists;
 pub(crate) mod mutate_watch;
-pub(crate) mod rng;
 pub(crate) mod server;
 
 pub(crate) use clients::{record, record_with};

@@ -3,7 +3,7 @@
 use vetch_check::{Hashed, History, Operation, Outcome};
 use vetch_model::{Answer, Deleted, Keys, OpAnswer, Put, Range, Ranged, Refusal, Request};
 
-use super::rng::Rng;
+use vetch_testkit::random::Rng;
 
 /// Where a mutation found nothing to change it says false.
 pub(crate) type Mutation = fn(&mut History, &mut Rng) -> bool;

@@ -3,7 +3,7 @@
 use vetch_check::{Access, AccessChange, Alarm, Alarmed, Fact, History, Listed, Listing, Operation, Outcome};
 use vetch_model::{Answer, Keys, Request};
 
-use super::rng::Rng;
+use vetch_testkit::random::Rng;
 
 /// Behind everything in a history.
 fn end(history: &History) -> u64 {

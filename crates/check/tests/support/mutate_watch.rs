@@ -9,7 +9,7 @@ use vetch_check::{Ending, History, WatchMessage};
 use vetch_model::{Event, KeyValue, Request};
 
 use super::mutate::wrote;
-use super::rng::Rng;
+use vetch_testkit::random::Rng;
 
 /// The place of an event: watch, message, event.
 type Place = (usize, usize, usize);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use vetch_check::{Alarm, Ending, Fact, WatchMessage, Watched};
 use vetch_model::{Answer, Model, Refusal, Request};
 
-use super::rng::Rng;
+use vetch_testkit::random::Rng;
 
 pub(crate) const SECOND: u64 = 1_000_000_000;
 

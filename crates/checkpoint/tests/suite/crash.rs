@@ -7,15 +7,11 @@
 //! judged.
 
 mod faults;
-#[path = "../../../journal/tests/suite/crash/faulty.rs"]
-mod faulty;
 mod judge;
 mod kill;
 mod life;
 mod power;
 mod sectors;
-#[path = "../../../journal/tests/suite/crash/subsets.rs"]
-mod subsets;
 
 use std::io::ErrorKind;
 

@@ -7,8 +7,6 @@ mod damage;
 mod encryption;
 mod format;
 mod model;
-#[path = "../../../journal/tests/suite/rng.rs"]
-mod rng;
 mod round_trip;
 mod size;
 mod speed;

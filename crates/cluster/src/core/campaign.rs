@@ -9,8 +9,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use vetch_bugs::Bug;
 use vetch_journal::{Hash, Position};
+use vetch_seeded_bugs::Bug;
 
 use super::event::{Command, Event};
 use super::record;
@@ -35,7 +35,7 @@ impl Replica {
     /// The outcome of an own append is not as expected. Only a new epoch of its own decides what
     /// became of it.
     pub(crate) fn recover(&mut self, now: Duration) {
-        if vetch_bugs::on(Bug::UnknownDropped) {
+        if vetch_seeded_bugs::on(Bug::UnknownDropped) {
             for pending in self.in_flight.drain() {
                 self.events.push(Event::Dropped { ticket: pending.ticket });
             }

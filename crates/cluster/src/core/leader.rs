@@ -8,8 +8,8 @@
 
 use std::time::Duration;
 
-use vetch_bugs::Bug;
 use vetch_journal::{ChainedEntry, Draft, Kind, Position};
+use vetch_seeded_bugs::Bug;
 
 use super::event::{Command, ReadId};
 use super::in_flight::PendingAppend;
@@ -69,7 +69,7 @@ impl Replica {
         if self.reads.len() >= self.config.max_reads {
             return Err(Refusal::Busy);
         }
-        if vetch_bugs::on(Bug::BarrierShared) && !self.in_flight.is_empty() {
+        if vetch_seeded_bugs::on(Bug::BarrierShared) && !self.in_flight.is_empty() {
             self.in_flight.attach_to_last(read);
             return Ok(());
         }

@@ -15,7 +15,7 @@
 
 use std::time::Duration;
 
-use vetch_bugs::Bug;
+use vetch_seeded_bugs::Bug;
 
 use super::event::{Event, ReadId};
 use super::log_state::LogIndex;
@@ -32,7 +32,7 @@ impl Replica {
     /// The lease of a leader that has nothing in flight. Borrow the lease before reading the clock:
     /// if the time is below `until`, `index` is the newest state.
     pub fn lease(&self) -> Option<Lease> {
-        let is_idle = self.in_flight.is_empty() || vetch_bugs::on(Bug::LeaseOverlooksFlight);
+        let is_idle = self.in_flight.is_empty() || vetch_seeded_bugs::on(Bug::LeaseOverlooksFlight);
         (is_idle && self.may_lease())
             .then(|| Lease { index: self.log_state.index(), until: self.lease_until })
     }
@@ -45,7 +45,7 @@ impl Replica {
     /// An append that was started at `started` is committed.
     pub(crate) fn extend_lease(&mut self, started: Duration) {
         if self.may_lease() {
-            let outstays = if vetch_bugs::on(Bug::LeaseOutstays) { 8 } else { 1 };
+            let outstays = if vetch_seeded_bugs::on(Bug::LeaseOutstays) { 8 } else { 1 };
             self.lease_until = self.lease_until.max(started + self.config.lease_duration * outstays);
         }
     }

@@ -18,8 +18,8 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use vetch_bugs::Bug;
 use vetch_journal::{Entry, Hash, Kind, Position, Tip};
+use vetch_seeded_bugs::Bug;
 
 use super::divergence::Divergence;
 use super::record::{Record, ReplicaId, is_seed};
@@ -119,7 +119,7 @@ impl LogState {
     pub fn reread(&self, at: Position, bytes: &Bytes) -> Result<(), Divergence> {
         let record = Record::decode(bytes).map_err(|why| Divergence::Damaged { at: at.0, why })?;
         let differs = self.records.get(at.0).is_some_and(|known| known != record.last_hash());
-        if differs && !vetch_bugs::on(Bug::RereadUnchecked) {
+        if differs && !vetch_seeded_bugs::on(Bug::RereadUnchecked) {
             return Err(Divergence::Overwritten { at: at.0 });
         }
         Ok(())
@@ -177,7 +177,7 @@ impl LogState {
         if first.epoch > self.tip.epoch {
             return Err(Divergence::missing(at, first.epoch, first.seq, &self.tip));
         }
-        if first.epoch < self.tip.epoch && !vetch_bugs::on(Bug::OldEpochRead) {
+        if first.epoch < self.tip.epoch && !vetch_seeded_bugs::on(Bug::OldEpochRead) {
             return Ok(Some(Ignored::StaleEpoch));
         }
         if first.seq <= self.tip.seq {
@@ -192,7 +192,7 @@ impl LogState {
             }
             return Ok(Some(Ignored::Duplicate));
         }
-        if first.seq > self.tip.seq + 1 && vetch_bugs::on(Bug::OrphanHalts) {
+        if first.seq > self.tip.seq + 1 && vetch_seeded_bugs::on(Bug::OrphanHalts) {
             return Err(Divergence::missing(at, first.epoch, first.seq, &self.tip));
         }
         Ok((first.seq > self.tip.seq + 1).then_some(Ignored::Gap))

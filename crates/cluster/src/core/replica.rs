@@ -13,8 +13,8 @@
 
 use std::time::Duration;
 
-use vetch_bugs::Bug;
 use vetch_journal::{Position, Tip};
+use vetch_seeded_bugs::Bug;
 
 use super::config::Config;
 use super::divergence::Divergence;
@@ -134,7 +134,7 @@ impl Replica {
         if self.stopped || !self.verified {
             return false;
         }
-        if vetch_bugs::on(Bug::IndexUnchecked) {
+        if vetch_seeded_bugs::on(Bug::IndexUnchecked) {
             return self.log_state.tip().seq >= index.tip.seq;
         }
         match self.log_state.reached(index) {
@@ -193,7 +193,7 @@ impl Replica {
         }
         let record = self.campaign_record(ticket).or_else(|| self.in_flight.acknowledge(ticket));
         let Some(record) = record else { return };
-        if vetch_bugs::on(Bug::AckTrusted) && self.in_flight.has_ticket(ticket) {
+        if vetch_seeded_bugs::on(Bug::AckTrusted) && self.in_flight.has_ticket(ticket) {
             let tip = self.head();
             self.events.push(Event::Committed { ticket, at, tip });
             return;
@@ -223,7 +223,7 @@ impl Replica {
 
     /// The engine's new endpoint has to show that it holds what was read from the old one.
     fn on_reconnected(&mut self, now: Duration) {
-        self.verified = self.log_state.position().0 == 0 || vetch_bugs::on(Bug::AnchorSkipped);
+        self.verified = self.log_state.position().0 == 0 || vetch_seeded_bugs::on(Bug::AnchorSkipped);
         self.in_flight.discard_positions();
         match self.role {
             Role::Follower => self.request_read(now),

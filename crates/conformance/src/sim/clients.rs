@@ -58,7 +58,7 @@ impl World {
         let read = ReadId(self.rng.draw());
         let acknowledged = self.judge.last_known();
         self.readers.insert(read, Reader { at, incarnation: self.servers[at].incarnation, acknowledged });
-        let (leader, wait) = (self.rng.pick(&leaders), self.delay());
+        let (leader, wait) = (*self.rng.pick(&leaders), self.delay());
         self.after(wait, leader, Occurrence::ReadIndexRequest { read });
     }
 

@@ -38,7 +38,7 @@ impl World {
 
     /// Faults and clients recur. They ignore `server` and draw one.
     pub(super) fn trouble(&mut self, server: usize, occurrence: Occurrence) -> Judged {
-        let any = self.rng.index(self.servers.len());
+        let any = self.rng.below(self.servers.len());
         let mean = match occurrence {
             Occurrence::Start => {
                 self.start(server);
@@ -182,7 +182,7 @@ impl World {
             self.count("forked");
         }
         for server in &mut self.servers {
-            server.branch = self.rng.index(2);
+            server.branch = self.rng.below(2);
         }
         self.trace(|world| {
             format!("sides: {:?}", world.servers.iter().map(|server| server.branch).collect::<Vec<_>>())

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use vetch_cluster::Config;
 
-use crate::rng::Rng;
+use vetch_testkit::random::Rng;
 
 /// How the log breaks its contract, if it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,12 +56,12 @@ impl Plan {
         Plan {
             servers: rng.between(1, 5) as usize,
             config: Config {
-                max_in_flight: rng.pick(&[1, 2, 4, 8]),
+                max_in_flight: *rng.pick(&[1, 2, 4, 8]),
                 max_record: 1 << 16,
                 ..Config::default()
             },
             checks_position: rng.percent(60),
-            breach: rng.pick(&[
+            breach: *rng.pick(&[
                 Breach::None,
                 Breach::None,
                 Breach::None,
@@ -74,7 +74,7 @@ impl Plan {
             doubled: often(rng, 50, 1, 30),
             late: often(rng, 60, 1, 25),
             lagging: often(rng, 50, 1, 60),
-            pushed: rng.pick(&[0, 50, 95, 100]),
+            pushed: *rng.pick(&[0, 50, 95, 100]),
             crashes: often(rng, 50, 500, 4000),
             pauses: often(rng, 50, 500, 4000),
             trims: often(rng, 50, 300, 2000),

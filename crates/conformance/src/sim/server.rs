@@ -55,7 +55,7 @@ impl Server {
     }
 
     pub(super) fn replica_id(&self) -> ReplicaId {
-        let forgets = vetch_bugs::on(vetch_bugs::Bug::LifeForgotten);
+        let forgets = vetch_seeded_bugs::on(vetch_seeded_bugs::Bug::LifeForgotten);
         ReplicaId { member: self.member, incarnation: if forgets { 1 } else { self.incarnation } }
     }
 

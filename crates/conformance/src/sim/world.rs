@@ -13,7 +13,7 @@ use super::plan::{Breach, Plan};
 use super::server::Server;
 use crate::model::ModelLog;
 use crate::oracle::Oracle;
-use crate::rng::Rng;
+use vetch_testkit::random::Rng;
 
 /// How often a server's timers run.
 const TICK: Duration = Duration::from_millis(25);
@@ -96,7 +96,7 @@ pub(super) struct Reader {
 
 impl World {
     pub(super) fn new(seed: u64, verbose: bool) -> World {
-        let mut rng = Rng::new(seed);
+        let mut rng = Rng::split_mix(seed);
         let mut plan = Plan::draw(&mut rng);
         // Decided by the seed itself, so that the other seeds draw the same numbers as before there
         // were leadership transfers.

@@ -7,24 +7,24 @@ use super::{Broken, DEFAULT_TABLE_SIZE, huffman, integer};
 
 /// Decodes the header blocks of one connection, in the order in which they came.
 #[derive(Debug)]
-pub(crate) struct Decoder {
+pub struct Decoder {
     table: Table,
     /// Room for text that has to be put together.
     scratch: Vec<u8>,
 }
 
 impl Decoder {
-    pub(crate) fn new() -> Decoder {
+    pub fn new() -> Decoder {
         Decoder { table: Table::new(DEFAULT_TABLE_SIZE), scratch: Vec::new() }
     }
 
     /// Changes with the table. As long as it is the same, the same bytes mean the same fields.
-    pub(crate) fn changes(&self) -> u64 {
+    pub fn changes(&self) -> u64 {
         self.table.changes
     }
 
     /// Hands every field of a whole block to `take`.
-    pub(crate) fn decode(&mut self, mut block: &[u8], mut take: impl FnMut(&Field)) -> Result<(), Broken> {
+    pub fn decode(&mut self, mut block: &[u8], mut take: impl FnMut(&Field)) -> Result<(), Broken> {
         let mut may_resize = true;
         while let Some(&first) = block.first() {
             let is_resize = first & 0b1110_0000 == 0b0010_0000;

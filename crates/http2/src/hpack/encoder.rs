@@ -26,7 +26,7 @@ const PLAIN: u8 = 0;
 
 /// Writes the header blocks of one connection, which have to be sent in that order.
 #[derive(Debug, Default)]
-pub(crate) struct Encoder {
+pub struct Encoder {
     /// The client has too little room for a table.
     is_cramped: bool,
     /// The client has to be told, with the next block, that its table is that small now.
@@ -39,7 +39,7 @@ pub(crate) struct Encoder {
 
 impl Encoder {
     /// The client says how large a table it keeps.
-    pub(crate) fn set_table_size(&mut self, size: usize) {
+    pub fn set_table_size(&mut self, size: usize) {
         if size < DEFAULT_TABLE_SIZE {
             self.resize = Some(self.resize.unwrap_or(size).min(size));
         }
@@ -50,7 +50,7 @@ impl Encoder {
     }
 
     /// The head of a gRPC answer that has a message.
-    pub(crate) fn grpc_head(&mut self, out: &mut Vec<u8>) {
+    pub fn grpc_head(&mut self, out: &mut Vec<u8>) {
         self.begin(out);
         out.push(STATUS_200);
         match self.content_type_at {
@@ -65,7 +65,7 @@ impl Encoder {
     }
 
     /// The end of a gRPC answer when all went well.
-    pub(crate) fn grpc_ok(&mut self, out: &mut Vec<u8>) {
+    pub fn grpc_ok(&mut self, out: &mut Vec<u8>) {
         self.begin(out);
         match self.grpc_ok_at {
             Some(at) => integer::write(out, INDEXED, 7, NEWEST + self.remembered - at),
@@ -79,7 +79,7 @@ impl Encoder {
     }
 
     /// Any head.
-    pub(crate) fn head(&mut self, status: http::StatusCode, fields: &HeaderMap, out: &mut Vec<u8>) {
+    pub fn head(&mut self, status: http::StatusCode, fields: &HeaderMap, out: &mut Vec<u8>) {
         self.begin(out);
         if status == http::StatusCode::OK {
             out.push(STATUS_200);
@@ -91,7 +91,7 @@ impl Encoder {
     }
 
     /// Any trailers.
-    pub(crate) fn trailers(&mut self, fields: &HeaderMap, out: &mut Vec<u8>) {
+    pub fn trailers(&mut self, fields: &HeaderMap, out: &mut Vec<u8>) {
         self.begin(out);
         write_fields(fields, out);
     }

@@ -13,17 +13,17 @@ mod huffman;
 mod integer;
 mod table;
 
-pub(crate) use decoder::Decoder;
-pub(crate) use encoder::Encoder;
-pub(crate) use table::{Field, Name};
+pub use decoder::Decoder;
+pub use encoder::Encoder;
+pub use table::{Field, Name};
 
 /// Bytes that do not follow RFC 7541. The tables of both ends may differ from here on, so the
 /// connection has to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Broken;
+pub struct Broken;
 
 /// What both ends' tables may hold unless they agree on something else.
-pub(crate) const DEFAULT_TABLE_SIZE: usize = 4096;
+pub const DEFAULT_TABLE_SIZE: usize = 4096;
 
 #[cfg(test)]
 mod tests;

@@ -10,14 +10,15 @@ use super::fixed::STATIC;
 
 /// What a field is called.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Name {
+pub enum Name {
     Method,
     Scheme,
     Authority,
     Path,
+    /// Only in responses.
+    Status,
     Header(HeaderName),
-    /// Nothing that a request may have: capitals, a pseudo-header of responses, bytes that are no
-    /// name.
+    /// Capitals, an unknown pseudo-header, bytes that are no name.
     Malformed,
 }
 
@@ -28,6 +29,7 @@ impl Name {
             b":scheme" => Name::Scheme,
             b":authority" => Name::Authority,
             b":path" => Name::Path,
+            b":status" => Name::Status,
             name => HeaderName::from_lowercase(name).map_or(Name::Malformed, Name::Header),
         }
     }
@@ -35,11 +37,11 @@ impl Name {
 
 /// A field. If its value is none that HTTP knows, its name is [`Name::Malformed`].
 #[derive(Debug, Clone)]
-pub(crate) struct Field {
-    pub(crate) name: Name,
-    pub(crate) value: HeaderValue,
+pub struct Field {
+    pub name: Name,
+    pub value: HeaderValue,
     /// As RFC 7541 counts it, which is by the bytes that were sent.
-    pub(crate) size: usize,
+    pub size: usize,
     name_len: usize,
 }
 

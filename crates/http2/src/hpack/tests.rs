@@ -15,6 +15,7 @@ fn shown(field: &Field) -> String {
         Name::Scheme => ":scheme",
         Name::Authority => ":authority",
         Name::Path => ":path",
+        Name::Status => ":status",
         Name::Header(name) => name.as_str(),
         Name::Malformed => "malformed",
     };

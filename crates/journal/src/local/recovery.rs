@@ -10,8 +10,8 @@ use std::hash::BuildHasher;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use vetch_bugs::Bug;
 use vetch_encryption::EncryptionKeys;
+use vetch_seeded_bugs::Bug;
 
 use super::LocalConfig;
 use super::encryption;
@@ -82,7 +82,7 @@ impl LocalJournal {
         // A process before this one may have been killed between naming a segment and making the
         // name durable, and nothing may be acknowledged in a file whose name can still be lost. Nor
         // may a removed spare come back: the next one to be made has its name.
-        if !config.unsafe_no_fsync && !vetch_bugs::on(Bug::FoundNameNotSynced) {
+        if !config.unsafe_no_fsync && !vetch_seeded_bugs::on(Bug::FoundNameNotSynced) {
             disk.sync_dir(dir).map_err(JournalError::io("syncing", dir))?;
         }
         let segments = Segment::among(&names);

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use vetch_bugs::Bug;
 use vetch_encryption::{ENVELOPE_HEADER_LEN, EncryptionKeys};
+use vetch_seeded_bugs::Bug;
 
 use super::encryption::{self, Undecryptable};
 use super::open_segment::OpenSegment;
@@ -205,7 +205,7 @@ impl Scan {
         let extent = open.bytes(open.offset, header.extent())?;
         let payload = extent.slice(RECORD_HEADER_LEN..RECORD_HEADER_LEN + header.payload_len as usize);
         let is_last = self.segments.as_slice().is_empty();
-        if vetch_bugs::on(Bug::RevisionReused) && is_last {
+        if vetch_seeded_bugs::on(Bug::RevisionReused) && is_last {
             let (from, to) = (open.offset, open.offset + header.extent());
             if to == open.len || record::is_zero(&open.bytes(to, SECTOR as u64)?) {
                 self.tail = Some(Tail::Torn { from, to, reason: "a planted bug".to_owned() });
@@ -213,7 +213,7 @@ impl Scan {
             }
         }
         let is_whole =
-            crc32c::crc32c(&payload) == header.payload_crc || vetch_bugs::on(Bug::TornTailAccepted);
+            crc32c::crc32c(&payload) == header.payload_crc || vetch_seeded_bugs::on(Bug::TornTailAccepted);
         if !is_whole {
             self.tail = Some(tail::judge_damaged_record(open, &header, &extent, is_last)?);
             return self.check_reached_start();

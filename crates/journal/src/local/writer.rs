@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use vetch_bugs::Bug;
 use vetch_encryption::{EncryptionKeys, KeyId, Purpose};
+use vetch_seeded_bugs::Bug;
 
 use super::LocalConfig;
 use super::encryption;
@@ -238,7 +238,7 @@ impl LocalJournal {
             self.maintenance.put_back(spare);
             return Err(JournalError::NoSpace { dir: self.dir.clone(), needed, source: Arc::new(error) });
         }
-        if !vetch_bugs::on(Bug::SegmentNameNotSynced)
+        if !vetch_seeded_bugs::on(Bug::SegmentNameNotSynced)
             && let Err(error) = self.disk.sync_dir(&self.dir)
         {
             return Err(self.poison("syncing the journal directory", &error));
@@ -274,9 +274,9 @@ impl LocalJournal {
         let began = Instant::now();
         let written = active.file.write_at(active.offset, &self.buf);
         let write = began.elapsed();
-        let no_fsync = self.no_fsync || vetch_bugs::on(Bug::AckBeforeSync);
+        let no_fsync = self.no_fsync || vetch_seeded_bugs::on(Bug::AckBeforeSync);
         let synced = written.and_then(|()| if no_fsync { Ok(()) } else { active.file.sync_data() });
-        let synced = if vetch_bugs::on(Bug::SyncErrorIgnored) { Ok(()) } else { synced };
+        let synced = if vetch_seeded_bugs::on(Bug::SyncErrorIgnored) { Ok(()) } else { synced };
         if let Err(error) = synced {
             let what = format!("writing {} at byte {}", active.path.display(), active.offset);
             return Err(self.poison(&what, &error));

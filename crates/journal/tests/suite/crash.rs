@@ -12,13 +12,11 @@
 
 mod chain;
 mod eio;
-mod faulty;
 mod judge;
 mod kill;
 mod life;
 mod power;
 mod space;
-mod subsets;
 mod sync;
 mod workload;
 

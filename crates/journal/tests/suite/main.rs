@@ -8,7 +8,6 @@ mod forged;
 mod golden;
 mod random;
 mod real;
-mod rng;
 mod sectors;
 mod support;
 mod survey;

@@ -7,6 +7,7 @@ use vetch_journal::{
     ChainedEntry, Draft, Entry, Journal, JournalError, Kind, LocalConfig, LocalJournal, MemDisk, PartId,
     RecoveryReport, Tip,
 };
+use vetch_testkit::random::Rng;
 
 /// Says a line that is seen even when the test passes.
 macro_rules! tell {
@@ -16,8 +17,6 @@ macro_rules! tell {
     }};
 }
 pub(crate) use tell;
-
-pub(crate) use crate::rng::Rng;
 
 pub(crate) const DIR: &str = "/data/journal";
 
@@ -89,6 +88,6 @@ pub(crate) fn decoded(chained: &[ChainedEntry]) -> Vec<Entry> {
 
 /// Bytes without a zero, different for every seed.
 pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
-    let mut rng = Rng(seed);
-    (0..len).map(|_| (rng.next() % 255) as u8 + 1).collect()
+    let mut rng = Rng::split_mix(seed);
+    (0..len).map(|_| (rng.draw() % 255) as u8 + 1).collect()
 }

@@ -14,7 +14,7 @@ use vetch_cluster::{Driver, Log, LogIndex, ReplicaId};
 use vetch_journal::{Disk, Position, RealDisk, Tip};
 use vetch_store::Store;
 
-use super::{AssembledParts, ENQUEUE_TIMEOUT, Recovered, connect, load, start};
+use super::{AssembledParts, Recovered, connect, load, start};
 use crate::cluster::{Cluster, ClusterConfig, ClusterStatus, Writer};
 use crate::commit::Committer;
 use crate::config::NodeConfig;
@@ -59,7 +59,7 @@ impl Node {
         let node = follow(config, cluster, log, &mut progress)?;
         let mut looks = 0;
         while !node.state().cluster.as_ref().is_some_and(|cluster| cluster.status.borrow().caught_up) {
-            let state = node.state().run_state.borrow().clone();
+            let state = node.state().lifecycle.run_state();
             let ended = match state {
                 RunState::Running | RunState::Stopped | RunState::Replaced => None,
                 RunState::Behind(first) => Some(OpenError::Behind { first }),
@@ -99,8 +99,7 @@ fn follow(
     let life = RandomState::new().hash_one(std::process::id());
     let (time, steady) = (Arc::new(Monotonic::new()), Arc::new(Sleepless::new()));
     let env = Env { disk: Arc::new(RealDisk), time, steady, life };
-    let (node, mut parts) = assemble(env, config, cluster, log, progress)?;
-    parts.housekeeping.enqueue_timeout = ENQUEUE_TIMEOUT;
+    let (node, parts) = assemble(env, config, cluster, log, progress)?;
     Ok(Node::new(node, start(parts, SharedLoop::run)))
 }
 
@@ -139,8 +138,8 @@ pub(crate) fn assemble(
     }
     // A record holds a batch and the request that closed it: what that one sent, and as much again
     // that it takes over.
-    config.tuning.batch_bytes = config.tuning.batch_bytes.min(max / 8);
-    let largest_request = (max - config.tuning.batch_bytes) / 2 - RECORD_ROOM;
+    config.tuning.batch.bytes = config.tuning.batch.bytes.min(max / 8);
+    let largest_request = (max - config.tuning.batch.bytes) / 2 - RECORD_ROOM;
     let loaded = load(&disk, &config, progress)?;
     let has_journal = member.join("journal").exists();
     // A server that had read nothing when it took a checkpoint, as one does whose journal is full,

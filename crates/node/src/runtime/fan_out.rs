@@ -9,26 +9,30 @@ use vetch_watch::Events;
 use crate::prefixes::Change;
 use crate::queue::Receiver;
 use crate::runtime::Step;
-use crate::state::{NodeState, RunState};
+use crate::state::NodeState;
 use crate::watch::{CLOSED_AT_ONCE, NodeEvent};
 
-const IDLE: Duration = Duration::from_millis(500);
+const IDLE_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The part that wakes watchers.
+/// Matches new revisions to watchers and wakes their streams.
 pub struct FanOut {
-    pub(crate) node: Arc<NodeState>,
-    pub(crate) bell: Receiver<()>,
+    node: Arc<NodeState>,
+    bell: Receiver<()>,
     /// The last turn left revisions to match.
-    pub(crate) more: bool,
+    more: bool,
 }
 
 impl FanOut {
+    pub(crate) fn new(node: &Arc<NodeState>, bell: Receiver<()>) -> FanOut {
+        FanOut { node: Arc::clone(node), bell, more: false }
+    }
+
     pub(crate) fn run(mut self) {
         loop {
             match self.step() {
                 Step::Worked => {}
-                // Wakes up now and then to see whether the node has stopped.
-                Step::Idle => self.more = self.bell.recv_timeout(IDLE).is_ok(),
+                // The timeout notices that the node has stopped.
+                Step::Idle => self.more = self.bell.recv_timeout(IDLE_INTERVAL).is_ok(),
                 Step::Ended => return,
             }
         }
@@ -36,10 +40,11 @@ impl FanOut {
 
     /// One turn, if there is something new.
     pub fn step(&mut self) -> Step {
-        if *self.node.run_state.borrow() != RunState::Running {
+        if !self.node.lifecycle.is_running() {
             return Step::Ended;
         }
-        // The bell is answered before the look, so that what is published meanwhile rings it again.
+        // The bell is cleared before the check, so that a revision published meanwhile rings it
+        // again.
         let rung = self.bell.try_recv().is_ok();
         if !rung && !self.more {
             return Step::Idle;
@@ -49,37 +54,30 @@ impl FanOut {
             let log = self.node.log.read();
             let mut hub = self.node.hub.write();
             let before = hub.published();
-            let published = hub.publish(&log, self.node.config.tuning.fan_out_revisions);
+            let published = hub.publish(&log, self.node.config.tuning.watch.fan_out_revisions);
             fresh.extend((before + 1..=hub.published()).map(|revision| log.events(revision)));
             published
         };
-        if !published.wake.is_empty() {
-            let streams = self.node.streams.lock();
-            for id in &published.wake {
-                if let Some(stream) = streams.get(id) {
-                    stream.wake.notify_one();
-                }
-            }
-        }
+        self.node.watches.wake(&published.wake);
         self.count(&fresh);
         self.more = !self.close() || published.more;
         Step::Worked
     }
 
-    /// Takes some watchers of clients that have gone out of their groups. True if none are left.
+    /// Removes some watchers of closed streams from their groups. True if none are left.
     fn close(&self) -> bool {
-        let Some((mut stream, kept)) = self.node.closing.lock().pop_front() else { return true };
+        let Some((mut stream, kept)) = self.node.watches.next_to_close() else { return true };
         if !stream.close_step(&mut self.node.hub.write(), CLOSED_AT_ONCE) {
-            self.node.closing.lock().push_front((stream, kept));
+            self.node.watches.close_next((stream, kept));
             return false;
         }
-        self.node.closing.lock().is_empty()
+        !self.node.watches.is_closing()
     }
 
-    /// Which prefixes were written to. Here, because nobody waits for this thread but watchers, who
-    /// have been woken.
+    /// Counts writes by prefix. On this thread, because only watchers wait for it, and they have
+    /// been woken.
     fn count(&self, fresh: &[Events<NodeEvent>]) {
-        let mut prefixes = self.node.prefixes.lock();
+        let mut prefixes = self.node.activity.prefixes();
         for NodeEvent(event) in fresh.iter().flat_map(|events| events.as_slice()) {
             let change = match event.kv.is_tombstone() {
                 true => Change::Delete,

@@ -8,7 +8,6 @@
 //! few write, handing it to another thread takes longer than deciding it did.
 
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -21,38 +20,40 @@ use crate::queue::Receiver;
 use crate::runtime::Step;
 use crate::sequencer::Batch;
 use crate::state::{NodeState, Reply};
-use crate::sync::Mutex;
+use crate::sync::{Mutex, Rank};
 
 /// How soon an append that found no space is tried again.
-const SPACE_RETRY: Duration = Duration::from_millis(100);
+const SPACE_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The part that makes things durable and visible.
 pub(crate) struct JournalLoop {
-    pub(crate) node: Arc<NodeState>,
-    pub(crate) batches: Receiver<Batch<Reply>>,
-    /// Whoever sends one nudges the queue of batches as well. None once housekeeping has ended.
-    pub(crate) trims: Option<crossbeam_channel::Receiver<Position>>,
-    pub(crate) journal: LocalJournal,
-    pub(crate) committer: Committer,
+    node: Arc<NodeState>,
+    batches: Receiver<Batch<Reply>>,
+    /// A sender of a position nudges the queue of batches as well. None once housekeeping has
+    /// ended.
+    trims: Option<crossbeam_channel::Receiver<Position>>,
+    journal: LocalJournal,
+    committer: Committer,
     /// Batches that found no space; nothing of them has been written.
-    pub(crate) waiting: Option<Vec<Batch<Reply>>>,
+    waiting: Option<Vec<Batch<Reply>>>,
     /// What was last reported of the keys that segments need: at which generation of keys, with how
     /// many segments and which key in the last of them.
-    pub(crate) noted: Option<(u64, usize, Option<Option<KeyId>>)>,
-    /// The directory stays taken until the last part that writes acknowledged data to it has ended.
-    pub(crate) _lock: DirLock,
+    reported_keys: Option<(u64, usize, Option<Option<KeyId>>)>,
+    /// The directory stays locked until the last part that writes acknowledged data to it has
+    /// ended.
+    _lock: DirLock,
 }
 
-/// The journal's own hold of it. The sequencer's ends with it.
+/// The journal's thread owns it. The sequencer's access ends with it.
 pub struct JournalPart(Arc<Mutex<JournalLoop>>);
 
-/// How the sequencer gets at the journal, as long as that has not ended.
+/// The sequencer's access to the journal, as long as that has not ended.
 #[derive(Clone, Default)]
 pub(crate) struct InlineCommit(Weak<Mutex<JournalLoop>>);
 
 impl JournalPart {
     pub(crate) fn new(journal: JournalLoop) -> JournalPart {
-        JournalPart(Arc::new(Mutex::new(journal)))
+        JournalPart(Arc::new(Mutex::ranked(Rank::Journal, journal)))
     }
 
     pub(crate) fn inline_commit(&self) -> InlineCommit {
@@ -68,7 +69,7 @@ impl JournalPart {
             drop(journal);
             match step {
                 Step::Worked => {}
-                Step::Idle if waits_for_space => std::thread::sleep(SPACE_RETRY),
+                Step::Idle if waits_for_space => std::thread::sleep(SPACE_RETRY_INTERVAL),
                 Step::Idle => {
                     batches.wait(None);
                 }
@@ -94,6 +95,25 @@ impl InlineCommit {
 }
 
 impl JournalLoop {
+    pub(crate) fn new(
+        node: &Arc<NodeState>,
+        batches: Receiver<Batch<Reply>>,
+        trims: crossbeam_channel::Receiver<Position>,
+        journal: LocalJournal,
+        lock: DirLock,
+    ) -> JournalLoop {
+        JournalLoop {
+            node: Arc::clone(node),
+            committer: Committer::new(node),
+            batches,
+            trims: Some(trims),
+            journal,
+            waiting: None,
+            reported_keys: None,
+            _lock: lock,
+        }
+    }
+
     /// Makes the first of these durable, if nothing comes before it.
     fn append_first(&mut self, batches: &mut VecDeque<Batch<Reply>>) -> Option<Step> {
         if self.waiting.is_some() || !self.batches.is_empty() {
@@ -102,7 +122,7 @@ impl JournalLoop {
         let batch = batches.pop_front()?;
         let generation = self.node.key_usage.generation();
         let step = self.make_durable(vec![batch]);
-        self.note_keys(generation);
+        self.report_keys(generation);
         if self.waiting.is_some() {
             // There was no space. The journal's own thread is who tries again.
             self.batches.nudge().ring();
@@ -114,15 +134,15 @@ impl JournalLoop {
     fn step(&mut self) -> Step {
         let generation = self.node.key_usage.generation();
         let step = self.work();
-        self.note_keys(generation);
+        self.report_keys(generation);
         step
     }
 
     /// Tells which keys the segments need, if that may have changed.
-    fn note_keys(&mut self, generation: u64) {
+    fn report_keys(&mut self, generation: u64) {
         let now = Some((generation, self.journal.segments(), self.journal.active_key()));
-        if self.noted != now {
-            self.noted = now;
+        if self.reported_keys != now {
+            self.reported_keys = now;
             self.node.key_usage.note_journal(self.journal.segments_by_key(), generation);
         }
     }
@@ -159,7 +179,7 @@ impl JournalLoop {
             // Nothing was written. Admission keeps this from happening but for a burst right as the
             // disk fills up; those requests wait for space, and everything behind them is refused.
             Err(error) if error.may_retry() && !self.node.is_stopping() => {
-                self.node.not_prepared(&error);
+                self.node.disk.segment_failed(&error);
                 self.node.housekeeping.ring();
                 self.waiting = Some(batches);
                 Step::Idle
@@ -175,7 +195,7 @@ impl JournalLoop {
         let size = |batch: &Batch<Reply>| batch.entry.as_ref().map_or(0, |entry| entry.bytes().len());
         let mut bytes = size(&first);
         let mut batches = vec![first];
-        while bytes < self.node.config.tuning.record_bytes
+        while bytes < self.node.config.tuning.journal.record_bytes
             && let Ok(batch) = self.batches.try_recv()
         {
             bytes += size(&batch);
@@ -186,14 +206,14 @@ impl JournalLoop {
 
     fn observe(&self, appended: &Appended) {
         let metrics = &self.node.metrics;
-        metrics.fsync.observe(appended.sync);
-        metrics.write.observe(appended.write);
-        metrics.commit.observe(appended.write + appended.sync);
-        metrics.append_bytes.add(appended.bytes);
-        metrics.appends.add(1);
-        self.node.active_room.store(self.journal.room(), Ordering::Relaxed);
+        metrics.journal.sync.observe(appended.sync);
+        metrics.journal.write.observe(appended.write);
+        metrics.journal.append.observe(appended.write + appended.sync);
+        metrics.journal.bytes.add(appended.bytes);
+        metrics.journal.appends.add(1);
+        self.node.disk.set_active_room(self.journal.room());
         let files = self.journal.segments() as u64 * self.node.config.journal_segment_bytes;
-        self.node.journal_bytes.store(files, Ordering::Relaxed);
+        self.node.disk.set_journal_bytes(files);
         if appended.rolled {
             self.node.housekeeping.ring();
         }
@@ -224,7 +244,7 @@ impl JournalLoop {
     /// one this is tried again by housekeeping, or by the next append.
     fn follow_keys(&mut self) {
         if self.journal.follow_keys().is_ok_and(|rolled| rolled) {
-            self.node.active_room.store(self.journal.room(), Ordering::Relaxed);
+            self.node.disk.set_active_room(self.journal.room());
             self.node.housekeeping.ring();
         }
     }

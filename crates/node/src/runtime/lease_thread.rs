@@ -2,7 +2,6 @@
 //! interval.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crossbeam_channel::TrySendError;
@@ -22,13 +21,18 @@ const PREFIX_TURN_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Revokes expired leases.
 pub struct LeaseThread {
-    pub(crate) node: Arc<NodeState>,
-    pub(crate) last_record: Duration,
+    node: Arc<NodeState>,
+    last_record: Duration,
     /// When prefixes were last rebalanced.
-    pub(crate) last_prefix_turn: Duration,
+    last_prefix_turn: Duration,
 }
 
 impl LeaseThread {
+    pub(crate) fn new(node: &Arc<NodeState>) -> LeaseThread {
+        let started = node.clock.started();
+        LeaseThread { node: Arc::clone(node), last_record: started, last_prefix_turn: started }
+    }
+
     pub(crate) fn run(mut self, stop: &crossbeam_channel::Receiver<()>) {
         while stop.recv_timeout(TICK_INTERVAL).is_err_and(|error| error.is_timeout()) {
             self.step();
@@ -45,18 +49,18 @@ impl LeaseThread {
             return Step::Idle;
         }
         expire(&self.node);
-        let now = self.node.time.now();
-        self.node.commit_times.lock().sample(now, self.node.revision.load(Ordering::Relaxed));
+        let now = self.node.clock.now();
+        self.node.activity.commit_times().sample(now, self.node.visible.revision());
         if now - self.last_prefix_turn >= PREFIX_TURN_INTERVAL {
             self.last_prefix_turn = now;
-            self.node.prefixes.lock().turn();
+            self.node.activity.prefixes().turn();
         }
         let tuning = &self.node.config.tuning;
-        if now - self.last_record >= tuning.record_every {
+        if now - self.last_record >= tuning.leases.record_interval {
             self.last_record = now;
             // Shorter leases simply get their full time again after a restart. Records that do not
             // fit into the queue are tried again at the next interval.
-            record(&self.node, tuning.recorded_ttl);
+            record(&self.node, tuning.leases.recorded_ttl_min);
         }
         Step::Idle
     }
@@ -66,17 +70,17 @@ fn expire(node: &Arc<NodeState>) {
     let waiting = node.commands.len();
     let allowed = (node.config.queue_depth / REVOKE_QUEUE_SHARE)
         .saturating_sub(waiting)
-        .min(node.config.tuning.expired_per_tick);
-    let expired = node.lessor.lock().expire(node.now(), allowed);
+        .min(node.config.tuning.leases.expired_per_tick);
+    let expired = node.leases.lessor().expire(node.clock.millis(), allowed);
     for (id, grant) in expired {
         let (reply, _) = oneshot::channel();
         let command = Command::write(WriteRequest::LeaseExpire { id, grant }, reply);
-        node.metrics.proposals_pending.add(1);
+        node.metrics.proposals.pending.add(1);
         match node.commands.try_send(command) {
-            Ok(()) => node.metrics.leases_expired.add(1),
+            Ok(()) => node.metrics.leases.expired.add(1),
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
-                node.metrics.proposals_pending.add(-1);
-                node.lessor.lock().revoke_failed(id);
+                node.metrics.proposals.pending.add(-1);
+                node.leases.lessor().revoke_failed(id);
             }
         }
     }
@@ -90,13 +94,13 @@ fn expire(node: &Arc<NodeState>) {
 pub(crate) fn record(node: &Arc<NodeState>, min_ttl: i64) -> bool {
     let mut from = Some(i64::MIN);
     while let Some(id) = from {
-        let mut lessor = node.lessor.lock();
+        let mut lessor = node.leases.lessor();
         let (recordings, next) = lessor.begin_recording(
             id,
-            node.now(),
+            node.clock.millis(),
             min_ttl,
-            node.config.tuning.record_slack,
-            node.config.tuning.records_per_request,
+            node.config.tuning.leases.record_slack,
+            node.config.tuning.leases.records_per_request,
         );
         from = next;
         if recordings.is_empty() {
@@ -105,9 +109,9 @@ pub(crate) fn record(node: &Arc<NodeState>, min_ttl: i64) -> bool {
         let (reply, _) = oneshot::channel();
         let leases = recordings.iter().map(Remaining::from).collect();
         let command = Command::write(WriteRequest::LeaseRemaining { leases }, reply);
-        node.metrics.proposals_pending.add(1);
+        node.metrics.proposals.pending.add(1);
         if node.commands.try_send(command).is_err() {
-            node.metrics.proposals_pending.add(-1);
+            node.metrics.proposals.pending.add(-1);
             lessor.recording_failed(&recordings);
             return false;
         }

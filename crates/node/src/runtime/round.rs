@@ -4,7 +4,6 @@
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
 use std::time::Instant;
 
@@ -84,7 +83,12 @@ struct Turns {
 
 impl Turns {
     fn new(tuning: &Tuning, store: &Store) -> Turns {
-        Turns { requests: tuning.turn, work: tuning.turn_work, since: 0, worked: store.worked() }
+        Turns {
+            requests: tuning.batch.turn_requests,
+            work: tuning.batch.turn_work,
+            since: 0,
+            worked: store.worked(),
+        }
     }
 
     /// A request was evaluated. True if it is time.
@@ -103,8 +107,8 @@ impl SequencerLoop {
     pub(super) fn round(&mut self, first: Command) {
         let node = Arc::clone(&self.node);
         let began = Instant::now();
-        self.admission.set_disk(node.disk_state(), node.room() / 2);
-        let work = usize::try_from(node.config.tuning.turn_work).unwrap_or(usize::MAX);
+        self.admission.set_disk(node.disk.state(), node.disk.room() / 2);
+        let work = usize::try_from(node.config.tuning.batch.turn_work).unwrap_or(usize::MAX);
         let (open, store) = (self.sequencer.begin(), Locked { guard: node.store.write(), work });
         let (turns, worked) = (Turns::new(&node.config.tuning, &store), store.worked());
         let mut running = Running { store, open, writes: 0, turns, at: Instant::now() };
@@ -112,15 +116,15 @@ impl SequencerLoop {
         while let Some(command) = next.take() {
             self.handle(command, &mut running);
             let has_room = running.writes < node.config.batch_requests
-                && running.open.payload_len() < node.config.tuning.batch_bytes
-                && running.store.worked() - worked < node.config.tuning.batch_work;
+                && running.open.payload_len() < node.config.tuning.batch.bytes
+                && running.store.worked() - worked < node.config.tuning.batch.work;
             if has_room && !self.output.stop {
                 next = self.commands.try_recv().ok();
             }
         }
         self.close(running.open, &running.store);
         drop(running.store);
-        node.metrics.apply.observe(began.elapsed());
+        node.metrics.evaluation.batch.observe(began.elapsed());
     }
 
     fn handle(&mut self, command: Command, running: &mut Running<'_>) {
@@ -146,16 +150,16 @@ impl SequencerLoop {
 
     fn write(&mut self, write: Write, running: &mut Running<'_>) {
         let Write { caller, request, bytes, reply } = write;
-        self.node.release_queued(bytes);
+        self.node.commands.release(bytes);
         if self.is_following() {
             // It was queued before another server began to decide.
-            self.node.metrics.proposals_pending.add(-1);
-            self.node.metrics.proposals_failed.add(1);
+            self.node.metrics.proposals.pending.add(-1);
+            self.node.metrics.proposals.failed.add(1);
             let _ = reply.send(Err(NodeError::LeaderChanged));
             return;
         }
         if matches!(request, WriteRequest::Txn(_)) {
-            self.node.metrics.txns.add(1);
+            self.node.metrics.writes.txns.add(1);
         }
         let Running { store, open, writes, turns, at } = running;
         let success = match store.permit(&caller, &request) {
@@ -188,8 +192,8 @@ impl SequencerLoop {
             // The journal's thread counts them now.
             return;
         }
-        self.node.fresh_bytes.store(self.sequencer.fresh_bytes(), Ordering::Relaxed);
-        if self.node.is_stride_done() {
+        self.node.disk.set_fresh_bytes(self.sequencer.fresh_bytes());
+        if self.node.disk.is_stride_done() {
             self.node.housekeeping.ring();
         }
     }
@@ -203,7 +207,7 @@ impl SequencerLoop {
                 "the quota is nearly reached; compact, delete what is not needed, or raise --quota-backend-bytes"
             );
         }
-        self.node.metrics.near_quota.set(self.admission.is_near_quota().into());
+        self.node.metrics.evaluation.near_quota.set(self.admission.is_near_quota().into());
     }
 
     /// On a shared journal only the journal's thread knows where the state of the last batch lies.
@@ -222,8 +226,8 @@ impl SequencerLoop {
     /// Nothing is evaluated from here on, unless this server becomes the writer again. The store is
     /// locked.
     fn transfer_leadership(&mut self, store: &Store, to: ReplicaId, reply: oneshot::Sender<()>) {
-        self.node.following.store(true, Ordering::Release);
-        let leadership_count = self.node.leadership_count.load(Ordering::Acquire);
+        self.node.leadership.follow();
+        let leadership_count = self.node.leadership.count();
         let (fresh_bytes, dirty) = (self.sequencer.fresh_bytes(), self.sequencer.take_dirty());
         let mut batch = self.sequencer.close(self.sequencer.begin(), store);
         batch.transfer = Some(LeadershipTransfer { to, leadership_count, reply, dirty, fresh_bytes });
@@ -232,7 +236,7 @@ impl SequencerLoop {
 
     fn capture(&mut self, store: &Store) -> Capture {
         let dirty = self.sequencer.take_dirty();
-        self.node.fresh_bytes.store(0, Ordering::Relaxed);
+        self.node.disk.set_fresh_bytes(0);
         Capture::at_head(store, self.sequencer.tip(), dirty)
     }
 
@@ -243,7 +247,7 @@ impl SequencerLoop {
         if let Some(alarm) = self.admission.alarm_to_lower(store) {
             tracing::info!("there is space again; the NOSPACE alarm is lowered");
             let (reply, _) = oneshot::channel();
-            self.node.metrics.proposals_pending.add(1);
+            self.node.metrics.proposals.pending.add(1);
             let request = WriteRequest::AlarmDeactivate(alarm);
             self.sequencer.evaluate(round, &mut &mut *store, &mut self.admission, &request, reply);
         }
@@ -255,7 +259,7 @@ impl SequencerLoop {
         let now = Instant::now();
         let took = now - began;
         let operation = Operation::of(request);
-        self.node.metrics.applied.observe(operation, success, took);
+        self.node.metrics.evaluation.requests.observe(operation, success, took);
         if self.node.is_slow(took) {
             tracing::warn!(op = operation.name(), took = ?took, "apply request took too long");
         }

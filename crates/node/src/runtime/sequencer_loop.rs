@@ -39,19 +39,19 @@ const GROUP_COMMIT_WINDOW_MAX: Duration = Duration::from_micros(500);
 
 /// Evaluates commands and forms batches.
 pub struct SequencerLoop {
-    pub(crate) node: Arc<NodeState>,
-    pub(crate) commands: Receiver<Command>,
-    pub(crate) batches: Sender<Batch<Reply>>,
+    pub(super) node: Arc<NodeState>,
+    pub(super) commands: Receiver<Command>,
+    batches: Sender<Batch<Reply>>,
     /// Into the local journal; does nothing on a shared one.
-    pub(crate) inline_commit: InlineCommit,
+    inline_commit: InlineCommit,
     /// Short batches in a row.
-    pub(crate) short_batches: usize,
+    short_batches: usize,
     /// Set by an inline commit.
-    pub(crate) group_commit_window: Option<GroupCommitWindow>,
-    pub(crate) sequencer: Sequencer,
-    pub(crate) admission: Admission,
+    group_commit_window: Option<GroupCommitWindow>,
+    pub(super) sequencer: Sequencer,
+    pub(super) admission: Admission,
     /// What the rounds so far have produced.
-    pub(crate) output: RoundOutput,
+    pub(super) output: RoundOutput,
 }
 
 /// What to do while the queue of batches is full.
@@ -61,7 +61,7 @@ enum WhenFull {
 }
 
 /// How many requests to wait for, and until when.
-pub(crate) struct GroupCommitWindow {
+struct GroupCommitWindow {
     /// Requests answered by the last sync, and those that had arrived by then.
     expected: usize,
     until: Instant,
@@ -69,13 +69,38 @@ pub(crate) struct GroupCommitWindow {
 
 /// What a round leaves to do once the store is unlocked.
 #[derive(Default)]
-pub(crate) struct RoundOutput {
+pub(super) struct RoundOutput {
     pub(super) batches: VecDeque<Batch<Reply>>,
     pub(super) captures: Vec<(SyncSender<Capture>, Capture)>,
     pub(super) stop: bool,
 }
 
 impl SequencerLoop {
+    pub(crate) fn new(
+        node: &Arc<NodeState>,
+        commands: Receiver<Command>,
+        batches: Sender<Batch<Reply>>,
+        sequencer: Sequencer,
+        admission: Admission,
+    ) -> SequencerLoop {
+        SequencerLoop {
+            node: Arc::clone(node),
+            commands,
+            batches,
+            inline_commit: InlineCommit::default(),
+            short_batches: 0,
+            group_commit_window: None,
+            sequencer,
+            admission,
+            output: RoundOutput::default(),
+        }
+    }
+
+    /// Commits short batches on this thread from now on.
+    pub(crate) fn commit_through(&mut self, inline_commit: InlineCommit) {
+        self.inline_commit = inline_commit;
+    }
+
     pub(crate) fn run(mut self) {
         loop {
             // The store is unlocked here: the journal's thread needs it to make room in this queue.
@@ -137,7 +162,7 @@ impl SequencerLoop {
     /// is for the journal's thread. Under load the next requests are evaluated while a batch is
     /// synced, which takes two threads.
     fn commit_inline(&mut self) -> Option<Step> {
-        let (short, batch) = (self.node.config.tuning.short_batch, self.output.batches.front()?);
+        let (short, batch) = (self.node.config.tuning.batch.short_requests, self.output.batches.front()?);
         let answered = batch.replies.len();
         let bytes = batch.entry.as_ref().map_or(0, |entry| entry.bytes().len());
         let is_short = answered <= short && bytes <= SHORT_BATCH_BYTES_MAX;

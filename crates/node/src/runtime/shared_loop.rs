@@ -14,9 +14,9 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, TryRecvError};
 use tokio::sync::oneshot;
-use vetch_bugs::Bug;
 use vetch_cluster::{Divergence, Driver, Event, Log, LogIndex, ReadId, Refusal, ReplicaId, Ticket};
 use vetch_journal::{ChainedEntry, DirLock, Draft, Entry, Kind, Tip};
+use vetch_seeded_bugs::Bug;
 use vetch_store::Record;
 use vetch_store::auth::Auth;
 
@@ -286,7 +286,7 @@ impl SharedLoop {
     /// server has begun to write on since it was asked to: requests behind it may have been
     /// evaluated, and would never count. Whether the next batch may be looked at.
     fn name_successor(&mut self, to: ReplicaId, leadership_count: u64) -> bool {
-        let is_stale = self.node.leadership_count.load(Ordering::Acquire) != leadership_count;
+        let is_stale = self.node.leadership.count() != leadership_count;
         let now = self.driver.now();
         let ticket = match is_stale {
             true => None,
@@ -299,7 +299,7 @@ impl SharedLoop {
         if let Some(LeadershipTransfer { reply, dirty, fresh_bytes, .. }) = named {
             self.work.dirty.extend(dirty);
             self.work.fresh_bytes += fresh_bytes;
-            self.node.fresh_bytes.store(self.work.fresh_bytes, Ordering::Relaxed);
+            self.node.disk.set_fresh_bytes(self.work.fresh_bytes);
             self.work.handing = ticket.map(|ticket| (ticket, reply));
         }
         is_stale
@@ -334,7 +334,7 @@ impl SharedLoop {
                     self.proposed(&entries);
                     let batches = self.work.queue.drain(..taken).collect();
                     self.work.flying.push_back((ticket, batches));
-                    if vetch_bugs::on(Bug::AnsweredEarly)
+                    if vetch_seeded_bugs::on(Bug::AnsweredEarly)
                         && let Some(last) = entries.last()
                     {
                         self.committed(ticket, last.after());
@@ -367,8 +367,8 @@ impl SharedLoop {
         let queue = || self.work.queue.iter();
         let bytes = |batch: &Batch<Reply>| batch.draft.as_ref().map_or(0, Draft::size);
         let requests = self.work.queued();
-        requests >= tuning.record_requests
-            || queue().map(bytes).sum::<usize>() >= tuning.batch_bytes / 16
+        requests >= tuning.journal.record_requests
+            || queue().map(bytes).sum::<usize>() >= tuning.batch.bytes / 16
             || (self.work.flying.len() < PIPELINE
                 && !self.work.request_window.is_open(requests, self.driver.now(), WRITE_BATCH_WINDOW))
     }
@@ -383,7 +383,7 @@ impl SharedLoop {
                 let mut after = tip;
                 let entry = draft.clone().chain(&mut after);
                 bytes += entry.bytes().len();
-                if taken > 0 && bytes > self.node.config.tuning.batch_bytes {
+                if taken > 0 && bytes > self.node.config.tuning.batch.bytes {
                     break;
                 }
                 tip = after;
@@ -482,24 +482,24 @@ impl SharedLoop {
             store.publish(mark);
             if !Arc::ptr_eq(&work.auth, store.auth()) {
                 work.auth = Arc::clone(store.auth());
-                node.auth.publish(Arc::clone(store.auth()));
+                node.visible.auth().publish(Arc::clone(store.auth()));
             }
-            *node.alarms.write() = store.alarms().collect();
+            node.visible.set_alarms(store.alarms().collect());
             for unit in revisions {
                 work.dirty.extend(unit.events.iter().map(|event| event.kv.clone()));
                 let events: Vec<NodeEvent> = unit.events.into_iter().map(NodeEvent).collect();
                 log.append(unit.revision, events.into());
             }
             if compacted {
-                node.past_hashes.lock().compacted(before.compact_revision, mark.compact_revision);
+                node.compaction.past_hashes().compacted(before.compact_revision, mark.compact_revision);
                 log.compact(mark.compact_revision);
                 node.hub.write().compact(mark.compact_revision);
             }
-            node.revision.store(mark.revision, Ordering::Release);
+            node.visible.set_revision(mark.revision);
         }
-        let _ = node.fan_out.try_send(());
-        node.fresh_bytes.store(work.fresh_bytes, Ordering::Relaxed);
-        if compacted || node.is_stride_done() {
+        node.watches.wake_fan_out();
+        node.disk.set_fresh_bytes(work.fresh_bytes);
+        if compacted || node.disk.is_stride_done() {
             node.housekeeping.ring();
         }
         Ok(())
@@ -600,13 +600,13 @@ impl SharedLoop {
                 tip.next_rev == store.head().revision + 1,
                 "journal and store agree on the next revision"
             );
-            let mut lessor = self.node.lessor.lock();
+            let mut lessor = self.node.leases.lessor();
             *lessor = crate::lessor::Lessor::default();
             // Whoever renewed a lease last may have told the writer before: everybody has the full
             // time again.
             for (id, lease) in store.leases().iter() {
-                let time = if vetch_bugs::on(Bug::LeaseCutShort) { 0 } else { lease.ttl() };
-                lessor.start(id, lease.grant(), lease.ttl(), time, self.node.now());
+                let time = if vetch_seeded_bugs::on(Bug::LeaseCutShort) { 0 } else { lease.ttl() };
+                lessor.start(id, lease.grant(), lease.ttl(), time, self.node.clock.millis());
             }
             drop(lessor);
             self.work.leading = true;
@@ -615,8 +615,7 @@ impl SharedLoop {
         }
         // Also after a hand-over that came to nothing, and one that is still queued comes to
         // nothing now.
-        node.leadership_count.fetch_add(1, Ordering::AcqRel);
-        node.following.store(false, Ordering::Release);
+        node.leadership.lead();
         drop(store);
         tracing::info!(epoch, "this server writes to the journal");
         self.work.announced = None;
@@ -640,7 +639,7 @@ impl SharedLoop {
     }
 
     fn follow(&mut self, epoch: u64, leader: ReplicaId) -> Step {
-        if vetch_bugs::on(Bug::ReplacedUnnoticed) {
+        if vetch_seeded_bugs::on(Bug::ReplacedUnnoticed) {
             self.work.leading = false;
         }
         if self.work.leading {
@@ -662,7 +661,7 @@ impl SharedLoop {
     /// Ends the node so that it is opened again.
     fn begin_again(&mut self, why: &str, state: RunState) -> Step {
         tracing::warn!(why, "this server begins again from a checkpoint");
-        self.node.following.store(true, Ordering::Release);
+        self.node.leadership.follow();
         self.update(|status| (status.is_writer, status.writer) = (false, None));
         let pending = self.work.flying.drain(..).flat_map(|(_, batches)| batches);
         let unanswered = pending.chain(self.work.returned.drain(..)).chain(self.work.queue.drain(..));
@@ -671,7 +670,7 @@ impl SharedLoop {
         }
         self.work.asked.drain().flat_map(|(_, reads)| reads).for_each(refuse);
         self.work.waiting.drain(..).for_each(refuse);
-        self.node.run_state.send_replace(state);
+        self.node.lifecycle.end(state);
         Step::Ended
     }
 
@@ -727,12 +726,12 @@ impl SharedLoop {
             }
             None => {
                 // While this server decides it is the sequencer that counts.
-                self.node.fresh_bytes.store(0, Ordering::Relaxed);
+                self.node.disk.set_fresh_bytes(0);
                 Capture::at_head(&self.node.store.read(), index.tip, dirty)
             }
         };
         self.work.fresh_bytes = 0;
-        let further = u64::from(vetch_bugs::on(Bug::CaptureMisplaced));
+        let further = u64::from(vetch_seeded_bugs::on(Bug::CaptureMisplaced));
         let capture = Capture { tip: index.tip, position: index.position.0 + further, ..capture };
         let _ = reply.send(capture);
     }

@@ -111,7 +111,7 @@ impl SharedLoop {
 
     fn trim(&mut self, now: Duration) {
         let used = self.work.tending.space.map_or(0, |(space, _)| space.used);
-        let pressed = used > LARGE || self.node.disk_full.load(Ordering::Relaxed);
+        let pressed = used > LARGE || self.node.disk.is_full();
         let floor = match self.work.roster.floor(now, pressed) {
             Ok(Some(floor)) => floor,
             Ok(None) => return,
@@ -156,7 +156,7 @@ impl SharedLoop {
 
     fn weigh(&mut self, now: Duration) {
         let Tending { refused, space, proposed, .. } = &self.work.tending;
-        let was_full = self.node.disk_full.load(Ordering::Relaxed);
+        let was_full = self.node.disk.is_full();
         // Those who refuse nothing take their checkpoints as long as a writer that does waits for
         // them.
         let was_low = was_full || !self.work.leading;
@@ -172,9 +172,9 @@ impl SharedLoop {
             _ => (RECORDS_KEPT * record, false),
         };
         let is_full = is_low || is_refused;
-        self.node.active_room.store(left, Ordering::Relaxed);
+        self.node.disk.set_active_room(left);
         if is_full != was_full {
-            self.node.disk_full.store(is_full, Ordering::Relaxed);
+            self.node.disk.set_full(is_full);
             self.node.housekeeping.ring();
             if is_full && self.work.leading {
                 tracing::error!(

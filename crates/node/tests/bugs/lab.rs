@@ -50,7 +50,7 @@ impl Lab {
         let mut config = NodeConfig::new(PathBuf::from("/data"), Identity { cluster_id: 1, member_id: 2 });
         config.journal_segment_bytes = 16 << 10;
         config.checkpoint_bytes = 4 << 10;
-        config.tuning.recovery_threads = 0;
+        config.tuning.checkpoints.recovery_threads = 0;
         adjust(&mut config);
         Lab::open(MemDisk::new(), config)
     }

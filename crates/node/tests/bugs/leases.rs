@@ -31,7 +31,7 @@ fn a_lease_is_not_ended_by_the_time_of_an_earlier_one_with_its_id() {
 /// So was a record of the time left, which a restart would have given the new lease.
 #[test]
 fn a_lease_is_not_cut_short_by_the_record_of_an_earlier_one_with_its_id() {
-    let mut lab = Lab::with(|config| config.tuning.record_every = Duration::from_secs(100));
+    let mut lab = Lab::with(|config| config.tuning.leases.record_interval = Duration::from_secs(100));
     let node = lab.node.clone();
     lab.wait(async move { node.lease_grant(7, 400).await }).unwrap();
     lab.advance(Duration::from_secs(390));
@@ -107,7 +107,7 @@ fn the_keys_of_a_lease_are_shown_once_they_are_durable() {
 /// still those of one revision whatever happens in between.
 #[test]
 fn the_keys_of_a_lease_are_collected_in_steps_and_of_one_revision() {
-    let mut lab = Lab::with(|config| config.tuning.scan_keys = 3);
+    let mut lab = Lab::with(|config| config.tuning.scan.keys = 3);
     for id in [7, 8] {
         let node = lab.node.clone();
         lab.wait(async move { node.lease_grant(id, 600).await }).unwrap();
@@ -154,7 +154,7 @@ fn the_keys_of_a_lease_are_collected_in_steps_and_of_one_revision() {
 /// answered, a restart gives the full time.
 #[test]
 fn a_renewal_that_meets_a_recording_is_kept() {
-    let mut lab = Lab::with(|config| config.tuning.record_every = Duration::from_secs(10));
+    let mut lab = Lab::with(|config| config.tuning.leases.record_interval = Duration::from_secs(10));
     let node = lab.node.clone();
     lab.wait(async move { node.lease_grant(7, 600).await }).unwrap();
     lab.advance(Duration::from_secs(100));

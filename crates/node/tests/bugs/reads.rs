@@ -57,7 +57,7 @@ fn etcd_20418_a_read_after_a_pause_sees_everything_acknowledged() {
 /// between. Who asks for the newest gets the newest, never that it is too old.
 #[test]
 fn a_range_of_the_newest_is_never_too_old() {
-    let mut lab = Lab::with(|config| config.tuning.scan_keys = 1);
+    let mut lab = Lab::with(|config| config.tuning.scan.keys = 1);
     let keys = ["a", "b", "c", "d", "e", "f"];
     for key in keys {
         lab.put(key, "old");
@@ -85,7 +85,7 @@ fn a_range_of_the_newest_is_never_too_old() {
 /// A revision that was asked for and is gone halfway is refused, as it would be from the beginning.
 #[test]
 fn a_range_of_the_past_is_too_old_once_it_is_compacted() {
-    let mut lab = Lab::with(|config| config.tuning.scan_keys = 1);
+    let mut lab = Lab::with(|config| config.tuning.scan.keys = 1);
     for key in ["a", "b", "c", "d", "e", "f"] {
         lab.put(key, "old");
     }
@@ -125,7 +125,7 @@ fn overtaken<T>(lab: &mut Lab, read: impl Future<Output = Result<T, NodeError>>)
 /// etcd never fails a read of the newest because of compactions.
 #[test]
 fn compactions_in_a_loop_fail_no_read() {
-    let mut lab = Lab::with(|config| config.tuning.scan_keys = 1);
+    let mut lab = Lab::with(|config| config.tuning.scan.keys = 1);
     let node = lab.node.clone();
     lab.wait(async move { node.lease_grant(7, 600).await }).unwrap();
     for n in 0..20 {
@@ -157,7 +157,7 @@ fn compactions_in_a_loop_fail_no_read() {
 /// A read that is not gone on with, for whatever reason, keeps memory for a while and not for ever.
 #[test]
 fn a_read_that_stands_still_does_not_stop_compaction_for_ever() {
-    let mut lab = Lab::with(|config| config.tuning.scan_keys = 1);
+    let mut lab = Lab::with(|config| config.tuning.scan.keys = 1);
     for n in 0..20 {
         lab.put(&format!("k{n:02}"), "old");
     }

@@ -57,8 +57,8 @@ fn a_damaged_checkpoint_is_replaced_by_one_from_memory() {
         flip_a_bit(&lab, &data[0], 200);
         pass(&mut lab, 25);
         let metrics = lab.node.metrics();
-        assert_eq!(metrics.damage_found.get() > 0, is_mended, "it is told");
-        assert_eq!(metrics.checkpoints_healed.get(), u64::from(is_mended));
+        assert_eq!(metrics.scrub.damage_found.get() > 0, is_mended, "it is told");
+        assert_eq!(metrics.checkpoints.healed.get(), u64::from(is_mended));
         assert_eq!(damaged(&lab), [""; 0], "nothing that is needed is damaged, as far as is known");
         assert_eq!(lab.can_start().is_ok(), is_mended, "{:?}", lab.can_start());
         if is_mended {
@@ -80,7 +80,7 @@ fn what_was_mended_is_the_same_state() {
         flip_a_bit(&lab, &data, 300);
     }
     pass(&mut lab, 25);
-    assert_eq!(lab.node.metrics().checkpoints_healed.get(), 1);
+    assert_eq!(lab.node.metrics().checkpoints.healed.get(), 1);
     let before = (lab.hash(), lab.get("k0-1"), lab.get("k0-2"), lab.get("k5-7"));
     let mut lab = lab.power_cut();
     assert_eq!((lab.hash(), lab.get("k0-1"), lab.get("k0-2"), lab.get("k5-7")), before);
@@ -92,7 +92,7 @@ fn a_damaged_manifest_is_replaced() {
     let manifests = files(&lab, CHECKPOINTS, ".manifest");
     flip_a_bit(&lab, manifests.last().unwrap(), 40);
     pass(&mut lab, 25);
-    assert_eq!(lab.node.metrics().checkpoints_healed.get(), 1);
+    assert_eq!(lab.node.metrics().checkpoints.healed.get(), 1);
     assert_eq!((damaged(&lab), lab.can_start()), (vec![], Ok(())));
 }
 
@@ -112,7 +112,7 @@ fn a_damaged_segment_is_left_behind() {
         assert!(segments.len() > 1 && files(&lab, CHECKPOINTS, ".data").is_empty());
         flip_a_bit(&lab, &segments[0], 700);
         pass(&mut lab, 25);
-        assert_eq!(lab.node.metrics().damage_found.get() > 0, is_mended);
+        assert_eq!(lab.node.metrics().scrub.damage_found.get() > 0, is_mended);
         assert_eq!((damaged(&lab).is_empty(), lab.can_start().is_ok()), (true, is_mended));
         assert_eq!(files(&lab, JOURNAL, ".journal").contains(&segments[0]), !is_mended);
     }
@@ -125,14 +125,14 @@ fn the_journal_is_trimmed_only_behind_what_was_read_back() {
     let mut lab = Lab::with(|config| {
         config.scrub_interval = Duration::ZERO;
         // About a block at a time.
-        config.tuning.read_back_bytes = 1;
+        config.tuning.checkpoints.read_back_bytes = 1;
         config.checkpoint_bytes = 1 << 20;
         config.checkpoint_interval = HOUR;
     });
     let checkpoint = |lab: &mut Lab| {
         lab.advance(HOUR);
-        let before = lab.node.metrics().checkpoint.counts().iter().sum::<u64>();
-        while lab.node.metrics().checkpoint.counts().iter().sum::<u64>() == before {
+        let before = lab.node.metrics().checkpoints.duration.counts().iter().sum::<u64>();
+        while lab.node.metrics().checkpoints.duration.counts().iter().sum::<u64>() == before {
             let _ = (lab.housekeep(), lab.sequence(), lab.sync());
         }
     };
@@ -154,6 +154,6 @@ fn the_journal_is_trimmed_only_behind_what_was_read_back() {
     assert_eq!(lab.can_start(), Ok(()), "from the checkpoint before, and the journal");
     lab.advance(Duration::from_secs(6));
     lab.settle();
-    assert_eq!((lab.node.metrics().checkpoints_healed.get(), damaged(&lab)), (1, vec![]));
+    assert_eq!((lab.node.metrics().checkpoints.healed.get(), damaged(&lab)), (1, vec![]));
     assert_eq!(lab.can_start(), Ok(()));
 }

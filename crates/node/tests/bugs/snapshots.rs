@@ -13,7 +13,7 @@ fn seen(snapshot: &Snapshot) -> Vec<(String, i64)> {
 
 #[test]
 fn a_compaction_in_between_takes_nothing_out_of_a_snapshot() {
-    let mut lab = Lab::with(|config| config.tuning.scan_keys = 1);
+    let mut lab = Lab::with(|config| config.tuning.scan.keys = 1);
     for round in 0..3 {
         for key in ["a", "b", "c"] {
             lab.put(key, &format!("{round}"));
@@ -41,5 +41,5 @@ fn a_compaction_in_between_takes_nothing_out_of_a_snapshot() {
     let node = lab.node.clone();
     let after = lab.wait(async move { node.snapshot().await }).unwrap();
     assert_eq!(seen(&after), [("a".to_owned(), 8), ("b".to_owned(), 9), ("c".to_owned(), 11)]);
-    assert_eq!(lab.node.metrics().compacted_versions.get(), 7);
+    assert_eq!(lab.node.metrics().compaction.versions.get(), 7);
 }

@@ -8,7 +8,7 @@ use crate::lab::{Lab, everything, put, told};
 /// A progress notification overtook events that were still on their way.
 #[test]
 fn etcd_15220_progress_never_overtakes_events() {
-    let mut lab = Lab::with(|config| config.tuning.drain.events = 1);
+    let mut lab = Lab::with(|config| config.tuning.watch.drain.events = 1);
     for n in 0..20 {
         lab.put("k", &format!("{n}"));
     }
@@ -39,8 +39,8 @@ fn etcd_15220_progress_never_overtakes_events() {
 #[test]
 fn etcd_17247_every_event_of_a_transaction_is_told_once() {
     let mut lab = Lab::with(|config| {
-        config.tuning.ring.revisions = 1;
-        config.tuning.drain.events = 1;
+        config.tuning.watch.ring.revisions = 1;
+        config.tuning.watch.drain.events = 1;
     });
     let mut live = lab.watch(&everything(0));
     for n in 0..10 {
@@ -70,9 +70,9 @@ fn etcd_17247_every_event_of_a_transaction_is_told_once() {
 #[test]
 fn etcd_17529_a_starved_stream_loses_nothing() {
     let mut lab = Lab::with(|config| {
-        config.tuning.ring.revisions = 2;
-        config.tuning.drain.responses = 2;
-        config.tuning.fan_out_revisions = 1;
+        config.tuning.watch.ring.revisions = 2;
+        config.tuning.watch.drain.responses = 2;
+        config.tuning.watch.fan_out_revisions = 1;
     });
     let mut session = lab.watch(&everything(0));
     for n in 0..30 {
@@ -237,7 +237,7 @@ fn events_at_the_compaction_look_the_same_before_and_after_a_restart() {
     // Enough for a checkpoint, and for a restart that finds the compaction there.
     lab.put("other", &"v".repeat(2 << 20));
     lab.settle();
-    assert!(lab.node.metrics().checkpoint_bytes.get() > 0, "a checkpoint was written");
+    assert!(lab.node.metrics().checkpoints.bytes.get() > 0, "a checkpoint was written");
     let mut lab = lab.kill();
     let (events, known) = seen(&mut lab);
     assert_eq!((&events[..4], &known[..4]), (&expected.0[..], &expected.1[..]));

@@ -9,11 +9,11 @@ use vetch_api::wire_server::kv_server;
 use vetch_api::{EtcdError, pb, wire};
 use vetch_node::RangeStream;
 use vetch_node::types::RangeChunk;
+use vetch_translate::Kv;
 
 use super::authorise::RequiredPermission;
 use super::service_context::ServiceContext;
 use super::status;
-use super::translate::{self, Kv};
 use crate::auth::Credentials;
 
 type GrpcResult<T> = Result<Response<T>, Status>;
@@ -32,7 +32,7 @@ impl kv_server::Kv for KvService {
 
     async fn range_stream(&self, request: Request<pb::RangeRequest>) -> GrpcResult<Self::RangeStreamStream> {
         let (credentials, request) = Credentials::split(request);
-        let range = translate::range(request).map_err(status::store)?;
+        let range = vetch_translate::range(request).map_err(status::store)?;
         if !range.has_default_order() {
             return Err(status::etcd(EtcdError::RangeStreamSort));
         }
@@ -76,11 +76,11 @@ impl KvService {
         credentials: &Credentials,
         request: pb::RangeRequest,
     ) -> Result<wire::RangeResponse<Kv>, Status> {
-        let range = translate::range(request).map_err(status::store)?;
+        let range = vetch_translate::range(request).map_err(status::store)?;
         let node = self.0.authorise(credentials, RequiredPermission::CheckedByNode)?;
         let response = node.range(range).await.map_err(status::node)?;
         let header = self.0.header(response.revision);
-        Ok(translate::ranged(response, header))
+        Ok(vetch_translate::ranged(response, header))
     }
 
     pub(super) async fn answer_put(
@@ -89,12 +89,12 @@ impl KvService {
         request: pb::PutRequest,
     ) -> Result<wire::PutResponse<Kv>, Status> {
         let len = request.encoded_len();
-        let put = translate::put(request).map_err(status::store)?;
+        let put = vetch_translate::put(request).map_err(status::store)?;
         let node = self.0.authorise(credentials, RequiredPermission::CheckedByNode)?;
         self.0.limit(&node, len)?;
         let response = node.put(put).await.map_err(status::node)?;
         let header = self.0.header(response.revision);
-        Ok(translate::put_done(response, header))
+        Ok(vetch_translate::put_done(response, header))
     }
 
     pub(super) async fn answer_delete_range(
@@ -103,12 +103,12 @@ impl KvService {
         request: pb::DeleteRangeRequest,
     ) -> Result<wire::DeleteRangeResponse<Kv>, Status> {
         let len = request.encoded_len();
-        let delete = translate::delete_range(request).map_err(status::store)?;
+        let delete = vetch_translate::delete_range(request).map_err(status::store)?;
         let node = self.0.authorise(credentials, RequiredPermission::CheckedByNode)?;
         self.0.limit(&node, len)?;
         let response = node.delete_range(delete).await.map_err(status::node)?;
         let header = self.0.header(response.revision);
-        Ok(translate::deleted(response, header))
+        Ok(vetch_translate::deleted(response, header))
     }
 
     pub(super) async fn answer_txn(
@@ -117,14 +117,14 @@ impl KvService {
         request: pb::TxnRequest,
     ) -> Result<wire::TxnResponse<Kv>, Status> {
         let len = request.encoded_len();
-        let txn = translate::txn(request, self.0.settings.max_txn_ops).map_err(status::store)?;
+        let txn = vetch_translate::txn(request, self.0.settings.max_txn_ops).map_err(status::store)?;
         let node = self.0.authorise(credentials, RequiredPermission::CheckedByNode)?;
         if !txn.is_read_only() {
             self.0.limit(&node, len)?;
         }
         let response = node.txn(txn).await.map_err(status::node)?;
         let header = self.0.header(response.revision);
-        Ok(translate::txn_done(response, header))
+        Ok(vetch_translate::txn_done(response, header))
     }
 }
 
@@ -148,7 +148,7 @@ fn parts(
 
 /// Header, count and more are in the last part only.
 fn part(context: &ServiceContext, chunk: RangeChunk) -> wire::RangeStreamResponse<Kv> {
-    let kvs = translate::wire_kvs(chunk.kvs);
+    let kvs = vetch_translate::wire_kvs(chunk.kvs);
     let range_response = match chunk.end {
         None => wire::RangeResponse { header: None, kvs, more: false, count: 0 },
         Some(end) => wire::RangeResponse {

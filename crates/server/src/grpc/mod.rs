@@ -1,9 +1,9 @@
 //! All services of etcd 3.7 and two of our own on a [`Node`], as one service for gRPC requests.
 //!
 //! One file per service. What they share: `service_context` holds the node and fills headers,
-//! `translate` turns messages into the store's requests and back, `status` is the only file that
-//! makes gRPC statuses, [`authorise`] checks every access and returns the node as the caller may
-//! use it.
+//! `status` is the only file that makes gRPC statuses, [`authorise`] checks every access and returns
+//! the node as the caller may use it. The crate `translate` turns messages into the store's requests
+//! and back.
 //!
 //! [`Rpc`] is a service for HTTP requests with gRPC bodies. HTTP/2 connections call it, and so does
 //! the JSON gateway with translated requests, without a connection in between; both pass the same
@@ -36,7 +36,6 @@ mod settings;
 mod size;
 mod snapshot;
 mod status;
-mod translate;
 mod unary_reply;
 mod watch;
 pub(crate) mod weight;
@@ -47,14 +46,13 @@ use vetch_node::Node;
 
 use crate::metrics::ServerMetrics;
 
-pub(crate) use fast_path::KvMethod;
+pub(crate) use fast_path::{KvCall, KvMethod};
 pub(crate) use forwarded_identity::FORWARDED_IDENTITY;
 pub use peer::{forward_read_index_requests, stay_registered};
 pub use router::RequestRouter;
 pub use rpc::Rpc;
 pub(crate) use rpc::Sender;
 pub use settings::Settings;
-pub use translate::Kv;
 
 /// All services of `node`. Services count into `metrics` and read from there.
 pub fn routes(node: Node, settings: Arc<Settings>, metrics: Arc<ServerMetrics>) -> Rpc {

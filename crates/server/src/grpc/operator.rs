@@ -93,10 +93,10 @@ impl OperatorService {
             sent_bytes,
             queued_requests: queue.requests as u64,
             most_queued_requests: queue.most_requests as u64,
-            puts: counters.puts.get(),
-            deletes: counters.deletes.get(),
-            txns: counters.txns.get(),
-            ranges: counters.ranges.get(),
+            puts: counters.writes.puts.get(),
+            deletes: counters.writes.deletes.get(),
+            txns: counters.writes.txns.get(),
+            ranges: counters.reads.ranges.get(),
         }
     }
 
@@ -124,7 +124,7 @@ fn storage(node: &Node) -> Storage {
         keys: status.keys,
         bytes: status.live_bytes,
         quota_bytes: status.quota_bytes,
-        near_quota: node.metrics().near_quota.get() > 0,
+        near_quota: node.metrics().evaluation.near_quota.get() > 0,
         disk_bytes: status.disk_bytes,
         disk_full: files.disk_full,
         seconds_since_compaction: files.since_compaction.map_or(-1.0, |ago| ago.as_secs_f64()),
@@ -140,14 +140,14 @@ fn journal(node: &Node) -> Journal {
         index: node.status().index,
         bytes: files.journal_bytes,
         room_bytes: files.journal_room,
-        appends: metrics.appends.get(),
-        append_bytes: metrics.append_bytes.get(),
-        sync: Some(durations(&metrics.fsync)),
+        appends: metrics.journal.appends.get(),
+        append_bytes: metrics.journal.bytes.get(),
+        sync: Some(durations(&metrics.journal.sync)),
         checkpoint_bytes: files.checkpoint_bytes,
         pending_bytes: files.fresh_bytes,
         due_bytes: files.checkpoint_due_bytes,
-        checkpoints: metrics.checkpoint.counts().iter().sum(),
-        checkpoint_failures: metrics.checkpoint_failures.get(),
+        checkpoints: metrics.checkpoints.duration.counts().iter().sum(),
+        checkpoint_failures: metrics.checkpoints.failures.get(),
         seconds_since_checkpoint: files.since_checkpoint.map_or(-1.0, |ago| ago.as_secs_f64()),
     }
 }
@@ -157,7 +157,7 @@ fn watching(node: &Node, max: usize) -> Watching {
     Watching {
         streams: u64::try_from(gauges.streams()).unwrap_or(0),
         watchers: u64::try_from(gauges.watchers()).unwrap_or(0),
-        events: node.metrics().events.get(),
+        events: node.metrics().writes.events.get(),
         slow_streams: lag.slow as u64,
         longest_lag_seconds: lag.longest.as_secs_f64(),
         most_revisions_behind: lag.most_revisions,
@@ -189,10 +189,10 @@ fn leases(node: &Node) -> Leases {
     Leases {
         leases: node.status().leases,
         overdue: node.overdue_leases() as u64,
-        granted: metrics.leases_granted.get(),
-        renewed: metrics.leases_renewed.get(),
-        revoked: metrics.leases_revoked.get(),
-        expired: metrics.leases_expired.get(),
+        granted: metrics.leases.granted.get(),
+        renewed: metrics.leases.renewed.get(),
+        revoked: metrics.leases.revoked.get(),
+        expired: metrics.leases.expired.get(),
     }
 }
 

@@ -19,11 +19,11 @@ use vetch_api::{EtcdError, pb, wire};
 use vetch_http2::Charge;
 use vetch_node::cluster::ClusterStatus;
 use vetch_node::watch::{Create, Filters, NodeEvent, WatchEnd, WatchSession};
+use vetch_translate::Kv;
 
 use super::authorise::RequiredPermission;
 use super::router::RequestRouter;
 use super::service_context::ServiceContext;
-use super::translate::Kv;
 use super::{call_metadata, peer, status};
 use crate::auth::Credentials;
 use crate::http::Remote;

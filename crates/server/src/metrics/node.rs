@@ -107,12 +107,12 @@ fn state(page: &mut Text, node: &Node) {
         (
             "etcd_mvcc_db_open_read_transactions",
             "Ranges, transactions that only read, and hashes being worked on.",
-            metrics.open_reads.get() as f64,
+            metrics.reads.open.get() as f64,
         ),
         (
             "etcd_server_proposals_pending",
             "Writes that wait to be evaluated or to become durable.",
-            metrics.proposals_pending.get() as f64,
+            metrics.proposals.pending.get() as f64,
         ),
         (
             "etcd_debugging_mvcc_db_compaction_last",
@@ -154,35 +154,39 @@ fn counters(page: &mut Text, metrics: &NodeMetrics) {
         (
             "etcd_server_proposals_failed_total",
             "Writes that failed before they were durable.",
-            &metrics.proposals_failed,
+            &metrics.proposals.failed,
         ),
         (
             "etcd_server_read_indexes_failed_total",
             "Linearizable reads that got no read index in time.",
-            &metrics.reads_unconfirmed,
+            &metrics.reads.unconfirmed,
         ),
-        ("etcd_server_slow_apply_total", "Slow writes and ranges.", &metrics.slow_applies),
-        ("etcd_mvcc_range_total", "Ranges served.", &metrics.ranges),
-        ("etcd_mvcc_put_total", "Keys put.", &metrics.puts),
-        ("etcd_mvcc_delete_total", "Keys deleted.", &metrics.deletes),
-        ("etcd_mvcc_txn_total", "Transactions.", &metrics.txns),
-        ("etcd_debugging_mvcc_events_total", "Events sent to watchers.", &metrics.events),
-        ("etcd_debugging_mvcc_db_compaction_keys_total", "Versions freed.", &metrics.compacted_versions),
-        ("etcd_debugging_lease_granted_total", "Leases granted.", &metrics.leases_granted),
-        ("etcd_debugging_lease_renewed_total", "Leases renewed.", &metrics.leases_renewed),
-        ("etcd_debugging_lease_revoked_total", "Leases revoked.", &metrics.leases_revoked),
-        ("etcd_debugging_server_lease_expired_total", "Leases expired.", &metrics.leases_expired),
+        ("etcd_server_slow_apply_total", "Slow writes and ranges.", &metrics.evaluation.slow),
+        ("etcd_mvcc_range_total", "Ranges served.", &metrics.reads.ranges),
+        ("etcd_mvcc_put_total", "Keys put.", &metrics.writes.puts),
+        ("etcd_mvcc_delete_total", "Keys deleted.", &metrics.writes.deletes),
+        ("etcd_mvcc_txn_total", "Transactions.", &metrics.writes.txns),
+        ("etcd_debugging_mvcc_events_total", "Events sent to watchers.", &metrics.writes.events),
+        ("etcd_debugging_mvcc_db_compaction_keys_total", "Versions freed.", &metrics.compaction.versions),
+        ("etcd_debugging_lease_granted_total", "Leases granted.", &metrics.leases.granted),
+        ("etcd_debugging_lease_renewed_total", "Leases renewed.", &metrics.leases.renewed),
+        ("etcd_debugging_lease_revoked_total", "Leases revoked.", &metrics.leases.revoked),
+        ("etcd_debugging_server_lease_expired_total", "Leases expired.", &metrics.leases.expired),
     ];
     for (name, help, counter) in counters {
         page.counter(name, help, counter.get());
     }
     // etcd calls these gauges, and dashboards may rely on the type.
     let gauges: [(&str, &str, &Counter); 4] = [
-        ("etcd_server_proposals_committed_total", "Writes made durable.", &metrics.proposals_committed),
+        ("etcd_server_proposals_committed_total", "Writes made durable.", &metrics.proposals.committed),
         // Nothing becomes durable without being applied in the same step.
-        ("etcd_server_proposals_applied_total", "Writes applied.", &metrics.proposals_committed),
-        ("etcd_disk_wal_write_bytes_total", "Bytes written to the journal.", &metrics.append_bytes),
-        ("etcd_debugging_mvcc_total_put_size_in_bytes", "Bytes of keys and values put.", &metrics.put_bytes),
+        ("etcd_server_proposals_applied_total", "Writes applied.", &metrics.proposals.committed),
+        ("etcd_disk_wal_write_bytes_total", "Bytes written to the journal.", &metrics.journal.bytes),
+        (
+            "etcd_debugging_mvcc_total_put_size_in_bytes",
+            "Bytes of keys and values put.",
+            &metrics.writes.put_bytes,
+        ),
     ];
     for (name, help, counter) in gauges {
         page.gauge(name, help, counter.get() as f64);

@@ -4,25 +4,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rcgen::{
-    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType,
-    ExtendedKeyUsagePurpose as Purpose, IsCa, KeyIdMethod, KeyPair, RevokedCertParams, SanType, SerialNumber,
-    date_time_ymd,
-};
+use rcgen::{CertificateParams, KeyPair, SerialNumber};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 use vetch_server::tls::settings::TlsSettings;
+use vetch_testkit::certificates::{self, Authority, Pair};
 
 pub(crate) struct Pki {
     dir: tempfile::TempDir,
-    authority: CertifiedIssuer<'static, KeyPair>,
-}
-
-/// A certificate chain and its key, as PEM.
-pub(crate) struct Pair {
-    pub(crate) cert: String,
-    pub(crate) key: String,
+    authority: Authority,
 }
 
 impl Pki {
@@ -39,10 +30,7 @@ impl Pki {
     }
 
     pub(crate) fn write(&self, name: &str, contents: &str) {
-        // Written beside and renamed, as those do it who care.
-        let fresh = self.path("fresh");
-        fs::write(&fresh, contents).unwrap();
-        fs::rename(fresh, self.path(name)).unwrap();
+        certificates::replace_file(&self.path(name), contents.as_bytes()).unwrap();
     }
 
     pub(crate) fn write_server(&self, pair: &Pair) {
@@ -61,40 +49,20 @@ impl Pki {
     }
 
     pub(crate) fn server(&self, serial: u64) -> Pair {
-        let mut params = params("server", serial);
-        params.subject_alt_names = vec![SanType::IpAddress([127, 0, 0, 1].into())];
-        params.extended_key_usages = vec![Purpose::ServerAuth];
-        self.sign(&params)
+        self.issue(certificates::server("server"), serial)
     }
 
     pub(crate) fn client(&self, name: &str, serial: u64) -> Pair {
-        let mut params = params(name, serial);
-        params.extended_key_usages = vec![Purpose::ClientAuth];
-        self.sign(&params)
+        self.issue(certificates::client(name), serial)
     }
 
-    fn sign(&self, params: &CertificateParams) -> Pair {
-        let key = KeyPair::generate().unwrap();
-        let cert = params.signed_by(&key, &self.authority).unwrap();
-        Pair { cert: cert.pem(), key: key.serialize_pem() }
+    fn issue(&self, mut params: CertificateParams, serial: u64) -> Pair {
+        params.serial_number = Some(SerialNumber::from(serial));
+        certificates::issue(&self.authority, &params, &KeyPair::generate().unwrap()).unwrap()
     }
 
     pub(crate) fn revocations(&self, serials: &[u64]) -> String {
-        let revoked = |serial: &u64| RevokedCertParams {
-            serial_number: SerialNumber::from(*serial),
-            revocation_time: date_time_ymd(2020, 1, 1),
-            reason_code: None,
-            invalidity_date: None,
-        };
-        let list = CertificateRevocationListParams {
-            this_update: date_time_ymd(2020, 1, 1),
-            next_update: date_time_ymd(2120, 1, 1),
-            crl_number: SerialNumber::from(1),
-            issuing_distribution_point: None,
-            revoked_certs: serials.iter().map(revoked).collect(),
-            key_identifier_method: KeyIdMethod::Sha256,
-        };
-        list.signed_by(&self.authority).unwrap().pem().unwrap()
+        certificates::revocation_list(&self.authority, serials).unwrap().pem().unwrap()
     }
 
     /// The server's certificate, and no demands on clients.
@@ -142,15 +110,6 @@ pub(crate) fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap()
 }
 
-fn authority() -> CertifiedIssuer<'static, KeyPair> {
-    let mut params = params("etcd-ca", 1);
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
-}
-
-fn params(name: &str, serial: u64) -> CertificateParams {
-    let mut params = CertificateParams::default();
-    params.distinguished_name.push(DnType::CommonName, name);
-    params.serial_number = Some(SerialNumber::from(serial));
-    params
+fn authority() -> Authority {
+    certificates::authority("etcd-ca", |params| params.serial_number = Some(SerialNumber::from(1))).unwrap()
 }

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use vetch_bugs::Bug;
+use vetch_seeded_bugs::Bug;
 
 use super::pool::{self, Setup};
 use super::{Stage, default_histories, say};
@@ -30,7 +30,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> io::Result<bool> {
-    if !vetch_bugs::SEEDED {
+    if !vetch_seeded_bugs::SEEDED {
         return Err(io::Error::other("this build has no bugs to plant; build it with --features seeded"));
     }
     for name in options.bugs.iter().chain(&options.except) {
@@ -75,7 +75,7 @@ pub(crate) fn plant(name: Option<&str>) -> io::Result<()> {
     let bug: Bug = name.parse().map_err(io::Error::other)?;
     #[cfg(feature = "seeded")]
     {
-        vetch_bugs::plant(Some(bug));
+        vetch_seeded_bugs::plant(Some(bug));
         Ok(())
     }
     #[cfg(not(feature = "seeded"))]

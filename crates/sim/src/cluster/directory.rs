@@ -15,9 +15,9 @@ use super::life::{Life, within};
 use crate::client;
 use crate::coverage::Rare;
 use crate::env::Env;
-use crate::rng::Rng;
 use crate::time::{MICRO, MILLI};
 use crate::workload::How;
+use vetch_testkit::random::Rng;
 
 /// A server that serves.
 #[derive(Clone)]

@@ -156,7 +156,7 @@ impl World {
     /// Reads everything, at a few old revisions and now, and watches everything.
     fn final_reads(&mut self) -> bool {
         let (env, directory) = (Rc::clone(&self.env), Rc::clone(&self.directory));
-        let (at, other) = (self.rng.index(self.servers.len()), self.rng.index(self.servers.len()));
+        let (at, other) = (self.rng.below(self.servers.len()), self.rng.below(self.servers.len()));
         let Some(serving) = directory.serving(other) else { return self.not_live("a server is gone") };
         let newest = serving.node.revision();
         let oldest = serving.node.status().compact_revision.max(1);

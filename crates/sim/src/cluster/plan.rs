@@ -10,8 +10,8 @@ use vetch_node::config::NodeConfig;
 
 use super::wire::Cut;
 use crate::plan::Plan;
-use crate::rng::Rng;
 use crate::time::{MILLI, SECOND};
+use vetch_testkit::random::Rng;
 
 /// How the log breaks its contract, if it does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,7 +108,7 @@ impl ClusterPlan {
 }
 
 fn episode(rng: &mut Rng, servers: usize, nanos: u64) -> Vec<(u64, Trouble)> {
-    let (at, server) = (rng.below(nanos), rng.index(servers));
+    let (at, server) = (rng.below(nanos), rng.below(servers));
     let long = rng.skewed(10 * MILLI, 5 * SECOND);
     let one = |trouble| vec![(at, trouble)];
     match rng.below(18) {
@@ -122,7 +122,7 @@ fn episode(rng: &mut Rng, servers: usize, nanos: u64) -> Vec<(u64, Trouble)> {
             let cut = *rng.pick(&[Cut::Both, Cut::Both, Cut::Mute, Cut::Deaf]);
             one(Trouble::CutFromLog(server, cut, long))
         }
-        13 => one(Trouble::CutFromPeer(server, rng.index(servers), long)),
+        13 => one(Trouble::CutFromPeer(server, rng.below(servers), long)),
         14 => one(Trouble::Reconnect(server)),
         15 | 16 => one(Trouble::HandOver(server, rng.percent(60))),
         _ => {

@@ -20,9 +20,9 @@ use crate::coverage::Rare;
 use crate::disk::SimDisk;
 use crate::env::Env;
 use crate::part::{Part, Which};
-use crate::rng::Rng;
 use crate::time::{MILLI, SECOND};
 use crate::trace::say;
+use vetch_testkit::random::Rng;
 
 pub(super) struct Server {
     pub(super) at: usize,

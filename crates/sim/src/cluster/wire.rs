@@ -16,9 +16,9 @@ use vetch_journal::Position;
 
 use super::plan::Troubles;
 use crate::coverage::{Coverage, Rare};
-use crate::rng::Rng;
 use crate::time::{MICRO, MILLI, Now};
 use crate::trace::{Trace, say};
+use vetch_testkit::random::Rng;
 
 /// Records in one answer.
 const PAGE: usize = 32;
@@ -190,7 +190,7 @@ impl Wire {
         }
         net.coverage.hit(Rare::LogForked);
         for at in 0..net.ends.len() {
-            let branch = net.rng.index(2);
+            let branch = net.rng.below(2);
             net.ends[at].branch = branch;
             net.reconnect(at);
         }

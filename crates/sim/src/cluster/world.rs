@@ -14,10 +14,10 @@ use crate::coverage::Rare;
 use crate::env::Env;
 use crate::executor::{Executor, TaskId};
 use crate::part::{Did, Part, Which};
-use crate::rng::Rng;
 use crate::time::{MICRO, MILLI, SECOND};
 use crate::trace::say;
 use crate::watchdog;
+use vetch_testkit::random::Rng;
 
 /// Steps after which a run is taken to be stuck.
 const MOST_STEPS: u64 = 4_000_000;
@@ -132,7 +132,7 @@ impl World {
             self.env.clock.advance(until - now);
             return;
         }
-        let chosen = self.rng.index(turns.len());
+        let chosen = self.rng.below(turns.len());
         match turns.swap_remove(chosen) {
             Turn::Task(id) => {
                 watchdog::about("a client");

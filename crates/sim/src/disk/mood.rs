@@ -4,8 +4,8 @@ use std::path::Path;
 
 use vetch_journal::Op;
 
-use crate::rng::Rng;
 use crate::time::{MICRO, MILLI, SECOND};
+use vetch_testkit::random::Rng;
 
 /// Chances, in percent, and times.
 #[derive(Debug, Clone)]

@@ -15,9 +15,9 @@ use super::Run;
 use crate::coverage::Rare;
 use crate::disk::SimDisk;
 use crate::executor::block_on;
-use crate::rng::Rng;
 use crate::trace::say;
-use crate::translate;
+use vetch_testkit::random::Rng;
+use vetch_testkit::to_model;
 
 /// Everything a client could ask a node that has just started.
 #[derive(Debug, PartialEq, Eq)]
@@ -145,7 +145,7 @@ fn content(node: &Node) -> Option<Content> {
     let read = |revision: i64| {
         let mut request = RangeRequest::new(KeyRange::new([0].to_vec(), [0].to_vec()));
         request.revision = revision;
-        block_on(node.range(request)).ok().map(|response| translate::kvs(&response.kvs))
+        block_on(node.range(request)).ok().map(|response| to_model::key_values(&response.kvs))
     };
     let mut leases = block_on(node.leases()).ok()?;
     leases.sort_unstable();
@@ -169,7 +169,7 @@ fn damage(mem: &MemDisk, rng: &mut Rng, path: &std::path::Path, len: usize) {
         return;
     }
     let mut content = mem.content(path).expect("the file is there");
-    let from = rng.index(len);
+    let from = rng.below(len);
     let to = (from + rng.skewed(1, 600) as usize).min(len);
     for byte in &mut content[from..to] {
         *byte = rng.between(1, 255) as u8;

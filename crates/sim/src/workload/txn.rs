@@ -6,7 +6,7 @@ use vetch_store::validate;
 use super::Generator;
 use crate::book::Book;
 use crate::plan::Plan;
-use crate::translate;
+use vetch_testkit::to_store;
 
 /// Operations that a transaction may have, as the server's default has it.
 const MAX_OPS: usize = 128;
@@ -19,7 +19,7 @@ impl Generator {
         loop {
             let txn = self.any_txn(plan, book, 2);
             // What the edge refuses never reaches the node.
-            let valid = validate::txn(&translate::txn(&txn), MAX_OPS).is_ok();
+            let valid = validate::txn(&to_store::txn(&txn), MAX_OPS).is_ok();
             if valid && !may_change_twice(&txn.success) && !may_change_twice(&txn.failure) {
                 return txn;
             }

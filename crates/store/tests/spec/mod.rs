@@ -8,7 +8,6 @@
 #![allow(dead_code, reason = "each test binary uses its own part of it")]
 
 pub(crate) mod requests;
-pub(crate) mod translate;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,6 +15,7 @@ use vetch_model::Model;
 use vetch_store::load::{SavedLease, Unversioned};
 use vetch_store::request::*;
 use vetch_store::{Evaluated, Mark, Record, StoreError};
+use vetch_testkit::{to_model, to_store};
 
 #[derive(Debug, Clone)]
 pub(crate) struct Spec {
@@ -43,20 +43,20 @@ impl Spec {
     /// The specification is given the request too, and panics if it answers otherwise.
     pub(crate) fn judge(&mut self, request: &WriteRequest, answer: &Result<Evaluated, StoreError>) {
         let before = self.model.revision();
-        let Some(asked) = translate::request(request) else {
+        let Some(asked) = to_model::request(request) else {
             let Ok(Evaluated { response, events }) = answer else { panic!("{request:?} was refused") };
             assert!(events.is_empty(), "{request:?}");
             assert_eq!(*response, self.unversioned_answer(request));
             return;
         };
-        let expected = self.model.evaluate(&asked).map_err(translate::refusal);
+        let expected = self.model.evaluate(&asked).map_err(to_store::refusal);
         let given = answer.as_ref().map_err(|error| *error).map(|evaluated| {
-            translate::answer(&evaluated.response).expect("an answer to a request that is specified")
+            to_model::answer(&evaluated.response).expect("an answer to a request that is specified")
         });
         assert_eq!(given, expected, "{request:?}");
         let Ok(Evaluated { response, events }) = answer else { return };
         let now = self.model.revision();
-        assert_eq!(translate::events(events), self.model.changes(before + 1, now), "{request:?}");
+        assert_eq!(to_model::events(events), self.model.changes(before + 1, now), "{request:?}");
         self.note_versions(events);
         match (request, response) {
             (_, WriteResponse::Txn(txn)) => check_headers(txn, before, &mut false),
@@ -150,8 +150,8 @@ impl Spec {
         txn: &TxnRequest,
         visible: Mark,
     ) -> Result<vetch_model::TxnAnswer, StoreError> {
-        let request = vetch_model::Request::Txn(translate::txn(txn));
-        self.model.check_at(&request, translate::moment(visible)).map_err(translate::refusal)?;
+        let request = vetch_model::Request::Txn(to_model::txn(txn));
+        self.model.check_at(&request, to_model::moment(visible)).map_err(to_store::refusal)?;
         match self.model.answer_at(&request, visible.revision) {
             Some(vetch_model::Answer::Txn(answer)) => Ok(answer),
             other => panic!("a transaction that only reads has an answer, not {other:?}"),

@@ -6,7 +6,7 @@
 //! published was handed out, because notices are taken from the inbox under the same shared borrow
 //! of the hub that fixes `published`.
 
-use vetch_bugs::Bug;
+use vetch_seeded_bugs::Bug;
 
 use super::{Slot, Stream};
 use crate::event::LogEvent;
@@ -246,7 +246,7 @@ impl<E: LogEvent> Stream<E> {
     fn progress_answer(&self, published: i64) -> Option<Response<E>> {
         let asked = self.progress?;
         let watched = self.unreached.last().is_none_or(|(revision, _)| *revision <= published);
-        let is_idle = self.ready_watchers() == 0 || vetch_bugs::on(Bug::ProgressAhead);
+        let is_idle = self.ready_watchers() == 0 || vetch_seeded_bugs::on(Bug::ProgressAhead);
         (is_idle && asked <= published && watched)
             .then(|| Response { progress: true, ..Response::new(NO_WATCH, published) })
     }

@@ -8,9 +8,10 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use hashbrown::HashMap;
-use loona_hpack::Decoder;
+use vetch_http2::frame::{HEADER_LEN, Header, MAX_PAYLOAD, PREFACE, flag, kind, setting};
+use vetch_http2::hpack::{Decoder, Name};
 
-use super::frame::{self, Head};
+use super::frame::{self, INITIAL_WINDOW};
 use super::headers::{self, Headers};
 use crate::wire::{Failure, Inbox, Method, Tag};
 
@@ -37,13 +38,13 @@ enum Waiting {
 
 pub(super) struct Protocol {
     requests: Headers,
-    decoder: Decoder<'static>,
+    decoder: Decoder,
     streams: HashMap<u32, Stream, foldhash::fast::FixedState>,
     by_tag: HashMap<Tag, u32, foldhash::fast::FixedState>,
     next_stream: u32,
     waiting: VecDeque<Waiting>,
     window: i64,
-    first_window: i64,
+    initial_window: i64,
     max_payload: usize,
     max_streams: usize,
     consumed: u32,
@@ -51,17 +52,17 @@ pub(super) struct Protocol {
     output: Vec<u8>,
     written: usize,
     /// A header block of which the rest follows: its stream, its flags, its beginning.
-    headers: Option<(Head, Vec<u8>)>,
+    headers: Option<(Header, Vec<u8>)>,
     leaving: bool,
 }
 
 impl Protocol {
     pub(super) fn new(authority: &str) -> Protocol {
-        let mut output = frame::PREFACE.to_vec();
-        frame::put_head(&mut output, 12, frame::SETTINGS, 0, 0);
-        frame::put_setting(&mut output, frame::SETTING_ENABLE_PUSH, 0);
-        frame::put_setting(&mut output, frame::SETTING_INITIAL_WINDOW_SIZE, STREAM_WINDOW);
-        frame::put_window_update(&mut output, 0, CONNECTION_WINDOW - frame::FIRST_WINDOW as u32);
+        let mut output = PREFACE.to_vec();
+        frame::put_header(&mut output, 12, kind::SETTINGS, 0, 0);
+        frame::put_setting(&mut output, setting::ENABLE_PUSH, 0);
+        frame::put_setting(&mut output, setting::INITIAL_WINDOW_SIZE, STREAM_WINDOW);
+        frame::put_window_update(&mut output, 0, CONNECTION_WINDOW - INITIAL_WINDOW as u32);
         Protocol {
             requests: Headers::new(authority),
             decoder: Decoder::new(),
@@ -69,9 +70,9 @@ impl Protocol {
             by_tag: HashMap::default(),
             next_stream: 1,
             waiting: VecDeque::new(),
-            window: frame::FIRST_WINDOW,
-            first_window: frame::FIRST_WINDOW,
-            max_payload: frame::MAX_PAYLOAD,
+            window: INITIAL_WINDOW,
+            initial_window: INITIAL_WINDOW,
+            max_payload: MAX_PAYLOAD,
             max_streams: usize::MAX,
             consumed: 0,
             input: Vec::new(),
@@ -112,7 +113,7 @@ impl Protocol {
         if let Some(stream) = self.by_tag.remove(&tag) {
             self.streams.remove(&stream);
             const CANCEL: u32 = 8;
-            frame::put_head(&mut self.output, 4, frame::RST_STREAM, 0, stream);
+            frame::put_header(&mut self.output, 4, kind::RST_STREAM, 0, stream);
             self.output.extend_from_slice(&CANCEL.to_be_bytes());
         }
     }
@@ -138,11 +139,11 @@ impl Protocol {
         self.next_stream += 2;
         let output = &mut self.output;
         self.requests.write(method, &mut |block| {
-            frame::put_head(output, block.len(), frame::HEADERS, frame::END_HEADERS, stream);
+            frame::put_header(output, block.len(), kind::HEADERS, flag::END_HEADERS, stream);
             output.extend_from_slice(block);
         });
         let state =
-            Stream { tag, window: self.first_window, consumed: 0, partial: Vec::new(), answered: false };
+            Stream { tag, window: self.initial_window, consumed: 0, partial: Vec::new(), answered: false };
         self.streams.insert(stream, state);
         if !last {
             self.by_tag.insert(tag, stream);
@@ -156,8 +157,8 @@ impl Protocol {
         let total = message.len() + 5;
         let room = self.window.min(self.streams.get(&stream).map_or(0, |state| state.window));
         if self.waiting.is_empty() && total <= self.max_payload && total as i64 <= room {
-            let flags = if last { frame::END_STREAM } else { 0 };
-            frame::put_head(&mut self.output, total, frame::DATA, flags, stream);
+            let flags = if last { flag::END_STREAM } else { 0 };
+            frame::put_header(&mut self.output, total, kind::DATA, flags, stream);
             self.output.push(0);
             self.output.extend_from_slice(&length);
             self.output.extend_from_slice(message);
@@ -203,8 +204,8 @@ impl Protocol {
                         return;
                     }
                     let ends = last && sent + part == bytes.len();
-                    let flags = if ends { frame::END_STREAM } else { 0 };
-                    frame::put_head(&mut self.output, part, frame::DATA, flags, stream);
+                    let flags = if ends { flag::END_STREAM } else { 0 };
+                    frame::put_header(&mut self.output, part, kind::DATA, flags, stream);
                     self.output.extend_from_slice(&bytes[sent..sent + part]);
                     self.spend(stream, part);
                     if sent + part < bytes.len() {
@@ -232,59 +233,65 @@ impl Protocol {
     /// Takes all whole frames; answers how many bytes they were.
     fn frames(&mut self, bytes: &[u8], at: Instant, inbox: &mut Inbox) -> Result<usize, String> {
         let mut used = 0;
-        while let Some(head) = Head::parse(&bytes[used..]) {
-            if head.length > frame::MAX_PAYLOAD {
-                return Err(format!("the server sent a frame of {} bytes", head.length));
+        while let Some(header) = Header::parse(&bytes[used..]) {
+            if header.len > MAX_PAYLOAD {
+                return Err(format!("the server sent a frame of {} bytes", header.len));
             }
-            let Some(payload) = bytes.get(used + frame::HEAD..used + frame::HEAD + head.length) else {
+            let Some(payload) = bytes.get(used + HEADER_LEN..used + HEADER_LEN + header.len) else {
                 break;
             };
-            self.frame(head, payload, at, inbox)?;
-            used += frame::HEAD + head.length;
+            self.frame(header, payload, at, inbox)?;
+            used += HEADER_LEN + header.len;
         }
         Ok(used)
     }
 
-    fn frame(&mut self, head: Head, payload: &[u8], at: Instant, inbox: &mut Inbox) -> Result<(), String> {
-        if self.headers.is_some() && head.kind != frame::CONTINUATION {
+    fn frame(
+        &mut self,
+        header: Header,
+        payload: &[u8],
+        at: Instant,
+        inbox: &mut Inbox,
+    ) -> Result<(), String> {
+        if self.headers.is_some() && header.kind != kind::CONTINUATION {
             return Err("the server interrupted a header block".to_owned());
         }
-        match head.kind {
-            frame::DATA => self.on_data(head, payload, at, inbox),
-            frame::HEADERS => {
-                let block = frame::content(head, payload)?;
-                if head.has(frame::END_HEADERS) {
-                    return self.on_headers(head, block, at, inbox);
+        match header.kind {
+            kind::DATA => self.on_data(header, payload, at, inbox),
+            kind::HEADERS => {
+                let block = frame::content(header, payload)?;
+                if header.has(flag::END_HEADERS) {
+                    return self.on_headers(header, block, at, inbox);
                 }
-                self.headers = Some((head, block.to_vec()));
+                self.headers = Some((header, block.to_vec()));
                 Ok(())
             }
-            frame::CONTINUATION => {
+            kind::CONTINUATION => {
                 let (first, mut block) = self.headers.take().ok_or("a continuation of nothing")?;
                 block.extend_from_slice(payload);
-                if head.has(frame::END_HEADERS) {
+                if header.has(flag::END_HEADERS) {
                     return self.on_headers(first, &block, at, inbox);
                 }
                 self.headers = Some((first, block));
                 Ok(())
             }
-            frame::RST_STREAM => {
+            kind::RST_STREAM => {
                 let why = format!("the server reset the stream (HTTP/2 error {})", number(payload)?);
-                self.finish(head.stream, at, Some(Failure::transport(why)), inbox);
+                self.finish(header.stream, at, Some(Failure::transport(why)), inbox);
                 Ok(())
             }
-            frame::SETTINGS => self.on_settings(head, payload),
-            frame::PING => {
-                if !head.has(frame::ACK) {
-                    frame::put_head(&mut self.output, payload.len(), frame::PING, frame::ACK, 0);
+            kind::SETTINGS => self.on_settings(header, payload),
+            kind::PING => {
+                if !header.has(flag::ACK) {
+                    frame::put_header(&mut self.output, payload.len(), kind::PING, flag::ACK, 0);
                     self.output.extend_from_slice(payload);
                 }
                 Ok(())
             }
-            frame::GOAWAY => self.on_goaway(payload, at, inbox),
-            frame::WINDOW_UPDATE => {
+            kind::GOAWAY => self.on_goaway(payload, at, inbox),
+            kind::WINDOW_UPDATE => {
                 let increment = i64::from(number(payload)? & 0x7fff_ffff);
-                match (head.stream, self.streams.get_mut(&head.stream)) {
+                match (header.stream, self.streams.get_mut(&header.stream)) {
                     (0, _) => self.window += increment,
                     (_, Some(state)) => state.window += increment,
                     (_, None) => {}
@@ -292,25 +299,31 @@ impl Protocol {
                 self.pump();
                 Ok(())
             }
-            frame::PUSH_PROMISE => Err("the server pushes, which was switched off".to_owned()),
+            kind::PUSH_PROMISE => Err("the server pushes, which was switched off".to_owned()),
             _ => Ok(()),
         }
     }
 
-    fn on_data(&mut self, head: Head, payload: &[u8], at: Instant, inbox: &mut Inbox) -> Result<(), String> {
+    fn on_data(
+        &mut self,
+        header: Header,
+        payload: &[u8],
+        at: Instant,
+        inbox: &mut Inbox,
+    ) -> Result<(), String> {
         self.consumed += payload.len() as u32;
         if self.consumed >= CONNECTION_WINDOW / 2 {
             frame::put_window_update(&mut self.output, 0, self.consumed);
             self.consumed = 0;
         }
         // Data of an abandoned stream is only counted.
-        let Some(state) = self.streams.get_mut(&head.stream) else { return Ok(()) };
+        let Some(state) = self.streams.get_mut(&header.stream) else { return Ok(()) };
         state.consumed += payload.len() as u32;
-        if state.consumed >= STREAM_WINDOW / 2 && !head.has(frame::END_STREAM) {
-            frame::put_window_update(&mut self.output, head.stream, state.consumed);
+        if state.consumed >= STREAM_WINDOW / 2 && !header.has(flag::END_STREAM) {
+            frame::put_window_update(&mut self.output, header.stream, state.consumed);
             state.consumed = 0;
         }
-        let content = frame::content(head, payload)?;
+        let content = frame::content(header, payload)?;
         if state.partial.is_empty() {
             let used = messages(content, state.tag, at, inbox)?;
             state.partial.extend_from_slice(&content[used..]);
@@ -321,30 +334,40 @@ impl Protocol {
                 state.partial.drain(..used);
             }
         }
-        if head.has(frame::END_STREAM) {
+        if header.has(flag::END_STREAM) {
             let why = Failure::transport("the server ended a call without a status");
-            self.finish(head.stream, at, Some(why), inbox);
+            self.finish(header.stream, at, Some(why), inbox);
         }
         Ok(())
     }
 
-    fn on_headers(&mut self, head: Head, block: &[u8], at: Instant, inbox: &mut Inbox) -> Result<(), String> {
+    fn on_headers(
+        &mut self,
+        header: Header,
+        block: &[u8],
+        at: Instant,
+        inbox: &mut Inbox,
+    ) -> Result<(), String> {
         let (mut http, mut code, mut text) = (None, None, String::new());
         // Also for streams that are gone: the table must stay in step.
-        let decoded = self.decoder.decode_with_cb(block, |name, value| match &*name {
-            b":status" => http = Some(value.into_owned()),
-            b"grpc-status" => code = std::str::from_utf8(&value).ok().and_then(|v| v.parse::<u32>().ok()),
-            b"grpc-message" => text = String::from_utf8_lossy(&value).into_owned(),
+        let decoded = self.decoder.decode(block, |field| match &field.name {
+            Name::Status => http = Some(field.value.clone()),
+            Name::Header(name) if name == "grpc-status" => {
+                code = field.value.to_str().ok().and_then(|value| value.parse::<u32>().ok());
+            }
+            Name::Header(name) if name == "grpc-message" => {
+                text = String::from_utf8_lossy(field.value.as_bytes()).into_owned();
+            }
             _ => {}
         });
-        decoded.map_err(|error| format!("a header block that cannot be read: {error}"))?;
-        let Some(state) = self.streams.get_mut(&head.stream) else { return Ok(()) };
+        decoded.map_err(|_| "a header block that cannot be read")?;
+        let Some(state) = self.streams.get_mut(&header.stream) else { return Ok(()) };
         if !state.answered {
             state.answered = true;
-            if http.as_deref() != Some(b"200") {
-                let status = http.as_deref().map(String::from_utf8_lossy).unwrap_or_default().into_owned();
+            if http.as_ref().is_none_or(|status| status != "200") {
+                let status = http.as_ref().and_then(|status| status.to_str().ok()).unwrap_or_default();
                 self.finish(
-                    head.stream,
+                    header.stream,
                     at,
                     Some(Failure::transport(format!("HTTP status {status}"))),
                     inbox,
@@ -352,7 +375,7 @@ impl Protocol {
                 return Ok(());
             }
         }
-        if head.has(frame::END_STREAM) {
+        if header.has(flag::END_STREAM) {
             let cut = !state.partial.is_empty();
             let failure = match code {
                 Some(0) if cut => Some(Failure::transport("the last message is incomplete")),
@@ -360,32 +383,32 @@ impl Protocol {
                 Some(code) => Some(Failure { code: Some(code), text }),
                 None => Some(Failure::transport("the server ended a call without a status")),
             };
-            self.finish(head.stream, at, failure, inbox);
+            self.finish(header.stream, at, failure, inbox);
         }
         Ok(())
     }
 
-    fn on_settings(&mut self, head: Head, payload: &[u8]) -> Result<(), String> {
-        if head.has(frame::ACK) {
+    fn on_settings(&mut self, header: Header, payload: &[u8]) -> Result<(), String> {
+        if header.has(flag::ACK) {
             return Ok(());
         }
         for setting in payload.chunks_exact(6) {
             let value = number(&setting[2..])?;
             match u16::from_be_bytes([setting[0], setting[1]]) {
-                frame::SETTING_HEADER_TABLE_SIZE if value < headers::TABLE_BYTES => {
+                setting::HEADER_TABLE_SIZE if value < headers::TABLE_BYTES => {
                     return Err("the server keeps no table of headers: use --client tonic".to_owned());
                 }
-                frame::SETTING_MAX_CONCURRENT_STREAMS => self.max_streams = value as usize,
-                frame::SETTING_INITIAL_WINDOW_SIZE => {
-                    let change = i64::from(value) - self.first_window;
-                    self.first_window = i64::from(value);
+                setting::MAX_CONCURRENT_STREAMS => self.max_streams = value as usize,
+                setting::INITIAL_WINDOW_SIZE => {
+                    let change = i64::from(value) - self.initial_window;
+                    self.initial_window = i64::from(value);
                     self.streams.values_mut().for_each(|state| state.window += change);
                 }
-                frame::SETTING_MAX_FRAME_SIZE => self.max_payload = value as usize,
+                setting::MAX_FRAME_SIZE => self.max_payload = value as usize,
                 _ => {}
             }
         }
-        frame::put_head(&mut self.output, 0, frame::SETTINGS, frame::ACK, 0);
+        frame::put_header(&mut self.output, 0, kind::SETTINGS, flag::ACK, 0);
         self.pump();
         Ok(())
     }

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use vetch_journal::{Disk, MemDisk};
+use vetch_testkit::faulty_disk::{Calls, FaultyDisk};
 
-use super::faulty::{Calls, Faulty};
 use super::judge::Judge;
 use super::life::Life;
 use super::{seeds, tell};
@@ -21,7 +21,7 @@ fn fail_in_runs(calls: Calls, judge: &mut Judge) -> (u64, u64) {
     for seed in seeds(50) {
         for at in first.. {
             let disk = MemDisk::new();
-            let faulty = Faulty::new(&disk, calls, at, false);
+            let faulty = FaultyDisk::new(&disk, calls, at, false);
             let mut life = Life::on(seed, disk, Arc::new(faulty.clone()));
             let outcome = life.live();
             if !faulty.was_hit() {
@@ -68,7 +68,7 @@ fn a_failed_read_anywhere_in_a_run_loses_nothing() {
     for seed in seeds(50) {
         for at in 0.. {
             let disk = MemDisk::new();
-            let faulty = Faulty::new(&disk, Calls::Reads, at, false);
+            let faulty = FaultyDisk::new(&disk, Calls::Reads, at, false);
             let mut life = Life::on(seed, disk, Arc::new(faulty.clone()));
             life.live().unwrap();
             if !faulty.was_hit() {
@@ -92,7 +92,7 @@ fn a_failed_read_anywhere_in_loading_is_refused_falls_back_or_is_harmless() {
         for (calls, stays) in [(Calls::Reads, false), (Calls::Reads, true), (Calls::ShortReads, false)] {
             for at in 0.. {
                 let disk = world.disk.process_exit();
-                let faulty = Faulty::new(&disk, calls, at, stays);
+                let faulty = FaultyDisk::new(&disk, calls, at, stays);
                 let view: Arc<dyn Disk> = Arc::new(faulty.clone());
                 let loaded = open_through(view, world.config, &world.keys);
                 if !faulty.was_hit() {

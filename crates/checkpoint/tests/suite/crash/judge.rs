@@ -5,9 +5,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use vetch_journal::{Fault, MemDisk, Tip};
+use vetch_testkit::subsets::subsets;
 
 use super::life::Life;
-use super::subsets::subsets;
 use crate::world::{damage, open_through, paths};
 
 #[derive(Default)]

@@ -7,8 +7,8 @@ use vetch_encryption::EncryptionKeys;
 use vetch_journal::{Disk, MemDisk, Tip};
 use vetch_store::request::{RequestOp, WriteRequest};
 
-use crate::rng::Rng;
 use crate::world::{KEYS, TINY, World, delete, keys, put, ring, txn};
+use vetch_testkit::random::Rng;
 
 /// Every ring opens everything; they differ in what they encrypt with.
 const RINGS: [&[&str]; 3] = [&KEYS, &[KEYS[1], KEYS[0]], &["plain", KEYS[0], KEYS[1]]];
@@ -40,7 +40,7 @@ impl Life {
     }
 
     pub(super) fn on(seed: u64, disk: MemDisk, view: Arc<dyn Disk>) -> Life {
-        let mut rng = Rng(seed);
+        let mut rng = Rng::split_mix(seed);
         let config = config(&mut rng);
         let rounds = 2 + rng.below(4);
         // Half of the lives know of keys.
@@ -111,6 +111,6 @@ impl Life {
         let disk = self.world.disk.process_killed();
         let world = self.world.recover(&disk).unwrap();
         let tip = world.checkpointer.tip();
-        Life { world, rng: Rng(7), rounds: 2, trimmed: self.trimmed, before: tip, after: tip }
+        Life { world, rng: Rng::split_mix(7), rounds: 2, trimmed: self.trimmed, before: tip, after: tip }
     }
 }

@@ -3,21 +3,22 @@
 use std::sync::Arc;
 
 use vetch_journal::Fault;
+use vetch_testkit::random::Rng;
 
 use super::judge::Judge;
 use super::life::Life;
 use super::workload::Workload;
 use super::{for_seeds, workloads};
-use crate::support::{Rng, tell};
+use crate::support::tell;
 
 fn history(seed: u64) -> [u64; 3] {
     let workload = Workload::new(seed, 40);
-    let mut rng = Rng(seed);
+    let mut rng = Rng::split_mix(seed);
     let mut judge = Judge::new(1);
     let mut life = Life::new(&workload.config);
     let (mut crashes, mut at_step) = (0, 0);
     while at_step < workload.steps.len() {
-        life.disk.inject(Fault::CrashAt(rng.next() % 40));
+        life.disk.inject(Fault::CrashAt(rng.draw() % 40));
         let began = life.done;
         let outcome =
             life.start().and_then(|mut journal| life.work(&mut journal, &workload.steps[at_step..]));
@@ -27,8 +28,8 @@ fn history(seed: u64) -> [u64; 3] {
         }
         crashes += 1;
         judge.power_loss(&life, 3, 1, &format!("history {seed}, power loss {crashes}"));
-        let bias = rng.next() % 5;
-        life.disk = life.disk.power_loss(&mut |_| rng.next() % 4 < bias);
+        let bias = rng.draw() % 5;
+        life.disk = life.disk.power_loss(&mut |_| rng.draw() % 4 < bias);
         life.view = Arc::new(life.disk.clone());
     }
     let last = life.disk.process_exit();

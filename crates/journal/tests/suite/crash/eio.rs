@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use vetch_journal::{Fault, JournalError, MemDisk};
+use vetch_testkit::faulty_disk::{Calls, FaultyDisk};
 
-use super::faulty::{Calls, Faulty};
 use super::life::{Life, recover};
 use super::workload::Workload;
 use super::{for_seeds, workloads};
@@ -35,7 +35,7 @@ fn enumerate(seed: u64) -> [u64; 2] {
     for (calls, stays) in [(Calls::Reads, false), (Calls::Reads, true), (Calls::ShortReads, false)] {
         for at in 0.. {
             let disk = image.process_exit();
-            let faulty = Faulty::new(&disk, calls, at, stays);
+            let faulty = FaultyDisk::new(&disk, calls, at, stays);
             let outcome = recover(Arc::new(faulty.clone()), &life.config, life.checkpoint);
             if !faulty.was_hit() {
                 outcome.expect("nothing failed");

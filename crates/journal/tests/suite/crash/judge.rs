@@ -7,9 +7,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use vetch_journal::{Draft, Entry, Fault, Journal, Kind, LocalConfig, LocalJournal, MemDisk, Tip};
+use vetch_testkit::subsets::subsets;
 
 use super::life::{Life, recover};
-use super::subsets::subsets;
 use crate::support::{append, decoded, noise};
 
 pub(super) struct Judge {

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use vetch_journal::{JournalError, MemDisk};
+use vetch_testkit::faulty_disk::{Calls, FaultyDisk};
 
-use super::faulty::{Calls, Faulty};
 use super::judge::Judge;
 use super::life::Life;
 use super::workload::Workload;
@@ -19,7 +19,7 @@ fn enumerate(seed: u64) -> [u64; 3] {
     let mut healed = 0;
     for at in 0.. {
         let disk = MemDisk::new();
-        let faulty = Faulty::new(&disk, Calls::Space, at, false);
+        let faulty = FaultyDisk::new(&disk, Calls::Space, at, false);
         let mut life = Life::on(disk, Arc::new(faulty.clone()), &workload.config);
         life.retries = true;
         let outcome = life.live(&workload);
@@ -44,7 +44,7 @@ fn enumerate_for_good(seed: u64) -> [u64; 3] {
     let mut full = 0;
     for at in 0.. {
         let disk = MemDisk::new();
-        let faulty = Faulty::new(&disk, Calls::Space, at, true);
+        let faulty = FaultyDisk::new(&disk, Calls::Space, at, true);
         let mut life = Life::on(disk, Arc::new(faulty.clone()), &workload.config);
         life.retries = true;
         let outcome = life.live(&workload);

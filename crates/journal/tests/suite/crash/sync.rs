@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use vetch_journal::{Journal, JournalError, LocalJournal, MemDisk, Position};
+use vetch_testkit::faulty_disk::{Calls, FaultyDisk};
 
-use super::faulty::{Calls, Faulty};
 use super::judge::Judge;
 use super::life::Life;
 use super::workload::{Step, Workload};
@@ -56,7 +56,7 @@ fn enumerate(seed: u64) -> [u64; 4] {
     let (mut poisoned, mut passed) = (0, 0);
     for at in 0.. {
         let disk = MemDisk::new();
-        let faulty = Faulty::new(&disk, Calls::Syncs, at, false);
+        let faulty = FaultyDisk::new(&disk, Calls::Syncs, at, false);
         let mut life = Life::on(disk, Arc::new(faulty.clone()), &workload.config);
         life.retries = true;
         let (journal, outcome) = live(&mut life, &workload);

@@ -2,9 +2,10 @@
 
 use vetch_encryption::EncryptionKeys;
 use vetch_journal::{ENTRY_HEADER_LEN, LocalConfig, PART_HEADER_LEN, RECORD_HEADER_LEN, SECTOR};
+use vetch_testkit::random::Rng;
 
 use crate::encryption::{KEYS, ring};
-use crate::support::{Rng, noise};
+use crate::support::noise;
 
 /// One thing a process does.
 #[derive(Clone, Debug)]
@@ -38,7 +39,7 @@ pub(super) const RINGS: [&[&str]; 3] = [&KEYS, &[KEYS[1], KEYS[0]], &["plain", K
 impl Workload {
     /// The workload of this seed: about `len` steps on tiny segments.
     pub(super) fn new(seed: u64, len: u64) -> Workload {
-        let mut rng = Rng(seed.wrapping_mul(0x5851_f42d_4c95_7f2d) ^ 0x1405);
+        let mut rng = Rng::split_mix(seed.wrapping_mul(0x5851_f42d_4c95_7f2d) ^ 0x1405);
         // Half of the workloads know of keys.
         let is_encrypted = seed % 2 == 1;
         let sectors = [1, 2, 3, 4, 4, 7][rng.below(6)];
@@ -85,7 +86,7 @@ fn payload(rng: &mut Rng, max: usize) -> Vec<u8> {
         1 => rng.below(60),
         _ => rng.below(max),
     };
-    let mut content = noise(rng.next(), len);
+    let mut content = noise(rng.draw(), len);
     match rng.below(4) {
         0 => content.fill(0),
         1 => {

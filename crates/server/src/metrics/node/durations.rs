@@ -7,42 +7,46 @@ use super::super::text::{Labels, Text, Type};
 pub(super) fn write(page: &mut Text, metrics: &NodeMetrics) {
     // etcd's snapshots of its own state are checkpoints here.
     let families: [(&str, &str, &Histogram); 15] = [
-        ("etcd_disk_wal_fsync_duration_seconds", "Time to make a record durable.", &metrics.fsync),
-        ("etcd_disk_wal_write_duration_seconds", "Time to write a record.", &metrics.write),
-        ("etcd_disk_backend_commit_duration_seconds", COMMIT, &metrics.commit),
+        ("etcd_disk_wal_fsync_duration_seconds", "Time to make a record durable.", &metrics.journal.sync),
+        ("etcd_disk_wal_write_duration_seconds", "Time to write a record.", &metrics.journal.write),
+        ("etcd_disk_backend_commit_duration_seconds", COMMIT, &metrics.journal.append),
         // The parts of a commit that exist here: there are no pages to rebalance or to spill.
-        ("etcd_debugging_disk_backend_commit_write_duration_seconds", COMMIT, &metrics.commit),
+        ("etcd_debugging_disk_backend_commit_write_duration_seconds", COMMIT, &metrics.journal.append),
         (
             "etcd_debugging_snap_save_total_duration_seconds",
             "Time to write a checkpoint.",
-            &metrics.checkpoint,
+            &metrics.checkpoints.duration,
         ),
-        ("etcd_mvcc_hash_duration_seconds", "Time to hash everything.", &metrics.hash),
+        ("etcd_mvcc_hash_duration_seconds", "Time to hash everything.", &metrics.reads.hash),
         (
             "etcd_mvcc_hash_rev_duration_seconds",
             "Time to hash everything up to a revision.",
-            &metrics.hash_at_revision,
+            &metrics.reads.hash_at_revision,
         ),
         (
             "etcd_debugging_mvcc_db_compaction_total_duration_milliseconds",
             "Time to free what was compacted.",
-            &metrics.compaction_millis,
+            &metrics.compaction.millis,
         ),
         (
             "etcd_debugging_mvcc_db_compaction_pause_duration_milliseconds",
             "Time for which one step of a compaction blocks others.",
-            &metrics.compaction_pause,
+            &metrics.compaction.pause,
         ),
         (
             "etcd_debugging_mvcc_index_compaction_pause_duration_milliseconds",
             "The same: a step frees versions and their places in the index together.",
-            &metrics.index_pause,
+            &metrics.compaction.index_pause,
         ),
-        ("etcd_debugging_lease_ttl_total", "Seconds that leases were granted for.", &metrics.lease_ttl),
-        ("vetch_batch_apply_duration_seconds", "Time to evaluate a batch.", &metrics.apply),
-        ("vetch_compaction_duration_seconds", "Time to free what was compacted.", &metrics.compaction),
-        ("vetch_checkpoint_duration_seconds", "Time to write a checkpoint.", &metrics.checkpoint),
-        ("vetch_journal_append_duration_seconds", COMMIT, &metrics.commit),
+        ("etcd_debugging_lease_ttl_total", "Seconds that leases were granted for.", &metrics.leases.ttl),
+        ("vetch_batch_apply_duration_seconds", "Time to evaluate a batch.", &metrics.evaluation.batch),
+        (
+            "vetch_compaction_duration_seconds",
+            "Time to free what was compacted.",
+            &metrics.compaction.duration,
+        ),
+        ("vetch_checkpoint_duration_seconds", "Time to write a checkpoint.", &metrics.checkpoints.duration),
+        ("vetch_journal_append_duration_seconds", COMMIT, &metrics.journal.append),
     ];
     for (name, help, histogram) in families {
         page.heading(name, Type::Histogram, help);
@@ -62,16 +66,16 @@ fn samples(page: &mut Text, name: &str, labels: Labels<'_>, histogram: &Histogra
 fn ranges(page: &mut Text, metrics: &NodeMetrics) {
     let name = "etcd_server_range_duration_seconds";
     page.heading(name, Type::Histogram, "Time to read a range.");
-    samples(page, name, &[("success", "true")], &metrics.range);
-    if !metrics.failed_range.is_empty() {
-        samples(page, name, &[("success", "false")], &metrics.failed_range);
+    samples(page, name, &[("success", "true")], &metrics.reads.range);
+    if !metrics.reads.failed_range.is_empty() {
+        samples(page, name, &[("success", "false")], &metrics.reads.failed_range);
     }
 }
 
 fn applied(page: &mut Text, metrics: &NodeMetrics) {
     let name = "etcd_server_apply_duration_seconds";
     page.heading(name, Type::Histogram, "Time to evaluate a write.");
-    for (operation, success, took) in metrics.applied.iter() {
+    for (operation, success, took) in metrics.evaluation.requests.iter() {
         let success = if success { "true" } else { "false" };
         samples(page, name, &[("op", operation), ("success", success), ("version", "v3")], took);
     }

@@ -34,7 +34,7 @@ fn storage(page: &mut Text, node: &Node) {
         (
             "vetch_quota_warning",
             "1 while the quota is nearly reached: at four fifths of it and above.",
-            metrics.near_quota.get() as f64,
+            metrics.evaluation.near_quota.get() as f64,
         ),
         ("vetch_disk_bytes", "Bytes of the data directory's files.", status.disk_bytes as f64),
         (
@@ -70,20 +70,24 @@ fn storage(page: &mut Text, node: &Node) {
     for (name, help, value) in gauges {
         page.gauge(name, help, value);
     }
-    page.counter("vetch_journal_appends_total", "Records written to the journal.", metrics.appends.get());
-    let failures = metrics.checkpoint_failures.get();
+    page.counter(
+        "vetch_journal_appends_total",
+        "Records written to the journal.",
+        metrics.journal.appends.get(),
+    );
+    let failures = metrics.checkpoints.failures.get();
     page.counter("vetch_checkpoint_failures_total", "Checkpoints that failed.", failures);
-    let bytes = metrics.checkpoint_bytes.get();
+    let bytes = metrics.checkpoints.bytes.get();
     page.counter("vetch_checkpoint_bytes_total", "Bytes written to checkpoints.", bytes);
     let counters = [
-        ("vetch_damage_found_total", "Times that a damaged file was found.", &metrics.damage_found),
+        ("vetch_damage_found_total", "Times that a damaged file was found.", &metrics.scrub.damage_found),
         (
             "vetch_checkpoints_healed_total",
             "Damaged checkpoints rewritten from memory.",
-            &metrics.checkpoints_healed,
+            &metrics.checkpoints.healed,
         ),
-        ("vetch_scrub_bytes_total", "Bytes read by scrubs.", &metrics.scrub_bytes),
-        ("vetch_scrubs_total", "Completed scrubs of everything on disk.", &metrics.scrubs),
+        ("vetch_scrub_bytes_total", "Bytes read by scrubs.", &metrics.scrub.bytes),
+        ("vetch_scrubs_total", "Completed scrubs of everything on disk.", &metrics.scrub.runs),
     ];
     for (name, help, counter) in counters {
         page.counter(name, help, counter.get());

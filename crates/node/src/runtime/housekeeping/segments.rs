@@ -1,0 +1,46 @@
+//! Prepares journal segments ahead of their use.
+
+use std::sync::Arc;
+
+use vetch_journal::{JournalError, Maintenance};
+
+use crate::admission::DiskState;
+use crate::state::NodeState;
+
+pub(super) struct Segments {
+    node: Arc<NodeState>,
+    /// None on a shared journal, which has no files here.
+    maintenance: Option<Maintenance>,
+}
+
+impl Segments {
+    pub(super) fn new(node: &Arc<NodeState>, maintenance: Option<Maintenance>) -> Segments {
+        Segments { node: Arc::clone(node), maintenance }
+    }
+
+    pub(super) fn prepare(&mut self) {
+        let Some(maintenance) = &mut self.maintenance else { return };
+        let before = self.node.disk.state();
+        match maintenance.run() {
+            Ok(_) => self.node.disk.segment_prepared(),
+            Err(error) => {
+                self.node.disk.segment_failed(&error);
+                log_failure(before, self.node.disk.state(), &error);
+            }
+        }
+        let spare = maintenance.spares() as u64 * self.node.config.journal_segment_bytes;
+        self.node.disk.set_spare_room(spare);
+    }
+}
+
+fn log_failure(before: DiskState, now: DiskState, error: &JournalError) {
+    match now {
+        now if now == before => {}
+        DiskState::Full => {
+            tracing::error!(%error, "the disk is full: writes are refused until there is space again");
+        }
+        _ => {
+            tracing::error!(%error, "no journal segment can be prepared: writes are refused until one can; check the disk");
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Trims the local journal behind checkpoints and backups.
+
+use std::sync::Arc;
+
+use crossbeam_channel::Sender;
+use vetch_journal::Position;
+
+use crate::archive::Trim;
+use crate::queue::Nudge;
+use crate::sequencer::Batch;
+use crate::state::{NodeState, Reply};
+use vetch_checkpoint::Checkpointer;
+
+pub(crate) struct Trimmer {
+    node: Arc<NodeState>,
+    positions: Sender<Position>,
+    /// Makes the journal look for them.
+    nudge: Nudge<Batch<Reply>>,
+    /// Up to where the journal was last asked to trim.
+    trimmed: u64,
+}
+
+impl Trimmer {
+    pub(crate) fn new(
+        node: &Arc<NodeState>,
+        positions: Sender<Position>,
+        nudge: Nudge<Batch<Reply>>,
+    ) -> Trimmer {
+        Trimmer { node: Arc::clone(node), positions, nudge, trimmed: 0 }
+    }
+
+    pub(super) fn trimmed(&self) -> u64 {
+        self.trimmed
+    }
+
+    /// Gives up what neither the two newest checkpoints nor a backup needs. A shared journal is not
+    /// trimmed by one server alone.
+    pub(super) fn trim(&mut self, checkpointer: &Checkpointer) {
+        if self.node.cluster.is_some() {
+            return;
+        }
+        let Some(tip) = checkpointer.trim_to() else { return };
+        let disk_full = self.node.disk.is_full();
+        if disk_full && self.node.retention.release_pins() {
+            tracing::warn!("the disk is full: checkpoint files that were held for a backup are let go");
+        }
+        let upto = match self.node.retention.trim(tip.seq + 1, self.node.disk.journal_bytes(), disk_full) {
+            Trim::Upto(upto) => upto,
+            Trim::Dropped(upto) => {
+                self.node.report_retention_dropped();
+                upto
+            }
+        };
+        if upto > self.trimmed && self.request(upto) {
+            self.trimmed = upto;
+        }
+    }
+
+    /// False: the queue is full of older positions; the next call names a newer one.
+    pub(super) fn request(&self, upto: u64) -> bool {
+        let taken = self.positions.try_send(Position(upto)).is_ok();
+        self.nudge.ring();
+        taken
+    }
+}

@@ -1,0 +1,36 @@
+//! Lease state: the lessor, and the limit on large lists of the keys of leases.
+
+use tokio::sync::{AcquireError, Semaphore, SemaphorePermit};
+use vetch_store::Store;
+
+use crate::lessor::Lessor;
+use crate::sync::{Mutex, MutexGuard};
+
+/// Lists of the keys of large leases that are made at once; more of them would only share the
+/// processors.
+const LEASE_LISTS_MAX: usize = 2;
+
+pub(crate) struct LeaseState {
+    lessor: Mutex<Lessor>,
+    lists: Semaphore,
+}
+
+impl LeaseState {
+    /// Each lease has the time left that was recorded.
+    pub(crate) fn new(store: &Store) -> LeaseState {
+        let mut lessor = Lessor::default();
+        for (id, lease) in store.leases().iter() {
+            lessor.start(id, lease.grant(), lease.ttl(), lease.remaining(), 0);
+        }
+        LeaseState { lessor: Mutex::new(lessor), lists: Semaphore::new(LEASE_LISTS_MAX) }
+    }
+
+    pub(crate) fn lessor(&self) -> MutexGuard<'_, Lessor> {
+        self.lessor.lock()
+    }
+
+    /// Waits for the permission to list the keys of a large lease.
+    pub(crate) async fn list_turn(&self) -> Result<SemaphorePermit<'_>, AcquireError> {
+        self.lists.acquire().await
+    }
+}

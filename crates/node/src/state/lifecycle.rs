@@ -1,0 +1,71 @@
+//! Lifecycle: whether the node runs, stops, or has ended, and why.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::sync::watch;
+
+/// Whether the node is alive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum RunState {
+    Running,
+    Stopped,
+    /// The journal failed; nothing more is acknowledged.
+    Failed(String),
+    /// Another server leads now, and this one has evaluated what is not in the log: open the node
+    /// again.
+    Replaced,
+    /// The shared journal was trimmed beyond what this server has applied, and begins at this
+    /// position: the server needs another one's checkpoint.
+    Behind(u64),
+}
+
+pub(crate) struct Lifecycle {
+    /// Nothing new is accepted.
+    stopping: AtomicBool,
+    run_state: watch::Sender<RunState>,
+}
+
+impl Lifecycle {
+    pub(crate) fn new() -> Lifecycle {
+        Lifecycle { stopping: AtomicBool::new(false), run_state: watch::Sender::new(RunState::Running) }
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+
+    /// Accepts nothing new from now on. False if that was so before.
+    pub(crate) fn begin_stop(&self) -> bool {
+        !self.stopping.swap(true, Ordering::AcqRel)
+    }
+
+    pub(crate) fn is_running(&self) -> bool {
+        *self.run_state.borrow() == RunState::Running
+    }
+
+    pub(crate) fn run_state(&self) -> RunState {
+        self.run_state.borrow().clone()
+    }
+
+    pub(crate) fn subscribe(&self) -> watch::Receiver<RunState> {
+        self.run_state.subscribe()
+    }
+
+    /// The node has ended, in this state.
+    pub(crate) fn end(&self, state: RunState) {
+        self.run_state.send_replace(state);
+    }
+
+    /// The node fails, unless it has ended before.
+    pub(crate) fn fail(&self, cause: String) {
+        tracing::error!(%cause, "the journal failed; stopping, because nothing further can be made durable");
+        self.stopping.store(true, Ordering::Relaxed);
+        self.run_state.send_if_modified(|state| {
+            let running = *state == RunState::Running;
+            if running {
+                *state = RunState::Failed(cause);
+            }
+            running
+        });
+    }
+}

@@ -1,0 +1,64 @@
+//! Visible: what readers may see beside the store's versions. All of it is durable.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use tokio::sync::watch;
+use vetch_journal::Tip;
+use vetch_store::Store;
+use vetch_store::request::Alarm;
+
+use crate::auth::DurableAuth;
+use crate::sync::RwLock;
+
+pub(crate) struct Visible {
+    /// The store's visible revision, readable without its lock.
+    revision: AtomicI64,
+    /// Sequence number of the newest durable entry.
+    seq: watch::Sender<u64>,
+    auth: DurableAuth,
+    alarms: RwLock<Vec<Alarm>>,
+}
+
+impl Visible {
+    /// Everything that was recovered is visible.
+    pub(crate) fn new(store: &Store, tip: &Tip) -> Visible {
+        Visible {
+            revision: AtomicI64::new(store.head().revision),
+            seq: watch::Sender::new(tip.seq),
+            auth: DurableAuth::new(store.auth().clone()),
+            alarms: RwLock::new(store.alarms().collect()),
+        }
+    }
+
+    pub(crate) fn revision(&self) -> i64 {
+        self.revision.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_revision(&self, revision: i64) {
+        self.revision.store(revision, Ordering::Release);
+    }
+
+    pub(crate) fn seq(&self) -> u64 {
+        *self.seq.borrow()
+    }
+
+    pub(crate) fn set_seq(&self, seq: u64) {
+        self.seq.send_replace(seq);
+    }
+
+    pub(crate) fn subscribe_seq(&self) -> watch::Receiver<u64> {
+        self.seq.subscribe()
+    }
+
+    pub(crate) fn auth(&self) -> &DurableAuth {
+        &self.auth
+    }
+
+    pub(crate) fn alarms(&self) -> Vec<Alarm> {
+        self.alarms.read().clone()
+    }
+
+    pub(crate) fn set_alarms(&self, alarms: Vec<Alarm>) {
+        *self.alarms.write() = alarms;
+    }
+}

@@ -1,0 +1,143 @@
+//! Seeded bugs: mistakes that the code can be told to make, so that it can be shown that the tests
+//! would see them.
+//!
+//! Each is one that a store like this has really had, here or elsewhere. The place where it goes
+//! wrong asks [`on`]. In what ships the feature `seeded` is off, `on` is a constant and nothing of
+//! the bug is compiled; the server's binary refuses to be built otherwise. `vetch-sim bugs` plants
+//! one after the other and tells which check saw it; any test can be run with one, as in
+//! `VETCH_BUG=name cargo test -p vetch-node --features vetch-seeded-bugs/seeded`.
+
+/// Whether this build can be told to misbehave.
+pub const SEEDED: bool = cfg!(feature = "seeded");
+
+macro_rules! bugs {
+    ($($variant:ident = $name:literal: $what:literal,)*) => {
+        /// A mistake to make.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u8)]
+        pub enum Bug {
+            $(#[doc = $what] $variant,)*
+        }
+
+        impl Bug {
+            /// All of them, in order.
+            pub const ALL: &[Bug] = &[$(Bug::$variant,)*];
+
+            /// The name on the command line.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Bug::$variant => $name,)*
+                }
+            }
+
+            /// What goes wrong.
+            pub fn what(self) -> &'static str {
+                match self {
+                    $(Bug::$variant => $what,)*
+                }
+            }
+        }
+    };
+}
+
+bugs! {
+    AckBeforeSync = "ack-before-sync": "A write is acknowledged before the disk has it.",
+    SyncErrorIgnored = "sync-error-ignored": "A failed sync is taken for a successful one.",
+    SegmentNameNotSynced = "segment-name-not-synced": "A new segment's name is not made durable.",
+    FoundNameNotSynced = "found-name-not-synced": "Recovery trusts names that an earlier process had not made durable.",
+    TornTailAccepted = "torn-tail-accepted": "A record whose checksum is wrong is read all the same.",
+    RevisionReused = "revision-reused": "Recovery drops the last record, so that its revisions are given out again.",
+    TrimmedTooFar = "trimmed-too-far": "The journal is trimmed beyond what a checkpoint covers.",
+    FreedWhileCaptured = "freed-while-captured": "Versions are freed between a capture and its checkpoint.",
+    DirtyRead = "dirty-read": "Reads see what is not durable yet.",
+    LeaseKeysAhead = "lease-keys-ahead": "The keys of a lease are shown before they are durable.",
+    StaleRead = "stale-read": "Reads lag behind what has been acknowledged.",
+    ProgressAhead = "progress-ahead": "Progress is told before the events it vouches for.",
+    EventLost = "event-lost": "An event is lost where a watcher passes from history to live events.",
+    EventDoubled = "event-doubled": "An event is told twice where a watcher passes from history to live events.",
+    PartialRevision = "partial-revision": "A revision larger than a response's budget is cut short.",
+    DeleteLost = "delete-lost": "Compaction at the revision of a deletion takes the deletion away.",
+    FutureWatchEarly = "future-watch-early": "A watch from a future revision is told of earlier ones.",
+    LeaseResurrected = "lease-resurrected": "A lease that ended is there again after a restart.",
+    AuthLags = "auth-lags": "Every other change of users and roles reaches readers only with the next one.",
+    OldEpochRead = "old-epoch-read": "Readers take entries of a replaced writer for current ones.",
+    OrphanHalts = "orphan-halts": "A number too far ahead within an epoch is taken for damage of the log.",
+    RereadUnchecked = "reread-unchecked": "What was read is not compared when it is read again.",
+    AnchorSkipped = "anchor-skipped": "After a reconnect, new records are believed without a look at the last one read.",
+    IndexUnchecked = "index-unchecked": "A follower does not compare its history with the writer's when it reads.",
+    AckTrusted = "ack-trusted": "A writer takes the engine's word for a commit, without knowing what lies before it.",
+    UnknownDropped = "unknown-dropped": "An append of unknown outcome is called failed without a new epoch.",
+    BarrierShared = "barrier-shared": "A read is given the index of an append that was started before it asked.",
+    LeaseOutstays = "lease-outstays": "A writer trusts its lease for longer than others wait before they claim.",
+    LeaseOverlooksFlight = "lease-overlooks-flight": "A lease answers reads although appends are under way that others may have read.",
+    LifeForgotten = "life-forgotten": "A restarted server takes claims of its former life for its own.",
+    AnsweredEarly = "answered-early": "A writer answers what it has proposed, without waiting for the log.",
+    ReadUnconfirmed = "read-unconfirmed": "A server that takes itself for the writer reads without asking the log.",
+    LeaseCutShort = "lease-cut-short": "A new writer gives leases no time, although it did not hear their renewals.",
+    CaptureMisplaced = "capture-misplaced": "A checkpoint remembers a place in the log that is behind its state.",
+    ReplacedUnnoticed = "replaced-unnoticed": "A writer that was replaced keeps what it had evaluated ahead.",
+}
+
+impl Bug {
+    /// Whether it is a mistake in the rules of a shared log, which have a simulation of their own.
+    pub fn is_of_the_fence(self) -> bool {
+        (Bug::OldEpochRead..=Bug::LifeForgotten).contains(&self)
+    }
+
+    /// Whether it is a mistake of a node that shares its journal, for the simulation of several
+    /// servers.
+    pub fn is_of_the_cluster(self) -> bool {
+        self >= Bug::AnsweredEarly
+    }
+}
+
+impl std::str::FromStr for Bug {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Bug, String> {
+        let found = Bug::ALL.iter().find(|bug| bug.name() == name);
+        found.copied().ok_or_else(|| {
+            let names: Vec<&str> = Bug::ALL.iter().map(|bug| bug.name()).collect();
+            format!("there is no bug {name:?}; there are: {}", names.join(", "))
+        })
+    }
+}
+
+#[cfg(feature = "seeded")]
+mod planted {
+    use std::sync::atomic::{AtomicU8, Ordering};
+
+    use super::Bug;
+
+    const NONE: u8 = u8::MAX;
+    /// Nobody has said yet: the environment decides.
+    const UNDECIDED: u8 = NONE - 1;
+    static PLANTED: AtomicU8 = AtomicU8::new(UNDECIDED);
+
+    /// Plants a bug in this process, in place of the one before, or none.
+    pub fn plant(bug: Option<Bug>) {
+        PLANTED.store(bug.map_or(NONE, |bug| bug as u8), Ordering::SeqCst);
+    }
+
+    /// Whether to make this mistake. Until [`plant`] is called it is the one that `VETCH_BUG`
+    /// names, if any.
+    pub fn on(bug: Bug) -> bool {
+        let planted = PLANTED.load(Ordering::Relaxed);
+        if planted == UNDECIDED {
+            let named = std::env::var("VETCH_BUG").ok().map(|name| name.parse());
+            plant(named.transpose().unwrap_or_else(|unknown: String| panic!("VETCH_BUG: {unknown}")));
+            return on(bug);
+        }
+        planted == bug as u8
+    }
+}
+
+#[cfg(feature = "seeded")]
+pub use planted::{on, plant};
+
+/// Whether to make this mistake: never, in this build.
+#[cfg(not(feature = "seeded"))]
+#[inline(always)]
+pub const fn on(_: Bug) -> bool {
+    false
+}

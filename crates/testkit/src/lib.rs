@@ -1,0 +1,16 @@
+//! What the tests of several crates share.
+//!
+//! * `random`: random numbers from a seed.
+//! * `certificates`: certificate authorities, certificates and revocation lists.
+//! * `faulty_disk` and `subsets`: failures of a disk, and what a power loss leaves.
+//! * `to_model` and `to_store`: requests and responses of the store in the types of the
+//!   specification, and the other way round.
+//!
+//! Nothing that ships depends on this crate.
+
+pub mod certificates;
+pub mod faulty_disk;
+pub mod random;
+pub mod subsets;
+pub mod to_model;
+pub mod to_store;

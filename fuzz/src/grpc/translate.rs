@@ -1,1 +1,0 @@
-../../../crates/server/src/grpc/translate.rs
