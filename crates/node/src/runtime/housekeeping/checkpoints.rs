@@ -119,7 +119,7 @@ impl Checkpoints {
         let Some(cluster) = &self.node.cluster else { return false };
         let read = cluster.position.load(Ordering::Relaxed);
         let is_far = read >= self.checkpointer.position() + IDLE_RECORDS_MIN;
-        (late && is_far) || (fresh > 0 && cluster.alone.load(Ordering::Relaxed))
+        (late && is_far) || (fresh > 0 && cluster.must_checkpoint.load(Ordering::Relaxed))
     }
 
     /// On a full disk a checkpoint is what gives space back: behind it the journal is trimmed, and
@@ -240,7 +240,7 @@ impl Checkpoints {
     pub(super) fn publish_trim_vote(&self) {
         if let Some(cluster) = &self.node.cluster {
             let vote = self.checkpointer.trim_position();
-            cluster.board.lock().vote = vote.map(|(position, tip)| LogIndex { position, tip });
+            cluster.info.lock().vote = vote.map(|(position, tip)| LogIndex { position, tip });
         }
     }
 
