@@ -25,9 +25,10 @@ use vetch_api::pb::ResponseHeader;
 use vetch_api::pb::kv_client::KvClient;
 use vetch_api::pb::lease_client::LeaseClient;
 use vetch_api::{mvccpb, pb};
+use vetch_checkpoint::identity::Identity;
 use vetch_metrics::ServerMetrics;
 use vetch_node::Node;
-use vetch_node::config::{Identity, NodeConfig};
+use vetch_node::config::NodeConfig;
 use vetch_server::auth as server_auth;
 use vetch_server::grpc::{self, Rpc, Settings};
 
