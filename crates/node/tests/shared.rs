@@ -10,8 +10,6 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tempfile::TempDir;
 use vetch_cluster::{Log, LogError, LogEvent, Ticket};
-use vetch_conformance::handle::ModelHandle;
-use vetch_conformance::model::ModelLog;
 use vetch_encryption::EncryptionKeys;
 use vetch_journal::{Position, RealDisk};
 use vetch_node::Node;
@@ -25,6 +23,8 @@ use vetch_node::transfer::{Manifest, Receiving, TransferError};
 use vetch_store::Mark;
 use vetch_store::load::Unversioned;
 use vetch_store::request::PutRequest;
+use vetch_testkit::log::handle::ModelHandle;
+use vetch_testkit::log::model::ModelLog;
 
 const KEYS: usize = 300;
 

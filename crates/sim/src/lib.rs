@@ -9,6 +9,7 @@
 //! * `look`, `users`: what operators ask, and users whose permissions change while they use them.
 //! * `nemesis`, `world`, `run`: lives of the server, with faults in them and between them; then
 //!   peace and judgement.
+//! * `log`: the rules of a replicated log alone, on a log in memory that misbehaves.
 //! * `cluster`: several servers on one log that they share, with troubles between them and in it.
 //! * `coverage`: rare things that must really have happened.
 //!
@@ -27,6 +28,7 @@ pub mod executor;
 pub mod fiber;
 mod judge;
 mod keys;
+pub mod log;
 mod look;
 mod nemesis;
 mod part;

@@ -2,6 +2,7 @@
 //! judgement.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -34,6 +35,8 @@ pub struct Report {
     pub seed: u64,
     pub violations: Vec<String>,
     pub coverage: Vec<u64>,
+    /// How often other things happened that are worth a line.
+    pub counts: BTreeMap<String, u64>,
     pub history: History,
     pub virtual_nanos: u64,
 }
@@ -353,6 +356,6 @@ impl Run {
             history.watches.len()
         );
         let (coverage, virtual_nanos) = (self.env.coverage.counts(), self.env.now());
-        Report { seed, violations, coverage, history, virtual_nanos }
+        Report { seed, violations, coverage, counts: BTreeMap::new(), history, virtual_nanos }
     }
 }
