@@ -10,7 +10,7 @@ import threading
 import time
 
 import wire
-from polite import Polite
+from polite import Polite, p99
 from server import Server
 
 # What all connections together may hold, watchers included, in MiB, which the server is told, and how much more the process may grow.
@@ -23,6 +23,8 @@ CPU_SECONDS_PER_MIB = 0.5
 # much more, at least and as a multiple of what it notices when there is no attack.
 P99 = 50
 P99_MARGIN, P99_FACTOR = 1000, 5
+# A p99 that is judged strictly is of this many calls: a short attack is made again until there are.
+STRICT_CALLS, STRICT_ROUNDS = 400, 12
 
 STRANGER, USER = "stranger", "user"
 PASSWORD = "a password"
@@ -173,7 +175,19 @@ class Field:
         return self.server.resident() - self.first > MEMORY_MARGIN / 2
 
     def suffer(self, attack, role, strict):
-        """One attack. Gives what was measured, and what is wrong with it."""
+        """One attack, as often as a strict judgement needs. Gives what was measured, and what is wrong with it."""
+        said, wrong, latencies = self._suffer_once(attack, role)
+        rounds = 1
+        while strict and not wrong and len(latencies) < STRICT_CALLS and rounds < STRICT_ROUNDS:
+            again, wrong, more = self._suffer_once(attack, role)
+            said, latencies, rounds = f"{said} | {again}", latencies + more, rounds + 1
+        found, calls = p99(latencies)
+        limit = P99 if strict else P99 + max(P99_MARGIN, P99_FACTOR * self.calm)
+        if calls and found > limit:
+            wrong.append(f"the polite client's p99 is {found:.0f} ms, more than {limit:.0f} ms")
+        return f"p99 {found:.0f} ms of {calls} calls; {said}", wrong
+
+    def _suffer_once(self, attack, role):
         target, peak = Target(self.server, role, self.token), Peak(self.server)
         wrong, said = [], ""
         try:
@@ -186,16 +200,16 @@ class Field:
         ended = time.monotonic()
         self._await_polite(ended)
         most = peak.stop()
-        p99, calls = self.polite.percentile(target.begun, ended)
+        latencies = self.polite.latencies(target.begun, ended)
         sent = target.sent()
         target.close()
         if self.server.process.poll() is not None:
             wrong.append("the server is gone: " + last_words(self.server))
-            return f"{said}; sent {sent / 1024:.0f} KiB", wrong
+            return f"{said}; sent {sent / 1024:.0f} KiB", wrong, latencies
         cpu, grown = cpu_seconds(self.server) - target.cpu, most - self.first
-        wrong += self._judged(attack, p99, calls, grown, cpu, sent, strict)
+        wrong += self._judged(attack, grown, cpu, sent)
         return (f"sent {sent / 1024:.0f} KiB; {grown:+.0f} MiB; {cpu:.2f} s of CPU in {ended - target.begun:.1f} s; "
-                f"p99 {p99:.0f} ms of {calls} calls; {said}"), wrong
+                f"{self.polite.longest(target.begun, ended)}; {said}"), wrong, latencies
 
     def _await_polite(self, ended, seconds=20):
         """Waits for the answer to a call that the polite client made after the attack."""
@@ -204,13 +218,10 @@ class Field:
                 return
             time.sleep(0.02)
 
-    def _judged(self, attack, p99, calls, grown, cpu, sent, strict):
+    def _judged(self, attack, grown, cpu, sent):
         wrong = []
         if self.polite.problem:
             wrong.append(self.polite.problem)
-        limit = P99 if strict else P99 + max(P99_MARGIN, P99_FACTOR * self.calm)
-        if calls and p99 > limit:
-            wrong.append(f"the polite client's p99 is {p99:.0f} ms, more than {limit:.0f} ms")
         if grown > MEMORY_BUDGET + MEMORY_MARGIN:
             wrong.append(f"memory grew by {grown:.0f} MiB, more than {MEMORY_BUDGET + MEMORY_MARGIN}")
         allowed = attack.cpu + attack.per_mib * sent / (1 << 20)

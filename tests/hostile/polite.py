@@ -14,7 +14,7 @@ class Polite:
     """Starts the client and collects how long each of its calls took."""
 
     def __init__(self, server, token):
-        self.calls = []  # when each began, and what it took
+        self.calls = []  # of each: when it began, what it took, whether it was a put
         self.problem = None
         ours, theirs = multiprocessing.Pipe(duplex=False)
         self.process = multiprocessing.get_context("fork").Process(target=serve, args=(server, token, theirs), daemon=True)
@@ -33,22 +33,36 @@ class Polite:
         except (EOFError, OSError):
             self.problem = self.problem or "it ended"
 
-    def percentile(self, begun, ended, share=0.99):
-        """Milliseconds; with the number of calls that were made in that time."""
+    def percentile(self, begun, ended):
+        """The p99 in milliseconds, with the number of calls that were made in that time."""
+        return p99(self.latencies(begun, ended))
+
+    def latencies(self, begun, ended):
+        """In seconds, of the calls that were made in that time."""
         took = []
-        for at, length in list(self.calls):
+        for at, length, _ in list(self.calls):
             # A call that takes long keeps others from being made, which would have waited as well.
             while begun <= at <= ended and length > 0:
                 took.append(length)
                 at, length = at + 1 / RATE, length - 1 / RATE
-        took.sort()
-        if not took:
-            return float("inf"), 0
-        return took[min(len(took) - 1, int(len(took) * share))] * 1000, len(took)
+        return took
+
+    def longest(self, begun, ended):
+        """The longest put and the longest get in milliseconds: only a put waits for the disk."""
+        calls = [(is_put, took) for at, took, is_put in list(self.calls) if begun <= at <= ended]
+        longest = [max((took for is_put, took in calls if is_put == kind), default=0) for kind in (True, False)]
+        return "longest put %.0f and get %.0f ms" % tuple(took * 1000 for took in longest)
 
     def stop(self):
         self.process.terminate()
         self.process.join()
+
+
+def p99(latencies):
+    """In milliseconds, with the number of samples."""
+    if not latencies:
+        return float("inf"), 0
+    return sorted(latencies)[min(len(latencies) - 1, int(len(latencies) * 0.99))] * 1000, len(latencies)
 
 
 def serve(server, token, pipe):
@@ -57,14 +71,14 @@ def serve(server, token, pipe):
         connection = wire.Connection(server, token=token)
         n, batch, reported = 0, [], time.monotonic()
         while True:
-            begun = time.monotonic()
-            if n % 2:
-                connection.unary(wire.RANGE, wire.range_of(b"polite"), 60)
-            else:
+            begun, is_put = time.monotonic(), n % 2 == 0
+            if is_put:
                 connection.unary(wire.PUT, wire.put_of(b"polite", b"%d" % n), 60)
+            else:
+                connection.unary(wire.RANGE, wire.range_of(b"polite"), 60)
             n += 1
             now = time.monotonic()
-            batch.append((begun, now - begun))
+            batch.append((begun, now - begun, is_put))
             if now - reported > 0.05:
                 pipe.send(batch)
                 batch, reported = [], now

@@ -259,6 +259,12 @@ impl Account {
         }
     }
 
+    /// Whether there would be no pressure with these holds, whatever others hold.
+    pub(crate) fn is_far_from_limits(&self, holds: &Holds) -> bool {
+        let (max, charged) = (self.holdings.budget().connection_max, self.holdings.charged());
+        holds.answers + holds.giant + charged < SHARE_MIN.min(max / 2) && holds.memory() + charged < max
+    }
+
     fn settle(&mut self) {
         let (budget, held, requests) =
             (self.holdings.budget(), self.holds.memory(), self.holds.of_requests());
@@ -331,6 +337,22 @@ mod tests {
         account.set(answers(1 << 20));
         drop(account);
         assert_eq!(budget.held(), 0);
+    }
+
+    #[test]
+    fn far_from_limits_there_is_no_pressure() {
+        let budget = Budget::new(1 << 20, 1 << 20);
+        let mut greedy = Account::new(Arc::clone(&budget).into());
+        greedy.set(answers(1 << 20));
+        let mut account = Account::new(Arc::clone(&budget).into());
+        for (streams, answers) in
+            [(0, 0), (900 << 10, 200 << 10), (0, SHARE_MIN - 1), (0, SHARE_MIN), (1 << 20, 0)]
+        {
+            let holds = Holds { streams, answers, ..Holds::default() };
+            account.set(holds);
+            let is_none = account.pressure() == Pressure::None;
+            assert_eq!(account.is_far_from_limits(&holds), is_none, "{holds:?}");
+        }
     }
 
     /// They are refused instead, beyond a bound of their own.

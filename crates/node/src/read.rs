@@ -72,7 +72,8 @@ async fn run_range(node: &Arc<NodeState>, request: RangeRequest) -> Result<Range
         };
         match count {
             Some(count) => return Ok(run.finish(count)),
-            None => match complete(node, run, &mut AnswerBytes::unlimited()).await {
+            // Boxed, because the future of every short range would have room for it.
+            None => match Box::pin(complete(node, run, &mut AnswerBytes::unlimited())).await {
                 Err(NodeError::Store(StoreError::Compacted)) => {}
                 outcome => return outcome,
             },

@@ -9,10 +9,24 @@ use crate::pb::ResponseHeader;
 
 /// Every response has its header at tag 1.
 const HEADER: u32 = 1;
+/// The longest header: four varints of ten bytes with their keys, and key and length of all.
+const HEADER_LEN_MAX: usize = 46;
+/// A key of five bytes and a varint of ten.
+const FIELD_LEN_MAX: usize = 15;
+
+/// Appends what `write` puts into a buffer of `N` bytes, which has to be enough. Appending to a
+/// growing buffer costs a check and a call for each byte of a number; this is one for all.
+fn put_at_once<const N: usize>(buf: &mut impl BufMut, write: impl FnOnce(&mut &mut [u8])) {
+    let mut bytes = [0; N];
+    let mut rest = &mut bytes[..];
+    write(&mut rest);
+    let len = N - rest.len();
+    buf.put_slice(&bytes[..len]);
+}
 
 pub(super) fn put_header(header: Option<&ResponseHeader>, buf: &mut impl BufMut) {
     if let Some(header) = header {
-        message::encode(HEADER, header, buf);
+        put_at_once::<HEADER_LEN_MAX>(buf, |out| message::encode(HEADER, header, out));
     }
 }
 
@@ -22,8 +36,10 @@ pub(super) fn header_len(header: Option<&ResponseHeader>) -> usize {
 
 pub(super) fn put_int64(tag: u32, value: i64, buf: &mut impl BufMut) {
     if value != 0 {
-        encode_key(tag, WireType::Varint, buf);
-        encode_varint(as_varint(value), buf);
+        put_at_once::<FIELD_LEN_MAX>(buf, |out| {
+            encode_key(tag, WireType::Varint, out);
+            encode_varint(as_varint(value), out);
+        });
     }
 }
 
@@ -60,8 +76,10 @@ pub(super) fn put_kv(tag: u32, kv: &impl WireKv, buf: &mut impl BufMut) {
 
 /// Tag and length of a nested message; its `len` bytes must follow.
 pub(super) fn put_part_head(tag: u32, len: usize, buf: &mut impl BufMut) {
-    encode_key(tag, WireType::LengthDelimited, buf);
-    encode_varint(len as u64, buf);
+    put_at_once::<FIELD_LEN_MAX>(buf, |out| {
+        encode_key(tag, WireType::LengthDelimited, out);
+        encode_varint(len as u64, out);
+    });
 }
 
 /// Length of a nested message of `len` bytes with its tag and length in front.

@@ -140,14 +140,27 @@ where
         Ok(if worked { Turn::Worked } else { Turn::Idle })
     }
 
-    /// Counts what the connection holds for its client, and says what follows from it.
-    fn update_account(&mut self) -> Held {
-        self.account.set(Holds {
+    fn holds(&self) -> Holds {
+        Holds {
             streams: self.protocol.held_for_streams(),
             requests: self.held + self.protocol.held_for_requests() + self.tasks.bells().held(),
             answers: self.bodies + self.protocol.held_for_answers(),
             giant: self.protocol.giant(),
-        });
+        }
+    }
+
+    /// The same as [`Connection::update_account`] would find, which is not needed for each call of
+    /// a connection that holds little.
+    fn pressure(&mut self) -> Pressure {
+        if self.account.is_far_from_limits(&self.holds()) {
+            return Pressure::None;
+        }
+        self.update_account().pressure
+    }
+
+    /// Counts what the connection holds for its client, and says what follows from it.
+    fn update_account(&mut self) -> Held {
+        self.account.set(self.holds());
         let pressure = self.account.pressure();
         let refuses_requests = self.account.refuses_requests();
         self.protocol.refuse_streams(refuses_requests);

@@ -180,7 +180,7 @@ where
     fn unary(&mut self, stream: u32, mut message: Bytes) {
         let Some(whole) = self.take_whole(stream) else { return };
         let len = message.len();
-        let pressure = self.update_account().pressure;
+        let pressure = self.pressure();
         if pressure > Pressure::None {
             // It may have to wait, and would keep the whole buffer that it was read into.
             message = Bytes::copy_from_slice(&message);

@@ -242,7 +242,7 @@ where
     /// have a long answer before it is there.
     fn postpone(&mut self, place: usize) {
         let is_fresh = matches!(self.tasks.at(place), Some((_, Work { job: Job::Fresh(_), .. })));
-        if !is_fresh || self.update_account().pressure < Pressure::Full {
+        if !is_fresh || self.pressure() < Pressure::Full {
             return;
         }
         let Some((mut work, _)) = self.tasks.take(place) else { return };
@@ -380,7 +380,7 @@ where
 
 fn tail(trailers: HeaderMap) -> Tail {
     let is_ok = trailers.len() == 1 && trailers.get("grpc-status").is_some_and(|status| status == "0");
-    if is_ok { Tail::GrpcOk } else { Tail::Trailers(trailers) }
+    if is_ok { Tail::GrpcOk } else { Tail::Trailers(Box::new(trailers)) }
 }
 
 pub(super) fn is_grpc(content_type: &HeaderValue) -> bool {

@@ -10,7 +10,7 @@ use bytes::{Buf, Bytes, BytesMut};
 const COPY_BELOW: usize = 4 << 10;
 /// What is kept of the buffer for small bytes when everything has been written.
 const KEEP: usize = 64 << 10;
-/// The same while nothing is under way, when there may be very many connections.
+/// The same while the connection is idle, when there may be very many connections.
 const KEPT_AT_REST: usize = 4 << 10;
 const PARTS_KEPT_AT_REST: usize = 64;
 
@@ -20,6 +20,10 @@ pub struct Output {
     first: VecDeque<Bytes>,
     small: BytesMut,
     len: usize,
+    /// The most that `small` has held since the connection was idle, and what the burst before
+    /// needed: a new buffer begins at that size instead of growing to it by copies.
+    peak: usize,
+    last_peak: usize,
 }
 
 impl Output {
@@ -34,6 +38,9 @@ impl Output {
     #[inline]
     pub(super) fn copy(&mut self, bytes: &[u8]) {
         self.len += bytes.len();
+        if self.small.capacity() == 0 {
+            self.small.reserve(self.last_peak.max(bytes.len()));
+        }
         self.small.extend_from_slice(bytes);
     }
 
@@ -60,10 +67,11 @@ impl Output {
         filled
     }
 
-    /// Gives back a buffer that only a burst needed.
+    /// The connection is idle: gives back a buffer that only a burst needed.
     pub(super) fn shrink(&mut self) {
         if self.len == 0 && self.small.capacity() > KEPT_AT_REST {
             self.small = BytesMut::new();
+            self.last_peak = std::mem::take(&mut self.peak).min(KEEP);
         }
         if self.len == 0 && self.first.capacity() > PARTS_KEPT_AT_REST {
             self.first = VecDeque::new();
@@ -73,6 +81,7 @@ impl Output {
     /// The first `written` bytes have been written.
     pub fn advance(&mut self, mut written: usize) {
         assert!(written <= self.len, "no more can be written than there is");
+        self.peak = self.peak.max(self.small.len());
         self.len -= written;
         while let Some(front) = self.first.front_mut() {
             if written < front.len() {

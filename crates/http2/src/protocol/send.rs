@@ -35,7 +35,8 @@ pub enum Tail {
     Nothing,
     /// `grpc-status: 0`
     GrpcOk,
-    Trailers(HeaderMap),
+    /// Rare and large, so it is not part of every stream.
+    Trailers(Box<HeaderMap>),
 }
 
 /// Whether more of an answer can be taken.
@@ -252,9 +253,7 @@ impl<T: Default> Protocol<T> {
     /// The answer is complete. What the client might still send of its request does not matter any
     /// more.
     fn close(&mut self, id: u32) {
-        if let Some(stream) = self.streams.remove(id)
-            && !stream.is_received
-        {
+        if self.streams.close(id) == Some(false) {
             self.write_reset(id, Code::NoError);
         }
     }

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
 
 use super::stream::Stream;
 use crate::service::LongMessage;
@@ -17,6 +18,12 @@ const KEPT_CAPACITY: usize = 1024;
 #[derive(Debug)]
 pub(super) struct Streams<T> {
     streams: HashMap<u32, Stream<T>, RandomState>,
+    sums: Sums,
+}
+
+/// Over all streams.
+#[derive(Debug, Default)]
+struct Sums {
     /// Bytes of answers that are in memory and wait for a window: the sum of `queued`.
     queued: usize,
     /// The same with what long messages have still to encode, but for giant ones.
@@ -29,9 +36,20 @@ pub(super) struct Streams<T> {
     heads: usize,
 }
 
+impl Sums {
+    #[inline]
+    fn remove<T>(&mut self, stream: &Stream<T>) {
+        self.queued -= stream.queued;
+        self.unsent -= stream.unsent() - stream.giant();
+        self.giant -= stream.giant();
+        self.giant_held -= stream.giant_held;
+        self.heads -= stream.head_bytes;
+    }
+}
+
 impl<T> Default for Streams<T> {
     fn default() -> Streams<T> {
-        Streams { streams: HashMap::default(), queued: 0, unsent: 0, giant: 0, giant_held: 0, heads: 0 }
+        Streams { streams: HashMap::default(), sums: Sums::default() }
     }
 }
 
@@ -45,21 +63,21 @@ impl<T> Streams<T> {
     }
 
     pub(super) fn queued(&self) -> usize {
-        self.queued
+        self.sums.queued
     }
 
     /// Bytes that answers hold, as if long messages were encoded already unless they are giant.
     pub(super) fn held(&self) -> usize {
-        self.unsent + self.giant_held
+        self.sums.unsent + self.sums.giant_held
     }
 
     /// What giant messages have still to encode.
     pub(super) fn giant(&self) -> usize {
-        self.giant
+        self.sums.giant
     }
 
     pub(super) fn heads(&self) -> usize {
-        self.heads
+        self.sums.heads
     }
 
     pub(super) fn contains(&self, id: u32) -> bool {
@@ -79,7 +97,7 @@ impl<T> Streams<T> {
     }
 
     pub(super) fn insert(&mut self, id: u32, stream: Stream<T>) {
-        self.heads += stream.head_bytes;
+        self.sums.heads += stream.head_bytes;
         let before = self.streams.insert(id, stream);
         assert!(before.is_none(), "a stream is opened once");
     }
@@ -87,12 +105,17 @@ impl<T> Streams<T> {
     /// Removes a stream with all that it held.
     pub(super) fn remove(&mut self, id: u32) -> Option<Stream<T>> {
         let stream = self.streams.remove(&id)?;
-        self.queued -= stream.queued;
-        self.unsent -= stream.unsent() - stream.giant();
-        self.giant -= stream.giant();
-        self.giant_held -= stream.giant_held;
-        self.heads -= stream.head_bytes;
+        self.sums.remove(&stream);
         Some(stream)
+    }
+
+    /// Removes a stream of which nothing is needed any more. Whether all of its request had come.
+    pub(super) fn close(&mut self, id: u32) -> Option<bool> {
+        let Entry::Occupied(entry) = self.streams.entry(id) else { return None };
+        let is_received = entry.get().is_received;
+        self.sums.remove(entry.get());
+        drop(entry.remove());
+        Some(is_received)
     }
 
     /// Gives back memory that only a burst of streams needed.
@@ -105,8 +128,8 @@ impl<T> Streams<T> {
     /// Queues a part of an answer.
     pub(super) fn push(&mut self, id: u32, data: Bytes) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
-        self.queued += data.len();
-        self.unsent += data.len();
+        self.sums.queued += data.len();
+        self.sums.unsent += data.len();
         stream.queued += data.len();
         stream.queue.push_back(data);
     }
@@ -118,10 +141,10 @@ impl<T> Streams<T> {
         let len = message.remaining();
         if len > GIANT_MIN {
             stream.giant_held = message.held().max(1);
-            self.giant += len;
-            self.giant_held += stream.giant_held;
+            self.sums.giant += len;
+            self.sums.giant_held += stream.giant_held;
         } else {
-            self.unsent += len;
+            self.sums.unsent += len;
         }
         stream.long = Some(message);
     }
@@ -136,7 +159,7 @@ impl<T> Streams<T> {
                     stream.queue.pop_front();
                 }
                 stream.queued -= data.len();
-                self.queued -= data.len();
+                self.sums.queued -= data.len();
                 data
             }
             None => {
@@ -147,16 +170,16 @@ impl<T> Streams<T> {
                 let is_giant = stream.giant_held > 0;
                 if long.remaining() == 0 {
                     stream.long = None;
-                    self.giant_held -= std::mem::take(&mut stream.giant_held);
+                    self.sums.giant_held -= std::mem::take(&mut stream.giant_held);
                 }
                 if is_giant {
-                    self.giant -= data.len();
+                    self.sums.giant -= data.len();
                     return Some(data);
                 }
                 data
             }
         };
-        self.unsent -= data.len();
+        self.sums.unsent -= data.len();
         Some(data)
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::service::{KINDS, Kind, Script, byte};
+use super::service::{KINDS, Kind, Script, content};
 use super::wire::FarEnd;
 use super::{Choices, Summary};
 use crate::Limits;
@@ -243,16 +243,10 @@ impl Client {
         let Some(stream) = self.streams.get_mut(&header.stream) else { return };
         stream.credit -= payload.len() as i64;
         assert!(self.first_window + stream.credit >= 0, "more than the window of stream {}", header.stream);
-        for byte_read in payload {
-            assert_eq!(
-                *byte_read,
-                byte(header.stream, stream.read),
-                "stream {} at {}",
-                header.stream,
-                stream.read
-            );
-            stream.read += 1;
-        }
+        let end = stream.read + payload.len();
+        let expected = content(header.stream, stream.read, end);
+        assert!(payload == expected, "stream {} between {} and {end}", header.stream, stream.read);
+        stream.read = end;
         if header.has(flag::END_STREAM) {
             self.end(header.stream);
         }
@@ -301,6 +295,7 @@ impl Client {
             self.streams.iter().filter(|(_, stream)| stream.kind == Kind::Never).map(|(id, _)| *id).collect();
         endless.into_iter().for_each(|id| self.cancel_stream(id));
         script.gate.add_permits(1 << 20);
+        self.far_end.widen();
         self.change_first_window(WIDE);
         let (mut last, mut idle) = (0, 0);
         while idle < IDLE_MAX {

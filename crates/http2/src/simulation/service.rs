@@ -42,11 +42,12 @@ pub(super) const KINDS: [Kind; 9] = [
 ];
 
 /// The byte at `at` of the answer to the call `token`.
-pub(super) fn byte(token: u32, at: usize) -> u8 {
+fn byte(token: u32, at: usize) -> u8 {
     ((token as usize).wrapping_mul(31).wrapping_add(at) % 251) as u8
 }
 
-fn content(token: u32, from: usize, to: usize) -> Vec<u8> {
+/// What of the answer to the call `token` is between two places.
+pub(super) fn content(token: u32, from: usize, to: usize) -> Vec<u8> {
     (from..to).map(|at| byte(token, at)).collect()
 }
 

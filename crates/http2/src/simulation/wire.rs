@@ -17,11 +17,19 @@ struct Pipe {
     /// Bytes that have been taken out.
     moved: u64,
     is_closed: bool,
-    /// Who waits for bytes, or for room.
+    /// The server's task, if it waits for bytes or for room.
     waker: Option<Waker>,
+    /// Bytes that one read or write moves.
+    step_max: usize,
+    /// Bytes that it holds.
+    capacity: usize,
 }
 
 impl Pipe {
+    fn new(step_max: usize, capacity: usize) -> Arc<Mutex<Pipe>> {
+        Arc::new(Mutex::new(Pipe { step_max, capacity, ..Pipe::default() }))
+    }
+
     fn wake(&mut self) {
         if let Some(waker) = self.waker.take() {
             waker.wake();
@@ -29,14 +37,14 @@ impl Pipe {
     }
 }
 
+/// No limit that matters.
+const WIDE: usize = 1 << 20;
+
 /// The server's end.
 #[derive(Debug)]
 pub(super) struct Wire {
     to_server: Arc<Mutex<Pipe>>,
     to_client: Arc<Mutex<Pipe>>,
-    read_max: usize,
-    write_max: usize,
-    capacity: usize,
 }
 
 /// The client's end. Dropping it closes the connection.
@@ -48,14 +56,10 @@ pub(super) struct FarEnd {
 
 impl Wire {
     pub(super) fn new(choices: &mut Choices) -> (Wire, FarEnd) {
-        let (to_server, to_client) = (Arc::default(), Arc::default());
-        let wire = Wire {
-            to_server: Arc::clone(&to_server),
-            to_client: Arc::clone(&to_client),
-            read_max: choices.one_of(&[1 << 20, 1, 9, 100, 5000]),
-            write_max: choices.one_of(&[1 << 20, 1000, 20_000, 30]),
-            capacity: choices.one_of(&[1 << 20, 100, 10_000, 100_000]),
-        };
+        let to_server = Pipe::new(choices.one_of(&[WIDE, 1, 9, 100, 5000]), usize::MAX);
+        let write_max = choices.one_of(&[WIDE, 1000, 20_000, 30]);
+        let to_client = Pipe::new(write_max, choices.one_of(&[WIDE, 100, 10_000, 100_000]));
+        let wire = Wire { to_server: Arc::clone(&to_server), to_client: Arc::clone(&to_client) };
         (wire, FarEnd { to_server, to_client })
     }
 }
@@ -78,6 +82,16 @@ impl FarEnd {
 }
 
 impl FarEnd {
+    /// Lifts the limits. Most of a run would otherwise be spent on moving the last answers by a
+    /// few bytes at a time.
+    pub(super) fn widen(&self) {
+        for pipe in [&self.to_server, &self.to_client] {
+            let mut pipe = pipe.lock();
+            (pipe.step_max, pipe.capacity) = (WIDE, WIDE);
+            pipe.wake();
+        }
+    }
+
     /// Bytes that have come through, either way.
     pub(super) fn moved(&self) -> u64 {
         self.to_server.lock().moved + self.to_client.lock().moved
@@ -97,7 +111,7 @@ impl Drop for FarEnd {
 impl AsyncRead for Wire {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let mut pipe = self.to_server.lock();
-        let len = pipe.bytes.len().min(buf.remaining()).min(self.read_max);
+        let len = pipe.bytes.len().min(buf.remaining()).min(pipe.step_max);
         if len == 0 && !pipe.is_closed {
             pipe.waker = Some(cx.waker().clone());
             return Poll::Pending;
@@ -115,8 +129,8 @@ impl AsyncWrite for Wire {
         if pipe.is_closed {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
-        let room = self.capacity.saturating_sub(pipe.bytes.len());
-        let len = buf.len().min(self.write_max).min(room);
+        let room = pipe.capacity.saturating_sub(pipe.bytes.len());
+        let len = buf.len().min(pipe.step_max).min(room);
         if len == 0 {
             pipe.waker = Some(cx.waker().clone());
             return Poll::Pending;

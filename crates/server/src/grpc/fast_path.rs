@@ -12,7 +12,6 @@ use vetch_http2::{LongMessage, Reply, Weight};
 use vetch_translate::Kv;
 
 use super::Rpc;
-use super::kv::KvService;
 use crate::auth::Credentials;
 
 /// A call that can take the fast path.
@@ -134,13 +133,44 @@ const LONG_REPLY_MIN: usize = 16 << 10;
 impl Rpc {
     /// The response, with its prefix.
     pub(crate) async fn serve_kv(&self, call: KvCall, credentials: &Credentials) -> Result<Reply, Status> {
-        let kv: &KvService = self.kv_service();
         match call {
-            KvCall::Range(range) => encode(kv.answer_range(credentials, range).await?),
-            KvCall::Put(put) => encode(kv.answer_put(credentials, put).await?),
-            KvCall::DeleteRange(delete) => encode(kv.answer_delete_range(credentials, delete).await?),
-            KvCall::Txn(txn) => encode(kv.answer_txn(credentials, txn).await?),
+            KvCall::Range(range) => self.serve_range(range, credentials).await,
+            KvCall::Put(put) => self.serve_put(put, credentials).await,
+            KvCall::DeleteRange(delete) => self.serve_delete_range(delete, credentials).await,
+            KvCall::Txn(txn) => self.serve_txn(txn, credentials).await,
         }
+    }
+
+    pub(crate) async fn serve_range(
+        &self,
+        range: pb::RangeRequest,
+        credentials: &Credentials,
+    ) -> Result<Reply, Status> {
+        encode(self.kv_service().answer_range(credentials, range).await?)
+    }
+
+    pub(crate) async fn serve_put(
+        &self,
+        put: pb::PutRequest,
+        credentials: &Credentials,
+    ) -> Result<Reply, Status> {
+        encode(self.kv_service().answer_put(credentials, put).await?)
+    }
+
+    pub(crate) async fn serve_delete_range(
+        &self,
+        delete: pb::DeleteRangeRequest,
+        credentials: &Credentials,
+    ) -> Result<Reply, Status> {
+        encode(self.kv_service().answer_delete_range(credentials, delete).await?)
+    }
+
+    pub(crate) async fn serve_txn(
+        &self,
+        txn: pb::TxnRequest,
+        credentials: &Credentials,
+    ) -> Result<Reply, Status> {
+        encode(self.kv_service().answer_txn(credentials, txn).await?)
     }
 }
 

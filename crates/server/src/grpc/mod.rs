@@ -46,7 +46,7 @@ use vetch_node::Node;
 
 use crate::metrics::ServerMetrics;
 
-pub(crate) use fast_path::KvMethod;
+pub(crate) use fast_path::{KvCall, KvMethod};
 pub(crate) use forwarded_identity::FORWARDED_IDENTITY;
 pub use peer::{forward_read_index_requests, stay_registered};
 pub use router::RequestRouter;

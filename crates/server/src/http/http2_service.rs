@@ -16,8 +16,8 @@ use vetch_http2::{Answer, Boxed, Call, Head, Incoming, Reply, Service, Weight};
 use super::Serves;
 use super::connection::ConnectionContext;
 use super::route::{self, CALLS_MAX};
-use crate::grpc::{FORWARDED_IDENTITY, KvMethod, Sender, weight};
-use crate::metrics::{CountedMethod, OpenCall};
+use crate::grpc::{FORWARDED_IDENTITY, KvCall, KvMethod, Sender, weight};
+use crate::metrics::{CountedMethod, ObservedCall, OpenCall};
 
 const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 const CLIENT_API_VERSION: HeaderName = HeaderName::from_static("client-api-version");
@@ -108,18 +108,25 @@ impl Service for Http2Service {
         };
         let is_long = call.may_be_long();
         let (context, plan) = (Arc::clone(&self.0), Arc::clone(plan));
-        let answer = Box::pin(async move {
-            match context.shared.grpc.serve_kv(call, plan.sender.credentials()).await {
-                Ok(reply) => {
-                    observed.answered(&reply);
-                    reply
-                }
-                Err(status) => {
-                    observed.refused(status.code());
-                    refused(status)
-                }
-            }
-        });
+        // A future of its own for each kind of call: one for all would be as large as the largest,
+        // and is copied when it is boxed.
+        let answer: Boxed<Reply> = match call {
+            KvCall::Range(range) => Box::pin(async move {
+                concluded(observed, context.shared.grpc.serve_range(range, plan.sender.credentials()).await)
+            }),
+            KvCall::Put(put) => Box::pin(async move {
+                concluded(observed, context.shared.grpc.serve_put(put, plan.sender.credentials()).await)
+            }),
+            KvCall::DeleteRange(delete) => Box::pin(async move {
+                concluded(
+                    observed,
+                    context.shared.grpc.serve_delete_range(delete, plan.sender.credentials()).await,
+                )
+            }),
+            KvCall::Txn(txn) => Box::pin(async move {
+                concluded(observed, context.shared.grpc.serve_txn(txn, plan.sender.credentials()).await)
+            }),
+        };
         if is_long { Call::Apart(answer) } else { Call::Here(answer) }
     }
 
@@ -142,6 +149,20 @@ impl Service for Http2Service {
 /// The same as in [`route`].
 fn is_grpc(content_type: &[u8]) -> bool {
     content_type.starts_with(b"application/grpc")
+}
+
+/// Counts how a call ended. What its client is answered.
+fn concluded(observed: ObservedCall, answer: Result<Reply, Status>) -> Reply {
+    match answer {
+        Ok(reply) => {
+            observed.answered(&reply);
+            reply
+        }
+        Err(status) => {
+            observed.refused(status.code());
+            refused(status)
+        }
+    }
 }
 
 fn refused(status: Status) -> Reply {

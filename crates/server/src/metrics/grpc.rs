@@ -24,7 +24,7 @@ use super::Histogram;
 use super::methods::{self, Method};
 use super::text::{Text, Type};
 use body::{Incoming, Outgoing};
-pub(crate) use unary::{Method as CountedMethod, OpenCall};
+pub(crate) use unary::{Method as CountedMethod, Observed as ObservedCall, OpenCall};
 
 /// Length of a message's prefix, which is not counted.
 const PREFIX: usize = 5;

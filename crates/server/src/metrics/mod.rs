@@ -20,7 +20,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 pub use grpc::GrpcMetrics;
-pub(crate) use grpc::{CountedMethod, OpenCall};
+pub(crate) use grpc::{CountedMethod, ObservedCall, OpenCall};
 pub(crate) use health::CHECKS;
 pub use health::HealthMetrics;
 pub use histogram::Histogram;
