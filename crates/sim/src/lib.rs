@@ -6,7 +6,7 @@
 //! * `disk`: a disk that takes its time, tears writes, forgets what was not synced, fills up and
 //!   fails.
 //! * `workload`, `client`, `watcher`, `recorder`: what clients ask, and what they saw.
-//! * `look`, `users`: what operators ask, and users whose permissions change while they use them.
+//! * `operator`, `users`: what operators ask, and users whose permissions change while they use them.
 //! * `nemesis`, `world`, `run`: lives of the server, with faults in them and between them; then
 //!   peace and judgement.
 //! * `log`: the rules of a replicated log alone, on a log in memory that misbehaves.
@@ -18,7 +18,6 @@
 //!
 //! Not here: gRPC and real files. Trials of the real process are in `tests`.
 
-mod book;
 mod client;
 pub mod cluster;
 pub mod coverage;
@@ -28,9 +27,10 @@ pub mod executor;
 pub mod fiber;
 mod judge;
 mod keys;
+mod knowledge;
 pub mod log;
-mod look;
 mod nemesis;
+mod operator;
 mod part;
 mod plan;
 mod recorder;
