@@ -61,7 +61,7 @@ pub(crate) fn open(
         for found in log.unsafe_settings() {
             tracing::warn!(%found, "the journal may lose acknowledged writes (--unsafe-journal)");
         }
-        match Node::open_shared(config.clone(), cluster.clone(), Box::new(log), &mut progress) {
+        match Node::open_replicated(config.clone(), cluster.clone(), Box::new(log), &mut progress) {
             Err(OpenError::Behind { first }) if taken < CHECKPOINT_ATTEMPTS_MAX => {
                 tracing::info!(first, "the journal was trimmed beyond the state of this server");
                 join::fetch_checkpoint(&config.data_dir, config.proposed.member_id, &journal, dialer)?;
@@ -151,13 +151,13 @@ enum LeaderLocation {
 }
 
 fn leader_location(status: &ClusterStatus, me: u64, own_urls: &[String]) -> LeaderLocation {
-    match &status.writer {
-        _ if status.handing_over => LeaderLocation::Unknown,
-        _ if status.is_writer => LeaderLocation::Local,
+    match &status.leader {
+        _ if status.transferring => LeaderLocation::Unknown,
+        _ if status.is_leader => LeaderLocation::Local,
         // Its own announcement from before a restart: it would forward requests to itself.
-        Some(writer) if writer.member == me => LeaderLocation::Unknown,
-        Some(writer) if own_urls.contains(&writer.url) => LeaderLocation::SameAddress(writer.url.clone()),
-        Some(writer) => LeaderLocation::Remote(writer.url.clone()),
+        Some(leader) if leader.member == me => LeaderLocation::Unknown,
+        Some(leader) if own_urls.contains(&leader.url) => LeaderLocation::SameAddress(leader.url.clone()),
+        Some(leader) => LeaderLocation::Remote(leader.url.clone()),
         None => LeaderLocation::Unknown,
     }
 }
@@ -193,11 +193,11 @@ fn with_keepalive(endpoint: Endpoint) -> Endpoint {
 /// Transfers leadership before this server ends. If that fails, the others elect a leader after the
 /// election timeout.
 pub(crate) async fn transfer_leadership(node: &Node) {
-    let has_others = |status: &ClusterStatus| status.is_writer && status.members.len() > 1;
+    let has_others = |status: &ClusterStatus| status.is_leader && status.members.len() > 1;
     if !node.cluster().is_some_and(|status| has_others(&status.borrow())) {
         return;
     }
-    if let Err(error) = node.hand_over(None, LEADER_TIMEOUT).await {
+    if let Err(error) = node.transfer_leadership(None, LEADER_TIMEOUT).await {
         tracing::warn!(%error, "leadership was not transferred");
     }
 }

@@ -68,7 +68,7 @@ impl Node {
                 Renewal::Renewed { ttl } => {
                     // A writer that was replaced must not promise what its successor never heard
                     // of.
-                    node.confirm_writing().await?;
+                    node.confirm_leading().await?;
                     node.metrics.leases.renewed.add(1);
                     return Ok(ttl);
                 }
@@ -88,7 +88,7 @@ impl Node {
                     Err(error) => return Err(error),
                 },
                 Renewal::Unknown => {
-                    node.confirm_writing().await?;
+                    node.confirm_leading().await?;
                     // A server that began to write meanwhile knows of all leases only since then.
                     if node.leases.lessor().remaining(id, node.clock.millis()).is_none() {
                         return Ok(0);
@@ -102,7 +102,7 @@ impl Node {
     pub async fn lease_time_to_live(&self, id: i64, keys: bool) -> Result<Option<LeaseInfo>, NodeError> {
         let (node, caller) = (self.state(), self.caller());
         if !keys {
-            node.confirm_writing().await?;
+            node.confirm_leading().await?;
             let store = node.store.read();
             return Ok(Moment::new(node, &store, id, None).info(Vec::new()));
         }
@@ -113,7 +113,7 @@ impl Node {
             true => Some(node.leases.list_turn().await.map_err(|_| NodeError::Stopped)?),
             false => None,
         };
-        node.confirm_writing().await?;
+        node.confirm_leading().await?;
         let begin = |store: &Store| {
             let moment = Moment::new(node, store, id, node.judge(caller));
             (LeasedRun::of(store, id), moment)
@@ -142,7 +142,7 @@ impl Node {
     pub async fn leases(&self) -> Result<Vec<i64>, NodeError> {
         let (node, caller) = (self.state(), self.caller());
         permit_by_keys(node, caller, LeasedRun::of_all, Auth::check_lease_reads).await?;
-        node.confirm_writing().await?;
+        node.confirm_leading().await?;
         let ids = node.leases.lessor().ids();
         let mut deadlines = Vec::with_capacity(ids.len());
         let mut rest = ids.iter().copied();

@@ -1,13 +1,13 @@
 //! Open: from a data directory to a running node.
 //!
 //! Take the directory, load the newest checkpoint, replay the journal behind it, claim a new epoch
-//! (`load`), make the parts (`parts`), start the threads (`threads`). `shared` does the same for a
-//! shared journal; `refill` begins a shared journal with what a directory holds.
+//! (`load`), make the parts (`parts`), start the threads (`threads`). `replicated` does the same
+//! for a shared journal; `refill` begins a shared journal with what a directory holds.
 
 mod load;
 mod parts;
 pub mod refill;
-pub(crate) mod shared;
+pub(crate) mod replicated;
 mod threads;
 
 use std::sync::Arc;

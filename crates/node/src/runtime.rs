@@ -24,11 +24,8 @@ pub(crate) mod fan_out;
 pub(crate) mod housekeeping;
 pub(crate) mod journal_loop;
 pub(crate) mod lease_thread;
-pub(crate) mod membership;
 mod round;
 pub(crate) mod sequencer_loop;
-pub(crate) mod shared_loop;
-pub(crate) mod tending;
 mod urgency;
 
 pub(crate) use urgency::Urgency;

@@ -10,14 +10,14 @@ use std::sync::Arc;
 use vetch_cluster::{Log, ReplicaId};
 use vetch_journal::Disk;
 
-pub use crate::open::shared::Env;
+pub use crate::cluster::log_loop::ReplicatedLogLoop;
+pub use crate::open::replicated::Env;
 pub use crate::runtime::Step;
 pub use crate::runtime::fan_out::FanOut;
 pub use crate::runtime::housekeeping::Housekeeping;
 pub use crate::runtime::journal_loop::JournalPart;
 pub use crate::runtime::lease_thread::LeaseThread;
 pub use crate::runtime::sequencer_loop::SequencerLoop;
-pub use crate::runtime::shared_loop::SharedLoop;
 pub use crate::time::Time;
 
 use crate::cluster::ClusterConfig;
@@ -38,20 +38,19 @@ pub struct Parts<J = JournalPart> {
     pub lease_thread: LeaseThread,
 }
 
-/// The same on a journal that several servers share. Who waits for its journal is not told by it:
-/// its step never ends before the node does, and is to be called again and again.
-pub type SharedParts = Parts<SharedLoop>;
+/// The same on a replicated journal. Its step never ends before the node does: call it in a loop.
+pub type ReplicatedParts = Parts<ReplicatedLogLoop>;
 
 /// Recovers the data directory and returns a node at rest that follows `log` once its parts are
 /// stepped. It may be served when it has caught up.
-pub fn open_shared(
+pub fn open_replicated(
     env: Env,
     config: NodeConfig,
     cluster: ClusterConfig,
     log: Box<dyn Log>,
     mut progress: impl FnMut(Progress),
-) -> Result<(Node, SharedParts), OpenError> {
-    let (node, parts) = crate::open::shared::assemble(env, config, cluster, log, &mut progress)?;
+) -> Result<(Node, ReplicatedParts), OpenError> {
+    let (node, parts) = crate::open::replicated::assemble(env, config, cluster, log, &mut progress)?;
     Ok((Node::new(node, Threads::default()), parts))
 }
 
@@ -74,9 +73,9 @@ pub fn begin_stop(node: &Node) -> bool {
     lease_thread::record(node, 0) && node.commands.try_send(Command::Stop).is_ok()
 }
 
-/// Has the writer of a cluster name another server, without waiting for it to be. False if the
-/// queue had no room.
-pub fn hand_over(node: &Node, to: ReplicaId) -> bool {
+/// Makes the leader of a cluster name another server, without waiting for the transfer. False if
+/// the queue had no room.
+pub fn transfer_leadership(node: &Node, to: ReplicaId) -> bool {
     let (reply, _) = tokio::sync::oneshot::channel();
     node.state().commands.try_send(Command::TransferLeadership { to, reply }).is_ok()
 }

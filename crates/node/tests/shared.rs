@@ -282,7 +282,12 @@ fn a_server_that_had_read_nothing_when_it_took_a_checkpoint_starts_again() {
             peer_urls: Vec::new(),
             replication: vetch_cluster::Config::default(),
         };
-        Node::open_shared(config(dir.path()), cluster, Box::new(Wide(ModelHandle::new(log.clone()))), |_| {})
+        Node::open_replicated(
+            config(dir.path()),
+            cluster,
+            Box::new(Wide(ModelHandle::new(log.clone()))),
+            |_| {},
+        )
     };
     let runtime = tokio::runtime::Runtime::new().unwrap();
     // A journal that is full has its servers take checkpoints, whatever they have.

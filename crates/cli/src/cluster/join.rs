@@ -16,7 +16,7 @@ use vetch_api::vetch::peer_client::PeerClient;
 use vetch_api::vetch::{self, CheckpointHead, CheckpointRequest, CheckpointResponse};
 use vetch_cluster::{CheckpointMatch, Log, LogIndex};
 use vetch_nats::{NatsLog, Options};
-use vetch_node::cluster::{Peer, Proof, glimpse};
+use vetch_node::cluster::{Peer, Proof, find_in_record};
 use vetch_node::journal::{Position, Tip};
 use vetch_node::transfer::{Manifest, Receiving};
 
@@ -75,7 +75,7 @@ fn find_peers(log: &mut NatsLog) -> Result<(Proof, Vec<Peer>), String> {
         Position(end.0.saturating_sub(ANNOUNCEMENT_RECORDS)),
         ANNOUNCEMENT_TIMEOUT,
         |at, record| {
-            seen = glimpse(record).or(seen.take());
+            seen = find_in_record(record).or(seen.take());
             seen.is_some() && at >= end
         },
     );

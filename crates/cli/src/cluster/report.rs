@@ -8,7 +8,7 @@ use vetch_api::vetch::peer_client::PeerClient;
 use vetch_api::vetch::{self, ReportRequest};
 use vetch_cluster::LogIndex;
 use vetch_node::Node;
-use vetch_node::cluster::{ClusterStatus, Writer};
+use vetch_node::cluster::{ClusterStatus, Leader};
 use vetch_node::journal::Tip;
 
 use super::PeerDialer;
@@ -21,9 +21,9 @@ pub(crate) async fn report(node: Node, dialer: PeerDialer) {
     let Some(status) = node.cluster() else { return };
     let mut known: Option<(String, PeerClient<Channel>)> = None;
     loop {
-        if let (Some(writer), Some(message)) = (remote_leader(&status), report_request(&node)) {
-            if known.as_ref().is_none_or(|(url, _)| *url != writer.url) {
-                known = connect(&dialer, &writer.url).map(|client| (writer.url.clone(), client));
+        if let (Some(leader), Some(message)) = (remote_leader(&status), report_request(&node)) {
+            if known.as_ref().is_none_or(|(url, _)| *url != leader.url) {
+                known = connect(&dialer, &leader.url).map(|client| (leader.url.clone(), client));
             }
             if let Some((url, client)) = &mut known {
                 let sent = tokio::time::timeout(REPORT_TIMEOUT, client.report(message)).await;
@@ -43,9 +43,9 @@ pub(crate) async fn report(node: Node, dialer: PeerDialer) {
 ///
 /// Borrow once: a second `borrow()` while a guard is alive deadlocks against `send_modify` on the
 /// journal thread.
-fn remote_leader(status: &watch::Receiver<ClusterStatus>) -> Option<Writer> {
+fn remote_leader(status: &watch::Receiver<ClusterStatus>) -> Option<Leader> {
     let now = status.borrow();
-    now.writer.clone().filter(|_| !now.is_writer)
+    now.leader.clone().filter(|_| !now.is_leader)
 }
 
 fn connect(dialer: &PeerDialer, url: &str) -> Option<PeerClient<Channel>> {
@@ -77,9 +77,9 @@ mod tests {
     /// Looks for the leader while its status changes all the time, as the journal's thread changes
     /// it.
     #[test]
-    fn who_looks_for_the_writer_is_in_nobodys_way() {
-        let writer = Writer { member: 1, url: "http://10.0.0.1:2379".into() };
-        let status = watch::Sender::new(ClusterStatus { writer: Some(writer), ..ClusterStatus::default() });
+    fn remote_leader_does_not_deadlock_with_status_changes() {
+        let leader = Leader { member: 1, url: "http://10.0.0.1:2379".into() };
+        let status = watch::Sender::new(ClusterStatus { leader: Some(leader), ..ClusterStatus::default() });
         let looking = status.subscribe();
         let (done, ended) = mpsc::channel();
         std::thread::spawn(move || {

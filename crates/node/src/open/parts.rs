@@ -54,7 +54,7 @@ pub(super) fn connect(
     let admission = Admission::new(identity.member_id, config.quota(), alarmed);
     let admission = match &cluster {
         None => admission,
-        Some(cluster) => admission.in_cluster(cluster.largest_request as u64),
+        Some(cluster) => admission.in_cluster(cluster.request_max as u64),
     };
     let segments_by_key = local.map(LocalJournal::segments_by_key).unwrap_or_default();
     let recovered = RecoveredState {

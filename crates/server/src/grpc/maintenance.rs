@@ -113,7 +113,8 @@ impl maintenance_server::Maintenance for MaintenanceService {
     ) -> GrpcResult<pb::MoveLeaderResponse> {
         let (_, request) = self.0.authorise_request(request, RequiredPermission::Root)?;
         if self.0.node.cluster().is_some() {
-            let moved = self.0.node.hand_over(Some(request.target_id), LEADER_TRANSFER_TIMEOUT).await;
+            let moved =
+                self.0.node.transfer_leadership(Some(request.target_id), LEADER_TRANSFER_TIMEOUT).await;
             moved.map_err(|error| status::etcd(status::etcd_from_leader_transfer(error)))?;
         } else if request.target_id != self.0.node.identity().member_id {
             return Err(status::etcd(EtcdError::BadLeaderTransferee));

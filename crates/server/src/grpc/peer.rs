@@ -82,7 +82,7 @@ impl Peer for PeerService {
         self.check_addressee(request.to.as_ref())?;
         let asking = std::time::Duration::from_millis(request.asking_millis);
         let member = introduce::from_wire(request.member.unwrap_or_default());
-        let introduced = self.context.node.introduce(member, asking).await.map_err(status::node)?;
+        let introduced = self.context.node.register(member, asking).await.map_err(status::node)?;
         Ok(Response::new(introduce::to_wire(introduced)))
     }
 
@@ -119,10 +119,10 @@ impl Peer for PeerService {
 fn leader(node: &Node) -> Result<Addressed, EtcdError> {
     let cluster = node.cluster().ok_or(EtcdError::NoLeader)?;
     let status = cluster.borrow();
-    match &status.writer {
-        Some(writer) if status.key != 0 => Ok(Addressed {
+    match &status.leader {
+        Some(leader) if status.key != 0 => Ok(Addressed {
             cluster_id: node.identity().cluster_id,
-            member_id: writer.member,
+            member_id: leader.member,
             key: status.key,
         }),
         _ => Err(EtcdError::NoLeader),

@@ -58,7 +58,7 @@ impl ServiceContext {
         match self.node.cluster() {
             None => self.node.identity().member_id,
             Some(cluster) if cluster.borrow().silent => 0,
-            Some(cluster) => cluster.borrow().writer.as_ref().map_or(0, |writer| writer.member),
+            Some(cluster) => cluster.borrow().leader.as_ref().map_or(0, |leader| leader.member),
         }
     }
 

@@ -6,7 +6,7 @@
 use tonic::{Code, Status};
 use vetch_api::EtcdError;
 use vetch_api::error::received_too_large;
-use vetch_node::HandOverError;
+use vetch_node::TransferError;
 use vetch_node::archive::BackupError;
 use vetch_node::error::NodeError;
 use vetch_node::store::StoreError;
@@ -76,11 +76,11 @@ pub(super) fn etcd_from_node(error: NodeError) -> EtcdError {
 }
 
 /// etcd's error for a leadership transfer that failed.
-pub(super) fn etcd_from_leader_transfer(error: HandOverError) -> EtcdError {
+pub(super) fn etcd_from_leader_transfer(error: TransferError) -> EtcdError {
     match error {
-        HandOverError::NotLeader => EtcdError::NotLeader,
-        HandOverError::Unknown => EtcdError::BadLeaderTransferee,
-        HandOverError::TooLong => EtcdError::TimeoutLeaderTransfer,
+        TransferError::NotLeader => EtcdError::NotLeader,
+        TransferError::Unknown => EtcdError::BadLeaderTransferee,
+        TransferError::Timeout => EtcdError::TimeoutLeaderTransfer,
     }
 }
 

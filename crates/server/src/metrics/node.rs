@@ -52,7 +52,7 @@ fn identity(page: &mut Text, node: &Node) {
 fn leader(node: &Node) -> (f64, f64) {
     let Some(cluster) = node.cluster() else { return (1.0, 1.0) };
     let status = cluster.borrow();
-    (f64::from(u8::from(status.writer.is_some() && !status.silent)), f64::from(u8::from(status.is_writer)))
+    (f64::from(u8::from(status.leader.is_some() && !status.silent)), f64::from(u8::from(status.is_leader)))
 }
 
 /// Always zero here, but used by dashboards.

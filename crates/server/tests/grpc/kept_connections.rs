@@ -156,7 +156,7 @@ async fn member(log: &Arc<Mutex<ModelLog>>, member_id: u64) -> Member {
         replication: vetch_cluster::Config::default(),
     };
     let log = Box::new(SharedLog(ModelHandle::new(Arc::clone(log))));
-    let opening = tokio::task::spawn_blocking(move || Node::open_shared(config, cluster, log, |_| {}));
+    let opening = tokio::task::spawn_blocking(move || Node::open_replicated(config, cluster, log, |_| {}));
     let node = opening.await.unwrap().unwrap();
     let auth = server_auth::Settings {
         tokens: server_auth::TokenKind::Simple { ttl: TOKEN_TTL },
@@ -208,14 +208,14 @@ async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 async fn a_token_that_a_follower_has_borrowed_is_asked_for_again() {
     let log = Arc::new(Mutex::new(ModelLog::new(true)));
     let leader = member(&log, MEMBER).await;
-    until("somebody leads", || leader.node.cluster().unwrap().borrow().is_writer).await;
+    until("somebody leads", || leader.node.cluster().unwrap().borrow().is_leader).await;
     leader.router.serve_locally();
     let follower = member(&log, MEMBER + 1).await;
     follower.router.forward_to(leader.channel.clone());
     until("the follower is a member", || {
         let cluster = follower.node.cluster().unwrap();
         let status = cluster.borrow();
-        status.key != 0 && status.members.len() == 2 && status.writer.is_some()
+        status.key != 0 && status.members.len() == 2 && status.leader.is_some()
     })
     .await;
     let mut users = AuthClient::new(leader.channel.clone());

@@ -134,8 +134,8 @@ impl Directory {
     /// Where to a server takes what only the writer can answer.
     pub(super) fn way(node: &Node) -> Way {
         let status = node.cluster().map(|cluster| cluster.borrow().clone()).unwrap_or_default();
-        match status.writer {
-            _ if status.is_writer => Way::Here,
+        match status.leader {
+            _ if status.is_leader => Way::Here,
             Some(writer) => Way::There(writer.member as usize - 1),
             None => Way::Nowhere,
         }

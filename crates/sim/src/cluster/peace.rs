@@ -87,7 +87,7 @@ impl World {
             loop {
                 let found = (0..servers).filter_map(|at| directory.serving(at).map(|found| (at, found)));
                 let writer = found.into_iter().find(|(_, found)| {
-                    found.node.cluster().is_some_and(|cluster| cluster.borrow().is_writer)
+                    found.node.cluster().is_some_and(|cluster| cluster.borrow().is_leader)
                 });
                 if let Some((at, writer)) = writer
                     && let Ok(leases) = writer.node.leases().await

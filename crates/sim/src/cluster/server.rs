@@ -9,7 +9,7 @@ use vetch_journal::MemDisk;
 use vetch_node::Node;
 use vetch_node::cluster::ClusterConfig;
 use vetch_node::config::NodeConfig;
-use vetch_node::stepped::{self, SharedParts};
+use vetch_node::stepped::{self, ReplicatedParts};
 use vetch_node::types::Progress;
 
 use super::directory::Serving;
@@ -63,8 +63,12 @@ impl Server {
         say!(env.trace, "server {at} starts, life {}", self.lives);
         let replica = ReplicaId { member: identity(at).member_id, incarnation: rng.draw() };
         let (time, steady) = (env.clock.for_node(), env.clock.for_node());
-        let node_env =
-            stepped::Env { disk: Arc::new(self.disk.clone()), time, steady, life: replica.incarnation };
+        let node_env = stepped::Env {
+            disk: Arc::new(self.disk.clone()),
+            time,
+            steady,
+            incarnation: replica.incarnation,
+        };
         let config = NodeConfig { proposed: identity(at), ..env.plan.node.clone() };
         let cluster = ClusterConfig {
             name: format!("server-{at}"),
@@ -74,7 +78,7 @@ impl Server {
         };
         let coverage = env.coverage.clone();
         let opened =
-            stepped::open_shared(node_env, config, cluster, Box::new(wire.connect(at)), |progress| {
+            stepped::open_replicated(node_env, config, cluster, Box::new(wire.connect(at)), |progress| {
                 if let Progress::Checkpoint { bytes_total, .. } = progress
                     && bytes_total > 0
                 {
@@ -102,13 +106,13 @@ impl Server {
     pub(super) fn is_writer(&self) -> bool {
         self.running
             .as_ref()
-            .is_some_and(|running| running.node.cluster().is_some_and(|cluster| cluster.borrow().is_writer))
+            .is_some_and(|running| running.node.cluster().is_some_and(|cluster| cluster.borrow().is_leader))
     }
 }
 
 impl Running {
-    fn new(node: Node, parts: SharedParts, author: ReplicaId, rng: &mut Rng) -> Running {
-        let SharedParts { mut sequencer, mut journal, mut housekeeping, mut fan_out, mut lease_thread } =
+    fn new(node: Node, parts: ReplicatedParts, author: ReplicaId, rng: &mut Rng) -> Running {
+        let ReplicatedParts { mut sequencer, mut journal, mut housekeeping, mut fan_out, mut lease_thread } =
             parts;
         let parts = [
             Part::on_root(move || sequencer.step()),

@@ -209,14 +209,14 @@ impl World {
         if status.caught_up && !running.serves {
             running.serves = true;
             let Serving { node, life } = running.serving();
-            if let Some(questions) = node.questions() {
+            if let Some(batches) = node.read_index_batches() {
                 let (env, directory) = (Rc::clone(&self.env), Rc::clone(&self.directory));
                 self.carriers
-                    .push(self.executor.spawn(carrier::carry(env, directory, at, node, life, questions)));
+                    .push(self.executor.spawn(carrier::carry(env, directory, at, node, life, batches)));
             }
             self.directory.enter(at, running.serving());
         }
-        if status.is_writer && status.epoch > running.epoch {
+        if status.is_leader && status.epoch > running.epoch {
             running.epoch = status.epoch;
             self.env.hit(Rare::Elected);
         }
@@ -315,7 +315,7 @@ impl World {
             self.wire.reconnect(at);
         }
         let Some(running) = &mut self.servers[at].running else { return };
-        if running.author != to && stepped::hand_over(&running.node, to) {
+        if running.author != to && stepped::transfer_leadership(&running.node, to) {
             self.env.hit(Rare::HandedOver);
             running.poke(Which::Sequencer, &mut self.rng);
         }

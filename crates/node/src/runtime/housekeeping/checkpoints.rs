@@ -118,7 +118,7 @@ impl Checkpoints {
         let Some(cluster) = &self.node.cluster else { return false };
         let read = cluster.position.load(Ordering::Relaxed);
         let is_far = read >= self.checkpointer.position() + IDLE_RECORDS_MIN;
-        (late && is_far) || (fresh > 0 && cluster.alone.load(Ordering::Relaxed))
+        (late && is_far) || (fresh > 0 && cluster.must_checkpoint.load(Ordering::Relaxed))
     }
 
     /// On a full disk a checkpoint is what gives space back: behind it the journal is trimmed, and
@@ -238,7 +238,7 @@ impl Checkpoints {
     /// Publishes from where on this server needs a shared journal.
     pub(super) fn publish_trim_vote(&self) {
         if let Some(cluster) = &self.node.cluster {
-            cluster.board.lock().vote = self.checkpointer.vote();
+            cluster.info.lock().vote = self.checkpointer.vote();
         }
     }
 

@@ -9,7 +9,7 @@ use vetch_api::vetch::introduce_response::Verdict;
 use vetch_api::vetch::peer_client::PeerClient;
 use vetch_api::vetch::{IntroduceRequest, IntroduceResponse};
 use vetch_node::Node;
-use vetch_node::members::{Introduced, Member};
+use vetch_node::cluster::{Member, Registration};
 
 use crate::grpc::router::{LeaderChannel, RequestRouter};
 
@@ -29,11 +29,11 @@ pub async fn stay_registered(node: Node, router: RequestRouter) {
             match tokio::time::timeout(INTRODUCE_TIMEOUT, introduce(&node, &me, channel, since.elapsed()))
                 .await
             {
-                Ok(Ok(Introduced::Known)) => asking = None,
-                Ok(Ok(Introduced::Wait)) => {
+                Ok(Ok(Registration::Accepted)) => asking = None,
+                Ok(Ok(Registration::Wait)) => {
                     tracing::info!(name = me.name, "waiting for an earlier member of this name to expire")
                 }
-                Ok(Ok(Introduced::Refused(why))) => return node.leave(&why),
+                Ok(Ok(Registration::Refused(why))) => return node.leave(&why),
                 Ok(Err(error)) => tracing::debug!(%error, "the leader did not accept the registration"),
                 Err(_) => tracing::debug!("the leader did not answer the registration in time"),
             }
@@ -52,12 +52,12 @@ async fn introduce(
     me: &Member,
     channel: Channel,
     asking: Duration,
-) -> Result<Introduced, Status> {
+) -> Result<Registration, Status> {
     let request = IntroduceRequest {
         to: Some(super::leader(node)?),
         member: Some(vetch::Member {
             id: me.id,
-            life: me.life,
+            life: me.incarnation,
             name: me.name.clone(),
             client_urls: me.client_urls.clone(),
             peer_urls: me.peer_urls.clone(),
@@ -66,22 +66,22 @@ async fn introduce(
     };
     let answer = PeerClient::new(channel).introduce(request).await?.into_inner();
     Ok(match answer.verdict() {
-        Verdict::Wait => Introduced::Wait,
-        Verdict::Known => Introduced::Known,
-        Verdict::Refused => Introduced::Refused(answer.reason),
+        Verdict::Wait => Registration::Wait,
+        Verdict::Known => Registration::Accepted,
+        Verdict::Refused => Registration::Refused(answer.reason),
     })
 }
 
 pub(super) fn from_wire(member: vetch::Member) -> Member {
     let vetch::Member { id, life, name, client_urls, peer_urls } = member;
-    Member { id, life, name, client_urls, peer_urls }
+    Member { id, incarnation: life, name, client_urls, peer_urls }
 }
 
-pub(super) fn to_wire(introduced: Introduced) -> IntroduceResponse {
+pub(super) fn to_wire(introduced: Registration) -> IntroduceResponse {
     let (verdict, reason) = match introduced {
-        Introduced::Wait => (Verdict::Wait, String::new()),
-        Introduced::Known => (Verdict::Known, String::new()),
-        Introduced::Refused(why) => (Verdict::Refused, why),
+        Registration::Wait => (Verdict::Wait, String::new()),
+        Registration::Accepted => (Verdict::Known, String::new()),
+        Registration::Refused(why) => (Verdict::Refused, why),
     };
     IntroduceResponse { verdict: verdict.into(), reason }
 }

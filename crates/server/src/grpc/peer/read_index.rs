@@ -9,7 +9,7 @@ use vetch_api::vetch::peer_client::PeerClient;
 use vetch_api::vetch::{ReadIndexRequest, ReadIndexResponse};
 use vetch_cluster::LogIndex;
 use vetch_node::Node;
-use vetch_node::cluster::{Question, READ_BATCH_WINDOW};
+use vetch_node::cluster::{READ_BATCH_WINDOW, ReadIndexBatch};
 use vetch_node::journal::{Position, Tip};
 
 use crate::grpc::router::{LeaderChannel, RequestRouter};
@@ -21,7 +21,7 @@ const RETRY_DELAY: Duration = Duration::from_millis(20);
 /// Sends the read-index requests of local reads to the leader, one after another, until the node
 /// ends.
 pub async fn forward_read_index_requests(node: Node, router: RequestRouter) {
-    let Some(mut batches) = node.questions() else { return };
+    let Some(mut batches) = node.read_index_batches() else { return };
     let (mut last, mut took) = (0, Duration::ZERO);
     loop {
         let batch = tokio::select! {
@@ -44,12 +44,12 @@ pub async fn forward_read_index_requests(node: Node, router: RequestRouter) {
 
 /// Asks until there is an answer or nobody waits for it any more. It is the same to the reads who
 /// answers, and when.
-async fn answer_batch(node: &Node, router: &RequestRouter, mut batch: Question) {
-    while batch.is_wanted() {
+async fn answer_batch(node: &Node, router: &RequestRouter, mut batch: ReadIndexBatch) {
+    while batch.has_reads() {
         let (leader, changed) = router.leader_channel();
         match leader {
             LeaderChannel::Local => {
-                batch.ask_here();
+                batch.retry_locally();
                 return tokio::time::sleep(Duration::from_millis(1)).await;
             }
             LeaderChannel::Remote(channel) => {

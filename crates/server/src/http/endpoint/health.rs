@@ -87,7 +87,7 @@ async fn check(name: &str, shared: &ServerState) -> Result<(), String> {
 }
 
 async fn read(shared: &ServerState, serializable: bool) -> Result<(), String> {
-    if !serializable && shared.node.cluster().is_some_and(|cluster| !cluster.borrow().is_writer) {
+    if !serializable && shared.node.cluster().is_some_and(|cluster| !cluster.borrow().is_leader) {
         return read_via_leader(shared.grpc.clone()).await;
     }
     let mut request = RangeRequest::new(KeyRange::single("health"));

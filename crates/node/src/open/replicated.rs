@@ -1,7 +1,7 @@
-//! From a data directory and a shared journal to a running node.
+//! From a data directory and a replicated journal to a running node.
 //!
-//! Load the newest checkpoint, begin to follow the log behind it, and wait until everything that
-//! was there has been read. Who writes is decided after that, by the log.
+//! Loads the newest checkpoint, follows the log behind it, and waits until everything in the log
+//! has been read. The leader is elected in the log after that.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -15,49 +15,49 @@ use vetch_journal::{Disk, Position, RealDisk, Tip};
 use vetch_store::Store;
 
 use super::{AssembledParts, Recovered, connect, load, start};
-use crate::cluster::{Cluster, ClusterConfig, ClusterStatus, Writer};
+use crate::cluster::log_loop::{ReplicatedLogLoop, Work};
+use crate::cluster::member_list::Member;
+use crate::cluster::member_registry::MemberRegistry;
+use crate::cluster::peer_table::PeerTable;
+use crate::cluster::read_index::ReadQueue;
+use crate::cluster::{Cluster, ClusterConfig, ClusterStatus, Leader};
 use crate::commit::Committer;
 use crate::config::NodeConfig;
 use crate::error::OpenError;
 use crate::handle::Node;
 use crate::identity;
-use crate::members::Member;
-use crate::read_index::Reads;
-use crate::roster::Roster;
-use crate::runtime::membership::Membership;
-use crate::runtime::shared_loop::{SharedLoop, Work};
 use crate::state::{NodeState, RunState};
-use crate::stepped::SharedParts;
+use crate::stepped::ReplicatedParts;
 use crate::sync::Mutex;
 use crate::time::{Monotonic, Sleepless, Time};
 use crate::transfer;
 use crate::types::Progress;
 
-/// What other servers told and was not looked at yet.
-const REPORTS: usize = 64;
+/// Reports of other servers that wait for the journal thread.
+const REPORTS_MAX: usize = 64;
 
-/// The largest record that a log must take: a batch, and the request that made it too large.
-const RECORD: usize = 4 << 20;
-/// For what an entry consists of beside its effects.
-const RECORD_ROOM: usize = 4 << 10;
-/// What servers ask of the writer about members, waiting for its journal's thread.
-const ORDERS: usize = 256;
-/// Between two looks whether the log has been read.
-const LOOK: Duration = Duration::from_millis(10);
-/// A note about it this often.
-const NOTE_EVERY: u32 = 500;
+/// The size of records that a log must take: a batch, and the request that made it too large.
+const RECORD_MIN: usize = 4 << 20;
+/// Overhead of an entry beside its effects.
+const RECORD_OVERHEAD: usize = 4 << 10;
+/// Commands about members that wait for the journal thread.
+const MEMBER_COMMANDS_MAX: usize = 256;
+/// How often to check whether the log has been read.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+/// Progress is reported every so many polls.
+const POLLS_PER_NOTE: u32 = 500;
 
 impl Node {
     /// Recovers the data directory, and follows the log from there. Blocks until everything in the
     /// log has been read.
-    pub fn open_shared(
+    pub fn open_replicated(
         config: NodeConfig,
         cluster: ClusterConfig,
         log: Box<dyn Log>,
         mut progress: impl FnMut(Progress),
     ) -> Result<Node, OpenError> {
         let node = follow(config, cluster, log, &mut progress)?;
-        let mut looks = 0;
+        let mut polls = 0;
         while !node.state().cluster.as_ref().is_some_and(|cluster| cluster.status.borrow().caught_up) {
             let state = node.state().lifecycle.run_state();
             let ended = match state {
@@ -69,17 +69,17 @@ impl Node {
                 node.end();
                 return Err(error);
             }
-            std::thread::sleep(LOOK);
-            looks += 1;
-            if looks % NOTE_EVERY == 0 {
-                progress(Progress::Note(told(&node)));
+            std::thread::sleep(POLL_INTERVAL);
+            polls += 1;
+            if polls % POLLS_PER_NOTE == 0 {
+                progress(Progress::Note(progress_note(&node)));
             }
         }
         Ok(node)
     }
 }
 
-fn told(node: &Node) -> String {
+fn progress_note(node: &Node) -> String {
     let revision = node.revision();
     if node.cluster().is_some_and(|status| status.borrow().suspect) {
         return format!(
@@ -96,22 +96,22 @@ fn follow(
     log: Box<dyn Log>,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Node, OpenError> {
-    let life = RandomState::new().hash_one(std::process::id());
+    let incarnation = RandomState::new().hash_one(std::process::id());
     let (time, steady) = (Arc::new(Monotonic::new()), Arc::new(Sleepless::new()));
-    let env = Env { disk: Arc::new(RealDisk), time, steady, life };
+    let env = Env { disk: Arc::new(RealDisk), time, steady, incarnation };
     let (node, parts) = assemble(env, config, cluster, log, progress)?;
-    Ok(Node::new(node, start(parts, SharedLoop::run)))
+    Ok(Node::new(node, start(parts, ReplicatedLogLoop::run)))
 }
 
-/// What a server stands on.
+/// The environment of a server.
 pub struct Env {
     pub disk: Arc<dyn Disk>,
-    /// For the leases of clients.
+    /// Times the leases of clients.
     pub time: Arc<dyn Time>,
-    /// For who writes: it goes on while the machine sleeps.
+    /// Times elections and read leases: it goes on while the machine is suspended.
     pub steady: Arc<dyn Time>,
     /// Drawn at random at every start.
-    pub life: u64,
+    pub incarnation: u64,
 }
 
 /// Recovers the data directory and makes the parts of a node on a shared journal, at rest.
@@ -121,8 +121,8 @@ pub(crate) fn assemble(
     cluster: ClusterConfig,
     log: Box<dyn Log>,
     progress: &mut dyn FnMut(Progress),
-) -> Result<(Arc<NodeState>, SharedParts), OpenError> {
-    let Env { disk, time, steady, life } = env;
+) -> Result<(Arc<NodeState>, ReplicatedParts), OpenError> {
+    let Env { disk, time, steady, incarnation } = env;
     let member = config.data_dir.join("member");
     disk.create_dir_all(&member).map_err(|source| OpenError::Io {
         op: "creating",
@@ -133,16 +133,16 @@ pub(crate) fn assemble(
     transfer::clean(&member)?;
     let identity = identity::load_or_create(disk.as_ref(), &member, config.proposed)?;
     let max = log.max_record();
-    if max < RECORD {
-        return Err(OpenError::SmallRecords { max, wanted: 2 * RECORD });
+    if max < RECORD_MIN {
+        return Err(OpenError::SmallRecords { max, wanted: 2 * RECORD_MIN });
     }
     // A record holds a batch and the request that closed it: what that one sent, and as much again
     // that it takes over.
     config.tuning.batch.bytes = config.tuning.batch.bytes.min(max / 8);
-    let largest_request = (max - config.tuning.batch.bytes) / 2 - RECORD_ROOM;
+    let request_max = (max - config.tuning.batch.bytes) / 2 - RECORD_OVERHEAD;
     let loaded = load(&disk, &config, progress)?;
     let has_journal = member.join("journal").exists();
-    // A server that had read nothing when it took a checkpoint, as one does whose journal is full,
+    // A server that had read nothing when it took a checkpoint, as one does whose log is full,
     // begins like a new one.
     let is_empty = loaded.tip == Tip::genesis(Store::default().head().revision + 1);
     if has_journal || (loaded.position == 0 && loaded.report.number.is_some() && !is_empty) {
@@ -152,7 +152,7 @@ pub(crate) fn assemble(
     let mut store = loaded.store;
     let mark = store.head();
     store.publish(mark);
-    store.limit_kept_values(largest_request);
+    store.limit_kept_values(request_max);
     let recovered = Recovered {
         store,
         history: loaded.history,
@@ -162,50 +162,50 @@ pub(crate) fn assemble(
         tip: loaded.tip,
         checkpointer: loaded.checkpointer,
     };
-    let (reads, reads_in) = Reads::new(config.queue_depth, Arc::clone(&steady));
-    let (orders, orders_in) = bounded(ORDERS);
-    let (reports, reports_in) = bounded(REPORTS);
+    let (reads, reads_in) = ReadQueue::new(config.queue_depth, Arc::clone(&steady));
+    let (member_commands, member_commands_in) = bounded(MEMBER_COMMANDS_MAX);
+    let (reports, reports_in) = bounded(REPORTS_MAX);
     let ClusterConfig { name, client_urls, peer_urls, replication } = cluster;
     let url = client_urls.first().cloned().unwrap_or_default();
-    let as_member = Member { id: identity.member_id, life, name, client_urls, peer_urls };
-    let membership = Membership::load(Arc::clone(&disk), member, as_member.clone());
-    let (members, key) = (membership.members(), membership.key());
+    let as_member = Member { id: identity.member_id, incarnation, name, client_urls, peer_urls };
+    let registry = MemberRegistry::load(Arc::clone(&disk), member, as_member.clone());
+    let (members, key) = (registry.members(), registry.key());
     let part = Cluster {
         reads,
         status: watch::Sender::new(ClusterStatus { members, key, ..ClusterStatus::default() }),
-        orders,
+        member_commands,
         me: as_member,
         reports,
-        board: Mutex::default(),
+        info: Mutex::default(),
         url: url.clone(),
-        largest_request,
+        request_max,
         position: AtomicU64::new(start.position.0),
-        alone: AtomicBool::new(false),
+        must_checkpoint: AtomicBool::new(false),
         saved: AtomicI64::new(mark.revision),
     };
     let (node, rest) = connect(config, identity, time, recovered, None, Some(part));
     let waker = log.waker();
     if let Some(waker) = &waker {
-        reads_in.wake(waker);
+        reads_in.wake_with(waker);
     }
-    let me = ReplicaId { member: identity.member_id, incarnation: life };
+    let me = ReplicaId { member: identity.member_id, incarnation: incarnation };
     let auth = Arc::clone(node.store.read().auth());
     let is_from_start = start.position.0 == 0;
-    let roster = if is_from_start { Roster::default() } else { Roster::unknown(Duration::ZERO) };
-    let journal = SharedLoop {
+    let peers = if is_from_start { PeerTable::default() } else { PeerTable::incomplete(Duration::ZERO) };
+    let journal = ReplicatedLogLoop {
         node: Arc::clone(&node),
         committer: Committer::new(&node),
         batches: rest.batches,
         reads: reads_in,
-        orders: orders_in,
+        member_commands: member_commands_in,
         reports: reports_in,
         driver: Driver::with_clock(log, replication, me, start, Box::new(move || steady.now())),
-        membership,
-        me: Writer { member: identity.member_id, url },
-        is_woken: waker.is_some(),
-        work: Work::new(start.tip.seq, auth, roster),
+        registry,
+        me: Leader { member: identity.member_id, url },
+        reads_wake: waker.is_some(),
+        work: Work::new(start.tip.seq, auth, peers),
         _lock: lock,
     };
     let AssembledParts { sequencer, housekeeping, fan_out, lease_thread, .. } = rest;
-    Ok((node, SharedParts { sequencer, journal, housekeeping, fan_out, lease_thread }))
+    Ok((node, ReplicatedParts { sequencer, journal, housekeeping, fan_out, lease_thread }))
 }
