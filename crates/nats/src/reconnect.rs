@@ -1,16 +1,14 @@
-//! Leave: a server of NATS that has lost the others is left for another one.
+//! Reconnect: leaves a NATS server that has lost the others for another one.
 //!
-//! Such a server keeps its clients and answers their pings. If it led the stream, it even goes on
-//! answering questions about it, for half a minute and more, while the others have long chosen
-//! another leader. What it cannot do is to take a record. So when no new record was heard of for a
-//! while, which is longer than a cluster is ever without one in good times, the other servers are
-//! asked who leads the stream. If one of them knows of a leader that this one does not know of, it
-//! is left. Otherwise nobody would serve better, and a change of connections would only be in the
-//! way.
+//! Such a server keeps its clients and answers their pings. If it led the stream, it goes on
+//! answering requests about it for half a minute and more, while the others have long elected
+//! another leader. It cannot take a record. So after a time without a new record that is longer
+//! than in normal operation, the other servers are asked who leads the stream. If one of them knows
+//! of a leader that this one does not know of, the connection moves there. Otherwise no server
+//! would be better, and a reconnect would only disturb.
 //!
-//! A leader that is cut off itself says that it leads until it notices, and while the others choose
-//! another one, they know of none. So a leader is believed only if it has heard of most replicas
-//! just now.
+//! A leader that is cut off says that it leads until it notices, and while the others elect another
+//! one, they know of none. So a leader counts only if it has heard from most replicas recently.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,23 +19,23 @@ use async_nats::{Client, ConnectOptions, jetstream};
 use parking_lot::Mutex;
 use vetch_journal::Position;
 
-use crate::insist::insist;
 use crate::options::Options;
+use crate::retry::retry_until_answered;
 
-/// An idle writer appends five records a second; without one, somebody claims to be it after two
+/// An idle leader appends five records a second; without one, a follower campaigns after two
 /// seconds.
 const SILENCE: Duration = Duration::from_secs(3);
-/// Between two looks.
-const LOOK: Duration = Duration::from_millis(250);
+/// How often to check for silence.
+const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 /// How long a leader may take to answer.
-const PATIENCE: Duration = Duration::from_secs(1);
+const LEADER_TIMEOUT: Duration = Duration::from_secs(1);
 /// A leader hears of its replicas every second when nothing is written, and within two after a
 /// write. One that was cut off when the silence began has not heard of them for longer.
 const RECENTLY: Duration = Duration::from_secs(2);
 /// How long another connection may take.
-const CONNECT: Duration = Duration::from_secs(2);
-/// The next server is drawn, and may be the same one.
-const DRAWS: usize = 6;
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// The next server is drawn at random, and may be the same one.
+const DRAWS_MAX: usize = 6;
 
 /// When a new record was heard of last.
 #[derive(Clone)]
@@ -72,13 +70,13 @@ impl Heard {
 }
 
 /// Looks after the connection, until the runtime ends.
-pub(crate) async fn leave_the_lost(client: Client, options: Options, heard: Heard) {
+pub(crate) async fn reconnect_if_isolated(client: Client, options: Options, heard: Heard) {
     loop {
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(CHECK_INTERVAL).await;
         // A connection that is lost is made again by itself.
         if heard.is_silent() && client.connection_state() == State::Connected {
             if is_led_elsewhere(&client, &options).await && heard.is_silent() {
-                leave(&client).await;
+                reconnect(&client).await;
             }
             heard.begin();
         }
@@ -87,18 +85,18 @@ pub(crate) async fn leave_the_lost(client: Client, options: Options, heard: Hear
 
 /// Whether another server knows of a leader that this one does not know of.
 async fn is_led_elsewhere(client: &Client, options: &Options) -> bool {
-    let here = told(client, options).await;
+    let here = stream_cluster(client, options).await;
     for url in &options.urls {
         let only = Options { urls: vec![url.clone()], ..options.clone() };
         let connecting = only.connect(&options.login, ConnectOptions::new());
-        let Ok(Ok(other)) = tokio::time::timeout(CONNECT, connecting).await else { continue };
+        let Ok(Ok(other)) = tokio::time::timeout(CONNECT_TIMEOUT, connecting).await else { continue };
         if other.server_info().server_id == client.server_info().server_id {
             continue;
         }
-        let there = told(&other, options).await;
+        let there = stream_cluster(&other, options).await;
         // Asking takes a while, and a leader may have been chosen meanwhile that is known here too.
         if is_better(here.as_ref(), there.as_ref())
-            && is_better(told(client, options).await.as_ref(), there.as_ref())
+            && is_better(stream_cluster(client, options).await.as_ref(), there.as_ref())
         {
             return true;
         }
@@ -107,21 +105,21 @@ async fn is_led_elsewhere(client: &Client, options: &Options) -> bool {
 }
 
 /// What is told of the stream by way of this connection.
-async fn told(client: &Client, options: &Options) -> Option<Told> {
+async fn stream_cluster(client: &Client, options: &Options) -> Option<StreamCluster> {
     let stream = jetstream::new(client.clone()).get_stream_no_info(&options.stream).await.ok()?;
     let ask = || async { stream.get_info().await.map_err(|error| error.to_string()) };
-    let info = insist(ask, PATIENCE).await.ok()?;
-    Some(Told { replicas: info.config.num_replicas, cluster: info.cluster? })
+    let info = retry_until_answered(ask, LEADER_TIMEOUT).await.ok()?;
+    Some(StreamCluster { replicas: info.config.num_replicas, cluster: info.cluster? })
 }
 
 /// Who leads a stream, and the replicas that it hears of.
-struct Told {
+struct StreamCluster {
     /// How many there should be.
     replicas: usize,
     cluster: ClusterInfo,
 }
 
-impl Told {
+impl StreamCluster {
     fn leader(&self) -> Option<&str> {
         self.cluster.leader.as_deref()
     }
@@ -145,18 +143,18 @@ fn is_heard(peer: &PeerInfo) -> bool {
 }
 
 /// Whether another server knows of a leader that is to be believed and that is not known here.
-fn is_better(here: Option<&Told>, there: Option<&Told>) -> bool {
-    let sure = there.and_then(Told::sure_leader);
-    sure.is_some() && sure != here.and_then(Told::leader)
+fn is_better(here: Option<&StreamCluster>, there: Option<&StreamCluster>) -> bool {
+    let sure = there.and_then(StreamCluster::sure_leader);
+    sure.is_some() && sure != here.and_then(StreamCluster::leader)
 }
 
-async fn leave(client: &Client) {
+async fn reconnect(client: &Client) {
     let lost = client.server_info();
     tracing::warn!(
         server = lost.server_name,
         "this server of the journal has lost the others; going to another one"
     );
-    for _ in 0..DRAWS {
+    for _ in 0..DRAWS_MAX {
         if client.force_reconnect().await.is_err() || is_elsewhere(client, &lost.server_id).await {
             return;
         }
@@ -165,14 +163,14 @@ async fn leave(client: &Client) {
 
 /// Whether a connection to another server is made in time.
 async fn is_elsewhere(client: &Client, lost: &str) -> bool {
-    let until = Instant::now() + CONNECT;
+    let until = Instant::now() + CONNECT_TIMEOUT;
     // The old one is there for a moment after it was given up.
-    tokio::time::sleep(LOOK).await;
+    tokio::time::sleep(CHECK_INTERVAL).await;
     while Instant::now() < until {
         if client.connection_state() == State::Connected {
             return client.server_info().server_id != lost;
         }
-        tokio::time::sleep(LOOK / 10).await;
+        tokio::time::sleep(CHECK_INTERVAL / 10).await;
     }
     false
 }
@@ -185,27 +183,27 @@ mod tests {
     const LOST: Duration = Duration::from_millis(2900);
 
     /// What is told of a leader, and when it heard of the others.
-    fn led_by(leader: &str, others: &[(&str, Duration)]) -> Told {
+    fn led_by(leader: &str, others: &[(&str, Duration)]) -> StreamCluster {
         let peer = |(name, active): &(&str, Duration)| PeerInfo {
             name: (*name).to_string(),
             active: *active,
             ..PeerInfo::default()
         };
-        let mut told = nobody_leads();
+        let mut told = without_leader();
         told.cluster.leader = Some(leader.to_string());
         told.cluster.replicas = others.iter().map(peer).collect();
         told
     }
 
-    fn nobody_leads() -> Told {
-        Told { replicas: 3, cluster: serde_json::from_str("{}").expect("all of it may be left out") }
+    fn without_leader() -> StreamCluster {
+        StreamCluster { replicas: 3, cluster: serde_json::from_str("{}").expect("all of it may be left out") }
     }
 
     #[test]
     fn a_server_without_a_leader_is_left_for_one_that_hears_of_most_replicas() {
         let healthy = led_by("b", &[("a", LOST), ("c", HEARD)]);
         let cut_off = led_by("a", &[("b", LOST), ("c", LOST)]);
-        assert!(is_better(Some(&nobody_leads()), Some(&healthy)));
+        assert!(is_better(Some(&without_leader()), Some(&healthy)));
         assert!(is_better(None, Some(&healthy)));
         assert!(is_better(Some(&cut_off), Some(&healthy)), "it goes on saying that it leads");
         assert!(!is_better(Some(&healthy), Some(&healthy)));
@@ -214,7 +212,7 @@ mod tests {
     #[test]
     fn a_leader_that_is_cut_off_is_not_believed() {
         let cut_off = led_by("a", &[("b", LOST), ("c", LOST)]);
-        assert!(!is_better(Some(&nobody_leads()), Some(&cut_off)));
+        assert!(!is_better(Some(&without_leader()), Some(&cut_off)));
         assert!(!is_better(None, Some(&cut_off)));
         let mut offline = led_by("a", &[("b", HEARD), ("c", HEARD)]);
         assert!(is_better(None, Some(&offline)));
