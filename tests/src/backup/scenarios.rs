@@ -245,8 +245,8 @@ pub(super) async fn gap(rng: &mut Rng) -> Result<()> {
     store.gateway.as_mut().context("a gateway")?.kill()?;
     load.value_bytes = 20_000;
     let deadline = Instant::now() + Duration::from_secs(120);
-    while !server.log_of_this_life()?.contains("is let go") {
-        ensure!(Instant::now() < deadline, "the journal was never let go");
+    while !server.log_of_this_life()?.contains("dropped the journal that was retained") {
+        ensure!(Instant::now() < deadline, "the retained journal was never dropped");
         burst(&mut server, &mut load, rng, (300, 500), false).await?;
     }
     let metrics = metric(&server, "vetch_backup_let_go_total")?;

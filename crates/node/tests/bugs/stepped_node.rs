@@ -9,9 +9,10 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
+use vetch_checkpoint::identity::Identity;
 use vetch_journal::MemDisk;
 use vetch_node::Node;
-use vetch_node::config::{Identity, NodeConfig};
+use vetch_node::config::NodeConfig;
 use vetch_node::error::NodeError;
 use vetch_node::stepped::{self, Parts, Step, Time};
 use vetch_node::store::request::*;
