@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use vetch_journal::MemDisk;
-use vetch_node::checkpoint::{Capture, CheckpointConfig, Loaded, load};
+use vetch_checkpoint::{Capture, CheckpointConfig, Loaded, load};
 use vetch_store::hash::HashRun;
 use vetch_store::range::RangeRun;
 use vetch_store::request::{Event, KeyRange, RangeRequest};

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use vetch_node::config::{Identity, NodeConfig};
+use vetch_checkpoint::identity::Identity;
+use vetch_node::config::NodeConfig;
 use vetch_node::error::OpenError;
 use vetch_node::stepped::{self, Time};
 

@@ -12,7 +12,7 @@ use vetch_bolt::{PAGE_SIZE, Writer};
 use vetch_fuzz::image::{self, Flags};
 use vetch_fuzz::{checkpoint, etcd_log, identity, recovery, replay};
 use vetch_journal::{Draft, Journal, Kind, LocalJournal, MemDisk, PartId, PayloadRef, Recovery, Tip};
-use vetch_node::checkpoint::{Capture, load};
+use vetch_checkpoint::{Capture, load};
 use vetch_store::{Record, Store};
 
 fn main() {

@@ -158,7 +158,7 @@ impl Worker {
     /// Ships everything that is durable now, however often it was tried before.
     fn ship(&mut self) -> Result<(), BackupError> {
         self.shipped = Instant::now();
-        if self.archive.was_let_go() {
+        if self.archive.retention_dropped() {
             self.session = None;
         }
         let mut session = match self.session.take() {

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use vetch_checkpoint::LoadError;
 use vetch_journal::JournalError;
-use vetch_node::checkpoint::LoadError;
-use vetch_node::import::ImportError;
+use vetch_offline::BuildError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
@@ -33,7 +33,7 @@ pub enum BackupError {
     #[error(transparent)]
     Checkpoint(#[from] LoadError),
     #[error(transparent)]
-    Import(#[from] ImportError),
+    Build(#[from] BuildError),
 }
 
 impl BackupError {

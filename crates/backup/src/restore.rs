@@ -15,14 +15,14 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use vetch_checkpoint::identity::Identity;
+use vetch_checkpoint::replay::commands;
+use vetch_checkpoint::{CheckpointConfig, Loaded};
 use vetch_encryption::EncryptionKeys;
 use vetch_journal::{Disk, LocalReader, Read, ReadItem, RealDisk};
-use vetch_node::checkpoint::{self, CheckpointConfig, Loaded};
-use vetch_node::config::Identity;
-use vetch_node::import::{Import, bumped};
-use vetch_node::replay::commands;
-use vetch_node::store::history::HistoryRun;
-use vetch_node::store::{BadCommand, Mark, Record, Store};
+use vetch_offline::{DataDirBuilder, bump_revision};
+use vetch_store::history::HistoryRun;
+use vetch_store::{BadCommand, Mark, Record, Store};
 
 use crate::catalog::{Catalog, Plan, Stop, Target};
 use crate::depot::Depot;
@@ -183,7 +183,7 @@ impl Stage {
         let dir = self.dir.join("checkpoint");
         let config = CheckpointConfig::default();
         let Loaded { mut store, tip, report, .. } =
-            checkpoint::load(Arc::clone(&disk), &dir, config, threads, keys, &mut |_, _| {})?;
+            vetch_checkpoint::load(Arc::clone(&disk), &dir, config, threads, keys, &mut |_, _| {})?;
         if let Some(why) = report.fell_back {
             return Err(BackupError::damaged(&format!("full backup {}", plan.full.seq), why));
         }
@@ -259,7 +259,7 @@ fn build(
     let mut run = HistoryRun::of_swept(source);
     while !run.step(&store, STEP) {}
     let versions = run.finish();
-    let mark = bumped(source, options.bump).ok_or_else(|| {
+    let mark = bump_revision(source, options.bump).ok_or_else(|| {
         let bump = options.bump;
         BackupError::Refused(format!("--bump-revision {bump} leaves no revisions to be written"))
     })?;
@@ -274,8 +274,7 @@ fn build(
         users: unversioned.auth.users.len(),
         damage: Vec::new(),
     };
-    let mut target =
-        Import::begin_encrypted(&options.data_dir, source.compact_revision, options.keys.clone())?;
+    let mut target = DataDirBuilder::begin(&options.data_dir, source.compact_revision, options.keys.clone())?;
     for piece in pieces(&versions) {
         target.add(piece.to_vec())?;
     }

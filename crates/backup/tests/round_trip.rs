@@ -15,9 +15,10 @@ use vetch_backup::prune::{Keep, prune};
 use vetch_backup::restore::{Options, Restored, restore};
 use vetch_backup::verify::verify;
 use vetch_backup::{BackupError, Location, times};
+use vetch_checkpoint::identity::Identity;
 use vetch_node::Node;
-use vetch_node::config::{Identity, NodeConfig};
-use vetch_node::store::request::{KeyRange, PutRequest, RangeRequest};
+use vetch_node::config::NodeConfig;
+use vetch_store::request::{KeyRange, PutRequest, RangeRequest};
 
 /// Nodes answer on this; a depot drives itself and must not be driven from within.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());

@@ -80,9 +80,7 @@ pub(crate) fn open_log(journal: &Options) -> Result<NatsLog, NatsError> {
     let mut journal = journal.clone();
     loop {
         match NatsLog::open(&journal) {
-            Err(error @ (NatsError::Connect(_) | NatsError::Stream { .. }))
-                if !error.to_string().contains("authorization") && Instant::now() < deadline =>
-            {
+            Err(error @ (NatsError::Connect(_) | NatsError::Stream { .. })) if Instant::now() < deadline => {
                 tracing::warn!(%error, "the journal does not answer yet; retrying");
                 std::thread::sleep(START_RETRY_DELAY);
             }

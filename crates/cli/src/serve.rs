@@ -165,7 +165,7 @@ fn prepare(path: &Path) -> Result<(), StartError> {
     if vetch_snapshot::restore::is_etcd(path) {
         return Err(StartError::EtcdData(path.display().to_string()));
     }
-    if path.join(vetch_node::import::UNFINISHED).exists() {
+    if path.join(vetch_offline::UNFINISHED_DIR).exists() {
         return Err(StartError::Unfinished(path.display().to_string()));
     }
     if marker::is_under_way(path) {

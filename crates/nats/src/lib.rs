@@ -4,25 +4,24 @@
 //! * `options`: where the servers are and how to log in.
 //! * `check`: a stream that could lose acknowledged records is refused, with the reason.
 //! * `log`: one message is one record; positions are sequence numbers of the stream. `append` and
-//!   `tail` are its two halves; `feed` is how records come by themselves, `source` where they are
-//!   asked for, `insist` how and `pace` how many, `leave` when another server is tried, `space`
-//!   says how full it is.
+//!   `tail` are its two halves. `feed` delivers pushed records; `source` requests records, with
+//!   `retry` and by `page_size`. `reconnect` leaves an isolated server, `space` is the fill level.
 //!
 //! What JetStream gives: one order, an acknowledgement after a quorum has the message on disk (if
 //! every server syncs always, which is checked), a refusal if another message came first. What it
-//! does not: reads that are never stale, and replicas that never differ. The fence is made for
-//! that.
+//! does not: reads that are never stale, and replicas that never differ. `vetch_cluster` is made
+//! for that.
 //!
 //! A runtime of its own carries the connection; the caller's side is synchronous.
 
 mod append;
 mod check;
 mod feed;
-mod insist;
-mod leave;
 mod log;
 mod options;
-mod pace;
+mod page_size;
+mod reconnect;
+mod retry;
 mod source;
 mod space;
 mod tail;
@@ -36,6 +35,9 @@ pub use options::{Login, Options, Tls};
 pub enum NatsError {
     #[error("connecting to NATS: {0}")]
     Connect(String),
+    /// The login was refused; a retry does not help.
+    #[error("connecting to NATS: {0}")]
+    Login(String),
     #[error("the stream {stream}: {why}")]
     Stream { stream: String, why: String },
     #[error(

@@ -1,4 +1,4 @@
-//! Log: a stream of JetStream as the fence sees it.
+//! Log: a stream of JetStream as a `vetch_cluster::Log`.
 //!
 //! A thread of the runtime sends appends in the order they are given; outcomes and records come
 //! back through one bounded channel. What was asked over a connection that broke is not told any
@@ -19,19 +19,19 @@ use vetch_cluster::{Log, LogError, LogEvent, Space, Ticket, Waker};
 use vetch_journal::Position;
 
 use crate::check::{self, Unsafe};
-use crate::leave::{Heard, leave_the_lost};
 use crate::options::Options;
+use crate::reconnect::{Heard, reconnect_if_isolated};
 use crate::space::Gauge;
 use crate::tail::{Asked, Tail};
 use crate::{NatsError, append};
 
-/// LogEvent waiting to be taken; behind that, the stream's consumer waits.
-const NEWS: usize = 1024;
-/// Appends waiting to be sent; the fence has far fewer in flight.
+/// Log events in the queue; when it is full, the stream's consumer waits.
+const EVENTS_MAX: usize = 1024;
+/// Appends waiting to be sent; a replica has far fewer in flight.
 const APPENDS: usize = 1024;
 /// Bytes of a message besides the record: its headers.
 const HEADERS: usize = 256;
-/// Between two tries to put news into a full channel.
+/// Between two attempts to send into a full queue.
 const FULL_WAIT: Duration = Duration::from_millis(1);
 
 /// A stream of JetStream.
@@ -39,9 +39,9 @@ pub struct NatsLog {
     runtime: Runtime,
     client: Client,
     stream: Stream<()>,
-    mouth: Mouth,
-    news: Receiver<Told>,
-    /// Whether somebody has asked for the wait to end.
+    sender: LogEventSender,
+    events: Receiver<Told>,
+    /// Whether a waker has interrupted the wait.
     woken: Arc<AtomicBool>,
     appends: mpsc::Sender<(Ticket, Position, Bytes)>,
     asked: watch::Sender<Option<Asked>>,
@@ -50,42 +50,42 @@ pub struct NatsLog {
     space: Gauge,
 }
 
-/// What whoever waits for news gets.
+/// What ends a wait for events.
 enum Told {
-    /// Over which connection it came, and what it is.
+    /// The connection that it came over, and the event.
     LogEvent(u64, LogEvent),
-    /// Nothing: there is other work.
+    /// A waker: there is other work.
     Wake,
 }
 
-/// Where news is told, and over which connection it came.
+/// Sends log events to the replica, marked with the connection that they came over.
 #[derive(Clone)]
-pub(crate) struct Mouth {
+pub(crate) struct LogEventSender {
     to: Sender<Told>,
     connection: Arc<AtomicU64>,
     since: u64,
     heard: Heard,
 }
 
-impl Mouth {
-    /// The same, for what is asked from now on.
-    fn now(&self) -> Mouth {
-        Mouth { since: self.connection.load(Ordering::SeqCst), ..self.clone() }
+impl LogEventSender {
+    /// The same, for requests over the current connection.
+    fn for_current_connection(&self) -> LogEventSender {
+        LogEventSender { since: self.connection.load(Ordering::SeqCst), ..self.clone() }
     }
 
-    /// Over which connection what it tells was asked for.
+    /// The connection that the events were requested over.
     pub(crate) fn connection(&self) -> u64 {
         self.since
     }
 
-    /// Tells, waiting while nobody listens.
-    pub(crate) async fn tell(&self, news: LogEvent) {
-        match &news {
+    /// Sends an event, and waits while the queue is full.
+    pub(crate) async fn send(&self, event: LogEvent) {
+        match &event {
             LogEvent::Records(page) => page.records.last().into_iter().for_each(|(at, _)| self.heard.of(*at)),
             LogEvent::Appended { at, .. } => self.heard.of(*at),
             _ => {}
         }
-        let mut item = Told::LogEvent(self.since, news);
+        let mut item = Told::LogEvent(self.since, event);
         while let Err(TrySendError::Full(back)) = self.to.try_send(item) {
             item = back;
             tokio::time::sleep(FULL_WAIT).await;
@@ -99,15 +99,16 @@ impl NatsLog {
     pub fn open(options: &Options) -> Result<NatsLog, NatsError> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.map_err(|error| NatsError::Connect(error.to_string()))?;
-        let (to, news) = bounded(NEWS);
+        let (to, events) = bounded(EVENTS_MAX);
         let heard = Heard::nothing();
-        let mouth = Mouth { to, connection: Arc::new(AtomicU64::new(0)), since: 0, heard: heard.clone() };
-        let (client, stream, unsafe_settings) = runtime.block_on(opened(options, mouth.clone()))?;
+        let sender =
+            LogEventSender { to, connection: Arc::new(AtomicU64::new(0)), since: 0, heard: heard.clone() };
+        let (client, stream, unsafe_settings) = runtime.block_on(opened(options, sender.clone()))?;
         let (appends, queue) = mpsc::channel(APPENDS);
-        runtime.spawn(send(client.clone(), options.clone(), queue, mouth.clone()));
+        runtime.spawn(send(client.clone(), options.clone(), queue, sender.clone()));
         let (timeout, space) = (options.timeout, Gauge::default());
         runtime.spawn(space.clone().follow(client.clone(), stream.clone(), timeout));
-        runtime.spawn(leave_the_lost(client.clone(), options.clone(), heard));
+        runtime.spawn(reconnect_if_isolated(client.clone(), options.clone(), heard));
         let (asked, reads) = watch::channel(None);
         runtime.spawn(Tail::new(client.clone(), stream.clone(), timeout).run(reads));
         let woken = Arc::default();
@@ -115,8 +116,8 @@ impl NatsLog {
             runtime,
             client,
             stream,
-            mouth,
-            news,
+            sender,
+            events,
             woken,
             appends,
             asked,
@@ -132,18 +133,21 @@ impl NatsLog {
     }
 }
 
-async fn opened(options: &Options, mouth: Mouth) -> Result<(Client, Stream<()>, Vec<Unsafe>), NatsError> {
+async fn opened(
+    options: &Options,
+    sender: LogEventSender,
+) -> Result<(Client, Stream<()>, Vec<Unsafe>), NatsError> {
     let events = ConnectOptions::new().event_callback(move |event| {
-        let mouth = mouth.clone();
+        let sender = sender.clone();
         async move {
             if matches!(event, Event::Disconnected) {
-                mouth.connection.fetch_add(1, Ordering::SeqCst);
+                sender.connection.fetch_add(1, Ordering::SeqCst);
             }
             if matches!(event, Event::Connected) {
                 // It has its time to show that the journal answers there.
-                mouth.heard.begin();
-                if mouth.connection.load(Ordering::SeqCst) > 0 {
-                    mouth.now().tell(LogEvent::Reconnected).await;
+                sender.heard.begin();
+                if sender.connection.load(Ordering::SeqCst) > 0 {
+                    sender.for_current_connection().send(LogEvent::Reconnected).await;
                 }
             }
         }
@@ -185,18 +189,18 @@ async fn send(
     client: Client,
     options: Options,
     mut queue: mpsc::Receiver<(Ticket, Position, Bytes)>,
-    mouth: Mouth,
+    sender: LogEventSender,
 ) {
     let mut context = jetstream::new(client);
     context.set_timeout(options.timeout);
     let subject = options.subject();
     while let Some((ticket, after, record)) = queue.recv().await {
-        let mouth = mouth.now();
+        let sender = sender.for_current_connection();
         match context.send_publish(subject.clone(), append::message(after, record)).await {
             Ok(answer) => {
-                tokio::spawn(async move { mouth.tell(append::outcome(ticket, answer.await)).await });
+                tokio::spawn(async move { sender.send(append::outcome(ticket, answer.await)).await });
             }
-            Err(error) => mouth.tell(append::outcome(ticket, Err(error))).await,
+            Err(error) => sender.send(append::outcome(ticket, Err(error))).await,
         }
     }
 }
@@ -205,22 +209,22 @@ impl Log for NatsLog {
     fn append(&mut self, ticket: Ticket, after: Position, record: Bytes) {
         if self.appends.try_send((ticket, after, record)).is_err() {
             let why = "too many appends wait to be sent".to_string();
-            let mouth = self.mouth.now();
-            self.runtime.spawn(async move { mouth.tell(LogEvent::Unknown { ticket, why }).await });
+            let sender = self.sender.for_current_connection();
+            self.runtime.spawn(async move { sender.send(LogEvent::Unknown { ticket, why }).await });
         }
     }
 
     fn read(&mut self, after: Position) {
-        self.asked.send_replace(Some(Asked { after, mouth: self.mouth.now() }));
+        self.asked.send_replace(Some(Asked { after, sender: self.sender.for_current_connection() }));
     }
 
     fn next(&mut self, wait: Duration) -> Option<LogEvent> {
         let until = Instant::now() + wait;
         loop {
-            match self.news.recv_deadline(until).ok()? {
-                Told::LogEvent(connection, news) => {
-                    if connection == self.mouth.connection.load(Ordering::SeqCst) {
-                        return Some(news);
+            match self.events.recv_deadline(until).ok()? {
+                Told::LogEvent(connection, event) => {
+                    if connection == self.sender.connection.load(Ordering::SeqCst) {
+                        return Some(event);
                     }
                 }
                 Told::Wake => {
@@ -234,7 +238,7 @@ impl Log for NatsLog {
     }
 
     fn waker(&self) -> Option<Waker> {
-        let (to, woken) = (self.mouth.to.clone(), Arc::clone(&self.woken));
+        let (to, woken) = (self.sender.to.clone(), Arc::clone(&self.woken));
         Some(Arc::new(move || {
             // Once is enough, and who has so much news does not wait.
             if !woken.swap(true, Ordering::SeqCst) && to.try_send(Told::Wake).is_err() {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use async_nats::ConnectOptions;
+use async_nats::{ConnectErrorKind, ConnectOptions};
 
 use crate::NatsError;
 
@@ -104,6 +104,12 @@ impl Options {
             Login::Credentials(text) => options.credentials(text).map_err(|error| failed(&error))?,
         };
         let urls: Result<Vec<async_nats::ServerAddr>, _> = self.urls.iter().map(|url| url.parse()).collect();
-        options.connect(urls.map_err(|error| failed(&error))?).await.map_err(|error| failed(&error))
+        let urls = urls.map_err(|error| failed(&error))?;
+        options.connect(urls).await.map_err(|error| match error.kind() {
+            ConnectErrorKind::Authentication | ConnectErrorKind::AuthorizationViolation => {
+                NatsError::Login(error.to_string())
+            }
+            _ => failed(&error),
+        })
     }
 }

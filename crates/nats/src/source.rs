@@ -8,18 +8,18 @@ use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use vetch_journal::Position;
 
-use crate::insist::{AGAIN, insist, insist_every};
-use crate::pace::bytes_of;
+use crate::page_size::bytes_of;
+use crate::retry::{RETRY_INTERVAL, retry_every, retry_until_answered};
 
 /// Records asked for at once; their answers are larger than what a feed sends.
-const AT_ONCE: usize = 16;
+const CONCURRENT_MAX: usize = 16;
 /// How long the leader may take to tell of one.
-const PATIENCE: Duration = Duration::from_secs(1);
+const RECORD_TIMEOUT: Duration = Duration::from_secs(1);
 /// Between two questions for the same large one. Every question is answered, and answers that
 /// nobody waits for any more are in the way of the others: so such records are asked for less
 /// often, and few of them at once.
-const AGAIN_LARGE: Duration = Duration::from_millis(500);
-const AT_ONCE_LARGE: usize = 2;
+const LARGE_RETRY_INTERVAL: Duration = Duration::from_millis(500);
+const CONCURRENT_LARGE_MAX: usize = 2;
 
 /// Which records are asked for.
 pub(crate) struct Wanted {
@@ -40,7 +40,7 @@ impl Source {
     /// The first position and the last.
     pub(crate) async fn bounds(&self) -> Result<(Position, Position), String> {
         let ask = || async { self.stream.get_info().await.map_err(|error| error.to_string()) };
-        let state = insist(ask, self.timeout).await?.state;
+        let state = retry_until_answered(ask, self.timeout).await?.state;
         Ok((Position(state.first_sequence.max(1)), Position(state.last_sequence)))
     }
 
@@ -52,9 +52,13 @@ impl Source {
         records: &mut Vec<(Position, Bytes)>,
     ) -> Result<(), String> {
         let Wanted { from, count, bytes, large } = wanted;
-        let (again, at_once) = if large { (AGAIN_LARGE, AT_ONCE_LARGE) } else { (AGAIN, AT_ONCE) };
+        let (again, at_once) = if large {
+            (LARGE_RETRY_INTERVAL, CONCURRENT_LARGE_MAX)
+        } else {
+            (RETRY_INTERVAL, CONCURRENT_MAX)
+        };
         let answers = stream::iter(from..from + count).map(|at| async move {
-            let record = insist_every(again, || self.record(at), PATIENCE).await;
+            let record = retry_every(again, || self.record(at), RECORD_TIMEOUT).await;
             (Position(at), record)
         });
         let mut answers = std::pin::pin!(answers.buffered(at_once));

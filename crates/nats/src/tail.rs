@@ -1,9 +1,10 @@
 //! Tail: records in order, from a position to the end, and then as they come.
 //!
-//! The end is what the stream's leader says when the read begins. Up to there records are asked for
-//! one by one, many at a time if they are small; what comes later a feed sends. Whenever the feed
-//! is silent for longer than a writer is, or left something out, the stream's leader is asked
-//! again: so it needs no consumer to hear of a record, only a stream that has a leader.
+//! The end is what the stream's leader reports when the read begins. Up to there records are
+//! requested one by one, many concurrently if they are small; later ones come from a feed. Whenever
+//! the feed is silent for longer than a leader's heartbeat interval, or skipped a record, the
+//! stream's leader is asked again: so no consumer is needed to notice a record, only a stream that
+//! has a leader.
 
 use std::time::Duration;
 
@@ -16,11 +17,11 @@ use vetch_cluster::{LogEvent, Page, VERIFIED_RECORDS};
 use vetch_journal::Position;
 
 use crate::feed::Feed;
-use crate::log::Mouth;
-use crate::pace::{BYTES, Pace, bytes_of};
+use crate::log::LogEventSender;
+use crate::page_size::{BYTES, PageSize, bytes_of};
 use crate::source::{Source, Wanted};
 
-/// A page is told when it has this many records or bytes, or when nothing follows at once.
+/// A page is delivered when it has this many records or bytes, or when nothing follows at once.
 const PAGE_RECORDS: usize = 256;
 const PAGE_BYTES: usize = 4 << 20;
 
@@ -37,11 +38,11 @@ const SILENCE: Duration = Duration::from_millis(250);
 /// How often to look while there is no feed.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// A read that was asked for.
+/// A requested read.
 #[derive(Clone)]
 pub(crate) struct Asked {
     pub(crate) after: Position,
-    pub(crate) mouth: Mouth,
+    pub(crate) sender: LogEventSender,
 }
 
 pub(crate) struct Tail {
@@ -51,23 +52,23 @@ pub(crate) struct Tail {
     connection: u64,
     /// When a feed was waited for in vain. It is remembered from read to read.
     late: Option<Instant>,
-    pace: Pace,
-    kept: Kept,
+    page_size: PageSize,
+    partial: PartialPage,
 }
 
-/// Records that came and were not told yet, because those behind them did not come in time. Whoever
-/// asks for them anew does not begin from nothing.
+/// Records that came and were not delivered yet, because those behind them did not come in time. A
+/// repeated read goes on from them.
 #[derive(Default)]
-struct Kept {
+struct PartialPage {
     from: u64,
     records: Vec<(Position, Bytes)>,
 }
 
-impl Kept {
+impl PartialPage {
     /// How many are kept from this position on; others are given up, and what exceeds a page.
     fn begin(&mut self, from: u64, count: u64) -> u64 {
         if self.from != from {
-            *self = Kept { from, records: Vec::new() };
+            *self = PartialPage { from, records: Vec::new() };
         }
         self.records.truncate(count as usize);
         self.records.len() as u64
@@ -82,7 +83,14 @@ impl Tail {
     pub(crate) fn new(client: Client, stream: Stream<()>, timeout: Duration) -> Tail {
         let feed = Feed::new(client, stream.clone(), timeout);
         let source = Source { stream, timeout };
-        Tail { source, feed, connection: 0, late: None, pace: Pace::new(), kept: Kept::default() }
+        Tail {
+            source,
+            feed,
+            connection: 0,
+            late: None,
+            page_size: PageSize::new(),
+            partial: PartialPage::default(),
+        }
     }
 
     /// Reads what was asked for last, until nobody can ask any more.
@@ -103,23 +111,23 @@ impl Tail {
     }
 
     async fn follow(&mut self, asked: Asked) {
-        let Asked { mut after, mouth } = asked;
-        if self.connection != mouth.connection() {
-            self.connection = mouth.connection();
+        let Asked { mut after, sender } = asked;
+        if self.connection != sender.connection() {
+            self.connection = sender.connection();
             self.feed.reset();
             self.late = None;
             // Another server may hold something else.
-            self.kept = Kept::default();
+            self.partial = PartialPage::default();
         }
         loop {
             let (first, end) = match self.source.bounds().await {
                 Ok(bounds) => bounds,
                 Err(why) => {
-                    mouth.tell(LogEvent::ReadFailed { why }).await;
+                    sender.send(LogEvent::ReadFailed { why }).await;
                     continue;
                 }
             };
-            let mut reading = Reading { mouth: &mouth, next: after.0.max(first.0 - 1) + 1, first, end };
+            let mut reading = Reading { sender: &sender, next: after.0.max(first.0 - 1) + 1, first, end };
             if reading.next > end.0 {
                 reading.page(Vec::new(), Some(end)).await;
             }
@@ -159,20 +167,20 @@ impl Tail {
         true
     }
 
-    /// Reads what is told first, all of it or nothing: it is believed only if it holds what was
-    /// read last. Large records may take longer than the reader waits, so what has come of them is
-    /// kept for when he asks again.
+    /// Reads the first page, all of it or nothing: the replica verifies that it holds the records
+    /// read last. Large records may take longer than the replica waits, so those that have come are
+    /// kept for the repeated read.
     async fn first_page(&mut self, reading: &mut Reading<'_>) -> bool {
         let (from, count) = (reading.next, reading.left().min(VERIFIED_RECORDS));
-        let kept = self.kept.begin(from, count);
-        self.pace.learn(&self.kept.records);
-        let large = self.pace.is_slow();
+        let kept = self.partial.begin(from, count);
+        self.page_size.update(&self.partial.records);
+        let large = self.page_size.is_large();
         let wanted = Wanted { from: from + kept, count: count - kept, bytes: usize::MAX, large };
-        if self.source.records(wanted, &mut self.kept.records).await.is_err() {
+        if self.source.records(wanted, &mut self.partial.records).await.is_err() {
             return false;
         }
-        let records = self.kept.take();
-        self.pace.learn(&records);
+        let records = self.partial.take();
+        self.page_size.update(&records);
         let any = !records.is_empty();
         reading.tell(records).await;
         any
@@ -181,11 +189,11 @@ impl Tail {
     /// Asks for records from a position on, at most so many.
     async fn ask(&mut self, from: u64, most: u64) -> Vec<(Position, Bytes)> {
         let mut records = Vec::new();
-        let count = self.pace.records().min(most);
-        let wanted = Wanted { from, count, bytes: BYTES, large: self.pace.is_slow() };
+        let count = self.page_size.records().min(most);
+        let wanted = Wanted { from, count, bytes: BYTES, large: self.page_size.is_large() };
         // If the leader falls silent, what it told before is good.
         let _ = self.source.records(wanted, &mut records).await;
-        self.pace.learn(&records);
+        self.page_size.update(&records);
         records
     }
 
@@ -281,7 +289,7 @@ impl Tail {
             }
             Err(_) => {}
         }
-        self.pace.learn(&records);
+        self.page_size.update(&records);
         records
     }
 
@@ -318,7 +326,7 @@ fn comes_soon(at: u64, next: u64) -> bool {
 
 /// How far a read has come.
 struct Reading<'m> {
-    mouth: &'m Mouth,
+    sender: &'m LogEventSender,
     next: u64,
     first: Position,
     /// Where the log ended when the read began.
@@ -338,8 +346,8 @@ impl Reading<'_> {
         let at_end = records.iter().any(|(at, _)| *at == self.end).then_some(self.end);
         let (mut page, mut bytes) = (Vec::new(), 0);
         for (at, record) in records {
-            // Whoever asks believes the first page only if it holds what he has read last: that is
-            // not told in pieces.
+            // The replica verifies that the first page holds the records read last, so it is not
+            // delivered in pieces.
             if bytes >= PAGE_BYTES && page.len() as u64 >= VERIFIED_RECORDS {
                 self.page(std::mem::take(&mut page), None).await;
                 bytes = 0;
@@ -351,7 +359,7 @@ impl Reading<'_> {
     }
 
     async fn page(&self, records: Vec<(Position, Bytes)>, end: Option<Position>) {
-        self.mouth.tell(LogEvent::Records(Page { records, first: self.first, end })).await;
+        self.sender.send(LogEvent::Records(Page { records, first: self.first, end })).await;
     }
 }
 
@@ -360,15 +368,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_came_is_kept_for_whoever_asks_again_from_there() {
+    fn a_partial_page_is_kept_for_a_repeated_read() {
         let records = |range: std::ops::Range<u64>| range.map(|at| (Position(at), Bytes::new())).collect();
-        let mut kept = Kept::default();
+        let mut kept = PartialPage::default();
         assert_eq!(kept.begin(5, 8), 0);
         kept.records = records(5..9);
         assert_eq!(kept.begin(5, 8), 4);
         assert_eq!(kept.begin(5, 3), 3, "the log is shorter now");
         assert_eq!(kept.take(), records(5..8));
-        assert_eq!(kept.begin(5, 8), 0, "they were told");
+        assert_eq!(kept.begin(5, 8), 0, "they were delivered");
         kept.records = records(5..9);
         assert_eq!(kept.begin(6, 8), 0);
     }

@@ -1,13 +1,15 @@
-//! Archive: what a node keeps, and tells, for whoever copies it elsewhere while it runs.
+//! Archive: retention of journal and checkpoints for an archiver that copies them while the node
+//! runs.
 //!
-//! A node that is archived lets go of journal segments only when their entries are said to be safe
-//! elsewhere ([`Archive::keep_behind`]), and of checkpoint files only when nobody holds them.
-//! Neither may ever stop the node: when the journal grows beyond the limit it was given for this,
-//! or the disk is full, everything is let go, which is logged, counted, and seen by the archiver
-//! ([`Archive::was_let_go`]), who then begins anew.
+//! A node with an archiver trims journal entries only when the archiver has stored them
+//! ([`Archive::retain_after`]), and removes checkpoint files only when no copy pins them. Retention
+//! must never stop the node: when the journal exceeds its retention limit, or the disk is full, the
+//! retained entries are dropped. That is logged, counted, and seen by the archiver
+//! ([`Archive::retention_dropped`]), which then starts over with a full backup.
 //!
 //! Not here: where copies go, and when (`vetch-backup`).
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -16,22 +18,23 @@ use tokio::sync::oneshot;
 use vetch_encryption::EncryptionKeys;
 use vetch_journal::{Position, Tip};
 
-use crate::checkpoint::{Held, Holds};
-use crate::config::Identity;
 use crate::handle::Node;
 use crate::metrics::BackupMetrics;
 use crate::state::NodeState;
 use crate::sync::Mutex;
+use vetch_checkpoint::identity::Identity;
+use vetch_checkpoint::transfer::CheckpointSender;
+use vetch_checkpoint::{CheckpointPins, PinnedCheckpoint};
 
-/// Requests for a backup that wait for the archiver; one more is refused.
-const REQUESTS: usize = 16;
+/// Limit on queued requests for a backup.
+const REQUESTS_MAX: usize = 16;
 
-/// What the journal has, and what it means.
+/// The newest durable entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Durable {
-    /// Of the last entry.
+    /// Its sequence number.
     pub seq: u64,
-    /// After that entry.
+    /// The revision after it.
     pub revision: i64,
 }
 
@@ -41,19 +44,19 @@ impl From<&Tip> for Durable {
     }
 }
 
-/// Somebody wants a backup now.
+/// A request for a backup now.
 #[derive(Debug)]
 pub struct BackupRequest {
-    /// With a full one, not only what was written since the last.
+    /// Take a full backup rather than only the entries since the last one.
     pub full: bool,
     pub reply: oneshot::Sender<Result<BackedUp, String>>,
 }
 
-/// What a backup holds.
+/// What a backup covers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BackedUp {
     pub location: String,
-    /// Everything up to this revision is there.
+    /// It has everything up to this revision.
     pub revision: i64,
     /// Of the newest full backup.
     pub full_revision: i64,
@@ -73,67 +76,74 @@ pub enum BackupError {
 
 /// The part of [`Shared`] that is about archiving.
 #[derive(Debug)]
-pub(crate) struct Keep {
-    /// Most bytes of journal files while something is kept. None: nobody archives.
-    limit: Option<u64>,
+pub(crate) struct RetentionHold {
+    /// Limit on the bytes of journal files while entries are retained. None if there is no
+    /// archiver.
+    journal_bytes_max: Option<u64>,
     durable: Mutex<Durable>,
-    /// Entries behind this one are kept. None: nothing is.
-    behind: Mutex<Option<u64>>,
-    door: Mutex<Option<Sender<BackupRequest>>>,
-    holds: Arc<Holds>,
+    /// Entries after this one are retained. None if none are.
+    retain_after: Mutex<Option<u64>>,
+    /// Where requests for a backup are sent.
+    requests: Mutex<Option<Sender<BackupRequest>>>,
+    pins: Arc<CheckpointPins>,
 }
 
-impl Keep {
-    /// Everything is kept until the archiver has had a look.
-    pub(crate) fn new(limit: Option<u64>, tip: &Tip, holds: Arc<Holds>) -> Keep {
-        let (durable, behind) = (Mutex::new(tip.into()), Mutex::new(limit.map(|_| 0)));
-        Keep { limit, durable, behind, door: Mutex::new(None), holds }
+impl RetentionHold {
+    /// Every entry is retained until the archiver calls [`Archive::retain_after`].
+    pub(crate) fn new(journal_bytes_max: Option<u64>, tip: &Tip, pins: Arc<CheckpointPins>) -> RetentionHold {
+        RetentionHold {
+            journal_bytes_max,
+            durable: Mutex::new(tip.into()),
+            retain_after: Mutex::new(journal_bytes_max.map(|_| 0)),
+            requests: Mutex::new(None),
+            pins,
+        }
     }
 
-    pub(crate) fn is_on(&self) -> bool {
-        self.limit.is_some()
+    pub(crate) fn is_enabled(&self) -> bool {
+        self.journal_bytes_max.is_some()
     }
 
-    pub(crate) fn became_durable(&self, tip: &Tip) {
+    pub(crate) fn note_durable(&self, tip: &Tip) {
         *self.durable.lock() = tip.into();
     }
 
-    /// How far the journal may be trimmed if checkpoints need nothing before entry `wanted`.
+    /// Up to where the journal may be trimmed if checkpoints need no entry before `wanted`.
     pub(crate) fn trim(&self, wanted: u64, journal_bytes: u64, disk_full: bool) -> Trim {
-        let mut behind = self.behind.lock();
-        let Some(kept) = *behind else { return Trim::Upto(wanted) };
-        if kept + 1 >= wanted {
+        let mut retain_after = self.retain_after.lock();
+        let Some(stored) = *retain_after else { return Trim::Upto(wanted) };
+        if stored + 1 >= wanted {
             return Trim::Upto(wanted);
         }
-        if disk_full || self.limit.is_some_and(|limit| journal_bytes > limit) {
-            *behind = None;
-            return Trim::LetGo(wanted);
+        if disk_full || self.journal_bytes_max.is_some_and(|max| journal_bytes > max) {
+            *retain_after = None;
+            return Trim::Dropped(wanted);
         }
-        Trim::Upto(kept + 1)
+        Trim::Upto(stored + 1)
     }
 
-    /// The newest checkpoint, whose files stay until the answer is dropped. None: there is none
-    /// yet.
-    pub(crate) fn hold_checkpoint(&self) -> Option<Held> {
-        self.holds.hold()
+    /// Pins the newest checkpoint, if there is one.
+    pub(crate) fn pin_checkpoint(&self) -> Option<PinnedCheckpoint> {
+        self.pins.pin_newest()
     }
 
-    /// Where the journal is needed from for the checkpoints that somebody holds.
-    pub(crate) fn held_position(&self) -> Option<Position> {
-        self.holds.lowest_position().map(Position)
+    /// The position from which pinned checkpoints need a shared journal.
+    pub(crate) fn pinned_position(&self) -> Option<Position> {
+        self.pins.lowest_position().map(Position)
     }
 
-    /// The disk is full: files that are only held for a copy go.
-    pub(crate) fn release_checkpoints(&self) -> bool {
-        self.holds.release_all()
+    /// Drops every pin, because the disk is full. True if there was one.
+    pub(crate) fn release_pins(&self) -> bool {
+        self.pins.release_all()
     }
 }
 
-/// What may be trimmed, and whether something goes that is not safe elsewhere.
+/// The entry up to which the journal may be trimmed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trim {
     Upto(u64),
-    LetGo(u64),
+    /// The same, and entries are dropped that the archiver has not stored.
+    Dropped(u64),
 }
 
 /// The archiver's view of a node.
@@ -155,39 +165,37 @@ impl Archive {
         self.node.config.data_dir.join("member").join("checkpoint")
     }
 
-    /// What opens its files, should they be encrypted.
+    /// The keys that decrypt its files.
     pub fn keys(&self) -> &EncryptionKeys {
         &self.node.config.keys
     }
 
     /// The newest entry that is durable.
     pub fn durable(&self) -> Durable {
-        *self.node.keep.durable.lock()
+        *self.node.retention.durable.lock()
     }
 
-    /// Entries up to `seq` are safe elsewhere; those behind it stay.
-    pub fn keep_behind(&self, seq: u64) {
-        *self.node.keep.behind.lock() = Some(seq);
+    /// The archiver has stored entries up to `seq`; later ones are retained.
+    pub fn retain_after(&self, seq: u64) {
+        *self.node.retention.retain_after.lock() = Some(seq);
         // Segments may have become free.
         self.node.housekeeping.ring();
     }
 
-    /// Whether the node had to let go of what it was to keep, since [`Archive::keep_behind`] was
-    /// called last.
-    pub fn was_let_go(&self) -> bool {
-        self.node.keep.behind.lock().is_none()
+    /// Whether retained entries were dropped since the last call of [`Archive::retain_after`].
+    pub fn retention_dropped(&self) -> bool {
+        self.node.retention.retain_after.lock().is_none()
     }
 
-    /// The newest checkpoint, whose files stay until the answer is dropped. None: there is none
-    /// yet.
-    pub fn hold_checkpoint(&self) -> Option<Held> {
-        self.node.keep.hold_checkpoint()
+    /// Pins the newest checkpoint, if there is one.
+    pub fn pin_checkpoint(&self) -> Option<PinnedCheckpoint> {
+        self.node.retention.pin_checkpoint()
     }
 
-    /// Where requests for a backup arrive from now on.
+    /// Receives requests for a backup from now on.
     pub fn requests(&self) -> Receiver<BackupRequest> {
-        let (door, requests) = bounded(REQUESTS);
-        *self.node.keep.door.lock() = Some(door);
+        let (sender, requests) = bounded(REQUESTS_MAX);
+        *self.node.retention.requests.lock() = Some(sender);
         requests
     }
 
@@ -202,16 +210,25 @@ impl Archive {
 }
 
 impl Node {
-    /// For the archiver. None if this node is not to be archived.
+    /// For the archiver. None if the node is configured without one.
     pub fn archive(&self) -> Option<Archive> {
-        self.state().keep.is_on().then(|| Archive { node: Arc::clone(self.state()) })
+        self.state().retention.is_enabled().then(|| Archive { node: Arc::clone(self.state()) })
     }
 
-    /// Asks for a backup and waits until it is where it belongs.
+    /// The newest checkpoint of a server on a shared journal, for another server. None if there is
+    /// none yet.
+    pub fn send_checkpoint(&self) -> io::Result<Option<CheckpointSender>> {
+        let node = self.state();
+        let pinned = node.retention.pin_checkpoint().filter(|_| node.cluster.is_some());
+        let member = node.config.data_dir.join("member");
+        pinned.map(|pinned| CheckpointSender::begin(&member, pinned)).transpose()
+    }
+
+    /// Requests a backup and waits until it is stored.
     pub async fn back_up(&self, full: bool) -> Result<BackedUp, BackupError> {
-        let door = self.state().keep.door.lock().clone().ok_or(BackupError::NotConfigured)?;
+        let requests = self.state().retention.requests.lock().clone().ok_or(BackupError::NotConfigured)?;
         let (reply, answer) = oneshot::channel();
-        door.try_send(BackupRequest { full, reply }).map_err(|error| match error {
+        requests.try_send(BackupRequest { full, reply }).map_err(|error| match error {
             TrySendError::Full(_) => BackupError::Busy,
             TrySendError::Disconnected(_) => BackupError::Stopped,
         })?;
@@ -220,14 +237,14 @@ impl Node {
 }
 
 impl NodeState {
-    /// Says that what was kept for a backup is gone, and counts it.
-    pub(crate) fn tell_let_go(&self) {
-        self.metrics.backup.let_go.add(1);
+    /// Logs and counts that entries retained for a backup were dropped.
+    pub(crate) fn report_retention_dropped(&self) {
+        self.metrics.backup.retention_dropped.add(1);
         let journal_bytes = self.disk.journal_bytes();
         tracing::error!(
             journal_bytes,
-            "the journal that was kept for the backup is let go, because the limit is reached or the disk is full: \
-             what was written since the last backup cannot be restored from it; the next backup begins with a full one"
+            "dropped the journal that was retained for the backup, because the limit is reached or the disk is full: \
+             revisions since the last backup cannot be restored from it; the next backup is a full one"
         );
     }
 }

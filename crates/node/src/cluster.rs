@@ -177,7 +177,7 @@ impl Node {
 
 impl NodeState {
     pub(crate) fn report_with(&self, cluster: &Cluster, vote: Option<LogIndex>) -> Report {
-        let keep = self.keep.held_position();
+        let keep = self.retention.pinned_position();
         Report { member: self.identity.member_id, url: cluster.url.clone(), vote, keep }
     }
 }

@@ -50,7 +50,7 @@ impl Committer {
             self.node.visible.set_revision(mark.revision);
         }
         if let Some(tip) = last {
-            self.node.keep.became_durable(tip);
+            self.node.retention.note_durable(tip);
             self.node.visible.set_seq(tip.seq);
         }
         // Full: the fan-out thread has been woken already.

@@ -3,19 +3,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use vetch_checkpoint::identity::Identity;
 use vetch_encryption::EncryptionKeys;
 
 use crate::tuning::Tuning;
 
 const DEFAULT_QUOTA: u64 = 2 << 30;
-
-/// Who this server is in its cluster. Chosen at the first start and kept in the data directory from
-/// then on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Identity {
-    pub cluster_id: u64,
-    pub member_id: u64,
-}
 
 #[derive(Debug, Clone)]
 pub struct NodeConfig {
@@ -50,7 +43,7 @@ pub struct NodeConfig {
     pub compaction_batch: usize,
     /// A request still unanswered after this long is given up with "request timed out".
     pub request_timeout: Duration,
-    /// Encrypt what is written and open what was; no keys: nothing is encrypted.
+    /// Keys of encryption at rest; without any, new data is not encrypted.
     pub keys: EncryptionKeys,
     /// A write that takes longer to evaluate, or a range that takes longer to read, counts as slow.
     pub slow_apply: Duration,

@@ -4,8 +4,9 @@ use vetch_journal::{JournalError, LockError};
 use vetch_store::auth::AuthError;
 use vetch_store::{BadCommand, StoreError};
 
-use crate::checkpoint::LoadError;
-use crate::transfer::TransferError;
+use vetch_checkpoint::LoadError;
+use vetch_checkpoint::identity::IdentityError;
+use vetch_checkpoint::transfer::TransferError;
 
 /// The outcome of a request that was not served.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -77,8 +78,8 @@ pub enum OpenError {
     Transfer(#[from] TransferError),
     #[error("the node ended before it had read the journal: {0}")]
     Ended(String),
-    #[error("{path}: {reason}. Restore the file from a backup of the data directory")]
-    Identity { path: String, reason: String },
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
     #[error("{op} {path}: {source}")]
     Io { op: &'static str, path: String, source: std::io::Error },
 }

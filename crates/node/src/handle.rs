@@ -11,7 +11,6 @@ use vetch_store::auth::Caller;
 use vetch_store::request::*;
 
 use crate::cluster::ClusterStatus;
-use crate::config::Identity;
 use crate::error::NodeError;
 use crate::key_usage::{EncryptionStatus, KeyStillNeeded};
 use crate::metrics::NodeMetrics;
@@ -22,6 +21,7 @@ use crate::state::{Command, NodeState, RunState};
 use crate::sync::Mutex;
 use crate::types::*;
 use crate::watch::WatchSession;
+use vetch_checkpoint::identity::Identity;
 
 /// How often, and how long in between, a full queue is tried at shutdown for the time that leases
 /// have left.

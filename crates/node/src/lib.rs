@@ -4,7 +4,8 @@
 //! * `sequencer`, `admission` and `clock` decide; they are pure and are given the store and the
 //!   time.
 //! * `runtime` holds the threads that drive them, `shared` what the threads have in common.
-//! * [`checkpoint`] and `open` are the way to disk and back.
+//! * `open` recovers the state from the checkpoint and the journal; `runtime/housekeeping` writes
+//!   checkpoints.
 //!
 //! Nothing is acknowledged, readable or watchable before the journal has it.
 //!
@@ -15,7 +16,6 @@ mod admission;
 pub mod archive;
 mod auth;
 mod batch_window;
-pub mod checkpoint;
 pub mod cluster;
 mod commit;
 mod commit_times;
@@ -23,8 +23,6 @@ pub mod config;
 pub mod error;
 mod follow;
 mod handle;
-pub mod identity;
-pub mod import;
 pub mod inspect;
 mod key_usage;
 mod lease;
@@ -35,7 +33,6 @@ mod pins;
 pub mod prefixes;
 mod queue;
 mod read;
-pub mod replay;
 mod runtime;
 mod scrub;
 mod sequencer;
@@ -44,17 +41,14 @@ mod state;
 pub mod stepped;
 mod sync;
 mod time;
-pub mod transfer;
 pub mod tuning;
 pub mod types;
-pub mod verify;
 pub mod watch;
 
 pub use cluster::TransferError;
 pub use follow::{FollowedLease, Follower};
 pub use handle::Node;
 pub use key_usage::{EncryptionStatus, KeyStillNeeded};
-pub use open::refill;
 pub use read::RangeStream;
 pub use snapshot::Snapshot;
 pub use vetch_journal as journal;

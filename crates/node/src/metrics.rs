@@ -55,16 +55,16 @@ impl Gauge {
     }
 
     /// Counts something as there until what is returned is dropped.
-    pub(crate) fn hold(&self) -> Held<'_> {
+    pub(crate) fn hold(&self) -> PinnedCheckpoint<'_> {
         self.add(1);
-        Held(self)
+        PinnedCheckpoint(self)
     }
 }
 
 /// One that a gauge counts.
-pub(crate) struct Held<'a>(&'a Gauge);
+pub(crate) struct PinnedCheckpoint<'a>(&'a Gauge);
 
-impl Drop for Held<'_> {
+impl Drop for PinnedCheckpoint<'_> {
     fn drop(&mut self) {
         self.0.add(-1);
     }
@@ -223,7 +223,7 @@ pub struct BackupMetrics {
     pub bytes: Counter,
     pub failures: Counter,
     /// How often journal had to be let go that was not in the backup.
-    pub let_go: Counter,
+    pub retention_dropped: Counter,
 }
 
 impl Default for JournalMetrics {

@@ -2,11 +2,10 @@
 //!
 //! Take the directory, load the newest checkpoint, replay the journal behind it, claim a new epoch
 //! (`load`), make the parts (`parts`), start the threads (`threads`). `replicated` does the same
-//! for a shared journal; `refill` begins a shared journal with what a directory holds.
+//! for a shared journal.
 
 mod load;
 mod parts;
-pub mod refill;
 pub(crate) mod replicated;
 mod threads;
 
@@ -17,14 +16,14 @@ use vetch_journal::{Disk, RealDisk};
 use crate::config::NodeConfig;
 use crate::error::OpenError;
 use crate::handle::Node;
-use crate::identity;
 use crate::runtime::journal_loop::{JournalLoop, JournalPart};
 use crate::state::NodeState;
 use crate::stepped::Parts;
 use crate::time::{Monotonic, Time};
 use crate::types::Progress;
+use vetch_checkpoint::identity;
 
-use load::{Recovered, load, recover, replayed};
+use load::{Recovered, load, recover};
 use parts::{AssembledParts, connect};
 use threads::start;
 

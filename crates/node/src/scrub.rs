@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use vetch_journal::{Disk, JournalError, RawPlace, RawReader, closed_segments};
 
-use crate::checkpoint::{Checkpointer, Damage, Scrubbed};
+use vetch_checkpoint::{Checkpointer, Damage, ScrubStep};
 
 /// What is read at once, whatever the pass is behind by.
 const STEP_BYTES: u64 = 4 << 20;
@@ -94,12 +94,12 @@ impl Scrub {
         let due = (pass.total as f64 * passed.min(1.0)) as u64;
         while found.bytes < STEP_BYTES && (pass.done < due || passed >= 1.0) {
             let read = match checkpointer.scrub() {
-                Scrubbed::Read(bytes) => bytes,
-                Scrubbed::Damaged(bytes, damage) => {
+                ScrubStep::Read(bytes) => bytes,
+                ScrubStep::Damaged(bytes, damage) => {
                     found.checkpoint.push(damage);
                     bytes
                 }
-                Scrubbed::Done => match self.read_journal(&mut pass, found) {
+                ScrubStep::Done => match self.read_journal(&mut pass, found) {
                     Some(bytes) => bytes,
                     None => {
                         pass.done = pass.total;

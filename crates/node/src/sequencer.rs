@@ -17,10 +17,10 @@ use vetch_store::{Mark, Record, Store, StoreError};
 use vetch_watch::Events;
 
 use crate::admission::Admission;
-use crate::checkpoint::Capture;
 use crate::error::NodeError;
-use crate::replay::PARTITION;
 use crate::watch::NodeEvent;
+use vetch_checkpoint::Capture;
+use vetch_checkpoint::replay::PARTITION;
 
 /// A partition's place in an entry; there is one partition so far.
 const ONLY_PARTITION: PartId = PartId { partition: PARTITION, owner_epoch: 0, pseq: 0 };

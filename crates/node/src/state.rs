@@ -21,15 +21,16 @@ use vetch_journal::Tip;
 use vetch_store::Store;
 use vetch_watch::{EventLog, Hub};
 
-use crate::archive::Keep;
+use crate::archive::RetentionHold;
 use crate::cluster::Cluster;
-use crate::config::{Identity, NodeConfig};
+use crate::config::NodeConfig;
 use crate::key_usage::KeyUsage;
 use crate::metrics::NodeMetrics;
 use crate::queue::Sender;
 use crate::sync::{Rank, RwLock};
 use crate::time::Time;
 use crate::watch::NodeEvent;
+use vetch_checkpoint::identity::Identity;
 
 use activity::Activity;
 use clock::NodeClock;
@@ -56,7 +57,7 @@ pub(crate) struct NodeState {
     pub(crate) watches: Watches,
     pub(crate) compaction: CompactionState,
     pub(crate) disk: DiskGauges,
-    pub(crate) keep: Keep,
+    pub(crate) retention: RetentionHold,
     pub(crate) key_usage: KeyUsage,
     pub(crate) housekeeping: HousekeepingBell,
     pub(crate) activity: Activity,
@@ -72,7 +73,7 @@ pub(crate) struct RecoveredState {
     pub(crate) store: Store,
     pub(crate) log: EventLog<NodeEvent>,
     pub(crate) tip: Tip,
-    pub(crate) keep: Keep,
+    pub(crate) retention: RetentionHold,
     pub(crate) key_usage: KeyUsage,
     pub(crate) cluster: Option<Cluster>,
 }
@@ -92,7 +93,7 @@ impl NodeState {
         recovered: RecoveredState,
         handles: PartHandles,
     ) -> NodeState {
-        let RecoveredState { store, log, tip, keep, key_usage, cluster } = recovered;
+        let RecoveredState { store, log, tip, retention, key_usage, cluster } = recovered;
         NodeState {
             identity,
             clock: NodeClock::new(time),
@@ -102,7 +103,7 @@ impl NodeState {
             watches: Watches::new(handles.fan_out),
             compaction: CompactionState::new(),
             disk: DiskGauges::new(config.checkpoint_bytes),
-            keep,
+            retention,
             key_usage,
             housekeeping: HousekeepingBell(handles.housekeeping),
             activity: Activity::default(),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use vetch_watch::{Budget, RingLimit};
 
-use crate::checkpoint::CheckpointConfig;
+use vetch_checkpoint::CheckpointConfig;
 
 #[derive(Debug, Clone, Default)]
 pub struct Tuning {

@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
 
-use vetch_node::config::{Identity, NodeConfig};
+use vetch_checkpoint::identity::Identity;
+use vetch_node::config::NodeConfig;
 use vetch_node::error::NodeError;
 use vetch_node::store::auth::Caller;
 use vetch_node::store::record::Fields;

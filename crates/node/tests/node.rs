@@ -5,8 +5,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
+use vetch_checkpoint::identity::Identity;
 use vetch_node::Node;
-use vetch_node::config::{Identity, NodeConfig};
+use vetch_node::config::NodeConfig;
 use vetch_node::error::NodeError;
 use vetch_node::store::StoreError;
 use vetch_node::store::request::*;

@@ -9,22 +9,23 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tempfile::TempDir;
+use vetch_checkpoint::identity::Identity;
+use vetch_checkpoint::transfer::{CheckpointReceiver, TransferError, TransferManifest};
+use vetch_checkpoint::{CheckpointConfig, Loaded, audit, load};
 use vetch_cluster::{Log, LogError, LogEvent, Ticket};
-use vetch_conformance::handle::ModelHandle;
-use vetch_conformance::model::ModelLog;
 use vetch_encryption::EncryptionKeys;
 use vetch_journal::{Position, RealDisk};
 use vetch_node::Node;
-use vetch_node::checkpoint::{CheckpointConfig, Loaded, audit, load};
 use vetch_node::cluster::ClusterConfig;
-use vetch_node::config::{Identity, NodeConfig};
+use vetch_node::config::NodeConfig;
 use vetch_node::error::OpenError;
-use vetch_node::import::Import;
-use vetch_node::refill::{RefillError, refill};
-use vetch_node::transfer::{Manifest, Receiving, TransferError};
+use vetch_offline::DataDirBuilder;
+use vetch_offline::refill::{RefillError, refill};
 use vetch_store::Mark;
 use vetch_store::load::Unversioned;
 use vetch_store::request::PutRequest;
+use vetch_testkit::log::handle::ModelHandle;
+use vetch_testkit::log::model::ModelLog;
 
 const KEYS: usize = 300;
 
@@ -73,15 +74,18 @@ fn a_journal_goes_on_where_a_server_that_stood_alone_ended() {
     let dir = stood_alone();
     let mut log = log();
     let refilled = refill(dir.path(), &mut log).unwrap();
-    assert_eq!((refilled.revision, refilled.keys, refilled.again), (1 + KEYS as i64, KEYS as u64, false));
+    assert_eq!(
+        (refilled.revision, refilled.keys, refilled.was_seeded),
+        (1 + KEYS as i64, KEYS as u64, false)
+    );
     assert_eq!((refilled.index.position, refilled.index.tip.next_rev), (Position(1), 2 + KEYS as i64));
     let state = loaded(dir.path());
     assert_eq!((state.position, state.tip), (1, refilled.index.tip));
     assert_eq!(state.store.stats().keys, KEYS as u64);
     assert_eq!(
-        state.checkpointer.vote(),
-        Some(refilled.index),
-        "what there is to fall back to is of this journal"
+        state.checkpointer.trim_position(),
+        Some((refilled.index.position, refilled.index.tip)),
+        "the fallback belongs to this journal"
     );
     // It is a server of a cluster now, with an identity to be chosen.
     assert!(!dir.path().join("member").join("journal").exists());
@@ -96,10 +100,10 @@ fn a_refill_that_was_interrupted_is_done_again() {
     copy_all(dir.path(), copy.path());
     let mut log = log();
     let first = refill(dir.path(), &mut log).unwrap();
-    assert!(refill(dir.path(), &mut log).unwrap().again);
+    assert!(refill(dir.path(), &mut log).unwrap().was_seeded);
     // One that lost power after the journal was begun and before its directory knew.
     let second = refill(copy.path(), &mut log).unwrap();
-    assert_eq!((second.index, second.again), (first.index, false));
+    assert_eq!((second.index, second.was_seeded), (first.index, false));
 }
 
 #[test]
@@ -119,7 +123,7 @@ fn a_journal_that_is_not_empty_is_left_alone_and_so_is_the_directory() {
 #[test]
 fn what_was_restored_and_never_started_begins_a_journal() {
     let dir = TempDir::new().unwrap();
-    let import = Import::begin(dir.path(), -1).unwrap();
+    let import = DataDirBuilder::begin(dir.path(), -1, EncryptionKeys::none()).unwrap();
     let mark = Mark { revision: 1_000_000, compact_revision: 1_000_000 };
     import.finish(mark, Unversioned::default(), None).unwrap();
     let refilled = refill(dir.path(), &mut log()).unwrap();
@@ -134,12 +138,12 @@ fn a_directory_with_nothing_in_it_begins_no_journal() {
 }
 
 /// A checkpoint of a shared journal: what it consists of, and its bytes.
-fn checkpoint() -> (TempDir, Manifest, Vec<u8>) {
+fn checkpoint() -> (TempDir, TransferManifest, Vec<u8>) {
     let dir = stood_alone();
     refill(dir.path(), &mut log()).unwrap();
     let at = dir.path().join("member").join("checkpoint");
     let number = loaded(dir.path()).report.number.unwrap();
-    let index = audit(&RealDisk, &at, number, &EncryptionKeys::none()).unwrap();
+    let (position, tip) = audit(&RealDisk, &at, number, &EncryptionKeys::none()).unwrap();
     let last = format!("{number:016x}.manifest");
     let names = fs::read_dir(&at).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let mut names: Vec<String> = names.filter(|name| name.ends_with(".data")).collect();
@@ -148,15 +152,15 @@ fn checkpoint() -> (TempDir, Manifest, Vec<u8>) {
     let files: Vec<(String, u64)> =
         names.iter().map(|name| (name.clone(), bytes(name).len() as u64)).collect();
     let all = names.iter().flat_map(bytes).collect();
-    (dir, Manifest { index, revision: 1 + KEYS as i64, number, files }, all)
+    (dir, TransferManifest { position, tip, revision: 1 + KEYS as i64, number, files }, all)
 }
 
-fn send(to: &Path, manifest: &Manifest, bytes: &[u8]) -> Result<(), TransferError> {
-    let mut receiving = Receiving::begin(to, manifest.clone())?;
+fn send(to: &Path, manifest: &TransferManifest, bytes: &[u8]) -> Result<(), TransferError> {
+    let mut receiver = CheckpointReceiver::begin(to, manifest.clone())?;
     for piece in bytes.chunks(777) {
-        receiving.take(piece)?;
+        receiver.write(piece)?;
     }
-    receiving.finish()
+    receiver.finish()
 }
 
 fn names(dir: &Path) -> Vec<String> {
@@ -176,7 +180,7 @@ fn a_checkpoint_that_was_sent_is_the_one_that_was_held() {
     send(to.path(), &manifest, &bytes).unwrap();
     assert_eq!(names(to.path()), ["LOCK", "checkpoint"]);
     let state = loaded(to.path());
-    assert_eq!((state.position, state.tip), (1, manifest.index.tip));
+    assert_eq!((state.position, state.tip), (1, manifest.tip));
     assert_eq!(state.store.stats().keys, KEYS as u64);
     // Another one takes its place.
     send(to.path(), &manifest, &bytes).unwrap();
@@ -187,9 +191,9 @@ fn a_checkpoint_that_was_sent_is_the_one_that_was_held() {
 fn an_interrupted_transfer_is_no_checkpoint_and_begins_anew() {
     let (_source, manifest, bytes) = checkpoint();
     let to = TempDir::new().unwrap();
-    let mut receiving = Receiving::begin(to.path(), manifest.clone()).unwrap();
-    receiving.take(&bytes[..bytes.len() / 2]).unwrap();
-    drop(receiving);
+    let mut receiver = CheckpointReceiver::begin(to.path(), manifest.clone()).unwrap();
+    receiver.write(&bytes[..bytes.len() / 2]).unwrap();
+    drop(receiver);
     assert!(!to.path().join("member").join("checkpoint").exists());
     let short = send(to.path(), &manifest, &bytes[..bytes.len() - 1]);
     assert!(matches!(short, Err(TransferError::Refused(_))), "{short:?}");
@@ -211,7 +215,7 @@ fn damage_on_the_way_is_noticed_and_what_was_there_stays() {
         assert!(matches!(sent, Err(TransferError::Damaged(_))), "byte {at}: {sent:?}");
     }
     let mut elsewhere = manifest.clone();
-    elsewhere.index.tip.hash[0] ^= 1;
+    elsewhere.tip.hash[0] ^= 1;
     assert!(matches!(send(to.path(), &elsewhere, &bytes), Err(TransferError::Refused(_))));
     assert_eq!(loaded(to.path()).store.stats().keys, KEYS as u64);
 }
@@ -223,15 +227,18 @@ fn names_that_are_not_those_of_a_checkpoint_are_refused() {
     for name in ["../identity", "/etc/passwd", "0000000000000001.data.tmp", "", "x"] {
         let mut bad = manifest.clone();
         bad.files[0].0 = name.into();
-        assert!(matches!(Receiving::begin(to.path(), bad), Err(TransferError::Refused(_))), "{name}");
+        assert!(
+            matches!(CheckpointReceiver::begin(to.path(), bad), Err(TransferError::Refused(_))),
+            "{name}"
+        );
     }
     let mut twice = manifest.clone();
     let first = twice.files[0].clone();
     twice.files.insert(0, first);
-    assert!(Receiving::begin(to.path(), twice).is_err());
+    assert!(CheckpointReceiver::begin(to.path(), twice).is_err());
     let mut none = manifest;
     none.files.clear();
-    assert!(Receiving::begin(to.path(), none).is_err());
+    assert!(CheckpointReceiver::begin(to.path(), none).is_err());
 }
 
 fn copy_all(from: &Path, to: &Path) {

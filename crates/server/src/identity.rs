@@ -6,7 +6,7 @@
 //! directory.
 
 use sha1::{Digest, Sha1};
-use vetch_node::config::Identity;
+use vetch_checkpoint::identity::Identity;
 
 #[cfg(test)]
 mod tests;

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use vetch_node::checkpoint::CheckpointConfig;
-use vetch_node::config::{Identity, NodeConfig};
+use vetch_checkpoint::CheckpointConfig;
+use vetch_checkpoint::identity::Identity;
+use vetch_node::config::NodeConfig;
 use vetch_node::tuning::Tuning;
 use vetch_watch::{Budget, RingLimit};
 

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
-use vetch_node::config::Identity;
+use vetch_checkpoint::identity::Identity;
 
 use crate::file::{SnapshotError, SnapshotFile};
 use crate::import::{self, Meta};

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 use vetch_bolt::{BoltError, Db, ReadAt};
-use vetch_node::import::ImportError;
+use vetch_offline::BuildError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
@@ -30,7 +30,7 @@ pub enum SnapshotError {
     #[error("{0}")]
     Refused(String),
     #[error(transparent)]
-    Import(#[from] ImportError),
+    Build(#[from] BuildError),
 }
 
 impl SnapshotError {

@@ -10,10 +10,10 @@
 
 use std::path::PathBuf;
 
+use vetch_checkpoint::identity::Identity;
 use vetch_encryption::EncryptionKeys;
-use vetch_node::config::Identity;
-use vetch_node::import::{Import, bumped};
 use vetch_node::store::{Mark, Store};
+use vetch_offline::{DataDirBuilder, bump_revision};
 
 use crate::etcd_dir::EtcdDir;
 pub use crate::etcd_dir::is_etcd;
@@ -21,7 +21,7 @@ use crate::file::{SnapshotError, SnapshotFile};
 use crate::import::{self, Meta, Versions};
 use crate::replay::{Replay, Replayed, may_change};
 use crate::wal::Entry;
-pub use vetch_node::import::BUMP;
+pub use vetch_offline::REVISION_BUMP;
 
 /// Memory for versions that are being sorted, and in how many pieces a database is sorted at most.
 const PIECE_BYTES: u64 = 64 << 20;
@@ -40,8 +40,8 @@ pub struct Options {
     pub leave_undecided: bool,
     pub data_dir: PathBuf,
     pub skip_hash_check: bool,
-    /// How far to move the revision ahead, and mark it compacted. None: [`BUMP`] for a snapshot, 0
-    /// for a directory.
+    /// How far to move the revision ahead, and mark it compacted. None: [`REVISION_BUMP`] for a
+    /// snapshot, 0 for a directory.
     pub bump: Option<u64>,
     /// Who the restored member is. None: who it was in a data directory; else the first start
     /// decides.
@@ -92,7 +92,7 @@ pub fn restore_encrypted(
     }
     let meta = Meta::read(&file)?;
     let source = Source { file: &file, meta: &meta, log: &[] };
-    build(&source, options, options.bump.unwrap_or(BUMP), options.identity, keys, progress)
+    build(&source, options, options.bump.unwrap_or(REVISION_BUMP), options.identity, keys, progress)
 }
 
 fn from_directory(
@@ -131,7 +131,7 @@ fn build(
     let Source { file, meta, log } = source;
     import::check_buckets(file)?;
     let mut unversioned = import::unversioned(file)?;
-    let mut target = Import::begin_encrypted(&options.data_dir, meta.finished.unwrap_or(-1), keys.clone())?;
+    let mut target = DataDirBuilder::begin(&options.data_dir, meta.finished.unwrap_or(-1), keys.clone())?;
     let total = file.db.bytes();
     let piece_bytes = usize::try_from(PIECE_BYTES.max(total / PIECES)).unwrap_or(usize::MAX);
     let mut versions = Versions::new(file, meta, piece_bytes);
@@ -144,7 +144,7 @@ fn build(
         count += replayed.records.len() as u64;
         target.add(replayed.records)?;
     }
-    let mark = bumped(source, bump).ok_or_else(|| {
+    let mark = bump_revision(source, bump).ok_or_else(|| {
         SnapshotError::Refused(format!("--bump-revision {bump} leaves no revisions to be written"))
     })?;
     let restored = Restored {

@@ -9,10 +9,11 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use vetch_bolt::Db;
+use vetch_checkpoint::identity::Identity;
 use vetch_node::Node;
-use vetch_node::config::{Identity, NodeConfig};
+use vetch_node::config::NodeConfig;
 use vetch_node::store::request::{KeyRange, PutRequest, RangeRequest};
-use vetch_snapshot::restore::{BUMP, Options, Restored, restore};
+use vetch_snapshot::restore::{Options, REVISION_BUMP, Restored, restore};
 use vetch_snapshot::status::status;
 use vetch_snapshot::{Export, Member, SnapshotError};
 
@@ -119,7 +120,7 @@ async fn what_goes_in_comes_out_byte_for_byte() {
 async fn by_default_the_revision_is_moved_ahead() {
     let dir = tempfile::tempdir().unwrap();
     let outcome = restored(&fixture(), dir.path(), None).unwrap();
-    let revision = 10 + BUMP as i64;
+    let revision = 10 + REVISION_BUMP as i64;
     assert_eq!((outcome.mark.revision, outcome.mark.compact_revision), (revision, revision));
     let node = open(dir.path());
     let found = node.range(RangeRequest::new(KeyRange::new("\0", "\0"))).await;

@@ -9,9 +9,9 @@ use std::fs::File;
 use std::path::Path;
 use std::thread::JoinHandle;
 
+use vetch_checkpoint::{CheckpointFiles, PinnedCheckpoint};
 use vetch_journal::RealDisk;
 use vetch_node::archive::Archive;
-use vetch_node::checkpoint::{self, Files};
 
 use super::Settings;
 use super::session::Session;
@@ -70,8 +70,8 @@ fn make(
     before: Option<&Full>,
     chunks: Vec<ChunkInfo>,
 ) -> Outcome {
-    let held = archive.hold_checkpoint();
-    let files = held.as_ref().map(|held| &held.files);
+    let pinned = archive.pin_checkpoint();
+    let files = pinned.as_ref().map(PinnedCheckpoint::files);
     // Before the first checkpoint the journal begins with nothing.
     let (seq, revision, compact_revision) =
         files.map_or((0, 1, -1), |files| (files.tip.seq, files.mark.revision, files.mark.compact_revision));
@@ -110,11 +110,11 @@ fn copy(
     archive: &Archive,
     journal: &str,
     before: Option<&Full>,
-    files: &Files,
+    files: &CheckpointFiles,
 ) -> Result<Vec<FileInfo>, BackupError> {
     let dir = archive.checkpoint_dir();
     // What rotted on the disk must not replace what is good elsewhere.
-    checkpoint::audit(&RealDisk, &dir, files.number, archive.keys())?;
+    vetch_checkpoint::audit(&RealDisk, &dir, files.number, archive.keys())?;
     let mut copied = Vec::with_capacity(files.data.len() + 1);
     for name in files.data.iter().chain([&files.manifest]) {
         let path = dir.join(name);

@@ -41,7 +41,7 @@ impl Session {
         let depot = location.open_to_write()?;
         claim(&depot, archive)?;
         // Nothing goes while it is not known what is needed.
-        archive.keep_behind(0);
+        archive.retain_after(0);
         let disk: Arc<dyn Disk> = Arc::new(RealDisk);
         let (dir, durable) = (archive.journal_dir(), archive.durable());
         let oldest = RawReader::oldest(disk.as_ref(), &dir)?.unwrap_or(1);
@@ -67,7 +67,7 @@ impl Session {
                 "the backup has a gap: these journal entries were let go before they could be sent"
             );
         }
-        archive.keep_behind(place.seq - 1);
+        archive.retain_after(place.seq - 1);
         let newest_full = timeline.fulls.last().cloned();
         tell_metrics(archive, newest_full.as_ref());
         let listed: Vec<u64> = timeline.fulls.iter().flat_map(|f| &f.chunks).map(|c| c.first_seq).collect();
@@ -115,7 +115,7 @@ impl Session {
             let Some(chunk) = self.collect(archive, marks, until)? else { break };
             let sent = self.send(chunk)?;
             marks.forget(sent.last_seq);
-            archive.keep_behind(sent.last_seq);
+            archive.retain_after(sent.last_seq);
             let metrics = archive.metrics();
             metrics.chunks.add(1);
             metrics.bytes.add(sent.size);

@@ -14,11 +14,11 @@ use tonic::Streaming;
 use tonic::transport::Endpoint;
 use vetch_api::vetch::peer_client::PeerClient;
 use vetch_api::vetch::{self, CheckpointHead, CheckpointRequest, CheckpointResponse};
+use vetch_checkpoint::transfer::{CheckpointReceiver, TransferManifest};
 use vetch_cluster::{CheckpointMatch, Log, LogIndex};
 use vetch_nats::{NatsLog, Options};
 use vetch_node::cluster::{Peer, Proof, find_in_record};
 use vetch_node::journal::{Position, Tip};
-use vetch_node::transfer::{Manifest, Receiving};
 
 use super::{PeerDialer, START_RETRY_DELAY, START_TIMEOUT, open_log};
 use crate::serve::StartError;
@@ -98,14 +98,14 @@ async fn fetch_from(
     let mut pieces = response.map_err(|status| status.message().to_string())?.into_inner();
     let first = next(&mut pieces).await?.and_then(|first| first.head);
     let manifest = first.and_then(manifest).ok_or("it sent no manifest")?;
-    check_history(log, &manifest.index)?;
+    check_history(log, &LogIndex { position: manifest.position, tip: manifest.tip })?;
     let (bytes, revision) = (manifest.bytes(), manifest.revision);
     tracing::info!(from = peer.url, bytes, revision, "fetching a checkpoint from another server");
-    let mut receiving = Receiving::begin(data_dir, manifest).map_err(|error| error.to_string())?;
+    let mut receiver = CheckpointReceiver::begin(data_dir, manifest).map_err(|error| error.to_string())?;
     while let Some(message) = next(&mut pieces).await? {
-        receiving.take(&message.piece).map_err(|error| error.to_string())?;
+        receiver.write(&message.piece).map_err(|error| error.to_string())?;
     }
-    receiving.finish().map_err(|error| error.to_string())?;
+    receiver.finish().map_err(|error| error.to_string())?;
     tracing::info!(bytes, revision, "fetched a checkpoint");
     Ok(())
 }
@@ -126,11 +126,12 @@ fn check_history(log: &mut dyn Log, index: &LogIndex) -> Result<(), String> {
     }
 }
 
-fn manifest(head: CheckpointHead) -> Option<Manifest> {
+fn manifest(head: CheckpointHead) -> Option<TransferManifest> {
     let vetch::Place { position, epoch, seq, hash, next_rev } = head.place?;
     let tip = Tip { epoch, seq, hash: hash.try_into().ok()?, next_rev };
-    Some(Manifest {
-        index: LogIndex { position: Position(position), tip },
+    Some(TransferManifest {
+        position: Position(position),
+        tip,
         revision: head.revision,
         number: head.number,
         files: head.files.into_iter().map(|file| (file.name, file.bytes)).collect(),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use vetch_node::refill::{Refilled, refill};
+use vetch_offline::refill::{Refilled, refill};
 
 use super::{Failure, exit, parsed, print_message};
 use crate::cluster::open_log;
@@ -59,8 +59,8 @@ impl Refill {
         let login = self.journal_login_file.as_deref();
         let options = journal_options(&self.journal, &self.journal_stream, login, self.unsafe_journal)?;
         let mut log = open_log(&options)?;
-        let Refilled { revision, keys, index, again } = refill(&self.data_dir, &mut log)?;
-        let done = if again { "had been refilled, and is" } else { "is refilled" };
+        let Refilled { revision, keys, index, was_seeded } = refill(&self.data_dir, &mut log)?;
+        let done = if was_seeded { "had been refilled, and is" } else { "is refilled" };
         print_message(&format!(
             "the journal {} {done}: it goes on behind revision {revision}, with {keys} keys, in epoch {}. Start a server with \
              --data-dir {} and --journal first, then all others with empty data directories",

@@ -8,7 +8,7 @@ use clap::Parser;
 use vetch_backup::catalog::Target;
 use vetch_backup::restore::{Options, Progress, Restored, restore};
 use vetch_backup::times;
-use vetch_node::import::BUMP;
+use vetch_offline::REVISION_BUMP;
 
 use super::backup::Source;
 use super::progress::Ticker;
@@ -34,7 +34,7 @@ struct Cli {
     journal: Option<String>,
     /// How far to move the revision ahead, with everything before it compacted, so that no revision
     /// that a client has seen is used again and every client lists again.
-    #[arg(long, default_value_t = BUMP)]
+    #[arg(long, default_value_t = REVISION_BUMP)]
     bump_revision: u64,
     /// Keep the revisions of the backup. Only for clients that saw none later than the restored
     /// one.

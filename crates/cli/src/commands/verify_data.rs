@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use vetch_node::journal::{Disk, RealDisk};
-use vetch_node::verify::{Problem, Verified, verify};
+use vetch_offline::verify::{Problem, Verified, verify};
 
 use super::inspect::check_dir;
 use super::output::Format;

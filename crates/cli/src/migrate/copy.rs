@@ -7,8 +7,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 
+use vetch_checkpoint::identity::Identity;
 use vetch_encryption::EncryptionKeys;
-use vetch_node::config::Identity;
 use vetch_snapshot::restore::{self, Options, Progress, Restored};
 
 use super::error::MigrateError;

@@ -6,9 +6,9 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
+use vetch_checkpoint::identity::Identity;
 use vetch_cluster::Config;
 use vetch_nats::{Login, Options};
-use vetch_node::config::Identity;
 use vetch_server::identity;
 use vetch_server::tls::settings::TlsSettings;
 

@@ -7,12 +7,12 @@ use vetch_store::load::History;
 use vetch_store::{Record, Store};
 use vetch_watch::{EventLog, Events};
 
-use crate::checkpoint::{self, Checkpointer, Loaded};
 use crate::config::NodeConfig;
 use crate::error::OpenError;
-use crate::replay;
 use crate::types::Progress;
 use crate::watch::NodeEvent;
+use vetch_checkpoint::replay;
+use vetch_checkpoint::{Checkpointer, Loaded};
 
 /// Events by revision.
 type Revisions = Vec<(i64, Events<NodeEvent>)>;
@@ -39,7 +39,7 @@ pub(super) fn load(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Loaded, OpenError> {
     let mut report = |bytes_done, bytes_total| progress(Progress::Checkpoint { bytes_done, bytes_total });
-    let loaded = checkpoint::load(
+    let loaded = vetch_checkpoint::load(
         Arc::clone(disk),
         &config.data_dir.join("member").join("checkpoint"),
         config.tuning.checkpoints.files,
@@ -67,7 +67,7 @@ pub(super) fn recover(
 }
 
 /// The state that the directory of a server on a local journal holds, as it was left.
-pub(super) fn replayed(
+fn replayed(
     disk: &Arc<dyn Disk>,
     config: &NodeConfig,
     progress: &mut dyn FnMut(Progress),
@@ -89,7 +89,7 @@ pub(super) fn replayed(
         Tail { store: std::mem::take(&mut loaded.store), revisions: Vec::new(), dirty: Vec::new() };
     let journal = tail.replay(recovery, progress)?;
     // What the checkpoint before the newest would have to replay must be readable too.
-    let oldest = loaded.checkpointer.needs_from().unwrap_or(loaded.tip);
+    let oldest = loaded.checkpointer.journal_needed_from().unwrap_or(loaded.tip);
     journal.check_keys(Position(oldest.seq + 1))?;
     let tip = *journal.tip();
     assert!(tip.next_rev == tail.store.head().revision + 1, "journal and store agree on the next revision");

@@ -8,9 +8,9 @@ use vetch_store::request::AlarmKind;
 
 use super::load::Recovered;
 use crate::admission::Admission;
-use crate::archive::Keep;
+use crate::archive::RetentionHold;
 use crate::cluster::Cluster;
-use crate::config::{Identity, NodeConfig};
+use crate::config::NodeConfig;
 use crate::key_usage::KeyUsage;
 use crate::queue::{self, Receiver};
 use crate::runtime::fan_out::FanOut;
@@ -21,6 +21,7 @@ use crate::scrub::Scrub;
 use crate::sequencer::{Batch, Sequencer};
 use crate::state::{NodeState, PartHandles, RecoveredState, Reply};
 use crate::time::Time;
+use vetch_checkpoint::identity::Identity;
 
 /// Trim positions that wait for the journal.
 const TRIM_QUEUE: usize = 16;
@@ -59,7 +60,7 @@ pub(super) fn connect(
     let segments_by_key = local.map(LocalJournal::segments_by_key).unwrap_or_default();
     let recovered = RecoveredState {
         log: Recovered::event_log(found.history, found.revisions, &found.store),
-        keep: Keep::new(config.archive_limit, &found.tip, found.checkpointer.holds()),
+        retention: RetentionHold::new(config.archive_limit, &found.tip, found.checkpointer.pins()),
         key_usage: KeyUsage::new(config.keys.clone(), segments_by_key, found.checkpointer.files_by_key()),
         store: found.store,
         tip: found.tip,
@@ -74,7 +75,7 @@ pub(super) fn connect(
     node.disk.set_journal_bytes(segments * node.config.journal_segment_bytes);
     let mut checkpointer = found.checkpointer;
     let urgent = Arc::clone(&node);
-    checkpointer.hurries_if(Arc::new(move || urgent.disk.is_stride_done() || urgent.is_stopping()));
+    checkpointer.set_should_hurry(Arc::new(move || urgent.disk.is_stride_done() || urgent.is_stopping()));
     let journal_dir = local.map(|_| node.config.data_dir.join("member").join("journal"));
     let scrub = Scrub::new(checkpointer.disk(), journal_dir, node.config.scrub_interval);
     let trimmer = Trimmer::new(&node, trims, batches_in.nudge());

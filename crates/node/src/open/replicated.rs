@@ -25,13 +25,13 @@ use crate::commit::Committer;
 use crate::config::NodeConfig;
 use crate::error::OpenError;
 use crate::handle::Node;
-use crate::identity;
 use crate::state::{NodeState, RunState};
 use crate::stepped::ReplicatedParts;
 use crate::sync::Mutex;
 use crate::time::{Monotonic, Sleepless, Time};
-use crate::transfer;
 use crate::types::Progress;
+use vetch_checkpoint::identity;
+use vetch_checkpoint::transfer::remove_unfinished;
 
 /// Reports of other servers that wait for the journal thread.
 const REPORTS_MAX: usize = 64;
@@ -130,7 +130,7 @@ pub(crate) fn assemble(
         source,
     })?;
     let lock = disk.lock_dir(&member)?;
-    transfer::clean(&member)?;
+    remove_unfinished(&member)?;
     let identity = identity::load_or_create(disk.as_ref(), &member, config.proposed)?;
     let max = log.max_record();
     if max < RECORD_MIN {

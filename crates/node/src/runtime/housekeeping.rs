@@ -22,10 +22,10 @@ use crossbeam_channel::{Receiver, RecvTimeoutError};
 use vetch_journal::Maintenance;
 use vetch_seeded_bugs::Bug;
 
-use crate::checkpoint::Checkpointer;
 use crate::runtime::Step;
 use crate::scrub::Scrub;
 use crate::state::{Command, NodeState};
+use vetch_checkpoint::Checkpointer;
 
 use checkpoints::Checkpoints;
 use scrubber::Scrubber;
@@ -125,7 +125,7 @@ impl Housekeeping {
         self.take_checkpoint_if_due();
         self.verify();
         self.scrub();
-        if self.node.keep.is_on() {
+        if self.node.retention.is_enabled() {
             // Entries may be in the backup by now, or may have to be given up.
             self.trim();
         }

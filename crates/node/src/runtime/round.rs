@@ -13,7 +13,6 @@ use vetch_store::Store;
 use vetch_store::request::WriteRequest;
 use vetch_store::turns::Exclusive;
 
-use crate::checkpoint::Capture;
 use crate::error::NodeError;
 use crate::metrics::Operation;
 use crate::sequencer::{CaptureRequest, LeadershipTransfer, Round};
@@ -21,6 +20,7 @@ use crate::snapshot::SnapshotPoint;
 use crate::state::{Command, Reply, Write};
 use crate::sync::RwLockWriteGuard;
 use crate::tuning::Tuning;
+use vetch_checkpoint::Capture;
 
 use super::sequencer_loop::SequencerLoop;
 

@@ -10,10 +10,10 @@ use vetch_store::auth::Caller;
 use vetch_store::request::WriteRequest;
 
 use crate::admission;
-use crate::checkpoint::Capture;
 use crate::queue::Sender;
 use crate::sequencer::Outcome;
 use crate::snapshot::SnapshotPoint;
+use vetch_checkpoint::Capture;
 
 /// Bytes of requests waiting for the sequencer; one more is answered "too many requests".
 const QUEUE_BYTES_MAX: u64 = 256 << 20;

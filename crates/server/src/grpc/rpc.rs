@@ -286,8 +286,9 @@ impl Service<Request<Body>> for Rpc {
 mod tests {
     use std::time::Duration;
 
+    use vetch_checkpoint::identity::Identity;
     use vetch_node::Node;
-    use vetch_node::config::{Identity, NodeConfig};
+    use vetch_node::config::NodeConfig;
 
     use super::*;
     use crate::grpc::{Settings, routes};

@@ -46,7 +46,7 @@ pub(super) fn write(page: &mut Text, node: &Node) {
         (
             "vetch_backup_let_go_total",
             "Times that journal was dropped before it was backed up.",
-            &backup.let_go,
+            &backup.retention_dropped,
         ),
     ];
     for (name, help, counter) in counters {

@@ -4,8 +4,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use vetch_checkpoint::identity::Identity;
 use vetch_cluster::Config;
-use vetch_node::config::{Identity, NodeConfig};
+use vetch_node::config::NodeConfig;
 
 use super::wire::Cut;
 use crate::plan::Plan;

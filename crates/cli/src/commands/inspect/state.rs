@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::json;
-use vetch_node::checkpoint::offline::{self, Checkpoint, Unreadable};
+use vetch_checkpoint::listing::{self, Checkpoint, Unreadable};
 use vetch_node::journal::{Payload, Sight, survey};
 use vetch_node::store::Record;
 use vetch_node::store::describe::{What, describe};
@@ -16,7 +16,7 @@ use super::{DataDir, entries};
 
 /// The newest checkpoint that can be read; damage of newer ones is reported.
 fn newest(view: &DataDir, out: &mut Out) -> Result<Option<Checkpoint>, Failure> {
-    let listing = offline::list(view.disk.as_ref(), &view.checkpoint(), &view.keys)?;
+    let listing = listing::list(view.disk.as_ref(), &view.checkpoint(), &view.keys)?;
     for (number, read) in listing.checkpoints {
         match read {
             Ok(checkpoint) => return Ok(Some(checkpoint)),

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use serde_json::json;
-use vetch_node::checkpoint::offline;
-use vetch_node::identity;
+use vetch_checkpoint::identity::{self, IdentityError};
+use vetch_checkpoint::listing;
 use vetch_node::journal::{Sight, survey};
 
 use super::super::Failure;
@@ -25,12 +25,17 @@ struct Segment {
 
 pub(super) fn run(view: &DataDir, out: &mut Out) -> Result<(), Failure> {
     let member = view.data_dir.join("member");
-    match identity::check(view.disk.as_ref(), &member) {
+    match identity::load(view.disk.as_ref(), &member) {
         Ok(None) => out.line("no member yet: the directory was never started", || json!({"type": "identity"})),
         Ok(Some(found)) => out.line(&format!("member {:x} of cluster {:x}", found.member_id, found.cluster_id), || {
             json!({"type": "identity", "member": format!("{:x}", found.member_id), "cluster": format!("{:x}", found.cluster_id)})
         }),
-        Err(reason) => out.damage(&member.join("identity").display().to_string(), None, &reason),
+        Err(IdentityError::Damaged { path, reason }) => {
+            out.damage(&path.display().to_string(), None, &reason.to_string());
+        }
+        Err(IdentityError::Io { path, source, .. }) => {
+            out.damage(&path.display().to_string(), None, &source.to_string());
+        }
     }
     segments(view, out)?;
     checkpoints(view, out)
@@ -76,7 +81,7 @@ fn segments(view: &DataDir, out: &mut Out) -> Result<(), Failure> {
 }
 
 fn checkpoints(view: &DataDir, out: &mut Out) -> Result<(), Failure> {
-    let listing = offline::list(view.disk.as_ref(), &view.checkpoint(), &view.keys)?;
+    let listing = listing::list(view.disk.as_ref(), &view.checkpoint(), &view.keys)?;
     for (number, read) in listing.checkpoints {
         let checkpoint = match read {
             Ok(checkpoint) => checkpoint,
@@ -119,7 +124,7 @@ fn checkpoints(view: &DataDir, out: &mut Out) -> Result<(), Failure> {
             state::report_unreadable(view, number, &damage, out);
         }
     }
-    for name in listing.unnamed {
+    for name in listing.unreferenced {
         out.line(&format!("{name}: no checkpoint needs it"), || json!({"type": "unneeded", "file": name}));
     }
     Ok(())

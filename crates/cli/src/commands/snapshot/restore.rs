@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use vetch_node::config::Identity;
+use vetch_checkpoint::identity::Identity;
 use vetch_server::identity;
-use vetch_snapshot::restore::{BUMP, Options, Progress, Restored, restore_encrypted};
+use vetch_snapshot::restore::{Options, Progress, REVISION_BUMP, Restored, restore_encrypted};
 
 use super::super::progress::Ticker;
 use super::super::{Failure, keys, print_message};
@@ -99,9 +99,9 @@ impl RestoreCommand {
     /// None: the kind of source decides.
     fn bump(&self) -> Result<Option<u64>, Failure> {
         let bump = if self.no_bump { Some(0) } else { self.bump_revision };
-        let is_bumped = bump.unwrap_or(BUMP) > 0;
+        let is_bumped = bump.unwrap_or(REVISION_BUMP) > 0;
         // With --mark-compacted alone, the default of --bump-revision applies to any source.
-        let bump = if self.mark_compacted == Some(true) { bump.or(Some(BUMP)) } else { bump };
+        let bump = if self.mark_compacted == Some(true) { bump.or(Some(REVISION_BUMP)) } else { bump };
         match self.mark_compacted {
             Some(marked) if marked != is_bumped => Err(Failure::bad_arguments(
                 "--mark-compacted goes with --bump-revision: give both, or neither with --no-bump",
@@ -192,7 +192,7 @@ mod tests {
         assert_eq!(bump(&["--bump-revision", "0"]), Ok(Some(0)));
         assert_eq!(bump(&["--bump-revision=7", "--mark-compacted"]), Ok(Some(7)));
         assert_eq!(bump(&["--bump-revision", "7"]), Ok(Some(7)));
-        assert_eq!(bump(&["--mark-compacted"]), Ok(Some(BUMP)));
+        assert_eq!(bump(&["--mark-compacted"]), Ok(Some(REVISION_BUMP)));
         assert_eq!(bump(&["--bump-revision", "7", "--mark-compacted=false"]), wrong);
         assert_eq!(bump(&["--bump-revision", "0", "--mark-compacted"]), wrong);
     }

@@ -7,9 +7,9 @@ use vetch_journal::{Entry, Kind, Tip};
 use super::ReplicatedLogLoop;
 use crate::cluster::announcement;
 use crate::cluster::member_list::MemberList;
-use crate::replay;
 use crate::runtime::Step;
 use crate::watch::NodeEvent;
+use vetch_checkpoint::replay;
 
 impl ReplicatedLogLoop {
     /// A committed entry of another server becomes visible, with everything that belongs to it at

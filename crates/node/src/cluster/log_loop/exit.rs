@@ -8,11 +8,11 @@ use vetch_seeded_bugs::Bug;
 
 use super::ReplicatedLogLoop;
 use super::reads::refuse;
-use crate::checkpoint::Capture;
 use crate::error::NodeError;
 use crate::runtime::Step;
 use crate::sequencer::{Batch, CaptureRequest};
 use crate::state::{Reply, RunState};
+use vetch_checkpoint::Capture;
 
 /// How long a halted server takes to write its state to disk.
 const EXIT_CHECKPOINT_TIMEOUT: Duration = Duration::from_secs(30);

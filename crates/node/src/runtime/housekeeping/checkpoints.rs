@@ -11,8 +11,9 @@ use vetch_store::Record;
 use vetch_store::history::HistoryRun;
 
 use super::{IDLE_INTERVAL, Trimmer, scrubber};
-use crate::checkpoint::{Capture, CheckpointError, Checkpointer, Report};
 use crate::state::{Command, NodeState};
+use vetch_checkpoint::{Capture, CheckpointError, Checkpointer, RunReport};
+use vetch_cluster::LogIndex;
 
 /// How long after a checkpoint that failed, or had nothing new to write, the next one is tried.
 const RETRY_DELAY: Duration = Duration::from_secs(5);
@@ -130,7 +131,7 @@ impl Checkpoints {
     /// Whether files do not use the current key, so that a run, and the trimming behind it, helps
     /// to get rid of an old one.
     fn needs_key_rotation(&self, now: Duration) -> bool {
-        let is_stale = self.checkpointer.is_stale() || self.node.key_usage.is_journal_behind();
+        let is_stale = self.checkpointer.has_stale_keys() || self.node.key_usage.is_journal_behind();
         is_stale && now - self.last > KEY_ROTATION_DELAY
     }
 
@@ -170,10 +171,10 @@ impl Checkpoints {
         self.node.disk.set_checkpoint_bytes(self.checkpointer.disk_bytes());
     }
 
-    fn write(&mut self, capture: Capture, is_damaged: bool) -> Result<Report, CheckpointError> {
+    fn write(&mut self, capture: Capture, is_damaged: bool) -> Result<RunReport, CheckpointError> {
         if is_damaged {
             let versions = self.collect_all_versions();
-            return self.checkpointer.run_anew(capture, versions);
+            return self.checkpointer.run_full(capture, versions);
         }
         let node = Arc::clone(&self.node);
         let retained = move |records: &[Record]| -> Vec<bool> {
@@ -183,7 +184,7 @@ impl Checkpoints {
         self.checkpointer.run(capture, &retained)
     }
 
-    fn taken(&mut self, report: &Report, began: Instant) {
+    fn taken(&mut self, report: &RunReport, began: Instant) {
         self.has_failed = false;
         self.is_verifying = true;
         self.node.metrics.checkpoints.duration.observe(began.elapsed());
@@ -202,7 +203,7 @@ impl Checkpoints {
         self.not_before = Some(self.node.clock.now() + RETRY_DELAY);
         self.has_failed = true;
         // The space that is missing may be held by files that are being copied.
-        if self.node.cluster.is_some() && self.node.keep.release_checkpoints() {
+        if self.node.cluster.is_some() && self.node.retention.release_pins() {
             tracing::warn!("checkpoint files that were held for another server are let go");
         }
     }
@@ -238,7 +239,8 @@ impl Checkpoints {
     /// Publishes from where on this server needs a shared journal.
     pub(super) fn publish_trim_vote(&self) {
         if let Some(cluster) = &self.node.cluster {
-            cluster.info.lock().vote = self.checkpointer.vote();
+            let vote = self.checkpointer.trim_position();
+            cluster.info.lock().vote = vote.map(|(position, tip)| LogIndex { position, tip });
         }
     }
 

@@ -58,7 +58,7 @@ fn free_versions(node: &NodeState, checkpoints: &mut Checkpoints) -> Option<(i64
         }
         versions += freed.len() as u64;
         let sizes: Vec<Freed> = freed.iter().map(Freed::from).collect();
-        checkpoints.checkpointer_mut().freed(&sizes);
+        checkpoints.checkpointer_mut().note_freed(&sizes);
         freed.clear();
         if done {
             return Some((freed_to, versions));

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::checkpoint::{Checkpointer, Damage};
 use crate::scrub::Scrub;
 use crate::state::NodeState;
+use vetch_checkpoint::{Checkpointer, Damage};
 
 pub(super) struct Scrubber {
     node: Arc<NodeState>,
@@ -21,7 +21,7 @@ impl Scrubber {
 
     /// Whether a start would need a damaged segment.
     pub(super) fn is_journal_damaged(&self, checkpointer: &Checkpointer) -> bool {
-        let is_needed = |last: u64| checkpointer.needs_from().is_none_or(|tip| tip.seq < last);
+        let is_needed = |last: u64| checkpointer.journal_needed_from().is_none_or(|tip| tip.seq < last);
         self.damaged_journal.is_some_and(is_needed)
     }
 

@@ -6,10 +6,10 @@ use crossbeam_channel::Sender;
 use vetch_journal::Position;
 
 use crate::archive::Trim;
-use crate::checkpoint::Checkpointer;
 use crate::queue::Nudge;
 use crate::sequencer::Batch;
 use crate::state::{NodeState, Reply};
+use vetch_checkpoint::Checkpointer;
 
 pub(crate) struct Trimmer {
     node: Arc<NodeState>,
@@ -41,13 +41,13 @@ impl Trimmer {
         }
         let Some(tip) = checkpointer.trim_to() else { return };
         let disk_full = self.node.disk.is_full();
-        if disk_full && self.node.keep.release_checkpoints() {
+        if disk_full && self.node.retention.release_pins() {
             tracing::warn!("the disk is full: checkpoint files that were held for a backup are let go");
         }
-        let upto = match self.node.keep.trim(tip.seq + 1, self.node.disk.journal_bytes(), disk_full) {
+        let upto = match self.node.retention.trim(tip.seq + 1, self.node.disk.journal_bytes(), disk_full) {
             Trim::Upto(upto) => upto,
-            Trim::LetGo(upto) => {
-                self.node.tell_let_go();
+            Trim::Dropped(upto) => {
+                self.node.report_retention_dropped();
                 upto
             }
         };

@@ -11,9 +11,10 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::Status;
 use vetch_api::vetch::{CheckpointFile, CheckpointHead, CheckpointResponse};
+use vetch_checkpoint::transfer::{CheckpointSender, TransferManifest};
+use vetch_cluster::LogIndex;
 use vetch_http2::border;
 use vetch_node::Node;
-use vetch_node::transfer::{Manifest, Offer};
 
 use super::index_to_wire;
 
@@ -35,7 +36,7 @@ impl Default for CheckpointTransfers {
 }
 
 struct Sending {
-    offer: Offer,
+    sender: CheckpointSender,
     /// Whether something was taken since the watchdog last looked.
     moved: bool,
     /// Whether all of it was.
@@ -50,11 +51,11 @@ impl CheckpointTransfers {
     pub(super) fn begin(&self, node: &Node) -> Result<CheckpointStream, Status> {
         let busy = |_| Status::resource_exhausted("too many checkpoints are being sent");
         let permit = Arc::clone(&self.0).try_acquire_owned().map_err(busy)?;
-        let offer = node.offer_checkpoint().map_err(|error| Status::unavailable(error.to_string()))?;
-        let offer = offer.ok_or_else(|| Status::unavailable("there is no checkpoint yet"))?;
-        let head = head(offer.manifest());
-        tracing::info!(bytes = offer.manifest().bytes(), "sending a checkpoint to another server");
-        let sending = Sending { offer, moved: true, done: false, _permit: permit };
+        let sender = node.send_checkpoint().map_err(|error| Status::unavailable(error.to_string()))?;
+        let sender = sender.ok_or_else(|| Status::unavailable("there is no checkpoint yet"))?;
+        let head = head(sender.manifest());
+        tracing::info!(bytes = sender.manifest().bytes(), "sending a checkpoint to another server");
+        let sending = Sending { sender, moved: true, done: false, _permit: permit };
         let slot = Arc::new(Mutex::new(Some(sending)));
         border::spawn(watch(Arc::clone(&slot)));
         let pieces = stream::unfold(Some(slot), |slot| async move {
@@ -77,7 +78,7 @@ fn next(slot: &Slot) -> Result<Option<CheckpointResponse>, Status> {
     let sending =
         slot.as_mut().ok_or_else(|| Status::deadline_exceeded("the checkpoint was not read in time"))?;
     sending.moved = true;
-    let piece = sending.offer.next_piece().map_err(|error| Status::unavailable(error.to_string()))?;
+    let piece = sending.sender.next_piece().map_err(|error| Status::unavailable(error.to_string()))?;
     sending.done = piece.is_none();
     Ok(piece.map(|piece| CheckpointResponse { head: None, piece: piece.to_vec() }))
 }
@@ -103,10 +104,10 @@ async fn watch(slot: Slot) {
     }
 }
 
-fn head(manifest: &Manifest) -> CheckpointHead {
+fn head(manifest: &TransferManifest) -> CheckpointHead {
     let file = |(name, bytes): &(String, u64)| CheckpointFile { name: name.clone(), bytes: *bytes };
     CheckpointHead {
-        place: Some(index_to_wire(&manifest.index)),
+        place: Some(index_to_wire(&LogIndex { position: manifest.position, tip: manifest.tip })),
         revision: manifest.revision,
         number: manifest.number,
         files: manifest.files.iter().map(file).collect(),
