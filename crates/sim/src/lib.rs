@@ -6,7 +6,8 @@
 //! * `disk`: a disk that takes its time, tears writes, forgets what was not synced, fills up and
 //!   fails.
 //! * `workload`, `client`, `watcher`, `recorder`: what clients ask, and what they saw.
-//! * `operator`, `users`: what operators ask, and users whose permissions change while they use them.
+//! * `operator`, `users`: what operators ask, and users whose permissions change while they use
+//!   them.
 //! * `nemesis`, `world`, `run`: lives of the server, with faults in them and between them; then
 //!   peace and judgement.
 //! * `log`: the rules of a replicated log alone, on a log in memory that misbehaves.

@@ -25,8 +25,8 @@ impl Rng {
         Rng { generator: Generator::SplitMix64(seed) }
     }
 
-    /// For one step of a sequence. It depends on nothing drawn before, so leaving other steps out of
-    /// a replay leaves this one as it was.
+    /// For one step of a sequence. It depends on nothing drawn before, so leaving other steps out
+    /// of a replay leaves this one as it was.
     pub fn for_step(seed: u64, step: usize) -> Rng {
         let mut mixer = Rng::split_mix(seed ^ (step as u64).wrapping_mul(0xd6e8_feb8_6659_fd93));
         Rng::split_mix(mixer.draw())

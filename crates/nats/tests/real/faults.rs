@@ -1,4 +1,4 @@
-//! Servers of NATS die, sleep and come back under a crew that writes. Nothing acknowledged may be
+//! Servers of NATS die, sleep and come back under replicas that write. Nothing acknowledged may be
 //! missing in the end, and writing has to go on by itself.
 
 use std::time::{Duration, Instant};

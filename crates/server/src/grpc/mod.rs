@@ -1,9 +1,9 @@
 //! All services of etcd 3.7 and two of our own on a [`Node`], as one service for gRPC requests.
 //!
 //! One file per service. What they share: `service_context` holds the node and fills headers,
-//! `status` is the only file that makes gRPC statuses, [`authorise`] checks every access and returns
-//! the node as the caller may use it. The crate `translate` turns messages into the store's requests
-//! and back.
+//! `status` is the only file that makes gRPC statuses, [`authorise`] checks every access and
+//! returns the node as the caller may use it. The crate `translate` turns messages into the store's
+//! requests and back.
 //!
 //! [`Rpc`] is a service for HTTP requests with gRPC bodies. HTTP/2 connections call it, and so does
 //! the JSON gateway with translated requests, without a connection in between; both pass the same
