@@ -24,7 +24,7 @@ use clap::{Args, ValueEnum};
 use vetch_check::Hashed;
 use vetch_testkit::random::Rng;
 
-use crate::ground::{broken_promises, save};
+use crate::fault_trial::{broken_promises, save};
 use crate::record::{Plan, Recorder, Recording};
 use crate::replicas::members::Members;
 use crate::replicas::nats::Journal;

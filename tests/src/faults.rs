@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use clap::{Args, ValueEnum};
 
-use crate::ground::Ground;
+use crate::fault_trial::FaultTrial;
 use crate::record::Plan;
 use crate::server::{Kind, Options};
 
@@ -117,31 +117,35 @@ impl Faults {
     async fn one(&self, case: Case) -> Result<()> {
         let rounds = |usual| self.rounds.unwrap_or(usual);
         match case {
-            Case::Kill => self.on_ground(case, async |ground| process::kill(ground, rounds(10)).await).await,
+            Case::Kill => self.on_ground(case, async |trial| process::kill(trial, rounds(10)).await).await,
             Case::Term => process::term(self, rounds(3)).await,
-            Case::Pause => self.on_ground(case, async |ground| process::pause(ground, rounds(3)).await).await,
+            Case::Pause => self.on_ground(case, async |trial| process::pause(trial, rounds(3)).await).await,
             Case::OneCpu => {
-                self.on_ground(case, async |ground| process::one_cpu(ground, rounds(60)).await).await
+                self.on_ground(case, async |trial| process::one_cpu(trial, rounds(60)).await).await
             }
             Case::SlowDisk => slow_disk::run(self, rounds(1)).await,
             Case::Descriptors => limits::descriptors(self, rounds(2)).await,
             Case::DiskFull => limits::disk_full(self, rounds(2)).await,
             _ => {
                 let injection = strace::Injection::of(case);
-                self.on_ground(case, async |ground| strace::run(ground, &injection, rounds(4)).await).await
+                self.on_ground(case, async |trial| strace::run(trial, &injection, rounds(4)).await).await
             }
         }
     }
 
     /// Runs a case on a fresh server with the usual load.
-    async fn on_ground(&self, case: Case, act: impl AsyncFnOnce(&mut Ground) -> Result<()>) -> Result<()> {
-        let mut ground = self.ground(case, Plan::new(self.seed)).await?;
-        let result = act(&mut ground).await;
-        ground.conclude(result).await.passed().map(drop)
+    async fn on_ground(
+        &self,
+        case: Case,
+        act: impl AsyncFnOnce(&mut FaultTrial) -> Result<()>,
+    ) -> Result<()> {
+        let mut trial = self.trial(case, Plan::new(self.seed)).await?;
+        let result = act(&mut trial).await;
+        trial.conclude(result).await.passed().map(drop)
     }
 
-    async fn ground(&self, case: Case, plan: Plan) -> Result<Ground> {
-        Ground::start(&case.to_string(), self.server, self.options(), plan).await
+    async fn trial(&self, case: Case, plan: Plan) -> Result<FaultTrial> {
+        FaultTrial::start(&case.to_string(), self.server, self.options(), plan).await
     }
 
     fn options(&self) -> Options {

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use vetch_check::History;
 
-use crate::ground::{broken_promises, judge_history};
+use crate::fault_trial::{broken_promises, judge_history};
 
 /// Judge the recorded history of an earlier trial once more.
 #[derive(Args, Debug)]

@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 
+use crate::fault_trial::FaultTrial;
 use crate::faults::{SMALL_STORAGE, strace};
-use crate::ground::Ground;
 use crate::mount::Mount;
 use crate::record::Plan;
 use crate::server::{Kind, Options};
@@ -73,10 +73,10 @@ impl PowerCut {
         }
         let options = Options { flags, data_dir: Some(mount.path().join("data")) };
         let plan = Plan { request_timeout: Duration::from_millis(2_000), ..Plan::new(self.seed) };
-        let mut ground = Ground::start("powercut", self.server, options, plan).await?;
-        ground.must_fail = self.expect_loss.is_some();
-        let result = self.cut_again_and_again(&mut ground, &mut mount).await;
-        let conclusion = ground.conclude(result).await;
+        let mut trial = FaultTrial::start("powercut", self.server, options, plan).await?;
+        trial.must_fail = self.expect_loss.is_some();
+        let result = self.cut_again_and_again(&mut trial, &mut mount).await;
+        let conclusion = trial.conclude(result).await;
         let seconds = begun.elapsed().as_secs_f64();
         if let Some(deception) = self.expect_loss {
             let first = conclusion.violations.first();
@@ -105,38 +105,38 @@ impl PowerCut {
         }
     }
 
-    async fn cut_again_and_again(&self, ground: &mut Ground, mount: &mut Mount) -> Result<()> {
+    async fn cut_again_and_again(&self, trial: &mut FaultTrial, mount: &mut Mount) -> Result<()> {
         if self.expect_loss == Some(Deception::LyingDisk) {
             strace::require()?;
-            ground.server.kill()?;
-            ground.server.run_under(&self.wrapper())?;
+            trial.server.kill()?;
+            trial.server.run_under(&self.wrapper())?;
         }
         for cut in 1..=self.cuts {
             if self.expect_loss.is_some() {
                 mount.sync()?;
             }
-            let done = ground.work(300, 1_800, 20).await?;
+            let done = trial.work(300, 1_800, 20).await?;
             mount.cut()?;
-            self.end_server(ground)?;
+            self.end_server(trial)?;
             mount.unmount()?;
             let options = OPTIONS[cut % OPTIONS.len()];
             mount.mount(options)?;
-            let start = ground.server.run_under(&self.wrapper())?;
+            let start = trial.server.run_under(&self.wrapper())?;
             println!("  cut {cut}: after {done} writes, back in {} ms on {options}", start.as_millis());
         }
-        ground.work(300, 400, 20).await.map(drop)
+        trial.work(300, 400, 20).await.map(drop)
     }
 
     /// Without its disk the server has to give up by itself, unless it never asks for a sync.
-    fn end_server(&self, ground: &mut Ground) -> Result<()> {
+    fn end_server(&self, trial: &mut FaultTrial) -> Result<()> {
         let deceived = self.expect_loss.is_some() || self.server == Kind::Etcd;
-        if deceived || ground.rng.percent(50) {
-            return ground.server.kill();
+        if deceived || trial.rng.percent(50) {
+            return trial.server.kill();
         }
-        let status = ground.server.wait_exit(Duration::from_secs(10)).context("its disk is gone")?;
+        let status = trial.server.wait_exit(Duration::from_secs(10)).context("its disk is gone")?;
         ensure!(status.code() == Some(1), "without its disk it ended with {status}");
-        let log = ground.server.log_of_this_life()?;
-        ensure!(!log.contains("panicked"), "it panicked:\n{}", ground.server.log_tail()?);
+        let log = trial.server.log_of_this_life()?;
+        ensure!(!log.contains("panicked"), "it panicked:\n{}", trial.server.log_tail()?);
         Ok(())
     }
 }

@@ -10,7 +10,7 @@
 
 mod clients;
 mod closing;
-mod looks;
+mod operator_calls;
 mod send;
 mod shared;
 mod traffic;
@@ -126,7 +126,7 @@ impl Recorder {
         }
         clients.spawn(clients::compactor(shared.clone(), rng()));
         if !plan.only_writes {
-            clients.spawn(looks::around(shared.clone(), rng()));
+            clients.spawn(operator_calls::around(shared.clone(), rng()));
         }
         Ok(Recorder { shared, clients, watchers })
     }

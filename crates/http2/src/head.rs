@@ -49,11 +49,10 @@ impl Head {
     }
 }
 
-/// What a header block amounts to.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    Good(Head),
-    /// A request that breaks the rules of HTTP.
+/// Why a header block is no request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// It breaks the rules of HTTP.
     Malformed,
     /// More than the limit.
     TooLarge,
@@ -114,19 +113,19 @@ impl Draft {
     }
 
     /// As the head of a request.
-    pub(crate) fn request(self) -> Verdict {
+    pub(crate) fn request(self) -> Result<Head, Refusal> {
         if self.size > self.limit {
-            return Verdict::TooLarge;
+            return Err(Refusal::TooLarge);
         }
         let (Some(method), Some(scheme), Some(path)) = (self.method, self.scheme, self.path) else {
-            return Verdict::Malformed;
+            return Err(Refusal::Malformed);
         };
-        let Ok(method) = Method::from_bytes(method.as_bytes()) else { return Verdict::Malformed };
+        let Ok(method) = Method::from_bytes(method.as_bytes()) else { return Err(Refusal::Malformed) };
         if self.is_malformed || path.is_empty() || method == Method::CONNECT {
-            return Verdict::Malformed;
+            return Err(Refusal::Malformed);
         }
         let (authority, fields, content_length) = (self.authority, self.fields, self.content_length);
-        Verdict::Good(Head { method, scheme, authority, path, fields, content_length, size: self.size })
+        Ok(Head { method, scheme, authority, path, fields, content_length, size: self.size })
     }
 
     /// As trailers, which have no pseudo-headers. True: they may pass.

@@ -12,6 +12,7 @@ use vetch_store::{AnswerBytes, Mark, ReadTxn, Store, StoreError};
 
 use crate::error::NodeError;
 use crate::metrics::Histogram;
+use crate::pins::ReadPin;
 use crate::state::NodeState;
 use crate::types::{HashKv, RangeChunk, RangeEnd};
 
@@ -29,7 +30,7 @@ pub(crate) async fn range(
     let metrics = &node.metrics;
     let open = metrics.reads.open.hold();
     let began = Instant::now();
-    let response = confirm_and_run(node, caller, request).await;
+    let response = confirm_and_run(node, caller, &request).await;
     let took = began.elapsed();
     drop(open);
     metrics.reads.ranges.add(1);
@@ -46,40 +47,76 @@ pub(crate) async fn range(
 async fn confirm_and_run(
     node: &Arc<NodeState>,
     caller: &Caller,
-    request: RangeRequest,
+    request: &RangeRequest,
 ) -> Result<RangeResponse, NodeError> {
     if !request.serializable {
         node.confirm().await?;
     }
-    permit(node, caller, &request)?;
-    run_range(node, request).await
+    permit(node, caller, request)?;
+    // Most ranges end within their first chunk. What the others need is boxed, because the future
+    // of every range would have room for it.
+    match begin_range(node, request, Pinned::No)? {
+        Begun::Done(response) => Ok(response),
+        Begun::Running(run, _) => Box::pin(finish_range(node, request, *run)).await,
+    }
 }
 
 fn permit(node: &NodeState, caller: &Caller, request: &RangeRequest) -> Result<(), NodeError> {
     node.permit(caller, |auth| auth.check_read(caller, &request.range.key, &request.range.range_end))
 }
 
+/// Whether compaction waits for a read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pinned {
+    No,
+    Yes,
+}
+
+/// A range after its first chunk.
+enum Begun<'a> {
+    Done(RangeResponse),
+    Running(Box<RangeRun>, Option<ReadPin<'a>>),
+}
+
+fn begin_range<'a>(
+    node: &'a NodeState,
+    request: &RangeRequest,
+    pinned: Pinned,
+) -> Result<Begun<'a>, NodeError> {
+    let store = node.store.read();
+    let mut run = RangeRun::new(request.clone(), mark(node, &store))?;
+    let pin = (pinned == Pinned::Yes).then(|| node.pin(&store, run.reads_at()));
+    let count = advance(node, &store, &mut run)?;
+    drop(store);
+    Ok(match count {
+        Some(count) => Begun::Done(run.finish(count)),
+        None => Begun::Running(Box::new(run), pin),
+    })
+}
+
 /// A range that compaction overtakes between two chunks is begun anew: only its beginning decides
 /// whether what it asks for has been compacted.
-async fn run_range(node: &Arc<NodeState>, request: RangeRequest) -> Result<RangeResponse, NodeError> {
-    for attempt in 0..READ_ATTEMPTS {
-        let (run, count, _pin) = {
-            let store = node.store.read();
-            let mut run = RangeRun::new(request.clone(), mark(node, &store))?;
-            let pin = (attempt > 0).then(|| node.pin(&store, run.reads_at()));
-            let count = advance(node, &store, &mut run)?;
-            (run, count, pin)
-        };
-        match count {
-            Some(count) => return Ok(run.finish(count)),
-            // Boxed, because the future of every short range would have room for it.
-            None => match Box::pin(complete(node, run, &mut AnswerBytes::unlimited())).await {
-                Err(NodeError::Store(StoreError::Compacted)) => {}
-                outcome => return outcome,
-            },
+async fn finish_range(
+    node: &Arc<NodeState>,
+    request: &RangeRequest,
+    run: RangeRun,
+) -> Result<RangeResponse, NodeError> {
+    let (mut run, mut _pin) = (run, None);
+    for _ in 1..READ_ATTEMPTS {
+        match complete(node, run, &mut AnswerBytes::unlimited()).await {
+            Err(NodeError::Store(StoreError::Compacted)) => {}
+            outcome => return outcome,
         }
+        // A pin is dropped only when the next one is there.
+        (run, _pin) = match begin_range(node, request, Pinned::Yes)? {
+            Begun::Done(response) => return Ok(response),
+            Begun::Running(run, pin) => (*run, pin),
+        };
     }
-    Err(NodeError::Timeout)
+    match complete(node, run, &mut AnswerBytes::unlimited()).await {
+        Err(NodeError::Store(StoreError::Compacted)) => Err(NodeError::Timeout),
+        outcome => outcome,
+    }
 }
 
 /// What a reader may see.

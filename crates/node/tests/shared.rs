@@ -13,8 +13,6 @@ use vetch_checkpoint::identity::Identity;
 use vetch_checkpoint::transfer::{CheckpointReceiver, TransferError, TransferManifest};
 use vetch_checkpoint::{CheckpointConfig, Loaded, audit, load};
 use vetch_cluster::{Log, LogError, LogEvent, Ticket};
-use vetch_conformance::handle::ModelHandle;
-use vetch_conformance::model::ModelLog;
 use vetch_encryption::EncryptionKeys;
 use vetch_journal::{Position, RealDisk};
 use vetch_node::Node;
@@ -26,6 +24,8 @@ use vetch_offline::refill::{RefillError, refill};
 use vetch_store::Mark;
 use vetch_store::load::Unversioned;
 use vetch_store::request::PutRequest;
+use vetch_testkit::log::handle::ModelHandle;
+use vetch_testkit::log::model::ModelLog;
 
 const KEYS: usize = 300;
 

@@ -79,8 +79,9 @@ bugs! {
 }
 
 impl Bug {
-    /// Whether it is a mistake in the rules of a shared log, which have a simulation of their own.
-    pub fn is_of_the_fence(self) -> bool {
+    /// Whether it is a mistake in the rules of a replicated log, which have a simulation of their
+    /// own.
+    pub fn is_of_the_log(self) -> bool {
         (Bug::OldEpochRead..=Bug::LifeForgotten).contains(&self)
     }
 

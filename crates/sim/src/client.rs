@@ -18,7 +18,7 @@ use vetch_store::request::RangeRequest;
 use crate::coverage::Rare;
 use crate::env::{Env, Phase};
 use crate::executor::without_delay;
-use crate::look;
+use crate::operator;
 use crate::show::Show;
 use crate::time::{MILLI, SECOND};
 use crate::trace::say;
@@ -34,21 +34,21 @@ pub(crate) async fn run(env: Rc<Env>, node: Node, client: u32, memory: Memory) {
     while env.phase.get() == Phase::Load {
         let think = memory.borrow_mut().rng().skewed(1, env.plan.think_nanos);
         env.clock.sleep(think).await;
-        if env.phase.get() != Phase::Load || env.book.borrow().answers >= env.plan.requests {
+        if env.phase.get() != Phase::Load || env.knowledge.borrow().answers >= env.plan.requests {
             break;
         }
-        look::lower_alarm(&env, &node, u64::from(client)).await;
+        operator::lower_alarm(&env, &node, u64::from(client)).await;
         if memory.borrow_mut().rng().percent(2) {
-            let known = env.book.borrow().revision;
+            let known = env.knowledge.borrow().revision;
             let revision = if memory.borrow_mut().rng().percent(50) { 0 } else { known };
             hash(&env, &node, revision).await;
             continue;
         }
         if memory.borrow_mut().rng().percent(4) {
-            look::around(&env, &node, client, &memory).await;
+            operator::around(&env, &node, client, &memory).await;
             continue;
         }
-        let (request, how) = memory.borrow_mut().request(&env.plan, &env.book.borrow());
+        let (request, how) = memory.borrow_mut().request(&env.plan, &env.knowledge.borrow());
         let patience = match memory.borrow_mut().rng().below(20) {
             0 => MILLI,
             1 => 100 * MILLI,
@@ -129,7 +129,7 @@ pub(crate) async fn serve(
             match how {
                 How::Streamed(bytes) => streamed(env, node, request, bytes).await?,
                 _ => {
-                    let before = (env.book.borrow().writes, env.book.borrow().compacted);
+                    let before = (env.knowledge.borrow().writes, env.knowledge.borrow().compacted);
                     let response = node.range(request).await;
                     watch_scan(env, before, response.as_ref().err());
                     let response = response?;
@@ -172,7 +172,7 @@ async fn streamed(
     request: RangeRequest,
     bytes: usize,
 ) -> Result<(i64, Answer), NodeError> {
-    let before = (env.book.borrow().writes, env.book.borrow().compacted);
+    let before = (env.knowledge.borrow().writes, env.knowledge.borrow().compacted);
     let newest = request.revision <= 0;
     let mut stream = node.range_stream(request, bytes);
     let mut kvs = Vec::new();
@@ -202,42 +202,44 @@ async fn streamed(
 
 /// Notes what happened while a range was being read.
 fn watch_scan(env: &Env, (writes, compacted): (u64, i64), error: Option<&NodeError>) {
-    let book = env.book.borrow();
-    if book.writes > writes {
+    let knowledge = env.knowledge.borrow();
+    if knowledge.writes > writes {
         env.hit(Rare::WrittenInScan);
     }
-    if book.compacted > compacted && error.is_some() {
+    if knowledge.compacted > compacted && error.is_some() {
         env.hit(Rare::CompactedInScan);
     }
 }
 
 /// Enters an outcome into the book.
 fn digest(env: &Env, request: &Request, outcome: &Outcome) {
-    let mut book = env.book.borrow_mut();
+    let mut knowledge = env.knowledge.borrow_mut();
     match outcome {
         Outcome::Answered { revision, answer } => {
-            book.answers += 1;
+            knowledge.answers += 1;
             note(env, request, answer);
             match (request, answer) {
-                (Request::LeaseRevoke { .. }, _) if *revision > book.revision => {
+                (Request::LeaseRevoke { .. }, _) if *revision > knowledge.revision => {
                     env.hit(Rare::LeaseRevokedKeys)
                 }
-                (Request::Compact { revision }, _) => book.compacted = book.compacted.max(*revision),
+                (Request::Compact { revision }, _) => {
+                    knowledge.compacted = knowledge.compacted.max(*revision)
+                }
                 (Request::Delete(_), Answer::Delete(deleted)) if deleted.deleted > 0 => {
-                    book.deleted_at(*revision);
+                    knowledge.deleted_at(*revision);
                 }
                 (_, Answer::LeaseGrant { id, .. }) => {
-                    book.leases.insert(*id);
+                    knowledge.leases.insert(*id);
                 }
                 _ => {}
             }
-            book.saw_revision(*revision);
+            knowledge.saw_revision(*revision);
             if !matches!(request, Request::Range(_)) {
-                book.writes += 1;
+                knowledge.writes += 1;
             }
         }
         Outcome::Refused(refusal) => {
-            book.answers += 1;
+            knowledge.answers += 1;
             match refusal {
                 Refusal::Compacted => env.hit(Rare::CompactedRead),
                 Refusal::FutureRevision => env.hit(Rare::FutureRead),
@@ -247,9 +249,9 @@ fn digest(env: &Env, request: &Request, outcome: &Outcome) {
         Outcome::NotDone => {}
         Outcome::Unknown => {
             if let Request::Compact { revision } = request
-                && *revision <= book.revision
+                && *revision <= knowledge.revision
             {
-                book.compacted = book.compacted.max(*revision);
+                knowledge.compacted = knowledge.compacted.max(*revision);
             }
         }
     }

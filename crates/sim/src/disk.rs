@@ -20,8 +20,8 @@ use crate::time::{MICRO, MILLI, SECOND};
 use crate::trace::{Trace, say};
 use vetch_testkit::random::Rng;
 
-mod mood;
-pub use mood::{Armed, Blow, Mood, Target};
+mod behaviour;
+pub use behaviour::{Armed, Behaviour, Blow, Target};
 
 const SECTOR: usize = 512;
 
@@ -37,7 +37,7 @@ pub struct SimDisk {
 #[derive(Debug)]
 struct State {
     rng: Rng,
-    mood: Mood,
+    behaviour: Behaviour,
     armed: Vec<Armed>,
     /// Nobody may use it any more.
     gone: bool,
@@ -53,7 +53,7 @@ impl SimDisk {
     pub fn new(mem: MemDisk, rng: Rng, trace: Trace, coverage: Coverage) -> SimDisk {
         let state = State {
             rng,
-            mood: Mood::default(),
+            behaviour: Behaviour::default(),
             armed: Vec::new(),
             gone: false,
             power_lost: false,
@@ -68,8 +68,8 @@ impl SimDisk {
         &self.mem
     }
 
-    pub fn set_mood(&self, mood: Mood) {
-        self.state().mood = mood;
+    pub fn set_mood(&self, behaviour: Behaviour) {
+        self.state().behaviour = behaviour;
     }
 
     /// Something to happen at a later operation.
@@ -196,8 +196,8 @@ impl SimDisk {
             if state.gone {
                 return Err(gone());
             }
-            let State { rng, mood, .. } = &mut *state;
-            rng.percent(mood.read_pause).then(|| rng.between(20 * MICRO, 2 * MILLI))
+            let State { rng, behaviour, .. } = &mut *state;
+            rng.percent(behaviour.read_pause).then(|| rng.between(20 * MICRO, 2 * MILLI))
         };
         if let Some(nanos) = nanos {
             self.wait(Op::Write, path, nanos);
@@ -223,8 +223,8 @@ impl SimDisk {
                 return Err(gone());
             }
             state.ops += 1;
-            let State { rng, mood, .. } = &mut *state;
-            mood.latency(rng, op)
+            let State { rng, behaviour, .. } = &mut *state;
+            behaviour.latency(rng, op)
         };
         if let Some(nanos) = nanos {
             if nanos > SECOND {
@@ -237,8 +237,8 @@ impl SimDisk {
 
     fn pauses_after(&self, op: Op) -> bool {
         let mut state = self.state();
-        let State { rng, mood, .. } = &mut *state;
-        rng.percent(if op == Op::SyncData { mood.pause_after_sync } else { mood.pause_after })
+        let State { rng, behaviour, .. } = &mut *state;
+        rng.percent(if op == Op::SyncData { behaviour.pause_after_sync } else { behaviour.pause_after })
     }
 
     /// Gives control back, if this is a fiber.
@@ -343,8 +343,8 @@ impl DiskFile for SimFile {
         let sectors = data.len() / SECTOR;
         let cut = {
             let mut state = self.disk.state();
-            let State { rng, mood, .. } = &mut *state;
-            (sectors > 1 && rng.percent(mood.split)).then(|| (1 + rng.below(sectors - 1)) * SECTOR)
+            let State { rng, behaviour, .. } = &mut *state;
+            (sectors > 1 && rng.percent(behaviour.split)).then(|| (1 + rng.below(sectors - 1)) * SECTOR)
         };
         let (now, later) = data.split_at(cut.unwrap_or(data.len()));
         self.disk.perform(Op::Write, &self.path, || self.inner.write_at(offset, now))?;

@@ -2,8 +2,8 @@
 
 use std::cell::{Cell, RefCell};
 
-use crate::book::Book;
 use crate::coverage::{Coverage, Rare};
+use crate::knowledge::Knowledge;
 use crate::plan::Plan;
 use crate::recorder::Recorder;
 use crate::time::Clock;
@@ -23,7 +23,7 @@ pub(crate) struct Env {
     pub(crate) trace: Trace,
     pub(crate) coverage: Coverage,
     pub(crate) recorder: RefCell<Recorder>,
-    pub(crate) book: RefCell<Book>,
+    pub(crate) knowledge: RefCell<Knowledge>,
     pub(crate) phase: Cell<Phase>,
     /// A checkpoint is being written right now; the disk is full right now.
     pub(crate) in_checkpoint: Cell<bool>,
@@ -41,7 +41,7 @@ impl Env {
             trace,
             coverage,
             recorder: RefCell::default(),
-            book: RefCell::default(),
+            knowledge: RefCell::default(),
             phase: Cell::new(Phase::Load),
             in_checkpoint: Cell::new(false),
             disk_full: Cell::new(false),

@@ -6,9 +6,11 @@
 //! * `disk`: a disk that takes its time, tears writes, forgets what was not synced, fills up and
 //!   fails.
 //! * `workload`, `client`, `watcher`, `recorder`: what clients ask, and what they saw.
-//! * `look`, `users`: what operators ask, and users whose permissions change while they use them.
+//! * `operator`, `users`: what operators ask, and users whose permissions change while they use
+//!   them.
 //! * `nemesis`, `world`, `run`: lives of the server, with faults in them and between them; then
 //!   peace and judgement.
+//! * `log`: the rules of a replicated log alone, on a log in memory that misbehaves.
 //! * `cluster`: several servers on one log that they share, with troubles between them and in it.
 //! * `coverage`: rare things that must really have happened.
 //!
@@ -17,7 +19,6 @@
 //!
 //! Not here: gRPC and real files. Trials of the real process are in `tests`.
 
-mod book;
 mod client;
 pub mod cluster;
 pub mod coverage;
@@ -27,8 +28,10 @@ pub mod executor;
 pub mod fiber;
 mod judge;
 mod keys;
-mod look;
+mod knowledge;
+pub mod log;
 mod nemesis;
+mod operator;
 mod part;
 mod plan;
 mod recorder;

@@ -1,6 +1,6 @@
 //! The nemesis: what goes wrong in one life of the server, when, and how that life ends.
 
-use crate::disk::{Armed, Blow, Mood, Target};
+use crate::disk::{Armed, Behaviour, Blow, Target};
 use crate::keys;
 use crate::part::Which;
 use crate::time::{MILLI, SECOND};
@@ -9,7 +9,7 @@ use vetch_testkit::random::Rng;
 /// Something that happens at a point of virtual time.
 #[derive(Debug, Clone)]
 pub(crate) enum Action {
-    Disk(Mood),
+    Disk(Behaviour),
     Pause(Which, u64),
     /// The disk can take only this much more.
     Full(u64),
@@ -41,7 +41,7 @@ pub(crate) struct Fate {
 impl Fate {
     pub(crate) fn draw(rng: &mut Rng, longest: u64, encrypted: bool) -> Fate {
         let nanos = rng.between(longest / 8, longest);
-        let mut actions = vec![(0, Action::Disk(Mood::usual(rng)))];
+        let mut actions = vec![(0, Action::Disk(Behaviour::usual(rng)))];
         for _ in 0..rng.below(4) {
             actions.extend(episode(rng, nanos));
         }
@@ -67,8 +67,8 @@ fn episode(rng: &mut Rng, nanos: u64) -> Vec<(u64, Action)> {
     let until = from + rng.below(nanos - from + 1);
     match rng.below(5) {
         0 => {
-            let slow = Mood { stall: rng.between(5, 40), ..Mood::usual(rng) };
-            vec![(from, Action::Disk(slow)), (until, Action::Disk(Mood::usual(rng)))]
+            let slow = Behaviour { stall: rng.between(5, 40), ..Behaviour::usual(rng) };
+            vec![(from, Action::Disk(slow)), (until, Action::Disk(Behaviour::usual(rng)))]
         }
         1 | 2 => {
             let which = *rng.pick(&Which::ALL);

@@ -2,6 +2,7 @@
 //! judgement.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use vetch_node::types::Progress;
 
 use crate::client;
 use crate::coverage::{Coverage, Rare};
-use crate::disk::{Mood, SimDisk};
+use crate::disk::{Behaviour, SimDisk};
 use crate::env::Env;
 use crate::keys;
 use crate::nemesis::{self, Action, End, Fate};
@@ -34,6 +35,8 @@ pub struct Report {
     pub seed: u64,
     pub violations: Vec<String>,
     pub coverage: Vec<u64>,
+    /// How often other things happened that are worth a line.
+    pub counts: BTreeMap<String, u64>,
     pub history: History,
     pub virtual_nanos: u64,
 }
@@ -130,7 +133,7 @@ impl Run {
         for attempt in 0.. {
             let blow = if faults && attempt < 6 { nemesis::blow_in_recovery(&mut self.rng) } else { None };
             let armed = blow.is_some();
-            self.disk.set_mood(Mood::default());
+            self.disk.set_mood(Behaviour::default());
             blow.into_iter().for_each(|blow| self.disk.arm(blow));
             let opened = self.open(&self.disk);
             let fell = armed && self.disk.is_disarmed();
@@ -197,7 +200,7 @@ impl Run {
 
     fn check_recovered(&mut self, node: &vetch_node::Node) {
         let (revision, term) = (node.revision(), node.term());
-        let shown = self.visible.max(self.env.book.borrow().revision);
+        let shown = self.visible.max(self.env.knowledge.borrow().revision);
         say!(self.env.trace, "recovered at revision {revision}, term {term}; {shown} had been shown");
         if revision < shown {
             let lost =
@@ -262,7 +265,7 @@ impl Run {
     fn act(&mut self, world: &mut World, action: &Action) {
         say!(self.env.trace, "nemesis {action:?}");
         match action {
-            Action::Disk(mood) => self.disk.set_mood(mood.clone()),
+            Action::Disk(behaviour) => self.disk.set_mood(behaviour.clone()),
             Action::Pause(which, nanos) => world.pause(*which, *nanos),
             Action::Full(more) => {
                 self.disk.fill_up(*more);
@@ -353,6 +356,6 @@ impl Run {
             history.watches.len()
         );
         let (coverage, virtual_nanos) = (self.env.coverage.counts(), self.env.now());
-        Report { seed, violations, coverage, history, virtual_nanos }
+        Report { seed, violations, coverage, counts: BTreeMap::new(), history, virtual_nanos }
     }
 }

@@ -19,7 +19,7 @@ use vetch_store::auth::{AuthError, Caller, Change, Permission, PermissionKind, R
 use crate::client;
 use crate::coverage::Rare;
 use crate::env::{Env, Phase};
-use crate::look;
+use crate::operator;
 use crate::time::{MILLI, SECOND};
 use crate::trace::say;
 use crate::workload::How;
@@ -52,7 +52,7 @@ pub(crate) async fn decide(env: Rc<Env>, node: Node, memory: Memory) {
     while env.phase.get() == Phase::Load {
         let think = memory.borrow_mut().rng.skewed(1, 2 * env.plan.think_nanos);
         env.clock.sleep(think).await;
-        if env.phase.get() != Phase::Load || env.book.borrow().answers >= env.plan.requests {
+        if env.phase.get() != Phase::Load || env.knowledge.borrow().answers >= env.plan.requests {
             break;
         }
         let (change, facts) = memory.borrow_mut().change();
@@ -82,7 +82,7 @@ async fn make(env: &Rc<Env>, node: &Node, change: Change, facts: Vec<(Fact, bool
     say!(env.trace, "office: {change:?}");
     let outcome = match node.change_auth(change).await {
         Err(NodeError::Store(StoreError::Auth(_))) => Outcome::NotDone,
-        result => look::done(env, result),
+        result => operator::done(env, result),
     };
     say!(env.trace, "office is told {outcome:?}");
     env.recorder.borrow_mut().access_changed(env.now(), place, &outcome);
@@ -170,7 +170,7 @@ pub(crate) async fn act(env: Rc<Env>, node: Node, client: u32, memory: Memory) {
     while env.phase.get() == Phase::Load {
         let think = memory.borrow_mut().rng.skewed(1, env.plan.think_nanos);
         env.clock.sleep(think).await;
-        if env.phase.get() != Phase::Load || env.book.borrow().answers >= env.plan.requests {
+        if env.phase.get() != Phase::Load || env.knowledge.borrow().answers >= env.plan.requests {
             break;
         }
         one(&env, &node, client, &memory).await;

@@ -163,7 +163,7 @@ fn act(env: &Env, session: &mut WatchSession, memory: &Memory) -> bool {
     let live = stream.watchers.iter().filter(|watcher| watcher.live).count();
     match stream.generator.rng().below(10) {
         0..=2 if live < MOST && !stream.observer => {
-            let request = stream.generator.watch(&env.plan, &env.book.borrow());
+            let request = stream.generator.watch(&env.plan, &env.knowledge.borrow());
             stream.open(env, session, request, false);
         }
         3 if !stream.observer => {
@@ -237,7 +237,7 @@ fn take(env: &Env, memory: &Memory, response: &Response<NodeEvent>) {
     }
     if stream.observer {
         let next = stream.watchers.last().map_or(0, |watcher| watcher.next);
-        env.book.borrow_mut().observed = next - 1;
+        env.knowledge.borrow_mut().observed = next - 1;
     }
 }
 

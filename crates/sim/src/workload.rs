@@ -10,7 +10,7 @@ use vetch_model::{
     Watch,
 };
 
-use crate::book::Book;
+use crate::knowledge::Knowledge;
 use crate::plan::Plan;
 use vetch_testkit::random::Rng;
 
@@ -45,7 +45,7 @@ impl Generator {
         &mut self.rng
     }
 
-    pub(crate) fn request(&mut self, plan: &Plan, book: &Book) -> (Request, How) {
+    pub(crate) fn request(&mut self, plan: &Plan, knowledge: &Knowledge) -> (Request, How) {
         self.made += 1;
         let mut at = self.rng.below(100);
         let mut is = |share: u64| {
@@ -54,24 +54,24 @@ impl Generator {
             hit
         };
         if is(plan.mix.puts) {
-            return (Request::Put(self.put(plan, book)), How::Plain);
+            return (Request::Put(self.put(plan, knowledge)), How::Plain);
         }
         if is(plan.mix.deletes) {
             return (Request::Delete(self.delete(plan)), How::Plain);
         }
         if is(plan.mix.txns) {
-            return (Request::Txn(self.txn(plan, book)), How::Plain);
+            return (Request::Txn(self.txn(plan, knowledge)), How::Plain);
         }
         if is(plan.mix.leases) {
-            return (self.lease(plan, book), How::Plain);
+            return (self.lease(plan, knowledge), How::Plain);
         }
         if is(plan.mix.compactions) {
             return (
-                self.compaction(plan, book),
+                self.compaction(plan, knowledge),
                 if self.rng.percent(30) { How::Physical } else { How::Plain },
             );
         }
-        let range = self.range(plan, book);
+        let range = self.range(plan, knowledge);
         let streams = range.sort_order == SortOrder::None
             && [range.min_mod_revision, range.max_mod_revision, range.min_create_revision] == [0; 3]
             && range.max_create_revision == 0;
@@ -118,11 +118,11 @@ impl Generator {
         }
     }
 
-    pub(crate) fn put(&mut self, plan: &Plan, book: &Book) -> Put {
+    pub(crate) fn put(&mut self, plan: &Plan, knowledge: &Knowledge) -> Put {
         let mut put = Put::new(self.key(plan), self.value(plan));
         put.prev_kv = self.rng.percent(30);
         if self.rng.percent(plan.leased_puts) {
-            put.lease = self.some_lease(book);
+            put.lease = self.some_lease(knowledge);
         }
         if self.rng.percent(5) {
             (put.ignore_value, put.value) = (true, Vec::new());
@@ -144,11 +144,11 @@ impl Generator {
         value
     }
 
-    fn some_lease(&mut self, book: &Book) -> i64 {
+    fn some_lease(&mut self, knowledge: &Knowledge) -> i64 {
         if !self.leases.is_empty() && self.rng.percent(60) {
             return *self.rng.pick(&self.leases);
         }
-        let known: Vec<i64> = book.leases.iter().rev().take(6).copied().collect();
+        let known: Vec<i64> = knowledge.leases.iter().rev().take(6).copied().collect();
         if known.is_empty() || self.rng.percent(10) { 424_242 } else { *self.rng.pick(&known) }
     }
 
@@ -157,13 +157,13 @@ impl Generator {
         Delete { keys, prev_kv: self.rng.percent(40) }
     }
 
-    pub(crate) fn range(&mut self, plan: &Plan, book: &Book) -> Range {
+    pub(crate) fn range(&mut self, plan: &Plan, knowledge: &Knowledge) -> Range {
         let mut range = Range::new(self.keys(plan));
         if self.rng.percent(30) {
             range.limit = self.rng.between(1, 6) as i64;
         }
         if self.rng.percent(35) {
-            range.revision = self.some_revision(book);
+            range.revision = self.some_revision(knowledge);
         }
         if self.rng.percent(25) {
             range.sort_order = *self.rng.pick(&[SortOrder::Ascend, SortOrder::Descend]);
@@ -179,7 +179,7 @@ impl Generator {
         range.keys_only = self.rng.percent(10);
         range.count_only = self.rng.percent(10);
         if self.rng.percent(12) {
-            let revision = self.some_revision(book);
+            let revision = self.some_revision(knowledge);
             let filter = match self.rng.below(4) {
                 0 => &mut range.min_mod_revision,
                 1 => &mut range.max_mod_revision,
@@ -192,53 +192,53 @@ impl Generator {
     }
 
     /// Old, new, just compacted or not there yet.
-    fn some_revision(&mut self, book: &Book) -> i64 {
-        let span = (book.revision - book.compacted).max(1) as u64;
+    fn some_revision(&mut self, knowledge: &Knowledge) -> i64 {
+        let span = (knowledge.revision - knowledge.compacted).max(1) as u64;
         match self.rng.below(10) {
-            0 => book.compacted + self.rng.below(3) as i64 - 1,
-            1 => book.revision + self.rng.between(0, 4) as i64,
-            _ => book.revision - self.rng.below(span) as i64,
+            0 => knowledge.compacted + self.rng.below(3) as i64 - 1,
+            1 => knowledge.revision + self.rng.between(0, 4) as i64,
+            _ => knowledge.revision - self.rng.below(span) as i64,
         }
         .max(1)
     }
 
-    fn lease(&mut self, plan: &Plan, book: &Book) -> Request {
+    fn lease(&mut self, plan: &Plan, knowledge: &Knowledge) -> Request {
         match self.rng.below(10) {
             0..=3 => {
                 let fresh = match plan.lease_ids {
                     0 => i64::from(self.client) * 1_000_000 + self.made as i64,
                     ids => self.rng.between(1, ids) as i64,
                 };
-                let id = if self.rng.percent(10) { self.some_lease(book) } else { fresh };
+                let id = if self.rng.percent(10) { self.some_lease(knowledge) } else { fresh };
                 // Recorded as the server will grant it.
                 Request::LeaseGrant { id, ttl: (*self.rng.pick(&plan.ttls)).max(plan.node.min_lease_ttl) }
             }
-            4 => Request::LeaseRevoke { id: self.some_lease(book) },
-            _ => Request::LeaseKeepAlive { id: self.some_lease(book) },
+            4 => Request::LeaseRevoke { id: self.some_lease(knowledge) },
+            _ => Request::LeaseKeepAlive { id: self.some_lease(knowledge) },
         }
     }
 
-    fn compaction(&mut self, plan: &Plan, book: &Book) -> Request {
-        let at_delete = book.deletes.iter().rev().nth(self.rng.below(3)).copied();
+    fn compaction(&mut self, plan: &Plan, knowledge: &Knowledge) -> Request {
+        let at_delete = knowledge.deletes.iter().rev().nth(self.rng.below(3)).copied();
         let revision = match self.rng.below(10) {
-            0..=3 => at_delete.unwrap_or(book.revision),
-            4 => book.revision,
-            5 => book.compacted - self.rng.below(2) as i64,
-            6 => book.revision + self.rng.between(1, 3) as i64,
-            _ => book.revision - self.rng.skewed(0, 30) as i64,
+            0..=3 => at_delete.unwrap_or(knowledge.revision),
+            4 => knowledge.revision,
+            5 => knowledge.compacted - self.rng.below(2) as i64,
+            6 => knowledge.revision + self.rng.between(1, 3) as i64,
+            _ => knowledge.revision - self.rng.skewed(0, 30) as i64,
         };
-        let most = if plan.spare_observer { book.observed } else { i64::MAX };
+        let most = if plan.spare_observer { knowledge.observed } else { i64::MAX };
         Request::Compact { revision: revision.max(1).min(most.max(1)) }
     }
 
-    pub(crate) fn compare(&mut self, plan: &Plan, book: &Book) -> Compare {
+    pub(crate) fn compare(&mut self, plan: &Plan, knowledge: &Knowledge) -> Compare {
         let key = self.key(plan);
         let last = self.seen.get(&key).copied().unwrap_or(0);
         let target = match self.rng.below(10) {
             0..=5 => CompareTarget::Mod(last),
             6 => CompareTarget::Version(self.rng.below(3) as i64),
             7 => CompareTarget::Create(last),
-            8 => CompareTarget::Lease(self.some_lease(book)),
+            8 => CompareTarget::Lease(self.some_lease(knowledge)),
             _ => CompareTarget::Value(self.value(plan)),
         };
         let result = *self.rng.pick(&[
@@ -253,7 +253,7 @@ impl Generator {
         Compare { keys, result, target }
     }
 
-    pub(crate) fn watch(&mut self, plan: &Plan, book: &Book) -> Watch {
+    pub(crate) fn watch(&mut self, plan: &Plan, knowledge: &Knowledge) -> Watch {
         let mut keys = self.keys(plan);
         // A span without keys is refused as such; that is not what is tried here.
         if !keys.range_end.is_empty() && keys.range_end != [0] && keys.key >= keys.range_end {
@@ -261,9 +261,9 @@ impl Generator {
         }
         let start_revision = match self.rng.below(10) {
             0..=3 => 0,
-            4 => book.revision + self.rng.between(1, 12) as i64,
-            5 => (book.compacted + self.rng.below(3) as i64 - 1).max(1),
-            _ => self.some_revision(book),
+            4 => knowledge.revision + self.rng.between(1, 12) as i64,
+            5 => (knowledge.compacted + self.rng.below(3) as i64 - 1).max(1),
+            _ => self.some_revision(knowledge),
         };
         Watch {
             keys,

@@ -2,6 +2,7 @@
 //!
 //! * `random`: random numbers from a seed.
 //! * `certificates`: certificate authorities, certificates and revocation lists.
+//! * `log`: a log in memory that can be told to misbehave, and the suite that every engine passes.
 //! * `faulty_disk` and `subsets`: failures of a disk, and what a power loss leaves.
 //! * `to_model` and `to_store`: requests and responses of the store in the types of the
 //!   specification, and the other way round.
@@ -10,6 +11,7 @@
 
 pub mod certificates;
 pub mod faulty_disk;
+pub mod log;
 pub mod random;
 pub mod subsets;
 pub mod to_model;

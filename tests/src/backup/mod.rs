@@ -9,7 +9,7 @@ mod compare;
 mod gateway;
 mod history;
 mod load;
-mod plays;
+mod scenarios;
 mod store;
 mod tools;
 
@@ -41,19 +41,19 @@ impl Backup {
         let mut rng = Rng::split_mix(self.seed);
         let wanted = |name: &str| self.only.is_empty() || self.only.iter().any(|only| only == name);
         if wanted("directory") {
-            plays::past(store::Store::directory()?, &mut rng, self.lives, self.restores).await?;
+            scenarios::past(store::Store::directory()?, &mut rng, self.lives, self.restores).await?;
         }
         if wanted("bucket") {
-            plays::past(store::Store::bucket()?, &mut rng, self.lives, self.restores).await?;
+            scenarios::past(store::Store::bucket()?, &mut rng, self.lives, self.restores).await?;
         }
         if wanted("gap") {
-            plays::gap(&mut rng).await?;
+            scenarios::gap(&mut rng).await?;
         }
         if wanted("torn") {
-            plays::torn(&mut rng).await?;
+            scenarios::torn(&mut rng).await?;
         }
         if wanted("copy") {
-            plays::copy(&mut rng).await?;
+            scenarios::copy(&mut rng).await?;
         }
         println!("backup: passed with seed {}", self.seed);
         Ok(())

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use anyhow::{Result, ensure};
 use rustix::process::Signal;
 
-use super::house::{House, all, put, wait_files, wait_log};
+use super::encrypted_directory::{EncryptedDirectory, all, put, wait_files, wait_log};
 use crate::client::Client;
 
 const KEYS: usize = 400;
@@ -16,9 +16,9 @@ const KEYS: usize = 400;
 /// fail.
 pub(super) async fn hidden() -> Result<()> {
     for is_encrypted in [true, false] {
-        let house = House::new()?;
-        house.keygen()?;
-        let mut server = house.start(is_encrypted)?;
+        let fixture = EncryptedDirectory::new()?;
+        fixture.keygen()?;
+        let mut server = fixture.start(is_encrypted)?;
         let client = Client::connect(&server.endpoint()).await?;
         for number in 0..KEYS {
             put(&client, number, "first").await?;
@@ -26,14 +26,14 @@ pub(super) async fn hidden() -> Result<()> {
         if is_encrypted {
             wait_log(&server, "every file of the journal and the checkpoints is encrypted").await?;
         }
-        ensure!(house.found_in()?.is_empty() == is_encrypted, "while running: {:?}", house.found_in()?);
+        ensure!(fixture.found_in()?.is_empty() == is_encrypted, "while running: {:?}", fixture.found_in()?);
         server.kill()?;
-        ensure!(house.found_in()?.is_empty() == is_encrypted, "after a kill: {:?}", house.found_in()?);
+        ensure!(fixture.found_in()?.is_empty() == is_encrypted, "after a kill: {:?}", fixture.found_in()?);
         server.run()?;
         let client = Client::connect(&server.endpoint()).await?;
         ensure!(all(&client).await?.len() == KEYS, "keys are missing after a restart");
         server.terminate()?;
-        let found = house.found_in()?;
+        let found = fixture.found_in()?;
         ensure!(found.is_empty() == is_encrypted, "after a stop: {found:?}");
         println!("  {}: marker in {} files", if is_encrypted { "encrypted" } else { "plain" }, found.len());
     }
@@ -41,30 +41,30 @@ pub(super) async fn hidden() -> Result<()> {
 }
 
 pub(super) async fn refused() -> Result<()> {
-    let house = House::new()?;
-    house.keygen()?;
-    let mut server = house.start(true)?;
+    let fixture = EncryptedDirectory::new()?;
+    fixture.keygen()?;
+    let mut server = fixture.start(true)?;
     let client = Client::connect(&server.endpoint()).await?;
     put(&client, 1, "value").await?;
     server.terminate()?;
-    house.refuses(false, &["encrypted with the key k1", "--encryption-key-file"])?;
-    let right = house.lines()?;
+    fixture.refuses(false, &["encrypted with the key k1", "--encryption-key-file"])?;
+    let right = fixture.lines()?;
     // Another key under the same name, another name, both.
-    let other = House::new()?;
+    let other = EncryptedDirectory::new()?;
     other.keygen()?;
-    house.write_keys(&other.lines()?)?;
-    house.refuses(true, &["another key than the one that the key file calls k1"])?;
-    house.write_keys(&other.lines()?.iter().map(|line| line.replace("k1 ", "k9 ")).collect::<Vec<_>>())?;
-    house.refuses(true, &["encrypted with the key k1, which is not in the key file (k9)"])?;
-    house.write_keys(&["k1 c2hvcnQ=".to_owned()])?;
-    house.refuses(true, &["the key has 5 bytes; it must have 32"])?;
-    house.write_keys(&right)?;
-    fs::set_permissions(house.keys(), fs::Permissions::from_mode(0o644))?;
-    house.refuses(true, &["mode 644", "chmod 600"])?;
-    fs::set_permissions(house.keys(), fs::Permissions::from_mode(0o600))?;
-    let mut server = house.start(true)?;
+    fixture.write_keys(&other.lines()?)?;
+    fixture.refuses(true, &["another key than the one that the key file calls k1"])?;
+    fixture.write_keys(&other.lines()?.iter().map(|line| line.replace("k1 ", "k9 ")).collect::<Vec<_>>())?;
+    fixture.refuses(true, &["encrypted with the key k1, which is not in the key file (k9)"])?;
+    fixture.write_keys(&["k1 c2hvcnQ=".to_owned()])?;
+    fixture.refuses(true, &["the key has 5 bytes; it must have 32"])?;
+    fixture.write_keys(&right)?;
+    fs::set_permissions(fixture.keys(), fs::Permissions::from_mode(0o644))?;
+    fixture.refuses(true, &["mode 644", "chmod 600"])?;
+    fs::set_permissions(fixture.keys(), fs::Permissions::from_mode(0o600))?;
+    let mut server = fixture.start(true)?;
     // Taken away from a running server: it says so and goes on.
-    house.write_keys(&other.lines()?.iter().map(|line| line.replace("k1 ", "k9 ")).collect::<Vec<_>>())?;
+    fixture.write_keys(&other.lines()?.iter().map(|line| line.replace("k1 ", "k9 ")).collect::<Vec<_>>())?;
     wait_log(&server, "keeping the current keys").await?;
     ensure!(
         server.log_of_this_life()?.contains("the key k1 is not in it and is still needed"),
@@ -73,7 +73,7 @@ pub(super) async fn refused() -> Result<()> {
     let client = Client::connect(&server.endpoint()).await?;
     put(&client, 2, "value").await?;
     // And a SIGHUP reads it again, changed or not.
-    house.write_keys(&right)?;
+    fixture.write_keys(&right)?;
     server.signal(Signal::HUP)?;
     wait_log(&server, "encryption keys in use").await?;
     server.kill()?;
@@ -86,31 +86,31 @@ pub(super) async fn refused() -> Result<()> {
 
 /// A plain directory becomes an encrypted one and a plain one again, without losing anything.
 pub(super) async fn on_and_off() -> Result<()> {
-    let house = House::new()?;
-    house.keygen()?;
-    let mut server = house.start(false)?;
+    let fixture = EncryptedDirectory::new()?;
+    fixture.keygen()?;
+    let mut server = fixture.start(false)?;
     let client = Client::connect(&server.endpoint()).await?;
     for number in 0..KEYS {
         put(&client, number, "plain").await?;
     }
     let before = all(&client).await?;
     server.terminate()?;
-    ensure!(!house.found_in()?.is_empty(), "the marker is to be seen at first");
-    let mut server = house.start(true)?;
+    ensure!(!fixture.found_in()?.is_empty(), "the marker is to be seen at first");
+    let mut server = fixture.start(true)?;
     let took = wait_files(&server, "an encrypted directory", |files| files.get("plain") == Some(&0)).await?;
-    ensure!(house.found_in()?.is_empty(), "still in plain: {:?}", house.found_in()?);
+    ensure!(fixture.found_in()?.is_empty(), "still in plain: {:?}", fixture.found_in()?);
     println!("  switched on: everything was encrypted after {:.1}s, without a write", took.as_secs_f64());
     ensure!(all(&Client::connect(&server.endpoint()).await?).await? == before, "on changed what is stored");
     server.kill()?;
     server.run()?;
-    let mut lines = house.lines()?;
+    let mut lines = fixture.lines()?;
     lines.insert(0, "plain".to_owned());
-    house.write_keys(&lines)?;
+    fixture.write_keys(&lines)?;
     let took = wait_files(&server, "a plain directory", |files| files.get("k1") == Some(&0)).await?;
     println!("  switched off: nothing needed the key after {:.1}s", took.as_secs_f64());
     ensure!(all(&Client::connect(&server.endpoint()).await?).await? == before, "off changed what is stored");
     server.kill()?;
-    let mut server = house.start(false)?;
+    let mut server = fixture.start(false)?;
     ensure!(
         all(&Client::connect(&server.endpoint()).await?).await? == before,
         "the last start changed something"

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use anyhow::{Result, ensure};
 use vetch_api::pb;
 
-use super::house::House;
+use super::encrypted_directory::EncryptedDirectory;
 use crate::client::Client;
 use crate::server::{Kind, Options, Server};
 
@@ -34,11 +34,14 @@ pub(super) async fn run(puts: usize, rounds: usize) -> Result<()> {
 
 /// Microseconds of the server's processor time per put.
 async fn round(puts: usize, is_encrypted: bool) -> Result<f64> {
-    let house = House::new()?;
-    house.keygen()?;
-    let flags =
-        if is_encrypted { vec![format!("--encryption-key-file={}", house.keys().display())] } else { vec![] };
-    let server = Server::start_with(Kind::Vetch, Options { flags, data_dir: Some(house.data()) })?;
+    let fixture = EncryptedDirectory::new()?;
+    fixture.keygen()?;
+    let flags = if is_encrypted {
+        vec![format!("--encryption-key-file={}", fixture.keys().display())]
+    } else {
+        vec![]
+    };
+    let server = Server::start_with(Kind::Vetch, Options { flags, data_dir: Some(fixture.data()) })?;
     let next = Arc::new(AtomicUsize::new(0));
     let before = server.cpu_seconds()?;
     let mut writers = tokio::task::JoinSet::new();

@@ -6,7 +6,7 @@
 
 mod cases;
 mod cost;
-mod house;
+mod encrypted_directory;
 mod rotation;
 
 use anyhow::{Context, Result};

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use super::house::{House, all, key, put, wait_files, wait_log};
+use super::encrypted_directory::{EncryptedDirectory, all, key, put, wait_files, wait_log};
 use crate::client::Client;
 use crate::server::Server;
 
@@ -19,35 +19,35 @@ struct Progress {
 }
 
 pub(super) async fn run(rotations: usize) -> Result<()> {
-    let house = House::new()?;
-    house.keygen()?;
-    let mut server = house.start(true)?;
+    let fixture = EncryptedDirectory::new()?;
+    fixture.keygen()?;
+    let mut server = fixture.start(true)?;
     let progress = Progress::default();
     let writer = tokio::spawn(write(server.endpoint(), progress.clone()));
     for round in 1..=rotations {
         let (old, new) = (format!("k{round}"), format!("k{}", round + 1));
         some(&progress).await?;
-        house.keygen()?;
+        fixture.keygen()?;
         wait_files(&server, "the new key", |files| files.contains_key(&new)).await?;
         // Most often in the middle of it all: old and new files lie side by side.
         server.kill()?;
         if round % 2 == 1 {
-            let all_keys = house.lines()?;
+            let all_keys = fixture.lines()?;
             let early: Vec<String> =
                 all_keys.iter().filter(|line| !line.starts_with(&old)).cloned().collect();
-            house.write_keys(&early)?;
+            fixture.write_keys(&early)?;
             // It may be through with it already, where the disk is fast.
-            if !house.is_readable()? {
+            if !fixture.is_readable()? {
                 let words = format!("encrypted with the key {old}, which is not in the key file ({new})");
-                house.refuses(true, &[&words])?;
+                fixture.refuses(true, &[&words])?;
             }
-            house.write_keys(&all_keys)?;
+            fixture.write_keys(&all_keys)?;
         }
         server.run()?;
         let took = wait_files(&server, "the end of the old key", |files| files.get(&old) == Some(&0)).await?;
         wait_log(&server, "no file needs this encryption key any more").await?;
-        let kept: Vec<String> = house.lines()?.into_iter().filter(|line| !line.starts_with(&old)).collect();
-        house.write_keys(&kept)?;
+        let kept: Vec<String> = fixture.lines()?.into_iter().filter(|line| !line.starts_with(&old)).collect();
+        fixture.write_keys(&kept)?;
         wait_files(&server, "a ring without the old key", |files| !files.contains_key(&old)).await?;
         some(&progress).await?;
         println!(
@@ -60,7 +60,7 @@ pub(super) async fn run(rotations: usize) -> Result<()> {
     }
     progress.stop.store(true, Ordering::Relaxed);
     writer.await??;
-    ensure!(house.found_in()?.is_empty(), "the marker was found in {:?}", house.found_in()?);
+    ensure!(fixture.found_in()?.is_empty(), "the marker was found in {:?}", fixture.found_in()?);
     check(&server, &progress).await?;
     server.terminate()?;
     Ok(())

@@ -9,7 +9,7 @@ use vetch_api::pb;
 
 use super::{Case, Faults, rest};
 use crate::client::Client;
-use crate::ground::Ground;
+use crate::fault_trial::FaultTrial;
 use crate::mount::Mount;
 use crate::record::Plan;
 use crate::server::{Options, Server};
@@ -17,27 +17,27 @@ use crate::server::{Options, Server};
 /// Connections beyond the limit wait, requests over the others go on. Then not even a file can be
 /// opened for a while.
 pub(super) async fn descriptors(faults: &Faults, rounds: usize) -> Result<()> {
-    let mut ground = faults.ground(Case::Descriptors, Plan::new(faults.seed)).await?;
+    let mut trial = faults.trial(Case::Descriptors, Plan::new(faults.seed)).await?;
     let result = async {
         for round in 1..=rounds {
-            ground.server.kill()?;
-            ground.server.run_under(&["prlimit", "--nofile=230:"].map(str::to_owned))?;
-            ground.work(300, 500, 20).await?;
-            let crowd: Vec<TcpStream> = (0..300).map_while(|_| connect(&ground.server)).collect();
-            let during = ground.work(1_000, 1_500, 0).await?;
+            trial.server.kill()?;
+            trial.server.run_under(&["prlimit", "--nofile=230:"].map(str::to_owned))?;
+            trial.work(300, 500, 20).await?;
+            let crowd: Vec<TcpStream> = (0..300).map_while(|_| connect(&trial.server)).collect();
+            let during = trial.work(1_000, 1_500, 0).await?;
             println!("  round {round}: {during} writes beside {} idle connections", crowd.len());
             drop(crowd);
-            ground.work(300, 400, 20).await?;
-            limit(&ground.server, 8)?;
-            let during = ground.work(2_000, 3_000, 0).await?;
-            limit(&ground.server, 1_024)?;
+            trial.work(300, 400, 20).await?;
+            limit(&trial.server, 8)?;
+            let during = trial.work(2_000, 3_000, 0).await?;
+            limit(&trial.server, 1_024)?;
             println!("  round {round}: {during} writes without a descriptor to spare");
-            ground.work(300, 400, 20).await?;
+            trial.work(300, 400, 20).await?;
         }
         Ok(())
     };
     let result = result.await;
-    ground.conclude(result).await.passed().map(drop)
+    trial.conclude(result).await.passed().map(drop)
 }
 
 fn connect(server: &Server) -> Option<TcpStream> {
@@ -68,21 +68,21 @@ pub(super) async fn disk_full(faults: &Faults, rounds: usize) -> Result<()> {
     plan.keys = 200;
     let options = Options { flags: faults.flags.clone(), data_dir: Some(mount.path().join("data")) };
     let name = Case::DiskFull.to_string();
-    let mut ground = Ground::start(&name, faults.server, options, plan).await?;
+    let mut trial = FaultTrial::start(&name, faults.server, options, plan).await?;
     let result = async {
         for round in 1..=rounds {
-            ground.work(500, 900, 20).await?;
+            trial.work(500, 900, 20).await?;
             let ballast = mount.fill(12)?;
-            let waited = refused(&mut ground).await?;
-            check_full(&mut ground).await?;
+            let waited = refused(&mut trial).await?;
+            check_full(&mut trial).await?;
             if round % 2 == 1 {
-                ground.server.kill()?;
-                ground.server.run()?;
-                refused(&mut ground).await?;
-                check_full(&mut ground).await?;
+                trial.server.kill()?;
+                trial.server.run()?;
+                refused(&mut trial).await?;
+                check_full(&mut trial).await?;
             }
             std::fs::remove_file(&ballast)?;
-            let done = ground.work(500, 900, 20).await?;
+            let done = trial.work(500, 900, 20).await?;
             println!(
                 "  round {round}: refused after {waited} ms, and {done} writes once there was room again"
             );
@@ -90,14 +90,14 @@ pub(super) async fn disk_full(faults: &Faults, rounds: usize) -> Result<()> {
         Ok(())
     };
     let result = result.await;
-    ground.conclude(result).await.passed().map(drop)
+    trial.conclude(result).await.passed().map(drop)
 }
 
 /// Waits until the server says that it is full, in etcd's words. Answers how many milliseconds that
 /// took.
-async fn refused(ground: &mut Ground) -> Result<i64> {
+async fn refused(trial: &mut FaultTrial) -> Result<i64> {
     const PACE: i64 = 50;
-    let client = Client::connect(&ground.server.endpoint()).await?;
+    let client = Client::connect(&trial.server.endpoint()).await?;
     for tries in 0..600 {
         // Empty and in an empty key's place, this put changes nothing even when it is not refused
         // for lack of space.
@@ -107,7 +107,7 @@ async fn refused(ground: &mut Ground) -> Result<i64> {
                 ensure!(status.code() == Code::ResourceExhausted, "the code is {:?}", status.code());
                 return Ok(tries * PACE);
             }
-            _ => ensure!(ground.server.alive(), "the server has ended:\n{}", ground.server.log_tail()?),
+            _ => ensure!(trial.server.alive(), "the server has ended:\n{}", trial.server.log_tail()?),
         }
         rest(PACE).await;
     }
@@ -115,12 +115,12 @@ async fn refused(ground: &mut Ground) -> Result<i64> {
 }
 
 /// Full: reads and deletes work, and the alarm is raised.
-async fn check_full(ground: &mut Ground) -> Result<()> {
-    let client = Client::connect(&ground.server.endpoint()).await?;
+async fn check_full(trial: &mut FaultTrial) -> Result<()> {
+    let client = Client::connect(&trial.server.endpoint()).await?;
     let alarms = client.maintenance.clone().alarm(pb::AlarmRequest::default()).await?.into_inner().alarms;
     ensure!(alarms.iter().any(|alarm| alarm.alarm == 1), "no NOSPACE alarm is raised: {alarms:?}");
     client.revision().await.context("reading on a full disk")?;
-    ground.recorder.delete_something().await.context("deleting on a full disk")?;
-    ensure!(ground.server.alive(), "the server has ended");
+    trial.recorder.delete_something().await.context("deleting on a full disk")?;
+    ensure!(trial.server.alive(), "the server has ended");
     Ok(())
 }

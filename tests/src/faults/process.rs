@@ -9,32 +9,32 @@ use rustix::process::Signal;
 use tonic::Code;
 
 use super::{Case, Faults, rest};
-use crate::ground::Ground;
+use crate::fault_trial::FaultTrial;
 use crate::record::Plan;
 
-pub(super) async fn kill(ground: &mut Ground, rounds: usize) -> Result<()> {
+pub(super) async fn kill(trial: &mut FaultTrial, rounds: usize) -> Result<()> {
     for round in 1..=rounds {
-        let done = ground.work(200, 900, 20).await?;
-        ground.server.kill()?;
+        let done = trial.work(200, 900, 20).await?;
+        trial.server.kill()?;
         // A start that is itself killed leaves a recovery half done.
-        if ground.rng.percent(30) {
-            ground.server.spawn_under(&[])?;
-            rest(ground.rng.between(1, 60)).await;
-            ground.server.kill()?;
+        if trial.rng.percent(30) {
+            trial.server.spawn_under(&[])?;
+            rest(trial.rng.between(1, 60)).await;
+            trial.server.kill()?;
         }
-        let start = ground.server.run()?;
+        let start = trial.server.run()?;
         println!("  round {round}: killed after {done} writes, back in {} ms", start.as_millis());
     }
-    ground.work(300, 400, 20).await.map(drop)
+    trial.work(300, 400, 20).await.map(drop)
 }
 
 /// Each round has a history of its own, because how its watches ended is judged as well.
 pub(super) async fn term(faults: &Faults, rounds: usize) -> Result<()> {
     for round in 1..=rounds {
         let plan = Plan::new(faults.seed + round as u64);
-        let mut ground = faults.ground(Case::Term, plan).await?;
-        let result = terminate(&mut ground).await;
-        let recording = ground.conclude(result).await.passed()?;
+        let mut trial = faults.trial(Case::Term, plan).await?;
+        let result = terminate(&mut trial).await;
+        let recording = trial.conclude(result).await.passed()?;
         println!("  requests failed with {:?}", recording.failures);
         for (code, message) in &recording.watch_ends {
             ensure!(ended_cleanly(*code), "a watch ended with {code:?} {message:?}");
@@ -43,14 +43,14 @@ pub(super) async fn term(faults: &Faults, rounds: usize) -> Result<()> {
     Ok(())
 }
 
-async fn terminate(ground: &mut Ground) -> Result<()> {
-    ground.work(500, 900, 20).await?;
+async fn terminate(trial: &mut FaultTrial) -> Result<()> {
+    trial.work(500, 900, 20).await?;
     let begun = Instant::now();
-    let status = ground.server.terminate()?;
+    let status = trial.server.terminate()?;
     check_end(status, begun.elapsed())?;
     println!("  ended in {} ms with {status}", begun.elapsed().as_millis());
-    ground.server.run()?;
-    ground.work(200, 300, 20).await.map(drop)
+    trial.server.run()?;
+    trial.work(200, 300, 20).await.map(drop)
 }
 
 /// etcd hands the signal on to itself once it has cleaned up, so the process ends by SIGTERM.
@@ -69,34 +69,34 @@ fn ended_cleanly(code: Code) -> bool {
 
 /// Clients give up while the process stands still. What it answers when it goes on must be true
 /// then, not before.
-pub(super) async fn pause(ground: &mut Ground, rounds: usize) -> Result<()> {
+pub(super) async fn pause(trial: &mut FaultTrial, rounds: usize) -> Result<()> {
     for round in 1..=rounds {
-        let done = ground.work(300, 900, 20).await?;
-        let stopped = ground.rng.between(1_000, 5_000);
-        ground.server.signal(Signal::STOP)?;
+        let done = trial.work(300, 900, 20).await?;
+        let stopped = trial.rng.between(1_000, 5_000);
+        trial.server.signal(Signal::STOP)?;
         rest(stopped).await;
-        ground.server.signal(Signal::CONT)?;
+        trial.server.signal(Signal::CONT)?;
         println!("  round {round}: after {done} writes stopped for {stopped} ms");
     }
-    ground.work(500, 600, 20).await.map(drop)
+    trial.work(500, 600, 20).await.map(drop)
 }
 
 /// One processor for all its threads, and the process stopped for a few milliseconds again and
 /// again.
-pub(super) async fn one_cpu(ground: &mut Ground, rounds: usize) -> Result<()> {
-    ground.work(200, 400, 20).await?;
-    ground.server.kill()?;
-    ground.server.run_under(&["taskset", "-c", "0"].map(str::to_owned))?;
-    let before = ground.recorder.acknowledged();
+pub(super) async fn one_cpu(trial: &mut FaultTrial, rounds: usize) -> Result<()> {
+    trial.work(200, 400, 20).await?;
+    trial.server.kill()?;
+    trial.server.run_under(&["taskset", "-c", "0"].map(str::to_owned))?;
+    let before = trial.recorder.acknowledged();
     for _ in 0..rounds {
-        rest(ground.rng.between(5, 80)).await;
-        ground.server.signal(Signal::STOP)?;
-        rest(ground.rng.between(1, 60)).await;
-        ground.server.signal(Signal::CONT)?;
+        rest(trial.rng.between(5, 80)).await;
+        trial.server.signal(Signal::STOP)?;
+        rest(trial.rng.between(1, 60)).await;
+        trial.server.signal(Signal::CONT)?;
     }
-    let done = ground.recorder.acknowledged() - before;
+    let done = trial.recorder.acknowledged() - before;
     println!("  {done} writes between {rounds} stops");
-    ground.work(200, 300, 20).await?;
-    ground.server.kill()?;
-    ground.server.run().map(drop)
+    trial.work(200, 300, 20).await?;
+    trial.server.kill()?;
+    trial.server.run().map(drop)
 }

@@ -36,24 +36,24 @@ pub(super) async fn run(faults: &Faults, rounds: usize) -> Result<()> {
     let flags = ["--checkpoint-bytes=1048576", "--checkpoint-interval=1s", "--log-level=debug"];
     options.flags.extend(flags.map(str::to_owned));
     let name = Case::SlowDisk.to_string();
-    let mut ground = crate::ground::Ground::start(&name, faults.server, options, plan).await?;
+    let mut trial = crate::fault_trial::FaultTrial::start(&name, faults.server, options, plan).await?;
     let result = async {
         for round in 1..=rounds {
-            ground.server.kill()?;
-            let delay = ground.rng.between(200, 1_200);
+            trial.server.kill()?;
+            let delay = trial.rng.between(200, 1_200);
             let wrapper = strace::wrapper("fdatasync", &format!("delay_enter={}:when=12+", delay * 1_000));
-            ground.server.run_under(&wrapper)?;
-            let done = ground.work(9_000, 11_000, 100).await?;
-            let checkpoints = ground.server.log_of_this_life()?.matches("checkpoint taken").count();
-            ground.server.kill()?;
+            trial.server.run_under(&wrapper)?;
+            let done = trial.work(9_000, 11_000, 100).await?;
+            let checkpoints = trial.server.log_of_this_life()?.matches("checkpoint taken").count();
+            trial.server.kill()?;
             println!(
                 "  round {round}: syncs of {delay} ms, {done} writes, {checkpoints} checkpoints, killed"
             );
             ensure!(checkpoints > 0, "no checkpoint was taken, so nothing was tried");
-            ground.server.run()?;
+            trial.server.run()?;
         }
         Ok(())
     };
     let result = result.await;
-    ground.conclude(result).await.passed().map(drop)
+    trial.conclude(result).await.passed().map(drop)
 }

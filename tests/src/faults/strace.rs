@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use super::{Case, rest};
-use crate::ground::Ground;
+use crate::fault_trial::FaultTrial;
 use crate::server::Server;
 
 pub(super) struct Injection {
@@ -84,26 +84,26 @@ pub(crate) fn require() -> Result<()> {
     Ok(())
 }
 
-pub(super) async fn run(ground: &mut Ground, injection: &Injection, rounds: usize) -> Result<()> {
+pub(super) async fn run(trial: &mut FaultTrial, injection: &Injection, rounds: usize) -> Result<()> {
     require()?;
     let mut hits = 0;
     for round in 1..=rounds + EXTRA_ROUNDS {
         if round > rounds && hits > 0 {
             break;
         }
-        let done = ground.work(100, 400, 20).await?;
-        ground.server.kill()?;
+        let done = trial.work(100, 400, 20).await?;
+        trial.server.kill()?;
         // On a busy machine a late call may not come in time, but one of the first does.
         let last = if round > rounds { injection.when.0 + 1 } else { injection.when.1 };
-        let when = ground.rng.between(injection.when.0, last);
+        let when = trial.rng.between(injection.when.0, last);
         let log = tempfile::NamedTempFile::new()?;
         let path = log.path().to_str().context("a path that is not text")?;
         let wrapper = wrapper_with_log(injection.calls, &format!("{}:when={when}", injection.what), path);
         let begun = Instant::now();
-        ground.server.spawn_under(&wrapper)?;
-        let end = wait_for_end(&mut ground.server).await?;
+        trial.server.spawn_under(&wrapper)?;
+        let end = wait_for_end(&mut trial.server).await?;
         let took = begun.elapsed().as_millis();
-        let said = check_end(ground, injection, end)?;
+        let said = check_end(trial, injection, end)?;
         let calls = std::fs::read_to_string(log.path())?;
         let injected = calls.lines().find(|call| call.contains("(INJECTED)"));
         hits += usize::from(end.is_some() || injected.is_some());
@@ -114,9 +114,9 @@ pub(super) async fn run(ground: &mut Ground, injection: &Injection, rounds: usiz
             "  round {round}: {done} writes, then at {} number {when}: {said} ({took} ms)",
             injection.calls
         );
-        ground.server.run()?;
+        trial.server.run()?;
     }
-    ground.work(200, 300, 20).await?;
+    trial.work(200, 300, 20).await?;
     ensure!(hits > 0, "the fault was never hit: nothing was tried");
     Ok(())
 }
@@ -140,15 +140,15 @@ async fn wait_for_end(server: &mut Server) -> Result<Option<ExitStatus>> {
     server.wait_exit(Duration::from_secs(1)).map(Some)
 }
 
-fn check_end(ground: &Ground, injection: &Injection, end: Option<ExitStatus>) -> Result<String> {
+fn check_end(trial: &FaultTrial, injection: &Injection, end: Option<ExitStatus>) -> Result<String> {
     let Some(status) = end else { return Ok("it went on".to_owned()) };
     if injection.end == Expected::Killed {
         ensure!(status.signal() == Some(9), "the process ended with {status} instead of being killed");
         return Ok("killed".to_owned());
     }
-    let log = ground.server.log_of_this_life()?;
-    ensure!(status.code() == Some(1), "the process ended with {status}:\n{}", ground.server.log_tail()?);
-    ensure!(!log.contains("panicked"), "it panicked:\n{}", ground.server.log_tail()?);
+    let log = trial.server.log_of_this_life()?;
+    ensure!(status.code() == Some(1), "the process ended with {status}:\n{}", trial.server.log_tail()?);
+    ensure!(!log.contains("panicked"), "it panicked:\n{}", trial.server.log_tail()?);
     let reason =
         log.lines().rfind(|line| line.contains(r#""level":"error""#)).context("no error in its log")?;
     if !reason.contains("error") {

@@ -7,7 +7,7 @@ use tokio_stream::StreamExt;
 use vetch_api::pb;
 
 use super::process::Migration;
-use super::story::{self, Listener, Story};
+use super::watch_check::{self, Listener, Story};
 use super::writers::{Diary, LEASE, Outcome, Way, Writers};
 use crate::client::Client;
 use crate::server::{Kind, Options, Server};
@@ -68,8 +68,8 @@ pub(super) async fn run(seed: u64, most_pause: Duration) -> Result<()> {
     through.reaches(last).await?;
     let (before, after, (through, gaps)) = (at_etcd.stop()?.0, after.stop()?.0, through.stop()?);
     let whole = joined(before, after, fence)?;
-    story::must_agree(&whole, &through, "a watch by way of Vetch")?;
-    let tally = story::must_be_told(&whole, &diaries)?;
+    watch_check::must_agree(&whole, &through, "a watch by way of Vetch")?;
+    let tally = watch_check::must_be_told(&whole, &diaries)?;
     println!(
         "  {tally:?}; {} revisions, the last {last}; a watch by way of Vetch lost its past {gaps} times",
         whole.len()
@@ -205,7 +205,7 @@ pub(super) fn joined(mut before: Story, after: Story, fence: i64) -> Result<Stor
     let beyond: Vec<i64> = before.range(fence + 1..).map(|(&revision, _)| revision).collect();
     ensure!(beyond.is_empty(), "etcd was written to behind the fence at {fence}: {beyond:?}");
     before.extend(after);
-    story::must_be_dense(&before)?;
+    watch_check::must_be_dense(&before)?;
     Ok(before)
 }
 

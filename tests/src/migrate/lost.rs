@@ -9,7 +9,7 @@ use vetch_api::pb;
 use super::live::{fence_of, fill, joined};
 use super::process::Migration;
 use super::relay::Relay;
-use super::story::{self, Listener};
+use super::watch_check::{self, Listener};
 use super::writers::{LEASE, Way, Writers};
 use crate::client::Client;
 use crate::server::{Kind, Server};
@@ -61,7 +61,7 @@ pub(super) async fn run(seed: u64) -> Result<()> {
     let last = Client::connect(&migration.endpoint()).await?.revision().await?;
     after.reaches(last).await?;
     let whole = joined(at_etcd.stop()?.0, after.stop()?.0, fence)?;
-    let tally = story::must_be_told(&whole, &diaries)?;
+    let tally = watch_check::must_be_told(&whole, &diaries)?;
     println!("  the etcd went on, and was left for good at revision {fence}; the last is {last}; {tally:?}");
     Ok(())
 }

@@ -12,8 +12,8 @@ mod lost;
 mod process;
 mod quiet;
 mod relay;
-mod story;
 mod torn;
+mod watch_check;
 mod writers;
 
 use std::time::Duration;

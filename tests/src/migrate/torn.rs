@@ -7,7 +7,7 @@ use vetch_api::pb;
 
 use super::live::{fence_of, fill, joined};
 use super::process::Migration;
-use super::story::{self, Listener};
+use super::watch_check::{self, Listener};
 use super::writers::{LEASE, Way, Writers};
 use crate::client::Client;
 use crate::server::{Kind, Server};
@@ -48,7 +48,7 @@ pub(super) async fn run(seed: u64, kills: usize) -> Result<()> {
     ensure!(last > fence, "nobody wrote after the cut-over");
     after.reaches(last).await?;
     let whole = joined(at_etcd.stop()?.0, after.stop()?.0, fence)?;
-    let tally = story::must_be_told(&whole, &diaries)?;
+    let tally = watch_check::must_be_told(&whole, &diaries)?;
     println!("  done at revision {fence}, the last is {last}; {tally:?}");
     Ok(())
 }

@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::house::{House, contents};
+use super::data_directory::{DataDirectory, contents};
 use vetch_testkit::random::Rng;
 
 /// A copy of the data directory with one file changed.
-fn broken(house: &House, file: &Path, change: impl Fn(&mut Vec<u8>)) -> Result<tempfile::TempDir> {
+fn broken(fixture: &DataDirectory, file: &Path, change: impl Fn(&mut Vec<u8>)) -> Result<tempfile::TempDir> {
     let copy = tempfile::Builder::new().prefix("vetch-broken-").tempdir()?;
-    for (path, mut content) in contents(&house.data())? {
-        let to = copy.path().join(path.strip_prefix(house.data())?);
+    for (path, mut content) in contents(&fixture.data())? {
+        let to = copy.path().join(path.strip_prefix(fixture.data())?);
         fs::create_dir_all(to.parent().context("a file is in a directory")?)?;
         if path == file {
             change(&mut content);
@@ -24,8 +24,8 @@ fn broken(house: &House, file: &Path, change: impl Fn(&mut Vec<u8>)) -> Result<t
 }
 
 /// The files that hold data, and how many of their bytes do.
-fn files(house: &House) -> Result<Vec<(PathBuf, usize)>> {
-    let all = contents(&house.data())?.into_iter().filter(|(path, _)| {
+fn files(fixture: &DataDirectory) -> Result<Vec<(PathBuf, usize)>> {
+    let all = contents(&fixture.data())?.into_iter().filter(|(path, _)| {
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         [".journal", ".data", ".manifest"].iter().any(|ending| name.ends_with(ending)) || name == "identity"
     });
@@ -36,16 +36,16 @@ fn files(house: &House) -> Result<Vec<(PathBuf, usize)>> {
 
 /// Single bits, anywhere in any file: seen and named, or in the padding of a record, where it harms
 /// nobody.
-pub(super) fn flips(house: &House, count: usize, seed: u64) -> Result<()> {
-    let files = files(house)?;
-    let mut rng = Rng::for_step(seed, usize::from(house.is_encrypted));
+pub(super) fn flips(fixture: &DataDirectory, count: usize, seed: u64) -> Result<()> {
+    let files = files(fixture)?;
+    let mut rng = Rng::for_step(seed, usize::from(fixture.is_encrypted));
     let (mut seen, mut harmless) = (0, 0);
     for number in 0..count {
         let (file, used) = &files[number % files.len()];
         let (at, bit) = (rng.below(*used), rng.below(8));
         let is_padding = is_padding(&fs::read(file)?, file, at);
-        let copy = broken(house, file, |content| content[at] ^= 1 << bit)?;
-        let answer = house.tool(&["verify"], copy.path(), &["-w", "json"])?;
+        let copy = broken(fixture, file, |content| content[at] ^= 1 << bit)?;
+        let answer = fixture.tool(&["verify"], copy.path(), &["-w", "json"])?;
         let what = format!("{} byte {at} bit {bit}: {}{}", file.display(), answer.stdout, answer.stderr);
         if is_padding {
             ensure!(answer.code == Some(0), "padding is no data: {what}");
@@ -65,7 +65,7 @@ pub(super) fn flips(house: &House, count: usize, seed: u64) -> Result<()> {
         }
         // Inspect gets through as far as it can, and says the same.
         if number % 5 == 0 {
-            let answer = house.tool(&["inspect", "summary"], copy.path(), &[])?;
+            let answer = fixture.tool(&["inspect", "summary"], copy.path(), &[])?;
             ensure!(answer.code == Some(1) && answer.stdout.contains("DAMAGE"), "inspect is content: {what}");
         }
         seen += 1;
@@ -94,15 +94,15 @@ fn is_padding(content: &[u8], file: &Path, at: usize) -> bool {
 }
 
 /// Files cut short, and files that are gone.
-pub(super) fn cuts(house: &House) -> Result<()> {
+pub(super) fn cuts(fixture: &DataDirectory) -> Result<()> {
     let mut cases = 0;
-    for (file, used) in files(house)? {
+    for (file, used) in files(fixture)? {
         for keep in [0, used / 2, used - 1] {
-            let copy = broken(house, &file, |content| content.truncate(keep))?;
-            let answer = house.tool(&["verify"], copy.path(), &[])?;
+            let copy = broken(fixture, &file, |content| content.truncate(keep))?;
+            let answer = fixture.tool(&["verify"], copy.path(), &[])?;
             let what = format!("{} cut to {keep} of {used}", file.display());
             ensure!(answer.code == Some(1), "{what}: {}{}", answer.stdout, answer.stderr);
-            let answer = house.tool(&["inspect", "entries"], copy.path(), &[])?;
+            let answer = fixture.tool(&["inspect", "entries"], copy.path(), &[])?;
             ensure!(
                 matches!(answer.code, Some(0 | 1)),
                 "{what}: inspect ended with {:?}: {}",

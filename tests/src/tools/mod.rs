@@ -6,7 +6,7 @@
 //! change a byte.
 
 mod damage;
-mod house;
+mod data_directory;
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -25,13 +25,13 @@ impl Tools {
     pub(crate) async fn run(&self) -> Result<()> {
         for is_encrypted in [false, true] {
             let kind = if is_encrypted { "an encrypted directory" } else { "a plain directory" };
-            let house = house::House::make(is_encrypted).await.context(kind)?;
-            house.whole().context(kind)?;
-            house.inspected().context(kind)?;
-            damage::flips(&house, self.flips, self.seed).context(kind)?;
-            damage::cuts(&house).context(kind)?;
+            let fixture = data_directory::DataDirectory::make(is_encrypted).await.context(kind)?;
+            fixture.whole().context(kind)?;
+            fixture.inspected().context(kind)?;
+            damage::flips(&fixture, self.flips, self.seed).context(kind)?;
+            damage::cuts(&fixture).context(kind)?;
         }
-        house::beside_a_server().await.context("while a server runs")?;
+        data_directory::beside_a_server().await.context("while a server runs")?;
         println!("tools: passed");
         Ok(())
     }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use vetch_cluster::{Command, Config, Event, Ignored, LogEvent, LogIndex, Replica, ReplicaId, Ticket};
-use vetch_conformance::model::{ModelLog, Outcome};
 use vetch_journal::{Draft, Kind, PartId, Position, Tip};
+use vetch_testkit::log::model::{ModelLog, Outcome};
 
 pub(crate) struct Harness {
     pub(crate) log: ModelLog,

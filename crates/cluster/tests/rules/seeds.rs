@@ -7,9 +7,9 @@ use vetch_cluster::{
     CheckpointMatch, Config, Event, LogIndex, PeekError, Replica, ReplicaId, bounds, match_checkpoint, seed,
     seed_log,
 };
-use vetch_conformance::handle::ModelHandle;
-use vetch_conformance::model::ModelLog;
 use vetch_journal::{Position, Tip};
+use vetch_testkit::log::handle::ModelHandle;
+use vetch_testkit::log::model::ModelLog;
 
 use crate::harness::Harness;
 

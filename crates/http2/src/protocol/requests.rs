@@ -8,7 +8,7 @@ use http::{HeaderMap, StatusCode};
 use super::stream::Stream;
 use super::{Code, Event, Farewell, Fault, Protocol, overhead};
 use crate::frame::{Header, flag};
-use crate::head::{Draft, Head, Verdict};
+use crate::head::{Draft, Head, Refusal};
 
 impl<T: Default> Protocol<T> {
     /// A whole header block. Whatever it is for, it has to be decoded: later ones build on it.
@@ -40,24 +40,24 @@ impl<T: Default> Protocol<T> {
         }
     }
 
-    fn decode_head(&mut self, block: &[u8]) -> Result<Result<Arc<Head>, Verdict>, Fault> {
+    fn decode_head(&mut self, block: &[u8]) -> Result<Result<Arc<Head>, Refusal>, Fault> {
         let before = self.decoder.changes();
         if let Some(head) = self.heads.get(block, before) {
             return Ok(Ok(head));
         }
         match self.decode(block)?.request() {
-            Verdict::Good(head) => {
+            Ok(head) => {
                 let head = Arc::new(head);
                 if self.decoder.changes() == before {
                     self.heads.put(block, before, &head);
                 }
                 Ok(Ok(head))
             }
-            refused => Ok(Err(refused)),
+            Err(refusal) => Ok(Err(refusal)),
         }
     }
 
-    fn open_stream(&mut self, id: u32, ends: bool, head: Result<Arc<Head>, Verdict>) -> Result<(), Fault> {
+    fn open_stream(&mut self, id: u32, ends: bool, head: Result<Arc<Head>, Refusal>) -> Result<(), Fault> {
         self.newest_stream = id;
         if let Farewell::Said(last) = self.farewell
             && id > last
@@ -72,7 +72,7 @@ impl<T: Default> Protocol<T> {
         }
         let head = match head {
             Ok(head) => head,
-            Err(Verdict::TooLarge) => {
+            Err(Refusal::TooLarge) => {
                 self.write_head(id, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, &HeaderMap::new(), true);
                 self.write_reset(id, Code::NoError);
                 return Ok(());

@@ -1,4 +1,4 @@
-//! Servers of NATS die, sleep and come back under a crew that writes. Nothing acknowledged may be
+//! Servers of NATS die, sleep and come back under replicas that write. Nothing acknowledged may be
 //! missing in the end, and writing has to go on by itself.
 
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use vetch_cluster::{Config, ReplicaId, ReplicatedJournal};
 use vetch_journal::{Journal, Tip};
 
 use crate::cluster::{Cluster, SERVERS, Setup};
-use crate::crew::{Crew, start};
+use crate::replica_threads::{ReplicaThreads, start};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -24,8 +24,8 @@ fn nothing_acknowledged_is_lost_when_servers_of_nats_die_sleep_and_return() {
     let mut cluster = Cluster::start(Setup { sync_always: true });
     let stream = cluster.new_stream();
     let logs = (0..3).map(|_| cluster.open(&stream)).collect();
-    let crew = Crew::start(logs, Duration::from_millis(2));
-    crew.wait_for(50, PATIENCE);
+    let replicas = ReplicaThreads::start(logs, Duration::from_millis(2));
+    replicas.wait_for(50, PATIENCE);
     let faults: [(&str, Fault); 5] = [
         ("a follower is killed", follower_killed),
         ("the leader is killed", leader_killed),
@@ -36,17 +36,17 @@ fn nothing_acknowledged_is_lost_when_servers_of_nats_die_sleep_and_return() {
     for (name, fault) in faults {
         let begun = Instant::now();
         fault(&mut cluster, &stream);
-        crew.wait_for(30, PATIENCE);
-        let (pause, resumed) = crew.longest_pause(begun);
+        replicas.wait_for(30, PATIENCE);
+        let (pause, resumed) = replicas.longest_pause(begun);
         // Whoever has not heard yet is waited for.
         std::thread::sleep(2 * HEARD);
-        let late = crew.slowest_to_hear(resumed);
+        let late = replicas.slowest_to_hear(resumed);
         eprintln!(
             "{name}: no append was acknowledged for {pause:.1?}, the last heard of one after {late:.1?}"
         );
         assert!(late < HEARD, "{name}: a server heard of a write only {late:.1?} after it was acknowledged");
     }
-    let ledger = crew.finish();
+    let ledger = replicas.finish();
     eprintln!("{} writes acknowledged, {} epochs", ledger.acknowledged.len(), ledger.elections);
     everything_is_there(
         &cluster,

@@ -3,7 +3,7 @@
 //! the tests are not among the usual ones.
 
 mod cluster;
-mod crew;
 mod faults;
+mod replica_threads;
 mod speed;
 mod suite;

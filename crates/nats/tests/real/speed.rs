@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use vetch_cluster::{Config, Driver, Event, ReplicaId};
 
 use crate::cluster::{Cluster, Setup};
-use crate::crew::{entry, start};
+use crate::replica_threads::{entry, start};
 
 const RUN: Duration = Duration::from_secs(4);
 

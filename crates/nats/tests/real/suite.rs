@@ -1,12 +1,12 @@
-//! The suite of `vetch_conformance` on real servers, and what is refused before it is used.
+//! The suite of `vetch_testkit::log` on real servers, and what is refused before it is used.
 
 use std::rc::Rc;
 use std::time::Duration;
 
 use vetch_cluster::{Config, Log, LogIndex, ReplicaId, ReplicatedJournal};
-use vetch_conformance::suite::{JournalEngine, LogEngine, check_journal, check_log};
 use vetch_journal::{Journal, JournalError};
 use vetch_nats::{NatsError, NatsLog, Options, Unsafe};
+use vetch_testkit::log::suite::{JournalEngine, LogEngine, check_journal, check_log};
 
 use crate::cluster::{Cluster, Setup};
 

@@ -133,7 +133,14 @@ impl NodeState {
     /// Returns once everything that was acknowledged anywhere before the call is visible here. At
     /// once without a cluster.
     pub(crate) async fn confirm(&self) -> Result<(), NodeError> {
-        let Some(cluster) = &self.cluster else { return Ok(()) };
+        match &self.cluster {
+            None => Ok(()),
+            // Boxed, because the future of every read would have room for it.
+            Some(cluster) => Box::pin(self.confirm_in(cluster)).await,
+        }
+    }
+
+    async fn confirm_in(&self, cluster: &super::Cluster) -> Result<(), NodeError> {
         if vetch_seeded_bugs::on(Bug::ReadUnconfirmed) && !self.is_following() {
             return Ok(());
         }

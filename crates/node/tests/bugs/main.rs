@@ -7,9 +7,9 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 mod crashes;
-mod lab;
 mod leases;
 mod reads;
 mod rot;
 mod snapshots;
+mod stepped_node;
 mod watches;

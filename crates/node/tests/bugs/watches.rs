@@ -3,25 +3,25 @@
 use vetch_node::store::request::{DeleteRangeRequest, KeyRange, RequestOp};
 use vetch_node::watch::Create;
 
-use crate::lab::{Lab, everything, put, told};
+use crate::stepped_node::{SteppedNode, everything, put, told};
 
 /// A progress notification overtook events that were still on their way.
 #[test]
 fn etcd_15220_progress_never_overtakes_events() {
-    let mut lab = Lab::with(|config| config.tuning.watch.drain.events = 1);
+    let mut fixture = SteppedNode::with(|config| config.tuning.watch.drain.events = 1);
     for n in 0..20 {
-        lab.put("k", &format!("{n}"));
+        fixture.put("k", &format!("{n}"));
     }
-    let mut session = lab.watch(&everything(2));
+    let mut session = fixture.watch(&everything(2));
     session.request_progress();
     let mut responses = Vec::new();
     for n in 20..40 {
         session.request_progress();
-        responses.extend(lab.drain(&mut session));
-        lab.put("k", &format!("{n}"));
+        responses.extend(fixture.drain(&mut session));
+        fixture.put("k", &format!("{n}"));
         session.request_progress();
     }
-    responses.extend(lab.drain_settled(&mut session));
+    responses.extend(fixture.drain_settled(&mut session));
     let mut told_upto = 1;
     let mut progress = 0;
     for response in &responses {
@@ -38,21 +38,22 @@ fn etcd_15220_progress_never_overtakes_events() {
 /// An event was told twice, because what a transaction had read was kept and used again.
 #[test]
 fn etcd_17247_every_event_of_a_transaction_is_told_once() {
-    let mut lab = Lab::with(|config| {
+    let mut fixture = SteppedNode::with(|config| {
         config.tuning.watch.ring.revisions = 1;
         config.tuning.watch.drain.events = 1;
     });
-    let mut live = lab.watch(&everything(0));
+    let mut live = fixture.watch(&everything(0));
     for n in 0..10 {
         let value = format!("{n}");
         let all = DeleteRangeRequest { range: KeyRange::new("k", "l"), prev_kv: true };
-        lab.txn(vec![
-            RequestOp::Put(put("k1", &value)),
-            RequestOp::Put(put("k2", &value)),
-            RequestOp::Put(put("m", &value)),
-        ])
-        .unwrap();
-        lab.txn(vec![RequestOp::DeleteRange(all), RequestOp::Put(put("m", &value))]).unwrap();
+        fixture
+            .txn(vec![
+                RequestOp::Put(put("k1", &value)),
+                RequestOp::Put(put("k2", &value)),
+                RequestOp::Put(put("m", &value)),
+            ])
+            .unwrap();
+        fixture.txn(vec![RequestOp::DeleteRange(all), RequestOp::Put(put("m", &value))]).unwrap();
     }
     let mut expected = Vec::new();
     for n in 0..10 {
@@ -61,32 +62,32 @@ fn etcd_17247_every_event_of_a_transaction_is_told_once() {
         expected.extend(["k1", "k2"].map(|key| (key.to_string(), revision + 1, "delete")));
         expected.push(("m".to_string(), revision + 1, "put"));
     }
-    assert_eq!(told(&lab.drain_settled(&mut live)), expected);
-    let mut late = lab.watch(&everything(2));
-    assert_eq!(told(&lab.drain_settled(&mut late)), expected);
+    assert_eq!(told(&fixture.drain_settled(&mut live)), expected);
+    let mut late = fixture.watch(&everything(2));
+    assert_eq!(told(&fixture.drain_settled(&mut late)), expected);
 }
 
 /// Watchers of a stream whose client read slowly lost events once many of them were behind.
 #[test]
 fn etcd_17529_a_starved_stream_loses_nothing() {
-    let mut lab = Lab::with(|config| {
+    let mut fixture = SteppedNode::with(|config| {
         config.tuning.watch.ring.revisions = 2;
         config.tuning.watch.drain.responses = 2;
         config.tuning.watch.fan_out_revisions = 1;
     });
-    let mut session = lab.watch(&everything(0));
+    let mut session = fixture.watch(&everything(0));
     for n in 0..30 {
         let key = format!("k{}", n % 3).into_bytes();
         session.create(&Create { key, start_revision: i64::from(n % 2) * 2, ..Create::default() });
     }
     let mut responses = Vec::new();
     for n in 0..200 {
-        lab.put(&format!("k{}", n % 3), &format!("{n}"));
+        fixture.put(&format!("k{}", n % 3), &format!("{n}"));
         if n % 50 == 0 {
-            responses.extend(lab.drain(&mut session));
+            responses.extend(fixture.drain(&mut session));
         }
     }
-    responses.extend(lab.drain_settled(&mut session));
+    responses.extend(fixture.drain_settled(&mut session));
     for watcher in 0..31 {
         let own: Vec<_> = responses.iter().filter(|response| response.watch_id == watcher).cloned().collect();
         let events = told(&own);
@@ -100,80 +101,80 @@ fn etcd_17529_a_starved_stream_loses_nothing() {
 /// The deletion was gone when history was compacted right at its revision.
 #[test]
 fn etcd_18089_a_deletion_at_the_compaction_is_told() {
-    let mut lab = Lab::new();
-    lab.put("k", "v");
-    let deleted = lab.delete("k");
-    lab.put("other", "v");
-    let mut behind = lab.watch(&Create { key: b"k".to_vec(), start_revision: 2, ..Create::default() });
-    lab.compact(deleted);
-    lab.settle();
-    let before: Vec<_> = told(&lab.drain_settled(&mut behind));
+    let mut fixture = SteppedNode::new();
+    fixture.put("k", "v");
+    let deleted = fixture.delete("k");
+    fixture.put("other", "v");
+    let mut behind = fixture.watch(&Create { key: b"k".to_vec(), start_revision: 2, ..Create::default() });
+    fixture.compact(deleted);
+    fixture.settle();
+    let before: Vec<_> = told(&fixture.drain_settled(&mut behind));
     // The watcher was behind the compaction when it was first served: it is told all of it or that
     // it is too late.
     assert!(
         before.is_empty() || before.last().unwrap() == &("k".to_string(), deleted, "delete"),
         "{before:?}"
     );
-    let mut at = lab.watch(&Create { key: b"k".to_vec(), start_revision: deleted, ..Create::default() });
-    assert_eq!(told(&lab.drain_settled(&mut at)), [("k".to_string(), deleted, "delete")]);
+    let mut at = fixture.watch(&Create { key: b"k".to_vec(), start_revision: deleted, ..Create::default() });
+    assert_eq!(told(&fixture.drain_settled(&mut at)), [("k".to_string(), deleted, "delete")]);
 }
 
 /// A watch opened at the compaction's revision was not told of the deletion there; also after a
 /// restart.
 #[test]
 fn etcd_19179_a_watch_from_the_compaction_is_told_of_the_deletion_there() {
-    let mut lab = Lab::new();
+    let mut fixture = SteppedNode::new();
     for n in 0..30 {
-        lab.put(&format!("k{n}"), &"x".repeat(300));
+        fixture.put(&format!("k{n}"), &"x".repeat(300));
     }
-    let deleted = lab.delete("k7");
-    lab.compact(deleted);
+    let deleted = fixture.delete("k7");
+    fixture.compact(deleted);
     let expected = [("k7".to_string(), deleted, "delete")];
-    let mut session = lab.watch(&everything(deleted));
-    assert_eq!(told(&lab.drain_settled(&mut session)), expected);
+    let mut session = fixture.watch(&everything(deleted));
+    assert_eq!(told(&fixture.drain_settled(&mut session)), expected);
     drop(session);
-    let mut lab = lab.power_cut();
-    let mut session = lab.watch(&everything(deleted));
-    assert_eq!(told(&lab.drain_settled(&mut session)), expected);
+    let mut fixture = fixture.power_cut();
+    let mut session = fixture.watch(&everything(deleted));
+    assert_eq!(told(&fixture.drain_settled(&mut session)), expected);
     // Once more, with the state taken from a checkpoint that was written after the compaction.
     drop(session);
-    lab.advance(std::time::Duration::from_secs(3600));
-    lab.put("k8", "y");
-    lab.settle();
-    let mut lab = lab.kill();
-    let mut session = lab.watch(&everything(deleted));
-    assert_eq!(told(&lab.drain_settled(&mut session))[..1], expected);
+    fixture.advance(std::time::Duration::from_secs(3600));
+    fixture.put("k8", "y");
+    fixture.settle();
+    let mut fixture = fixture.kill();
+    let mut session = fixture.watch(&everything(deleted));
+    assert_eq!(told(&fixture.drain_settled(&mut session))[..1], expected);
 }
 
 /// A watch from a revision in the future was told of older events, and of progress before its time.
 #[test]
 fn etcd_20221_a_watch_from_the_future_begins_there() {
-    let mut lab = Lab::new();
+    let mut fixture = SteppedNode::new();
     for n in 0..5 {
-        lab.put("k", &format!("{n}"));
+        fixture.put("k", &format!("{n}"));
     }
     let future = Create { progress_notify: true, ..everything(12) };
-    let mut session = lab.watch(&future);
+    let mut session = fixture.watch(&future);
     session.request_progress();
-    let first = lab.drain_settled(&mut session);
+    let first = fixture.drain_settled(&mut session);
     assert_eq!(first.len(), 1, "it is created, and that is all: {first:?}");
     assert!(first[0].created);
     for n in 5..15 {
-        lab.put("k", &format!("{n}"));
+        fixture.put("k", &format!("{n}"));
         session.request_progress();
-        for response in lab.drain_settled(&mut session) {
+        for response in fixture.drain_settled(&mut session) {
             assert!(response.header_revision >= 12, "too early: {response:?}");
             assert!(told(std::slice::from_ref(&response)).iter().all(|(_, revision, _)| *revision >= 12));
         }
     }
     // Compaction below its start does not concern it either.
-    let mut session = lab.watch(&everything(20));
-    lab.compact(16);
+    let mut session = fixture.watch(&everything(20));
+    fixture.compact(16);
     for n in 15..25 {
-        lab.put("k", &format!("{n}"));
+        fixture.put("k", &format!("{n}"));
     }
     let revisions: Vec<i64> =
-        told(&lab.drain_settled(&mut session)).iter().map(|(_, revision, _)| *revision).collect();
+        told(&fixture.drain_settled(&mut session)).iter().map(|(_, revision, _)| *revision).collect();
     assert_eq!(revisions, (20..=26).collect::<Vec<i64>>());
 }
 
@@ -181,26 +182,26 @@ fn etcd_20221_a_watch_from_the_future_begins_there() {
 /// sees them first.
 #[test]
 fn a_live_watcher_is_shown_previous_values_before_compaction_takes_them() {
-    let mut lab = Lab::new();
+    let mut fixture = SteppedNode::new();
     for n in 0..30 {
-        lab.put(&format!("k{n:02}"), "v");
+        fixture.put(&format!("k{n:02}"), "v");
     }
-    let mut session = lab.watch(&Create { prev_kv: true, ..everything(0) });
-    lab.drain_settled(&mut session);
-    let (deleting, compacting) = (lab.node.clone(), lab.node.clone());
+    let mut session = fixture.watch(&Create { prev_kv: true, ..everything(0) });
+    fixture.drain_settled(&mut session);
+    let (deleting, compacting) = (fixture.node.clone(), fixture.node.clone());
     let all = DeleteRangeRequest { range: KeyRange::new("k", "l"), prev_kv: false };
     let mut delete = Box::pin(async move { deleting.delete_range(all).await });
     let mut compact = Box::pin(async move { compacting.compact(32, true).await });
-    assert!(lab.poll(&mut delete).is_pending());
-    lab.sequence();
-    assert!(lab.poll(&mut compact).is_pending());
+    assert!(fixture.poll(&mut delete).is_pending());
+    fixture.sequence();
+    assert!(fixture.poll(&mut compact).is_pending());
     // Everything but the fan-out gets its turn, and again.
     for _ in 0..10 {
-        lab.sequence();
-        lab.sync();
-        lab.housekeep();
+        fixture.sequence();
+        fixture.sync();
+        fixture.housekeep();
     }
-    let responses = lab.drain_settled(&mut session);
+    let responses = fixture.drain_settled(&mut session);
     let previous =
         responses.iter().flat_map(|response| response.events()).filter(|event| event.0.prev.is_some());
     assert_eq!((told(&responses).len(), previous.count()), (30, 30));
@@ -211,34 +212,34 @@ fn a_live_watcher_is_shown_previous_values_before_compaction_takes_them() {
 /// checkpoint. Later changes have all of it.
 #[test]
 fn events_at_the_compaction_look_the_same_before_and_after_a_restart() {
-    let mut lab = Lab::with(|config| config.checkpoint_bytes = 1 << 20);
-    lab.put("a", "1");
-    lab.put("b", "1");
+    let mut fixture = SteppedNode::with(|config| config.checkpoint_bytes = 1 << 20);
+    fixture.put("a", "1");
+    fixture.put("b", "1");
     let all = DeleteRangeRequest { range: KeyRange::new("b", ""), prev_kv: false };
-    lab.txn(vec![RequestOp::Put(put("a", "2")), RequestOp::DeleteRange(all)]).unwrap();
-    lab.put("a", "3");
-    lab.delete("a");
-    let seen = |lab: &mut Lab| {
-        let mut session = lab.watch(&Create { prev_kv: true, ..everything(4) });
-        let responses = lab.drain_settled(&mut session);
+    fixture.txn(vec![RequestOp::Put(put("a", "2")), RequestOp::DeleteRange(all)]).unwrap();
+    fixture.put("a", "3");
+    fixture.delete("a");
+    let seen = |fixture: &mut SteppedNode| {
+        let mut session = fixture.watch(&Create { prev_kv: true, ..everything(4) });
+        let responses = fixture.drain_settled(&mut session);
         let previous = responses.iter().flat_map(|response| response.events());
         (told(&responses), previous.map(|event| event.0.prev.is_some()).collect::<Vec<_>>())
     };
-    let (events, all_known) = seen(&mut lab);
+    let (events, all_known) = seen(&mut fixture);
     assert_eq!(all_known, [true; 4]);
-    let compacting = lab.node.clone();
-    lab.wait(async move { compacting.compact(4, false).await }).unwrap();
+    let compacting = fixture.node.clone();
+    fixture.wait(async move { compacting.compact(4, false).await }).unwrap();
     let expected = (events, vec![false, false, true, true]);
-    assert_eq!(seen(&mut lab), expected);
-    lab.settle();
-    assert_eq!(seen(&mut lab), expected);
-    let mut lab = lab.kill();
-    assert_eq!(seen(&mut lab), expected);
+    assert_eq!(seen(&mut fixture), expected);
+    fixture.settle();
+    assert_eq!(seen(&mut fixture), expected);
+    let mut fixture = fixture.kill();
+    assert_eq!(seen(&mut fixture), expected);
     // Enough for a checkpoint, and for a restart that finds the compaction there.
-    lab.put("other", &"v".repeat(2 << 20));
-    lab.settle();
-    assert!(lab.node.metrics().checkpoints.bytes.get() > 0, "a checkpoint was written");
-    let mut lab = lab.kill();
-    let (events, known) = seen(&mut lab);
+    fixture.put("other", &"v".repeat(2 << 20));
+    fixture.settle();
+    assert!(fixture.node.metrics().checkpoints.bytes.get() > 0, "a checkpoint was written");
+    let mut fixture = fixture.kill();
+    let (events, known) = seen(&mut fixture);
     assert_eq!((&events[..4], &known[..4]), (&expected.0[..], &expected.1[..]));
 }

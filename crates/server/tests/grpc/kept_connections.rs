@@ -14,8 +14,6 @@ use vetch_api::pb::watch_client::WatchClient;
 use vetch_api::pb::watch_request::RequestUnion;
 use vetch_checkpoint::identity::Identity;
 use vetch_cluster::{Log, LogError, LogEvent, Ticket};
-use vetch_conformance::handle::ModelHandle;
-use vetch_conformance::model::ModelLog;
 use vetch_metrics::ServerMetrics;
 use vetch_node::Node;
 use vetch_node::cluster::ClusterConfig;
@@ -24,6 +22,8 @@ use vetch_node::journal::Position;
 use vetch_server::auth as server_auth;
 use vetch_server::grpc::{self, RequestRouter};
 use vetch_server::http::Server;
+use vetch_testkit::log::handle::ModelHandle;
+use vetch_testkit::log::model::ModelLog;
 
 use crate::auth::{BAD_TOKEN, NO_USER, by, get, put, refused};
 use crate::router::{listening, listening_with};

@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use vetch_seeded_bugs::Bug;
 
 use super::pool::{self, Setup};
-use super::{Stage, default_histories, say};
+use super::{Level, LevelOption, default_histories, say};
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
     #[command(flatten)]
-    stage: Stage,
+    level: LevelOption,
     /// Only these; all unless given.
     bugs: Vec<String>,
     /// Not these.
@@ -40,13 +40,13 @@ pub(crate) fn run(options: &Options) -> io::Result<bool> {
     let mut missed = 0;
     let among = |names: &[String], bug: &Bug| names.iter().any(|name| name == bug.name());
     let chosen = |bug: &&Bug| {
-        bug.is_of_the_cluster() == options.stage.cluster
-            && !bug.is_of_the_fence()
+        Level::of_bug(**bug) == options.level.level
             && (all || among(&options.bugs, bug))
             && !among(&options.except, bug)
     };
     for bug in Bug::ALL.iter().filter(chosen) {
-        let setup = Setup { stage: options.stage, histories: &options.histories, bug: Some(bug.name()) };
+        let setup =
+            Setup { level: options.level.level, histories: &options.histories, bug: Some(bug.name()) };
         let (mut tried, mut found) = (0, None);
         pool::feed(&setup, options.jobs, options.from..options.from + options.seeds, |mut answer| {
             tried += 1;

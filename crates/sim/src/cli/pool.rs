@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Mutex;
 
-use super::Stage;
+use super::Level;
 use super::worker::Answer;
 
 /// One worker, replaced when it dies.
@@ -17,7 +17,7 @@ struct Worker {
 
 /// What every worker is started with.
 pub(crate) struct Setup<'a> {
-    pub(crate) stage: Stage,
+    pub(crate) level: Level,
     pub(crate) histories: &'a Path,
     pub(crate) bug: Option<&'a str>,
 }
@@ -26,7 +26,7 @@ impl Worker {
     fn start(setup: &Setup<'_>) -> io::Result<Worker> {
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("worker").arg("--histories").arg(setup.histories);
-        command.args(setup.stage.flag());
+        command.args(setup.level.arguments());
         command.args(setup.bug.map(|bug| ["--bug", bug]).into_iter().flatten());
         if setup.bug.is_some() {
             // A planted bug may well end in a panic; only that it does is of interest.
@@ -72,9 +72,7 @@ pub(crate) fn feed(
                 Ok(answer) => answer,
                 Err(died) => {
                     worker = Worker::start(setup)?;
-                    let violations = vec![died];
-                    let coverage = Vec::new();
-                    Answer { seed, violations, coverage, operations: 0, virtual_nanos: 0, history: None }
+                    Answer { seed, violations: vec![died], ..Answer::default() }
                 }
             };
             if !(take.lock().expect("nothing panics under this lock"))(answer) {

@@ -1,5 +1,6 @@
 //! `vetch-sim run`: many seeds, a table of rare things, and one command for each seed that failed.
 
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::path::PathBuf;
@@ -9,18 +10,14 @@ use vetch_sim::coverage::{Coverage, Rare};
 
 use super::pool::{self, Setup};
 use super::worker::Answer;
-use super::{Stage, default_histories, say};
+use super::{Level, LevelOption, default_histories, say};
 
-/// Seeds that found something once, of one server and of several.
-const REGRESSIONS: &str = include_str!("../../seeds.txt");
-const CLUSTER_REGRESSIONS: &str = include_str!("../../cluster-seeds.txt");
-
-const TELL_EVERY: Duration = Duration::from_secs(10);
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
     #[command(flatten)]
-    stage: Stage,
+    level: LevelOption,
     /// Fresh seeds, after the regression seeds.
     #[arg(long, default_value_t = 200)]
     seeds: u64,
@@ -42,6 +39,7 @@ pub(crate) struct Options {
 #[derive(Default)]
 struct Tally {
     coverage: Coverage,
+    counts: BTreeMap<String, u64>,
     passed: u64,
     failed: Vec<u64>,
     operations: u64,
@@ -51,16 +49,17 @@ struct Tally {
 pub(crate) fn run(options: &Options) -> io::Result<bool> {
     // Large enough that two runs hardly ever meet, small enough to be typed.
     let base = options.from.unwrap_or_else(|| RandomState::new().hash_one("seeds") >> 24);
-    let regressions = regressions(options.stage);
+    let level = options.level.level;
+    let regressions = regressions(level);
     say(format_args!("{} regression seeds, then {} from {base} on", regressions.len(), options.seeds));
     let seeds = regressions.into_iter().chain(base..base + options.seeds);
     let began = Instant::now();
     let mut told = began;
     let mut tally = Tally::default();
-    let setup = Setup { stage: options.stage, histories: &options.histories, bug: None };
+    let setup = Setup { level, histories: &options.histories, bug: None };
     pool::feed(&setup, options.jobs, seeds, |answer| {
-        take(&mut tally, &answer, options.stage);
-        if told.elapsed() > TELL_EVERY {
+        take(&mut tally, &answer, level);
+        if told.elapsed() > PROGRESS_INTERVAL {
             told = Instant::now();
             say(format_args!("{} passed, {} failed", tally.passed, tally.failed.len()));
         }
@@ -69,14 +68,16 @@ pub(crate) fn run(options: &Options) -> io::Result<bool> {
     Ok(conclude(&tally, began.elapsed(), options))
 }
 
-fn regressions(stage: Stage) -> Vec<u64> {
-    let seeds = if stage.cluster { CLUSTER_REGRESSIONS } else { REGRESSIONS };
-    let lines = seeds.lines().filter(|line| !line.starts_with('#'));
+fn regressions(level: Level) -> Vec<u64> {
+    let lines = level.regressions().lines().filter(|line| !line.starts_with('#'));
     lines.filter_map(|line| line.split_whitespace().next()?.parse().ok()).collect()
 }
 
-fn take(tally: &mut Tally, answer: &Answer, stage: Stage) {
+fn take(tally: &mut Tally, answer: &Answer, level: Level) {
     tally.coverage.add(&answer.coverage);
+    for (what, times) in &answer.counts {
+        *tally.counts.entry(what.clone()).or_default() += times;
+    }
     tally.operations += answer.operations;
     tally.virtual_nanos += answer.virtual_nanos;
     if answer.violations.is_empty() {
@@ -85,7 +86,7 @@ fn take(tally: &mut Tally, answer: &Answer, stage: Stage) {
     }
     let seed = answer.seed;
     tally.failed.push(seed);
-    say(format_args!("seed {seed} failed; replay with: {}", stage.replay(seed)));
+    say(format_args!("seed {seed} failed; replay with: {}", level.replay(seed)));
     for violation in &answer.violations {
         say(format_args!("  {violation}"));
     }
@@ -96,8 +97,13 @@ fn take(tally: &mut Tally, answer: &Answer, stage: Stage) {
 
 fn conclude(tally: &Tally, took: Duration, options: &Options) -> bool {
     let mut missing = 0;
+    let level = options.level.level;
+    for (what, times) in &tally.counts {
+        say(format_args!("{times:9}  {what}"));
+    }
     let counted = Rare::ALL.iter().zip(tally.coverage.counts());
-    for (rare, count) in counted.filter(|(rare, _)| rare.is_of_cluster() == options.stage.cluster) {
+    let of_level = |rare: &Rare| level != Level::Log && rare.is_of_cluster() == (level == Level::Cluster);
+    for (rare, count) in counted.filter(|(rare, _)| of_level(rare)) {
         say(format_args!("{count:9}  {}", rare.text()));
         missing += usize::from(count == 0);
     }
@@ -112,7 +118,7 @@ fn conclude(tally: &Tally, took: Duration, options: &Options) -> bool {
         say(format_args!("{missing} rare things never happened"));
     }
     for seed in &tally.failed {
-        say(format_args!("failed: {}", options.stage.replay(*seed)));
+        say(format_args!("failed: {}", level.replay(*seed)));
     }
     say(format_args!("{} passed, {} failed", tally.passed, tally.failed.len()));
     tally.failed.is_empty() && tally.passed > 0 && !(options.require_coverage && missing > 0)

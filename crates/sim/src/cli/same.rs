@@ -4,12 +4,12 @@
 use std::io;
 use std::process::{Command, Output};
 
-use super::{Stage, say};
+use super::{Level, LevelOption, say};
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
     #[command(flatten)]
-    stage: Stage,
+    level: LevelOption,
     #[arg(required = true)]
     seeds: Vec<u64>,
 }
@@ -17,7 +17,7 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> io::Result<bool> {
     let mut same = true;
     for &seed in &options.seeds {
-        let (one, other) = (trace(seed, options.stage)?, trace(seed, options.stage)?);
+        let (one, other) = (trace(seed, options.level.level)?, trace(seed, options.level.level)?);
         let line = one.stdout.split(|byte| *byte == b'\n').zip(other.stdout.split(|byte| *byte == b'\n'));
         match line.enumerate().find(|(_, (one, other))| one != other) {
             None if one.stdout.len() == other.stdout.len() && one.status == other.status => {
@@ -36,7 +36,7 @@ pub(crate) fn run(options: &Options) -> io::Result<bool> {
     Ok(same)
 }
 
-fn trace(seed: u64, stage: Stage) -> io::Result<Output> {
+fn trace(seed: u64, level: Level) -> io::Result<Output> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(["seed", &seed.to_string(), "--verbose"]).args(stage.flag()).output()
+    command.args(["seed", &seed.to_string(), "--verbose"]).args(level.arguments()).output()
 }

@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex};
 use vetch_sim::Report;
 use vetch_sim::run::Out;
 
-use super::{Stage, default_histories, say};
+use super::{Level, LevelOption, default_histories, say};
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
     seed: u64,
     #[command(flatten)]
-    stage: Stage,
+    level: LevelOption,
     /// Print everything that happens.
     #[arg(short, long)]
     verbose: bool,
@@ -30,11 +30,14 @@ pub(crate) fn run(options: &Options) -> io::Result<bool> {
     super::bugs::plant(options.bug.as_deref())?;
     super::worker::watch_for_hangs();
     let out = options.verbose.then(|| -> Out { Arc::new(Mutex::new(BufWriter::new(io::stdout()))) });
-    let report = options.stage.run(options.seed, out.clone());
+    let report = options.level.level.run(options.seed, out.clone());
     if let Some(out) = out {
         out.lock().expect("nothing panics under this lock").flush()?;
     }
-    let Report { seed, violations, history, virtual_nanos, .. } = &report;
+    let Report { seed, violations, history, virtual_nanos, counts, .. } = &report;
+    for (what, times) in counts {
+        say(format_args!("{times:9}  {what}"));
+    }
     if violations.is_empty() {
         let seconds = virtual_nanos / 1_000_000_000;
         let operations = history.operations.len();
@@ -43,6 +46,9 @@ pub(crate) fn run(options: &Options) -> io::Result<bool> {
     }
     for violation in violations {
         say(format_args!("seed {seed} failed: {violation}"));
+    }
+    if options.level.level == Level::Log {
+        return Ok(false);
     }
     let stored = store(&report, &options.histories)?;
     say(format_args!("history: {}", stored.display()));

@@ -3,18 +3,19 @@
 //!
 //! A process of its own, because a panic in shipped code ends it, as it would end the server.
 
+use std::collections::BTreeMap;
 use std::io::{self, BufRead, Write};
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use vetch_sim::watchdog;
 
-use super::{Stage, default_histories, say};
+use super::{Level, LevelOption, default_histories, say};
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
     #[command(flatten)]
-    stage: Stage,
+    level: LevelOption,
     #[arg(long, default_value_os_t = default_histories())]
     histories: PathBuf,
     #[arg(long)]
@@ -22,11 +23,12 @@ pub(crate) struct Options {
 }
 
 /// What came of a seed.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Answer {
     pub(crate) seed: u64,
     pub(crate) violations: Vec<String>,
     pub(crate) coverage: Vec<u64>,
+    pub(crate) counts: BTreeMap<String, u64>,
     pub(crate) operations: u64,
     pub(crate) virtual_nanos: u64,
     /// Where its history is, if it failed.
@@ -38,14 +40,17 @@ pub(crate) fn run(options: &Options) -> io::Result<bool> {
     watch_for_hangs();
     for line in io::stdin().lock().lines() {
         let seed = line?.trim().parse().map_err(io::Error::other)?;
-        let report = options.stage.run(seed, None);
-        let failed = !report.violations.is_empty();
+        let level = options.level.level;
+        let report = level.run(seed, None);
+        // At the level of the log there are no clients, and so no history.
+        let failed = !report.violations.is_empty() && level != Level::Log;
         let history = if failed { Some(super::seed::store(&report, &options.histories)?) } else { None };
         let answer = Answer {
             seed,
             operations: report.history.operations.len() as u64,
             violations: report.violations,
             coverage: report.coverage,
+            counts: report.counts,
             virtual_nanos: report.virtual_nanos,
             history,
         };

@@ -11,7 +11,7 @@ use super::life::within;
 use crate::client;
 use crate::coverage::Rare;
 use crate::env::{Env, Phase};
-use crate::look;
+use crate::operator;
 use crate::show::Show;
 use crate::time::{MILLI, SECOND};
 use crate::trace::say;
@@ -30,16 +30,16 @@ pub(super) async fn run(
     while env.phase.get() == Phase::Load {
         let think = memory.borrow_mut().rng().skewed(1, env.plan.think_nanos);
         env.clock.sleep(think).await;
-        if env.phase.get() != Phase::Load || env.book.borrow().answers >= env.plan.requests {
+        if env.phase.get() != Phase::Load || env.knowledge.borrow().answers >= env.plan.requests {
             break;
         }
         if memory.borrow_mut().rng().percent(3) {
             if let Some(serving) = directory.serving(at) {
-                within(&env, &serving.life, look::at_server(&env, &serving.node)).await;
+                within(&env, &serving.life, operator::at_server(&env, &serving.node)).await;
             }
             continue;
         }
-        let (request, how) = memory.borrow_mut().request(&env.plan, &env.book.borrow());
+        let (request, how) = memory.borrow_mut().request(&env.plan, &env.knowledge.borrow());
         let patience = match memory.borrow_mut().rng().below(10) {
             0 => 100 * MILLI,
             1..=4 => SECOND,

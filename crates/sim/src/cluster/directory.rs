@@ -122,7 +122,7 @@ impl Directory {
         match answered {
             // A server that is behind does not know of what another one has shown.
             Err(Outcome::Refused(Refusal::FutureRevision)) if serializable => return Err(Outcome::NotDone),
-            Ok((revision, _)) if serializable && revision < env.book.borrow().revision => {
+            Ok((revision, _)) if serializable && revision < env.knowledge.borrow().revision => {
                 env.hit(Rare::ReadBehind);
             }
             Ok(_) if !serializable && !is_writer => env.hit(Rare::ReadElsewhere),

@@ -1,5 +1,5 @@
 //! The wire between servers and the log they share, and the log itself:
-//! `vetch_conformance::ModelLog`.
+//! `vetch_testkit::log::model::ModelLog`.
 //!
 //! Whatever a server sends and the log answers takes its time; it may be lost, come late, twice, or
 //! out of order, and be cut in either direction. A log of the seed's choice is honest, or holds two
@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use vetch_cluster::{Log, LogError, LogEvent, Page, Ticket};
-use vetch_conformance::model::{ModelLog, Outcome};
 use vetch_journal::Position;
+use vetch_testkit::log::model::{ModelLog, Outcome};
 
 use super::plan::Troubles;
 use crate::coverage::{Coverage, Rare};

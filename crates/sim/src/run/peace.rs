@@ -10,10 +10,10 @@ use vetch_node::types::HashKv;
 use super::Run;
 use crate::client;
 use crate::coverage::Rare;
-use crate::disk::Mood;
+use crate::disk::Behaviour;
 use crate::env::Phase;
 use crate::keys;
-use crate::look;
+use crate::operator;
 use crate::time::{MILLI, SECOND};
 use crate::trace::say;
 use crate::watcher;
@@ -37,7 +37,7 @@ impl Run {
         self.disk.give_space();
         self.env.disk_full.set(false);
         let Some(mut world) = self.recover(false) else { return };
-        self.disk.set_mood(Mood::usual(&mut self.rng));
+        self.disk.set_mood(Behaviour::usual(&mut self.rng));
         world.unpause();
         self.populate(&mut world);
         if !self.serves(&mut world) || !self.settles(&mut world) {
@@ -69,7 +69,7 @@ impl Run {
                 if matches!(outcome, Outcome::Answered { .. }) {
                     return read(&env, &node, 0).await;
                 }
-                look::lower_all_alarms(&env, &node).await;
+                operator::lower_all_alarms(&env, &node).await;
                 make_room(&env, &node).await;
                 env.clock.sleep(200 * MILLI).await;
             }

@@ -4,7 +4,7 @@ use vetch_model::{Compare, CompareResult, CompareTarget, Keys, Op, Range, Txn};
 use vetch_store::validate;
 
 use super::Generator;
-use crate::book::Book;
+use crate::knowledge::Knowledge;
 use crate::plan::Plan;
 use vetch_testkit::to_store;
 
@@ -12,12 +12,12 @@ use vetch_testkit::to_store;
 const MAX_OPS: usize = 128;
 
 impl Generator {
-    pub(super) fn txn(&mut self, plan: &Plan, book: &Book) -> Txn {
+    pub(super) fn txn(&mut self, plan: &Plan, knowledge: &Knowledge) -> Txn {
         if self.rng.percent(50) {
-            return self.swap(plan, book);
+            return self.swap(plan, knowledge);
         }
         loop {
-            let txn = self.any_txn(plan, book, 2);
+            let txn = self.any_txn(plan, knowledge, 2);
             // What the edge refuses never reaches the node.
             let valid = validate::txn(&to_store::txn(&txn), MAX_OPS).is_ok();
             if valid && !may_change_twice(&txn.success) && !may_change_twice(&txn.failure) {
@@ -27,8 +27,8 @@ impl Generator {
     }
 
     /// Write if the key is as this client last saw it, else read it.
-    fn swap(&mut self, plan: &Plan, book: &Book) -> Txn {
-        let put = self.put(plan, book);
+    fn swap(&mut self, plan: &Plan, knowledge: &Knowledge) -> Txn {
+        let put = self.put(plan, knowledge);
         let keys = Keys::single(put.key.clone());
         let last = self.seen.get(&put.key).copied().unwrap_or(0);
         let compare =
@@ -41,26 +41,26 @@ impl Generator {
         Txn { compare: vec![compare], success: vec![success], failure: vec![Op::Range(Range::new(keys))] }
     }
 
-    fn any_txn(&mut self, plan: &Plan, book: &Book, depth: usize) -> Txn {
+    fn any_txn(&mut self, plan: &Plan, knowledge: &Knowledge, depth: usize) -> Txn {
         let compares = self.rng.below(3);
         Txn {
-            compare: (0..compares).map(|_| self.compare(plan, book)).collect(),
-            success: self.ops(plan, book, depth),
-            failure: self.ops(plan, book, depth),
+            compare: (0..compares).map(|_| self.compare(plan, knowledge)).collect(),
+            success: self.ops(plan, knowledge, depth),
+            failure: self.ops(plan, knowledge, depth),
         }
     }
 
-    fn ops(&mut self, plan: &Plan, book: &Book, depth: usize) -> Vec<Op> {
+    fn ops(&mut self, plan: &Plan, knowledge: &Knowledge, depth: usize) -> Vec<Op> {
         let count = self.rng.below(4);
-        (0..count).map(|_| self.op(plan, book, depth)).collect()
+        (0..count).map(|_| self.op(plan, knowledge, depth)).collect()
     }
 
-    fn op(&mut self, plan: &Plan, book: &Book, depth: usize) -> Op {
+    fn op(&mut self, plan: &Plan, knowledge: &Knowledge, depth: usize) -> Op {
         match self.rng.below(10) {
-            0..=4 => Op::Put(self.put(plan, book)),
+            0..=4 => Op::Put(self.put(plan, knowledge)),
             5 | 6 => Op::Delete(self.delete(plan)),
-            7 if depth > 0 => Op::Txn(self.any_txn(plan, book, depth - 1)),
-            _ => Op::Range(self.range(plan, book)),
+            7 if depth > 0 => Op::Txn(self.any_txn(plan, knowledge, depth - 1)),
+            _ => Op::Range(self.range(plan, knowledge)),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The plays.
+//! The scenarios of the backup trial.
 
 use std::fs;
 use std::sync::Arc;

@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use vetch_cluster::{Config, Log, LogIndex, ReplicaId, ReplicatedJournal};
-use vetch_conformance::handle::ModelHandle;
-use vetch_conformance::model::ModelLog;
-use vetch_conformance::suite::{JournalEngine, LogEngine, check_journal, check_log};
 use vetch_journal::{Journal, JournalError, LocalConfig, LocalJournal, MemDisk};
+use vetch_testkit::log::handle::ModelHandle;
+use vetch_testkit::log::model::ModelLog;
+use vetch_testkit::log::suite::{JournalEngine, LogEngine, check_journal, check_log};
 
 /// The local engine: one server at a time, its files on a disk in memory.
 struct Local {

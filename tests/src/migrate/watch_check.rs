@@ -1,4 +1,4 @@
-//! The whole story as watches tell it, and whether it is what the writers were told.
+//! The history as watches deliver it, checked against what was acknowledged to the writers.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

@@ -17,7 +17,7 @@ use crate::server::{Kind, Options, Server};
 const SMALL: [&str; 3] =
     ["--journal-segment-bytes=65536", "--checkpoint-bytes=32768", "--checkpoint-interval=1s"];
 
-pub(super) struct House {
+pub(super) struct DataDirectory {
     dir: TempDir,
     pub(super) is_encrypted: bool,
     /// The last revision that was written.
@@ -30,18 +30,18 @@ pub(super) struct Answer {
     pub(super) stderr: String,
 }
 
-impl House {
+impl DataDirectory {
     /// Lets a server write keys, leases, deletes and a compaction, over several checkpoints, and
     /// stops it.
-    pub(super) async fn make(is_encrypted: bool) -> Result<House> {
+    pub(super) async fn make(is_encrypted: bool) -> Result<DataDirectory> {
         let dir = tempfile::Builder::new().prefix("vetch-tools-").tempdir()?;
-        let mut house = House { dir, is_encrypted, revision: 0 };
-        let made = Command::new(Kind::Vetch.binary()?).arg("keygen").arg(house.keys()).output()?;
+        let mut fixture = DataDirectory { dir, is_encrypted, revision: 0 };
+        let made = Command::new(Kind::Vetch.binary()?).arg("keygen").arg(fixture.keys()).output()?;
         ensure!(made.status.success(), "keygen failed");
-        let mut server = house.start()?;
-        house.revision = fill(&server, 0).await?;
+        let mut server = fixture.start()?;
+        fixture.revision = fill(&server, 0).await?;
         server.terminate()?;
-        Ok(house)
+        Ok(fixture)
     }
 
     fn start(&self) -> Result<Server> {
@@ -210,8 +210,8 @@ pub(super) fn contents(dir: &Path) -> Result<BTreeMap<PathBuf, Vec<u8>>> {
 
 /// A server that writes and checkpoints is no damage, and is not disturbed.
 pub(super) async fn beside_a_server() -> Result<()> {
-    let house = House::make(false).await?;
-    let mut server = house.start()?;
+    let fixture = DataDirectory::make(false).await?;
+    let mut server = fixture.start()?;
     let writer = tokio::spawn({
         let endpoint = server.endpoint();
         async move {
@@ -227,7 +227,7 @@ pub(super) async fn beside_a_server() -> Result<()> {
     });
     let mut looks = 0;
     while !writer.is_finished() || looks < 3 {
-        let answer = house.tool(&["verify"], &house.data(), &[])?;
+        let answer = fixture.tool(&["verify"], &fixture.data(), &[])?;
         ensure!(answer.code == Some(0), "{}{}", answer.stdout, answer.stderr);
         looks += 1;
     }

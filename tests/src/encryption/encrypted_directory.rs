@@ -23,13 +23,13 @@ pub(super) const MARKER: &str = "needle-in-the-haystack";
 const SMALL: [&str; 3] =
     ["--journal-segment-bytes=65536", "--checkpoint-bytes=32768", "--checkpoint-interval=1s"];
 
-pub(super) struct House {
+pub(super) struct EncryptedDirectory {
     dir: TempDir,
 }
 
-impl House {
-    pub(super) fn new() -> Result<House> {
-        Ok(House { dir: tempfile::Builder::new().prefix("vetch-encryption-").tempdir()? })
+impl EncryptedDirectory {
+    pub(super) fn new() -> Result<EncryptedDirectory> {
+        Ok(EncryptedDirectory { dir: tempfile::Builder::new().prefix("vetch-encryption-").tempdir()? })
     }
 
     pub(super) fn keys(&self) -> PathBuf {

@@ -1,4 +1,4 @@
-//! How a disk feels: how long its operations take, and what is armed to go wrong.
+//! How a disk behaves: how long its operations take, and which faults are armed.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use vetch_testkit::random::Rng;
 
 /// Chances, in percent, and times.
 #[derive(Debug, Clone)]
-pub struct Mood {
+pub struct Behaviour {
     /// An operation takes time at all.
     pub pause: u64,
     /// Control is given back after an operation, and after a sync.
@@ -25,10 +25,10 @@ pub struct Mood {
     pub stall: u64,
 }
 
-impl Default for Mood {
+impl Default for Behaviour {
     /// A quick disk that never gives control back.
-    fn default() -> Mood {
-        Mood {
+    fn default() -> Behaviour {
+        Behaviour {
             pause: 0,
             pause_after: 0,
             pause_after_sync: 0,
@@ -41,10 +41,10 @@ impl Default for Mood {
     }
 }
 
-impl Mood {
+impl Behaviour {
     /// A disk that works, at a pace of its own.
-    pub fn usual(rng: &mut Rng) -> Mood {
-        Mood {
+    pub fn usual(rng: &mut Rng) -> Behaviour {
+        Behaviour {
             pause: *rng.pick(&[20, 50, 90]),
             pause_after: *rng.pick(&[0, 5, 20]),
             pause_after_sync: *rng.pick(&[10, 40]),

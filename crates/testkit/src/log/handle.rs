@@ -9,7 +9,7 @@ use bytes::Bytes;
 use vetch_cluster::{Log, LogError, LogEvent, Ticket};
 use vetch_journal::Position;
 
-use crate::model::{ModelLog, Outcome};
+use crate::log::model::{ModelLog, Outcome};
 
 /// Bytes of the largest record.
 const MAX_RECORD: usize = 64 << 10;

@@ -1,4 +1,4 @@
-//! Lab: a node whose parts are stepped by hand, on a disk that can lose power.
+//! A node whose parts are stepped by hand, on a disk that can lose power.
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -28,7 +28,7 @@ impl Time for Hand {
     }
 }
 
-pub(crate) struct Lab {
+pub(crate) struct SteppedNode {
     pub(crate) node: Node,
     disk: MemDisk,
     time: Arc<Hand>,
@@ -40,37 +40,37 @@ pub(crate) struct Lab {
 /// Rounds of steps after which whatever is waited for should long have happened.
 const PATIENCE: usize = 10_000;
 
-impl Lab {
-    pub(crate) fn new() -> Lab {
-        Lab::with(|_| {})
+impl SteppedNode {
+    pub(crate) fn new() -> SteppedNode {
+        SteppedNode::with(|_| {})
     }
 
     /// `adjust` changes limits that are small already.
-    pub(crate) fn with(adjust: impl FnOnce(&mut NodeConfig)) -> Lab {
+    pub(crate) fn with(adjust: impl FnOnce(&mut NodeConfig)) -> SteppedNode {
         let mut config = NodeConfig::new(PathBuf::from("/data"), Identity { cluster_id: 1, member_id: 2 });
         config.journal_segment_bytes = 16 << 10;
         config.checkpoint_bytes = 4 << 10;
         config.tuning.checkpoints.recovery_threads = 0;
         adjust(&mut config);
-        Lab::open(MemDisk::new(), config)
+        SteppedNode::open(MemDisk::new(), config)
     }
 
-    fn open(disk: MemDisk, config: NodeConfig) -> Lab {
+    fn open(disk: MemDisk, config: NodeConfig) -> SteppedNode {
         let time = Arc::new(Hand::default());
         let opened = stepped::open(Arc::new(disk.clone()), time.clone(), config.clone(), |_| {});
         let (node, parts) = opened.unwrap_or_else(|error| panic!("the node starts: {error}"));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        Lab { node, disk, time, parts, config, runtime }
+        SteppedNode { node, disk, time, parts, config, runtime }
     }
 
     /// Power goes now: what was not synced is lost, and the machine starts again.
-    pub(crate) fn power_cut(self) -> Lab {
-        Lab::open(self.disk.power_loss(&mut |_| false), self.config)
+    pub(crate) fn power_cut(self) -> SteppedNode {
+        SteppedNode::open(self.disk.power_loss(&mut |_| false), self.config)
     }
 
     /// The process ends now, and a new one starts.
-    pub(crate) fn kill(self) -> Lab {
-        Lab::open(self.disk.process_exit(), self.config)
+    pub(crate) fn kill(self) -> SteppedNode {
+        SteppedNode::open(self.disk.process_exit(), self.config)
     }
 
     /// Whether a server could start on what a loss of power would leave now.

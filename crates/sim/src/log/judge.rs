@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashSet};
 use vetch_cluster::LogIndex;
 use vetch_journal::{Hash, Tip};
 
+use super::oracle::Oracle;
 use super::plan::Breach;
-use crate::oracle::Oracle;
 
 /// A promise that was broken.
 #[derive(Debug)]

@@ -7,13 +7,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use vetch_cluster::{Command, Event, Ignored, LogEvent, LogIndex, ReadId, Ticket};
 use vetch_journal::{Position, Tip};
+use vetch_testkit::log::model::ModelLog;
+use vetch_testkit::random::Rng;
 
 use super::judge::{Judge, Judged, violated};
+use super::oracle::Oracle;
 use super::plan::{Breach, Plan};
 use super::server::Server;
-use crate::model::ModelLog;
-use crate::oracle::Oracle;
-use vetch_testkit::random::Rng;
 
 /// How often a server's timers run.
 const TICK: Duration = Duration::from_millis(25);

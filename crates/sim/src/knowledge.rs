@@ -1,4 +1,5 @@
-//! The book: what all clients together know, so that they ask about the same things.
+//! What all clients together know, so that their requests are about the same keys, leases and
+//! revisions.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -6,7 +7,7 @@ use std::collections::{BTreeSet, VecDeque};
 const DELETES: usize = 8;
 
 #[derive(Default)]
-pub(crate) struct Book {
+pub(crate) struct Knowledge {
     /// The highest revision any answer named.
     pub(crate) revision: i64,
     /// The highest compaction that was answered, or may have happened.
@@ -23,7 +24,7 @@ pub(crate) struct Book {
     pub(crate) writes: u64,
 }
 
-impl Book {
+impl Knowledge {
     pub(crate) fn saw_revision(&mut self, revision: i64) {
         self.revision = self.revision.max(revision);
     }

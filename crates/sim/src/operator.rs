@@ -82,7 +82,7 @@ fn alarms(env: &Env, node: &Node) {
 
 /// Raises an alarm for a moment, in which nobody can write more.
 async fn raise_alarm(env: &Rc<Env>, node: &Node, client: u64) {
-    env.book.borrow_mut().alarms.insert(client);
+    env.knowledge.borrow_mut().alarms.insert(client);
     change_alarm(env, node, client, true).await;
     env.clock.sleep(MILLI).await;
     alarms(env, node);
@@ -91,11 +91,11 @@ async fn raise_alarm(env: &Rc<Env>, node: &Node, client: u64) {
 
 /// Lowers the alarm of a client, if it may be raised.
 pub(crate) async fn lower_alarm(env: &Rc<Env>, node: &Node, client: u64) {
-    if !env.book.borrow().alarms.contains(&client) {
+    if !env.knowledge.borrow().alarms.contains(&client) {
         return;
     }
     if let Outcome::Answered { .. } = change_alarm(env, node, client, false).await {
-        env.book.borrow_mut().alarms.remove(&client);
+        env.knowledge.borrow_mut().alarms.remove(&client);
         alarms(env, node);
     }
 }
@@ -106,7 +106,7 @@ pub(crate) async fn lower_all_alarms(env: &Rc<Env>, node: &Node) {
     let raised: Vec<u64> =
         node.alarms().iter().filter_map(|alarm| alarm.member.checked_sub(MEMBERS)).collect();
     for client in raised {
-        env.book.borrow_mut().alarms.insert(client);
+        env.knowledge.borrow_mut().alarms.insert(client);
         lower_alarm(env, node, client).await;
     }
 }
@@ -135,7 +135,7 @@ pub(crate) fn done(env: &Env, result: Result<i64, NodeError>) -> Outcome {
 }
 
 async fn keys_of_a_lease(env: &Rc<Env>, node: &Node, memory: &Memory) {
-    let known: Vec<i64> = env.book.borrow().leases.iter().copied().collect();
+    let known: Vec<i64> = env.knowledge.borrow().leases.iter().copied().collect();
     if known.is_empty() {
         return;
     }

@@ -12,30 +12,37 @@
 mod clients;
 mod judge;
 mod nemesis;
+pub mod oracle;
 mod plan;
 mod server;
 mod wire;
 mod world;
 
-use std::collections::BTreeMap;
-
 pub use plan::{Breach, Plan};
+
+use vetch_check::History;
+
+use crate::run::{Out, Report};
+use crate::watchdog;
 use world::World;
 
-/// How one seed went.
-#[derive(Debug)]
-pub struct Report {
-    pub seed: u64,
-    /// What went wrong first, if anything did.
-    pub violation: Option<String>,
-    /// How often rare things happened.
-    pub coverage: BTreeMap<&'static str, u64>,
-    pub trace: Vec<String>,
-}
-
 /// Runs one seed from beginning to end.
-pub fn run(seed: u64, verbose: bool) -> Report {
-    let mut world = World::new(seed, verbose);
+pub fn run(seed: u64, out: Option<Out>) -> Report {
+    watchdog::seed(seed);
+    let mut world = World::new(seed, out.is_some());
     let violation = world.run().err().map(|violation| violation.0);
-    Report { seed, violation, coverage: world.coverage, trace: world.trace }
+    if let Some(out) = out {
+        let mut out = out.lock().expect("nothing panics under this lock");
+        // A closed pipe is no reason to fail.
+        world.trace.iter().for_each(|line| drop(writeln!(out, "{line}")));
+    }
+    watchdog::seed(0);
+    Report {
+        seed,
+        violations: violation.into_iter().collect(),
+        coverage: Vec::new(),
+        counts: world.coverage.iter().map(|(what, times)| ((*what).to_owned(), *times)).collect(),
+        history: History::default(),
+        virtual_nanos: u64::try_from(world.now.as_nanos()).unwrap_or(u64::MAX),
+    }
 }

@@ -1,5 +1,5 @@
-//! A crew: several servers of the fence on threads of their own, over real connections. The writer
-//! among them writes as fast as is asked; everything that any of them is told goes into one ledger,
+//! Several replicas on threads of their own, over real connections. The leader
+//! writes as fast as requested; everything that any of them receives goes into one ledger,
 //! which must not contradict itself.
 
 use std::collections::BTreeMap;
@@ -44,14 +44,14 @@ impl Ledger {
     }
 }
 
-pub(crate) struct Crew {
+pub(crate) struct ReplicaThreads {
     pub(crate) ledger: Arc<Mutex<Ledger>>,
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
-impl Crew {
-    pub(crate) fn start(logs: Vec<NatsLog>, between_writes: Duration) -> Crew {
+impl ReplicaThreads {
+    pub(crate) fn start(logs: Vec<NatsLog>, between_writes: Duration) -> ReplicaThreads {
         let (ledger, stop) = (Arc::new(Mutex::new(Ledger::default())), Arc::new(AtomicBool::new(false)));
         let threads = logs.into_iter().zip(1..).map(|(log, node)| {
             let hand = Hand {
@@ -69,7 +69,7 @@ impl Crew {
             std::thread::spawn(move || hand.work(&stop, between_writes))
         });
         let threads = threads.collect();
-        Crew { ledger, stop, threads }
+        ReplicaThreads { ledger, stop, threads }
     }
 
     pub(crate) fn acknowledged(&self) -> usize {

@@ -1,4 +1,4 @@
-//! The ground on which a fault is tried: one server, one recording, and the judgement at the end.
+//! The trial of a fault: one server, one recording, and the check at the end.
 //!
 //! A trial lets the load work, breaks something, heals it, and calls `conclude`. That makes sure
 //! that the server is well again (answers, takes a write, lets all watchers catch up), that one
@@ -18,7 +18,7 @@ use crate::record::{Plan, Recorder, Recording};
 use crate::server::{Kind, Options, Server};
 use vetch_testkit::random::Rng;
 
-pub(crate) struct Ground {
+pub(crate) struct FaultTrial {
     pub(crate) server: Server,
     pub(crate) recorder: Recorder,
     pub(crate) rng: Rng,
@@ -47,14 +47,14 @@ impl Conclusion {
     }
 }
 
-impl Ground {
+impl FaultTrial {
     /// Starts a server and the load on it.
-    pub(crate) async fn start(name: &str, kind: Kind, options: Options, plan: Plan) -> Result<Ground> {
+    pub(crate) async fn start(name: &str, kind: Kind, options: Options, plan: Plan) -> Result<FaultTrial> {
         let seed = plan.seed;
         let server = Server::start_with(kind, options)?;
         let recorder = Recorder::start(vec![server.endpoint()], plan).await?;
         let rng = Rng::split_mix(seed);
-        Ok(Ground {
+        Ok(FaultTrial {
             server,
             recorder,
             rng,

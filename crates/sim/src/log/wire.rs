@@ -5,9 +5,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use vetch_cluster::{LogEvent, Page};
 use vetch_journal::Position;
+use vetch_testkit::log::model::Outcome;
 
 use super::world::{Append, Occurrence, World};
-use crate::model::Outcome;
 
 /// Records in one answer.
 const PAGE: usize = 32;
