@@ -181,6 +181,11 @@ impl Generator<'_> {
             request.min_create_revision = 0;
             request.max_create_revision = 0;
         }
+        // Without an order etcd sorts each chunk of the stream by itself and may repeat keys: see
+        // docs/compatibility.md.
+        if request.sort_order == pb::range_request::SortOrder::None as i32 {
+            request.sort_target = pb::range_request::SortTarget::Key as i32;
+        }
         request
     }
 
