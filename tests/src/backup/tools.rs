@@ -50,7 +50,10 @@ pub(super) fn restored_without(store: &Store, to: &Path, damaged: &str) -> Resul
     let dir = to.to_str().context("a path that is text")?;
     let ended = must(store, &["restore"], &["--data-dir", dir, "--no-bump"])?;
     let said = &ended.stderr;
-    ensure!(said.contains(damaged) && said.contains("does without it"), "the damage was not told: {said}");
+    ensure!(
+        said.contains(damaged) && said.contains("did not need it"),
+        "the damage was not reported: {said}"
+    );
     fs::remove_dir_all(to)?;
     Ok(())
 }
