@@ -41,16 +41,11 @@ pub(crate) fn call(stream: u32, body: &[u8]) -> Vec<u8> {
 }
 
 /// The tables it needs to read headers.
+#[derive(Default)]
 pub(crate) struct Client {
     decoder: Decoder,
     block: Vec<u8>,
     begun: Option<Header>,
-}
-
-impl Default for Client {
-    fn default() -> Client {
-        Client { decoder: Decoder::default(), block: Vec::new(), begun: None }
-    }
 }
 
 impl Client {

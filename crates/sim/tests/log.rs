@@ -19,8 +19,7 @@ fn one_seed_is_one_trace() {
         let kept = Arc::new(Mutex::new(Vec::new()));
         let out: Out = kept.clone();
         log::run(seed, Some(out));
-        let trace = kept.lock().expect("nothing panics under this lock").clone();
-        trace
+        std::mem::take(&mut *kept.lock().expect("nothing panics under this lock"))
     };
     for seed in 1..=20 {
         let first = trace(seed);

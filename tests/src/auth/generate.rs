@@ -241,7 +241,7 @@ fn administration(rng: &mut Rng) -> Ask {
         0 => Ask::MemberList,
         1 => Ask::MemberAdd,
         2 => Ask::MemberRemove,
-        3..=5 => Ask::Alarm { action: rng.between(0, 2) as i32 },
+        3..=5 => Ask::Alarm { action: rng.between(0, 2) },
         6 => Ask::ServerStatus,
         7 => Ask::HashKv,
         8 => Ask::Hash,

@@ -140,7 +140,7 @@ impl Generator<'_> {
         }
         if self.rng.percent(40) {
             request.sort_order = *self.rng.pick(&[0, 1, 1, 2, 2, 2]);
-            request.sort_target = self.rng.between(0, 4) as i32;
+            request.sort_target = self.rng.between(0, 4);
         }
         match self.rng.below(100) {
             _ if self.sane => {}
@@ -269,19 +269,15 @@ impl Generator<'_> {
 
     fn compare(&mut self) -> pb::Compare {
         use pb::compare::TargetUnion as Union;
-        let target = self.rng.between(0, 4) as i32;
-        let mut compare = pb::Compare {
-            result: self.rng.between(0, 3) as i32,
-            target,
-            key: self.key(),
-            ..Default::default()
-        };
+        let target = self.rng.between(0, 4);
+        let mut compare =
+            pb::Compare { result: self.rng.between(0, 3), target, key: self.key(), ..Default::default() };
         if self.rng.percent(25) {
             (compare.key, compare.range_end) = self.span();
         }
         let revision = self.world.revision - self.rng.between(-1, 15);
         // Sometimes the operand belongs to another target, or is missing.
-        let operand = if self.rng.percent(96) { target } else { self.rng.between(0, 5) as i32 };
+        let operand = if self.rng.percent(96) { target } else { self.rng.between(0, 5) };
         compare.target_union = match operand {
             0 => Some(Union::Version(self.rng.between(0, 4))),
             1 => Some(Union::CreateRevision(*self.rng.pick(&[0, 0, revision]))),
@@ -356,16 +352,8 @@ impl Generator<'_> {
     fn administration(&mut self) -> Request {
         let unknown = 12_345;
         match self.rng.below(12) {
-            0 => Request::Alarm(pb::AlarmRequest {
-                action: 0,
-                member_id: 0,
-                alarm: self.rng.between(0, 2) as i32,
-            }),
-            1 => Request::Alarm(pb::AlarmRequest {
-                action: 2,
-                member_id: 0,
-                alarm: self.rng.between(0, 2) as i32,
-            }),
+            0 => Request::Alarm(pb::AlarmRequest { action: 0, member_id: 0, alarm: self.rng.between(0, 2) }),
+            1 => Request::Alarm(pb::AlarmRequest { action: 2, member_id: 0, alarm: self.rng.between(0, 2) }),
             2 => Request::MoveLeader(*self.rng.pick(&[0, unknown])),
             3 => Request::Downgrade(pb::DowngradeRequest {
                 action: 0,

@@ -188,7 +188,7 @@ pub(crate) fn assemble(
     if let Some(waker) = &waker {
         reads_in.wake_with(waker);
     }
-    let me = ReplicaId { member: identity.member_id, incarnation: incarnation };
+    let me = ReplicaId { member: identity.member_id, incarnation };
     let auth = Arc::clone(node.store.read().auth());
     let is_from_start = start.position.0 == 0;
     let peers = if is_from_start { PeerTable::default() } else { PeerTable::incomplete(Duration::ZERO) };
