@@ -9,8 +9,10 @@ use bytes::{Bytes, BytesMut};
 use http_body::{Frame, SizeHint};
 use parking_lot::Mutex;
 
-use crate::service::PREFIX;
 use crate::tasks::Bells;
+
+/// Before every gRPC message: a byte that says whether it is compressed, and four for its length.
+pub(crate) const PREFIX: usize = 5;
 
 /// Why a body ends before it is complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
