@@ -1,27 +1,32 @@
 //! Node: the handle that everything above uses.
 
+mod cluster;
+mod leadership_transfer;
+
+pub use leadership_transfer::TransferError;
+
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam_channel::TrySendError;
 use tokio::sync::{oneshot, watch};
+use vetch_checkpoint::identity::Identity;
 use vetch_encryption::KeyRing;
 use vetch_store::auth::Caller;
 use vetch_store::request::*;
+use vetch_sync::Mutex;
 
 use crate::cluster::ClusterStatus;
-use crate::error::NodeError;
+use crate::error::{NodeError, StopCause};
 use crate::key_usage::{EncryptionStatus, KeyStillNeeded};
 use crate::metrics::NodeMetrics;
 use crate::read::{self, RangeStream};
 use crate::runtime::lease_thread;
 use crate::sequencer::Outcome;
 use crate::state::{Command, NodeState, RunState};
-use crate::sync::Mutex;
 use crate::types::*;
 use crate::watch::WatchSession;
-use vetch_checkpoint::identity::Identity;
 
 /// How often, and how long in between, a full queue is tried at shutdown for the time that leases
 /// have left.
@@ -349,14 +354,14 @@ impl Node {
         }
     }
 
-    /// Resolves when the node has stopped; an error tells why, if it was not asked to.
-    pub async fn stopped(&self) -> Result<(), String> {
+    /// Waits until the node has stopped. An error if that was not requested.
+    pub async fn stopped(&self) -> Result<(), StopCause> {
         let mut state = self.node.lifecycle.subscribe();
         let ended = state.wait_for(|state| *state != RunState::Running).await;
         match ended.as_deref() {
-            Ok(RunState::Failed(cause)) => Err(cause.clone()),
-            Ok(RunState::Replaced) => Err("another server writes to the journal now".into()),
-            Ok(RunState::Behind(first)) => Err(format!("the journal begins at position {first} now")),
+            Ok(RunState::Failed(cause)) => Err(StopCause::Failed(cause.clone())),
+            Ok(RunState::Replaced) => Err(StopCause::Replaced),
+            Ok(RunState::Behind(first)) => Err(StopCause::Behind { first: *first }),
             _ => Ok(()),
         }
     }

@@ -12,8 +12,7 @@ use vetch_store::{AnswerBytes, Mark, ReadTxn, Store, StoreError};
 
 use crate::error::NodeError;
 use crate::metrics::Histogram;
-use crate::pins::ReadPin;
-use crate::state::NodeState;
+use crate::state::{NodeState, ReadPin};
 use crate::types::{HashKv, RangeChunk, RangeEnd};
 
 /// Times a read is begun because versions were freed in between. All but the first are pinned, so

@@ -8,6 +8,8 @@
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
+use vetch_checkpoint::Capture;
+use vetch_checkpoint::replay::PARTITION;
 use vetch_cluster::ReplicaId;
 use vetch_journal::{ChainedEntry, Draft, Kind, PartId, Tip};
 use vetch_store::auth::Auth;
@@ -18,9 +20,7 @@ use vetch_watch::Events;
 
 use crate::admission::Admission;
 use crate::error::NodeError;
-use crate::watch::NodeEvent;
-use vetch_checkpoint::Capture;
-use vetch_checkpoint::replay::PARTITION;
+use crate::event::NodeEvent;
 
 /// A partition's place in an entry; there is one partition so far.
 const ONLY_PARTITION: PartId = PartId { partition: PARTITION, owner_epoch: 0, pseq: 0 };
@@ -172,7 +172,12 @@ impl Sequencer {
         store: &mut impl Exclusive,
         request: &WriteRequest,
     ) -> Outcome {
+        let before = store.head().revision;
         let evaluated = turns::evaluate(store, request, round.draft.payload())?;
+        assert!(
+            store.head().revision == before + i64::from(!evaluated.events.is_empty()),
+            "a request takes one revision if it changes keys, and none otherwise"
+        );
         if !evaluated.events.is_empty() {
             round.units += 1;
             for event in &evaluated.events {

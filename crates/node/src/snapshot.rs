@@ -8,16 +8,14 @@
 //! A pointer is 8 bytes a version. What a version that the store has meanwhile given back costs is
 //! paid until the snapshot is done with it.
 
-use std::sync::Arc;
-
 use tokio::sync::oneshot;
 use vetch_store::history::HistoryRun;
 use vetch_store::load::Unversioned;
-use vetch_store::{Mark, Record, Store};
+use vetch_store::{Mark, Record};
 
 use crate::error::NodeError;
 use crate::handle::Node;
-use crate::state::{Command, NodeState};
+use crate::state::{Command, SnapshotPoint};
 
 /// The state after one journal entry.
 pub struct Snapshot {
@@ -27,45 +25,6 @@ pub struct Snapshot {
     pub unversioned: Unversioned,
     /// Every version that the compaction left, in order of revision.
     pub versions: Vec<Record>,
-}
-
-/// A point between two batches, as the sequencer saw it.
-pub(crate) struct SnapshotPoint {
-    mark: Mark,
-    seq: u64,
-    unversioned: Unversioned,
-    hold: CollectionHold,
-}
-
-impl SnapshotPoint {
-    /// Called with the store locked, so that nothing is freed between the look and the hold.
-    pub(crate) fn new(node: &Arc<NodeState>, store: &Store, seq: u64) -> SnapshotPoint {
-        SnapshotPoint {
-            mark: store.head(),
-            seq,
-            unversioned: store.unversioned(),
-            hold: CollectionHold::new(node),
-        }
-    }
-}
-
-/// As long as there is one, housekeeping frees no version.
-struct CollectionHold(Arc<NodeState>);
-
-impl CollectionHold {
-    fn new(node: &Arc<NodeState>) -> CollectionHold {
-        node.compaction.begin_collecting();
-        CollectionHold(Arc::clone(node))
-    }
-}
-
-impl Drop for CollectionHold {
-    fn drop(&mut self) {
-        if self.0.compaction.end_collecting() {
-            // A compaction may have been waiting.
-            self.0.housekeeping.ring();
-        }
-    }
 }
 
 impl Node {

@@ -3,7 +3,8 @@
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-use vetch_node::archive::{Archive, Durable};
+use vetch_node::archive::Archive;
+use vetch_node::retention::Durable;
 
 use crate::format::Mark;
 use crate::times;

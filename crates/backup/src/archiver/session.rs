@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use vetch_journal::{Disk, JournalError, RawPlace, RawReader, RawRecord, RealDisk};
-use vetch_node::archive::{Archive, Durable};
+use vetch_node::archive::Archive;
+use vetch_node::retention::Durable;
 
 use super::marks::Marks;
 use crate::catalog::Timeline;

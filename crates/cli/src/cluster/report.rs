@@ -7,8 +7,9 @@ use tonic::transport::Channel;
 use vetch_api::vetch::peer_client::PeerClient;
 use vetch_api::vetch::{self, ReportRequest};
 use vetch_cluster::LogIndex;
+use vetch_members::Leader;
 use vetch_node::Node;
-use vetch_node::cluster::{ClusterStatus, Leader};
+use vetch_node::cluster::ClusterStatus;
 use vetch_node::journal::Tip;
 
 use super::PeerDialer;

@@ -14,13 +14,13 @@ use std::time::Duration;
 use crossbeam_channel::TryRecvError;
 use vetch_encryption::KeyId;
 use vetch_journal::{Appended, ChainedEntry, DirLock, Journal, LocalJournal, Position};
+use vetch_sync::queue::Receiver;
+use vetch_sync::{Mutex, Rank};
 
 use crate::commit::Committer;
-use crate::queue::Receiver;
 use crate::runtime::Step;
 use crate::sequencer::Batch;
 use crate::state::{NodeState, Reply};
-use crate::sync::{Mutex, Rank};
 
 /// How soon an append that found no space is tried again.
 const SPACE_RETRY_INTERVAL: Duration = Duration::from_millis(100);
@@ -36,6 +36,9 @@ pub(crate) struct JournalLoop {
     committer: Committer,
     /// Batches that found no space; nothing of them has been written.
     waiting: Option<Vec<Batch<Reply>>>,
+    /// An append failed for good. Later batches were evaluated on what it lost, so none of them
+    /// may become visible, not even one without an entry.
+    has_failed: bool,
     /// What was last reported of the keys that segments need: at which generation of keys, with how
     /// many segments and which key in the last of them.
     reported_keys: Option<(u64, usize, Option<Option<KeyId>>)>,
@@ -109,6 +112,7 @@ impl JournalLoop {
             trims: Some(trims),
             journal,
             waiting: None,
+            has_failed: false,
             reported_keys: None,
             _lock: lock,
         }
@@ -165,6 +169,9 @@ impl JournalLoop {
     }
 
     fn make_durable(&mut self, batches: Vec<Batch<Reply>>) -> Step {
+        if self.has_failed {
+            return Step::Ended;
+        }
         let entries: Vec<ChainedEntry> = batches.iter().filter_map(|batch| batch.entry.clone()).collect();
         if entries.is_empty() {
             self.committer.commit(batches, None);
@@ -172,8 +179,10 @@ impl JournalLoop {
         }
         match self.journal.append_batch(&entries) {
             Ok(appended) => {
+                let last = entries.last().map(ChainedEntry::after);
+                assert!(last == Some(self.journal.tip()), "the journal ends with the batch that it took");
                 self.observe(&appended);
-                self.committer.commit(batches, entries.last().map(ChainedEntry::after));
+                self.committer.commit(batches, last);
                 Step::Worked
             }
             // Nothing was written. Admission keeps this from happening but for a burst right as the
@@ -185,6 +194,7 @@ impl JournalLoop {
                 Step::Idle
             }
             Err(error) => {
+                self.has_failed = true;
                 self.node.fail(error.to_string());
                 Step::Ended
             }

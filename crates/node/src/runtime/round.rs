@@ -8,19 +8,18 @@ use std::sync::mpsc::SyncSender;
 use std::time::Instant;
 
 use tokio::sync::oneshot;
+use vetch_checkpoint::Capture;
 use vetch_cluster::ReplicaId;
 use vetch_store::Store;
 use vetch_store::request::WriteRequest;
 use vetch_store::turns::Exclusive;
+use vetch_sync::RwLockWriteGuard;
 
 use crate::error::NodeError;
 use crate::metrics::Operation;
 use crate::sequencer::{CaptureRequest, LeadershipTransfer, Round};
-use crate::snapshot::SnapshotPoint;
-use crate::state::{Command, Reply, Write};
-use crate::sync::RwLockWriteGuard;
+use crate::state::{Command, Reply, SnapshotPoint, Write};
 use crate::tuning::Tuning;
-use vetch_checkpoint::Capture;
 
 use super::sequencer_loop::SequencerLoop;
 

@@ -14,9 +14,10 @@ use vetch_journal::MemDisk;
 use vetch_node::Node;
 use vetch_node::config::NodeConfig;
 use vetch_node::error::NodeError;
+use vetch_node::event::NodeEvent;
 use vetch_node::stepped::{self, Parts, Step, Time};
 use vetch_node::store::request::*;
-use vetch_node::watch::{Create, NodeEvent, Response, WatchSession};
+use vetch_node::watch::{Create, Response, WatchSession};
 
 /// Time that moves when it is told to.
 #[derive(Default)]

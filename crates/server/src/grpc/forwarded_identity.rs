@@ -15,8 +15,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::{HeaderName, HeaderValue, Request};
 use tonic::Status;
 use tonic::body::Body;
+use vetch_members::Proof;
 use vetch_node::Node;
-use vetch_node::cluster::Proof;
 
 use vetch_tls::PeerIdentity;
 

@@ -16,8 +16,8 @@ use vetch_api::vetch::{
     ReadIndexResponse, ReportRequest, ReportResponse, TokenOwner, TokenRequest, TokenResponse,
 };
 use vetch_cluster::LogIndex;
+use vetch_members::{Proof, Report};
 use vetch_node::Node;
-use vetch_node::cluster::{Proof, Report};
 use vetch_node::journal::{Position, Tip};
 
 use super::service_context::ServiceContext;

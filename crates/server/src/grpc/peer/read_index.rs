@@ -9,7 +9,8 @@ use vetch_api::vetch::peer_client::PeerClient;
 use vetch_api::vetch::{ReadIndexRequest, ReadIndexResponse};
 use vetch_cluster::LogIndex;
 use vetch_node::Node;
-use vetch_node::cluster::{READ_BATCH_WINDOW, ReadIndexBatch};
+use vetch_node::batch_window::READ_BATCH_WINDOW;
+use vetch_node::cluster::ReadIndexBatch;
 use vetch_node::journal::{Position, Tip};
 
 use crate::grpc::router::{LeaderChannel, RequestRouter};
