@@ -83,8 +83,8 @@ pub(crate) fn open(
     }
 }
 
-/// Waits for a journal that cannot be reached yet, or some of whose servers are away, so that
-/// nobody knows how they are set up. One that answers and is not fit for use is refused at once.
+/// Waits for a journal that cannot be reached yet, or some of whose servers do not answer, so that
+/// their settings are unknown. One that answers and is not fit for use is refused at once.
 pub(crate) fn open_log(journal: &Options) -> Result<NatsLog, NatsError> {
     let deadline = Instant::now() + START_TIMEOUT;
     let enough = Instant::now() + MAJORITY_TIMEOUT;

@@ -1,4 +1,4 @@
-//! The body of a request, from the connection to whoever serves it.
+//! The body of a request, from the connection to the service.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -34,8 +34,8 @@ impl std::fmt::Display for BodyError {
 
 impl std::error::Error for BodyError {}
 
-/// Bytes of a message that is not whole, or of a body that nobody reads, from which on it is given
-/// up while the connection holds too much.
+/// From this many bytes on, an incomplete message or an unread body is given up while the
+/// connection holds too much.
 pub(crate) const LONG_MESSAGE: usize = 16 << 10;
 
 /// Parts are kept together up to this: a client may send every byte in a frame of its own.
@@ -103,7 +103,7 @@ struct State {
     /// Bytes of them, which count as held.
     waiting: usize,
     end: End,
-    /// Nobody reads any more.
+    /// The reader was dropped.
     is_left: bool,
     reader: Option<Waker>,
 }

@@ -1,4 +1,4 @@
-//! Snapshots: the whole state at one point, without stopping anybody.
+//! Snapshots: the whole state at one point, while writes go on.
 //!
 //! The sequencer says where the point is, between two batches, together with what has no versions:
 //! leases, alarms, users. Then pointers to the versions of that point are collected in short turns.
@@ -28,7 +28,7 @@ pub struct Snapshot {
 }
 
 impl Node {
-    /// The newest durable state. Takes a look at every key, in turns, and blocks nobody.
+    /// The newest durable state. Visits every key, in turns, and blocks no one else.
     pub async fn snapshot(&self) -> Result<Snapshot, NodeError> {
         let (reply, answer) = oneshot::channel();
         if self.state().commands.try_send(Command::Snapshot { reply }).is_err() {

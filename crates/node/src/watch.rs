@@ -41,14 +41,14 @@ impl WatchSession {
         WatchSession { node: Arc::clone(node), stream, wake, state, progress, out: Vec::new(), kept: None }
     }
 
-    /// Says where the client calls from, for those who look for slow ones.
+    /// Sets the address of the client, for the list of slow streams.
     pub fn set_client_address(&self, client: Arc<str>) {
         self.node.watches.set_client(self.stream.id(), client);
     }
 
-    /// Answered, like everything, by [`WatchSession::next`].
+    /// Its response comes from [`WatchSession::next`], as all do.
     pub fn create(&mut self, request: &Create) {
-        // What can be done without the locks is.
+        // Done without the locks.
         self.stream.take_notices();
         let log = self.node.log.read();
         self.stream.create(&mut self.node.hub.write(), &log, request);
@@ -80,8 +80,7 @@ impl WatchSession {
         self.kept = Some(kept);
     }
 
-    /// Answers not yet taken. A client that keeps asking without reading is not listened to
-    /// meanwhile.
+    /// Responses not yet taken. No request is taken from a client that has many.
     pub fn backlog(&self) -> usize {
         self.stream.control_backlog()
     }
@@ -120,8 +119,8 @@ impl Drop for WatchSession {
         if self.stream.close_step(&mut self.node.hub.write(), CLOSED_PER_TURN) {
             return;
         }
-        // The fan-out thread does the rest, in turns: nobody waits here for a client that had very
-        // many watchers.
+        // The fan-out thread does the rest, in turns: a client with very many watchers delays no
+        // thread here.
         let rest = std::mem::replace(&mut self.stream, Stream::closed());
         self.node.watches.close_later((rest, self.kept.take()));
     }

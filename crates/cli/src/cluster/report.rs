@@ -85,7 +85,7 @@ mod tests {
         let (done, ended) = mpsc::channel();
         std::thread::spawn(move || {
             let found = (0..200_000).filter(|_| remote_leader(&looking).is_some()).count();
-            done.send(found).expect("somebody waits");
+            done.send(found).expect("the test waits");
         });
         let changing = std::thread::spawn(move || {
             while status.receiver_count() > 0 {
@@ -93,6 +93,6 @@ mod tests {
             }
         });
         assert_eq!(ended.recv_timeout(Duration::from_secs(60)), Ok(200_000), "they wait for each other");
-        changing.join().expect("it ends when nobody looks any more");
+        changing.join().expect("it ends with its receiver");
     }
 }

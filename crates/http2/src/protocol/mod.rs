@@ -62,7 +62,7 @@ const RESETS_REMEMBERED: usize = 256;
 pub enum Event<T> {
     /// A request. [`Protocol::begin`] tells whether it still stands.
     Request { stream: u32, head: Arc<Head> },
-    /// A part of its body; whoever has used it says so by [`Protocol::release`].
+    /// A part of its body, to be released with [`Protocol::release`] once it is used.
     Data { stream: u32, data: Bytes, end: bool },
     /// A request that was begun is over: the client gave it up, or broke the rules.
     Reset { stream: u32, state: T },
@@ -126,7 +126,7 @@ struct WaitingStreams {
     congested: Vec<u32>,
 }
 
-/// One connection. Every request carries a `T` of whoever serves it.
+/// One connection. Every request carries a `T` of the service.
 #[derive(Debug)]
 pub struct Protocol<T> {
     limits: Limits,

@@ -62,7 +62,7 @@ impl<T: Default> Protocol<T> {
         if let Farewell::Said(last) = self.farewell
             && id > last
         {
-            // The client will learn that it was not served, and may ask somebody else.
+            // The client will learn that it was not served, and may ask another server.
             self.remember_reset(id);
             return Ok(());
         }

@@ -39,7 +39,7 @@ pub(crate) struct SteppedNode {
 }
 
 /// Rounds of steps after which whatever is waited for should long have happened.
-const PATIENCE: usize = 10_000;
+const STEPS_MAX: usize = 10_000;
 
 impl SteppedNode {
     pub(crate) fn new() -> SteppedNode {
@@ -122,7 +122,7 @@ impl SteppedNode {
     /// Steps everything until `future` is done.
     pub(crate) fn wait<T>(&mut self, future: impl Future<Output = T>) -> T {
         let mut future = Box::pin(future);
-        for _ in 0..PATIENCE {
+        for _ in 0..STEPS_MAX {
             if let Poll::Ready(output) = self.poll(&mut future) {
                 return output;
             }

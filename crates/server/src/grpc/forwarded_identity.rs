@@ -116,7 +116,7 @@ impl ForwardedIdentity {
         Some(ForwardedIdentity { proof: Proof { seq, hash }, sender })
     }
 
-    /// Names come from certificates, so whoever tells one has one to show.
+    /// Names come from certificates, so a server that forwards one has a certificate itself.
     fn may_come_from(&self, peer: Option<&PeerIdentity>) -> bool {
         self.sender.is_none() || peer.is_some()
     }
