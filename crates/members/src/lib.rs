@@ -16,6 +16,7 @@ mod list;
 mod peer_table;
 mod registry;
 
+use vetch_base::Seq;
 use vetch_journal::{Hash, Tip};
 
 pub use list::{Member, MemberList, Registration};
@@ -32,7 +33,7 @@ pub struct Leader {
 /// Proves that a server reads the log: an announcement in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Proof {
-    pub seq: u64,
+    pub seq: Seq,
     pub hash: Hash,
 }
 

@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, TrySendError};
 use tokio::sync::oneshot;
+use vetch_base::Seq;
 use vetch_checkpoint::PinnedCheckpoint;
 use vetch_checkpoint::identity::Identity;
 use vetch_checkpoint::transfer::CheckpointSender;
@@ -68,7 +69,7 @@ impl Archive {
     }
 
     /// The archiver has stored entries up to `seq`; later ones are retained.
-    pub fn retain_after(&self, seq: u64) {
+    pub fn retain_after(&self, seq: Seq) {
         self.node.retention.retain_after(seq);
         // Segments may have become free.
         self.node.housekeeping.ring();

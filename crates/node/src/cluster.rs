@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Sender, TrySendError};
 use tokio::sync::{oneshot, watch};
+use vetch_base::{Epoch, Seq};
 use vetch_cluster::LogIndex;
 use vetch_journal::Tip;
 use vetch_members::{Leader, Member, MemberCommand, Peer, Proof, Report};
@@ -48,9 +49,9 @@ pub struct ClusterConfig {
 /// Who leads, and how far this server has come.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ClusterStatus {
-    pub epoch: u64,
+    pub epoch: Epoch,
     /// Sequence number of the last entry applied.
-    pub index: u64,
+    pub index: Seq,
     /// Whether this server is the leader.
     pub is_leader: bool,
     /// The leader, once it has announced its address.

@@ -48,6 +48,6 @@ impl Node {
         drop(hold);
         let versions =
             tokio::task::spawn_blocking(move || run.finish()).await.map_err(|_| NodeError::Stopped)?;
-        Ok(Snapshot { mark, index: seq, unversioned, versions })
+        Ok(Snapshot { mark, index: seq.get(), unversioned, versions })
     }
 }

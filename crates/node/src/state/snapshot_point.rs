@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use vetch_base::Seq;
 use vetch_store::load::Unversioned;
 use vetch_store::{Mark, Store};
 
@@ -11,14 +12,14 @@ use super::NodeState;
 pub(crate) struct SnapshotPoint {
     pub(crate) mark: Mark,
     /// Sequence number of the entry before it.
-    pub(crate) seq: u64,
+    pub(crate) seq: Seq,
     pub(crate) unversioned: Unversioned,
     pub(crate) hold: CollectionHold,
 }
 
 impl SnapshotPoint {
     /// Called with the store locked, so that nothing is freed between the look and the hold.
-    pub(crate) fn new(node: &Arc<NodeState>, store: &Store, seq: u64) -> SnapshotPoint {
+    pub(crate) fn new(node: &Arc<NodeState>, store: &Store, seq: Seq) -> SnapshotPoint {
         SnapshotPoint {
             mark: store.head(),
             seq,
