@@ -1,6 +1,7 @@
 //! The journal's entries: what is accepted encodes to itself, and follows the tip that it claims to
 //! follow.
 
+use vetch_base::{Epoch, Seq};
 use bytes::Bytes;
 use vetch_journal::{Entry, Kind, Tip, hash_entry};
 
@@ -9,8 +10,8 @@ pub fn run(data: &[u8]) {
     let Ok(entry) = Entry::decode(&bytes) else { return };
     assert_eq!(entry.encode(), data, "{entry:?}");
     let before = Tip {
-        epoch: entry.epoch.wrapping_sub(u64::from(entry.kind == Kind::NewEpoch)),
-        seq: entry.seq.wrapping_sub(1),
+        epoch: Epoch::new(entry.epoch.get().wrapping_sub(u64::from(entry.kind == Kind::NewEpoch))),
+        seq: Seq::new(entry.seq.get().wrapping_sub(1)),
         hash: entry.prev_hash,
         next_rev: entry.base_rev,
     };

@@ -46,7 +46,7 @@ fn judge(disk: &MemDisk) {
     }
     let mut tip = journal.claim().expect("a recovered journal goes on");
     let mut draft = Draft::new(Kind::Writes);
-    draft.begin_part(PartId { partition: 0, owner_epoch: tip.epoch, pseq: tip.seq });
+    draft.begin_part(PartId { partition: 0, owner_epoch: tip.epoch.get(), pseq: tip.seq.get() });
     draft.payload().extend_from_slice(&[7; 600]);
     draft.end_part(1);
     journal.append_batch(&[draft.chain(&mut tip)]).expect("a recovered journal goes on");

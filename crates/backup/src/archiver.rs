@@ -240,7 +240,7 @@ impl Worker {
         let metrics = self.archive.metrics();
         let archived = self.session.as_ref().map(Session::archived);
         if let Some(archived) = archived {
-            let lag = self.archive.durable().seq.saturating_sub(archived);
+            let lag = self.archive.durable().seq.since(archived);
             metrics.lag.set(i64::try_from(lag).unwrap_or(i64::MAX));
             if lag == 0 {
                 metrics.time.set(i64::try_from(times::now()).unwrap_or(i64::MAX));

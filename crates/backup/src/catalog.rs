@@ -16,6 +16,7 @@ use crate::depot::{Depot, Listed};
 use crate::error::BackupError;
 use crate::format::{self, Chunk, ChunkHeader, ChunkInfo, Full, Name, Owner, chunk_name, decode};
 use crate::times;
+use vetch_base::Seq;
 
 pub use plan::{Plan, Stop, Target};
 
@@ -40,7 +41,7 @@ pub struct Timeline {
     /// What cannot be used, and why.
     pub damage: Vec<String>,
     /// First entries of damaged chunks.
-    pub damaged_chunks: Vec<u64>,
+    pub damaged_chunks: Vec<Seq>,
 }
 
 /// A stretch in which every revision can be restored.
@@ -98,7 +99,7 @@ impl Catalog {
     }
 }
 
-fn read_full(depot: &Depot, name: &str, journal: &str, seq: u64) -> Result<Full, BackupError> {
+fn read_full(depot: &Depot, name: &str, journal: &str, seq: Seq) -> Result<Full, BackupError> {
     let full: Full = decode(name, &depot.get(name)?)?;
     if full.seq != seq || full.journal != journal {
         return Err(BackupError::damaged(name, "it is not what its name says"));
@@ -157,8 +158,8 @@ impl Timeline {
     }
 
     /// What is known of chunks: from the full backups that came after them, else from themselves.
-    fn look_up(&mut self, depot: &Depot, chunks: Vec<(u64, u64)>) -> Result<Vec<ChunkInfo>, BackupError> {
-        let known: BTreeMap<(u64, u64), ChunkInfo> = (self.fulls.iter())
+    fn look_up(&mut self, depot: &Depot, chunks: Vec<(Seq, u64)>) -> Result<Vec<ChunkInfo>, BackupError> {
+        let known: BTreeMap<(Seq, u64), ChunkInfo> = (self.fulls.iter())
             .flat_map(|full| &full.chunks)
             .map(|chunk| ((chunk.first_seq, chunk.size), chunk.clone()))
             .collect();
@@ -182,13 +183,13 @@ impl Timeline {
 
     /// Chunks without gaps between them.
     pub fn runs(&self) -> Vec<&[ChunkInfo]> {
-        self.chunks.chunk_by(|a, b| a.last_seq + 1 == b.first_seq).collect()
+        self.chunks.chunk_by(|a, b| a.last_seq.next() == b.first_seq).collect()
     }
 
     /// Full backups that lie in this run.
     pub fn fulls_in<'a>(&'a self, run: &'a [ChunkInfo]) -> impl DoubleEndedIterator<Item = &'a Full> {
         let (first, last) = (run[0].first_seq, run[run.len() - 1].last_seq);
-        self.fulls.iter().filter(move |full| (first - 1..=last).contains(&full.seq))
+        self.fulls.iter().filter(move |full| (first.prev_or_zero()..=last).contains(&full.seq))
     }
 
     fn restorable(&self) -> Vec<Restorable> {

@@ -12,6 +12,7 @@ use crate::catalog::{Catalog, Timeline};
 use crate::depot::Depot;
 use crate::error::BackupError;
 use crate::format::{ChunkInfo, Name, chunk_name, file_name, full_name};
+use vetch_base::Seq;
 
 /// A file that no full backup names may belong to one that is being made, so it is left alone when
 /// it is younger.
@@ -110,9 +111,9 @@ impl Timeline {
 
     /// Chunks that nothing from entry `base` on needs. The segment that goes on behind it is read
     /// from its beginning.
-    fn unreachable(&self, base: u64) -> impl Iterator<Item = &ChunkInfo> {
+    fn unreachable(&self, base: Seq) -> impl Iterator<Item = &ChunkInfo> {
         let goes_on = self.chunks.iter().find(|chunk| chunk.last_seq > base).or(self.chunks.last());
-        let segment = goes_on.map_or(0, |chunk| chunk.segment);
+        let segment = goes_on.map_or(Seq::ZERO, |chunk| chunk.segment);
         self.chunks.iter().filter(move |chunk| chunk.last_seq <= base && chunk.segment < segment)
     }
 }

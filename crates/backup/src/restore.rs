@@ -160,7 +160,7 @@ impl Stage {
 
     /// Puts records back to where they were in their segment.
     fn write_records(&self, chunk: &Chunk) -> Result<(), BackupError> {
-        let path = self.dir.join("journal").join(format!("{:016x}.journal", chunk.header.segment));
+        let path = self.dir.join("journal").join(format!("{:016x}.journal", chunk.header.segment.get()));
         let write = || {
             let mut file =
                 OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path)?;

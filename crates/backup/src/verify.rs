@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 
+use vetch_base::Seq;
 use vetch_journal::RecordCheck;
 
 use crate::catalog::{Catalog, Restorable, Timeline};
@@ -118,7 +119,7 @@ impl Check<'_> {
         self.records(&timeline)
     }
 
-    fn full(&mut self, name: &str, seq: u64, journal: &str) -> Result<Full, BackupError> {
+    fn full(&mut self, name: &str, seq: Seq, journal: &str) -> Result<Full, BackupError> {
         let bytes = self.depot.get(name)?;
         self.count(bytes.len() as u64);
         let full: Full = decode(name, &bytes)?;
@@ -182,7 +183,7 @@ impl Check<'_> {
         let checked = records.take(&found.records);
         checked
             .map_err(|(at, reason)| BackupError::damaged(name, format!("record at byte {at}: {reason}")))?;
-        if records.next_seq() != Some(found.header.last_seq + 1) {
+        if records.next_seq() != Some(found.header.last_seq.next()) {
             return Err(BackupError::damaged(name, "it holds other entries than it says"));
         }
         self.report.chunks += 1;

@@ -7,37 +7,16 @@
 //! what was measured within the same minute or so.
 
 use std::fmt::Write;
-use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use clap::{Args, Parser};
+use clap::Parser;
 use serde::Serialize;
 
+use crate::args::Compare;
 use crate::cli::{Cli, Command};
 use crate::measure::Stop;
 use crate::report::{Better, Report, html, table};
 use crate::target::Target;
-
-#[derive(Args, Clone, Debug)]
-pub(crate) struct Compare {
-    /// NAME=URL, or NAME=COMMAND with {data}, {client} and {peer} in it; the first is the reference
-    /// of all ratios.
-    #[arg(long = "target", required = true)]
-    targets: Vec<String>,
-    #[arg(long, default_value_t = 5)]
-    rounds: usize,
-    /// Between two measurements.
-    #[arg(long, default_value = "1s", value_parser = crate::cli::duration)]
-    pause: Duration,
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
-    /// The workload and its options, after --.
-    #[arg(last = true, required = true)]
-    workload: Vec<String>,
-}
 
 #[derive(Serialize)]
 struct Outcome<'a> {

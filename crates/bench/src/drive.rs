@@ -15,10 +15,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use crate::failure::Failure;
 use crate::measure::Stop;
 use crate::measure::monitor::Counters;
 use crate::measure::tally::{Tally, Window, Yield};
-use crate::wire::{Failure, Happened, Inbox, Method, Wire};
+use crate::wire::{Happened, Inbox, Method, Wire};
 
 const DRAIN: Duration = Duration::from_secs(5);
 /// A client whose connection failed waits before it asks again.

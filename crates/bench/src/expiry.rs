@@ -13,7 +13,7 @@ use prost::bytes::Bytes;
 use vetch_api::pb;
 use vetch_api::pb::watch_request::RequestUnion;
 
-use crate::cli::Common;
+use crate::args::Common;
 use crate::drive::{Asked, Work};
 use crate::measure::tally::{self, Yield};
 use crate::report::{Figure, Latency, Point, Report};
@@ -36,7 +36,7 @@ pub(crate) struct Expiring {
     #[arg(long, default_value_t = 100)]
     pub(crate) value_size: usize,
     /// Give up that long after the last end was due.
-    #[arg(long, default_value = "5m", value_parser = crate::cli::duration)]
+    #[arg(long, default_value = "5m", value_parser = crate::args::duration)]
     pub(crate) limit: Duration,
 }
 

@@ -16,7 +16,7 @@ use rustix::process::setpriority_process;
 use rustix::thread::gettid;
 use vetch_api::pb;
 
-use crate::cli::{Common, Objects};
+use crate::args::{Common, Objects};
 use crate::drive::Pace;
 use crate::measure::Stop;
 use crate::report::{Figure, Point, Report};

@@ -8,10 +8,12 @@
 //! latency at an offered rate counts from the time at which a request was to be sent; every run is
 //! bounded in time.
 
+mod args;
 mod cli;
 mod compare;
 mod drive;
 mod expiry;
+mod failure;
 mod interference;
 mod kube;
 mod machine;
@@ -35,7 +37,8 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
 
-use cli::{Cli, Command, Common};
+use args::Common;
+use cli::{Cli, Command};
 use measure::Stop;
 use report::{Report, html, table};
 use session::Session;

@@ -21,7 +21,7 @@ pub(crate) struct Machine {
     #[arg(long, default_value_os_t = std::env::temp_dir())]
     pub(crate) dir: PathBuf,
     /// Time of each measurement.
-    #[arg(long, default_value = "3s", value_parser = crate::cli::duration)]
+    #[arg(long, default_value = "3s", value_parser = crate::args::duration)]
     pub(crate) duration: Duration,
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,

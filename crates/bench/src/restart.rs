@@ -6,14 +6,14 @@ use anyhow::{Result, ensure};
 use clap::Args;
 use vetch_api::pb;
 
-use crate::cli::{Common, Objects};
+use crate::args::{Common, Objects};
 use crate::measure::process::Usage;
 use crate::report::{Figure, Point, Report};
 use crate::session::Session;
 use crate::wire::{Happened, Inbox, Method, Wire};
 use crate::workloads::read::key_values;
 use crate::workloads::{Keys, setup};
-use crate::{cli, scan, simple};
+use crate::{args, scan, simple};
 
 use prost::Message;
 
@@ -26,7 +26,7 @@ pub(crate) struct Restarting {
     #[command(flatten)]
     pub(crate) objects: Objects,
     /// Also list 10,000 keys at a time, and page through everything, for so long each.
-    #[arg(long, default_value = "0s", value_parser = cli::duration)]
+    #[arg(long, default_value = "0s", value_parser = args::duration)]
     pub(crate) lists: Duration,
 }
 
@@ -74,12 +74,12 @@ pub(crate) fn run(session: &mut Session<'_>, options: &Restarting) -> Result<Rep
 fn lists(session: &mut Session<'_>, options: &Restarting) -> Result<Vec<Point>> {
     let common = Common { duration: options.lists, ..options.common.clone() };
     let objects = Objects { loaded: true, ..options.objects.clone() };
-    let load = cli::Load { clients: vec![1], rate: Vec::new(), in_flight: 1, requests: None };
-    let simple = cli::Simple { common: common.clone(), load, objects };
+    let load = args::Load { clients: vec![1], rate: Vec::new(), in_flight: 1, requests: None };
+    let simple = args::Simple { common: common.clone(), load, objects };
     let inner = Session { common: &common, target: session.target, stop: session.stop.clone() };
-    let listing = cli::Listing { simple: simple.clone(), lengths: vec!["10000".to_owned()], stream: false };
+    let listing = args::Listing { simple: simple.clone(), lengths: vec!["10000".to_owned()], stream: false };
     let mut points = simple::list(&inner, &listing)?.points;
-    points.extend(simple::pages(&inner, &cli::Paging { simple, page: 500 })?.points);
+    points.extend(simple::pages(&inner, &args::Paging { simple, page: 500 })?.points);
     Ok(points)
 }
 

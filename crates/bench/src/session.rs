@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::cli::{Client, Common, Load};
+use crate::args::{Client, Common, Load};
 use crate::drive::{Pace, Plan, Work, drive};
 use crate::measure::monitor::{Counters, Monitor};
 use crate::measure::tally::{Tally, Window};

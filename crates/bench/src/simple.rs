@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 
-use crate::cli::{Leasing, Listing, Load, Objects, Paging, Reading, Simple};
+use crate::args::{Leasing, Listing, Load, Objects, Paging, Reading, Simple};
 use crate::report::Report;
 use crate::session::Session;
 use crate::workloads::cas::Cas;

@@ -8,6 +8,7 @@
 //! A manifest of version 2 is one of version 1, encrypted.
 
 use bytes::{Buf, BufMut};
+use vetch_base::{Epoch, Seq};
 use vetch_encryption::{ENVELOPE_HEADER_LEN, EncryptionKeys, EnvelopeHeader, KeyError, KeyId, Purpose};
 use vetch_journal::Tip;
 use vetch_store::Mark;
@@ -110,8 +111,8 @@ impl Manifest {
         let has_position = self.position > 0;
         out.put_u32_le(3 + u32::from(has_auth) + u32::from(has_encrypted) + u32::from(has_position));
         out.put_u64_le(self.number);
-        out.put_u64_le(self.tip.epoch);
-        out.put_u64_le(self.tip.seq);
+        out.put_u64_le(self.tip.epoch.get());
+        out.put_u64_le(self.tip.seq.get());
         out.put_slice(&self.tip.hash);
         out.put_i64_le(self.tip.next_rev);
         out.put_i64_le(self.mark.revision);
@@ -181,7 +182,12 @@ impl Manifest {
         let mut rest = &bytes[12..];
         let sections = rest.get_u32_le();
         let number = rest.get_u64_le();
-        let mut tip = Tip { epoch: rest.get_u64_le(), seq: rest.get_u64_le(), hash: [0; 32], next_rev: 0 };
+        let mut tip = Tip {
+            epoch: Epoch::new(rest.get_u64_le()),
+            seq: Seq::new(rest.get_u64_le()),
+            hash: [0; 32],
+            next_rev: 0,
+        };
         rest.copy_to_slice(&mut tip.hash);
         tip.next_rev = rest.get_i64_le();
         let mark = Mark { revision: rest.get_i64_le(), compact_revision: rest.get_i64_le() };
@@ -251,7 +257,10 @@ impl Manifest {
         {
             return Err("impossible revisions");
         }
-        if [self.tip.epoch, self.tip.seq, self.next_id].iter().any(|&count| count >= COUNT_MAX as u64) {
+        if [self.tip.epoch.get(), self.tip.seq.get(), self.next_id]
+            .iter()
+            .any(|&count| count >= COUNT_MAX as u64)
+        {
             return Err("impossible numbers");
         }
         if self.tip.next_rev != self.mark.revision + 1 {

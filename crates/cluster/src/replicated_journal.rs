@@ -10,6 +10,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use vetch_base::Epoch;
 use vetch_journal::{Appended, ChainedEntry, Corrupt, Journal, JournalError, Position, Read, ReadItem, Tip};
 
 use crate::core::{Config, Divergence, Event, LogIndex, LogState, ReadOutcome, Refusal, ReplicaId};
@@ -72,7 +73,7 @@ impl<L: Log> ReplicatedJournal<L> {
         Err(JournalError::Unknown(format!("the log gave no answer for {:?}", self.timeout)))
     }
 
-    fn fenced(&self, found: u64) -> JournalError {
+    fn fenced(&self, found: Epoch) -> JournalError {
         JournalError::Fenced { current: self.tip.epoch, found }
     }
 }
@@ -140,7 +141,7 @@ impl<L: Log> Journal for ReplicatedJournal<L> {
     }
 }
 
-fn dropped(epoch: u64) -> JournalError {
+fn dropped(epoch: Epoch) -> JournalError {
     JournalError::Unknown(format!(
         "epoch {epoch} ended before it was stored, and it never will be: claim again"
     ))

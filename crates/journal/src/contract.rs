@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use vetch_base::Epoch;
 use vetch_encryption::KeyError;
 
 use crate::disk::LockError;
@@ -94,7 +95,7 @@ pub struct Corrupt {
 pub enum JournalError {
     /// A newer writer exists; this one must step down.
     #[error("fenced: epoch {current} is current, this writer has epoch {found}")]
-    Fenced { current: u64, found: u64 },
+    Fenced { current: Epoch, found: Epoch },
     /// The engine cannot say whether the append happened.
     #[error("the outcome of the append is unknown: {0}")]
     Unknown(String),

@@ -12,6 +12,7 @@
 //! Not here: how entries are laid on a disk (`local::record`), and what a payload means.
 
 use bytes::Bytes;
+use vetch_base::{Epoch, Seq};
 
 mod chain;
 mod codec;
@@ -85,8 +86,8 @@ impl Kind {
 /// An entry as values. Payloads share the buffer they were decoded from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    pub epoch: u64,
-    pub seq: u64,
+    pub epoch: Epoch,
+    pub seq: Seq,
     pub prev_hash: Hash,
     pub base_rev: i64,
     pub kind: Kind,

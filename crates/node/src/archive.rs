@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use tokio::sync::oneshot;
+use vetch_base::Seq;
 use vetch_encryption::EncryptionKeys;
 use vetch_journal::{Position, Tip};
 
@@ -32,8 +33,7 @@ const REQUESTS_MAX: usize = 16;
 /// The newest durable entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Durable {
-    /// Its sequence number.
-    pub seq: u64,
+    pub seq: Seq,
     /// The revision after it.
     pub revision: i64,
 }
@@ -82,7 +82,7 @@ pub(crate) struct RetentionHold {
     journal_bytes_max: Option<u64>,
     durable: Mutex<Durable>,
     /// Entries after this one are retained. None if none are.
-    retain_after: Mutex<Option<u64>>,
+    retain_after: Mutex<Option<Seq>>,
     /// Where requests for a backup are sent.
     requests: Mutex<Option<Sender<BackupRequest>>>,
     pins: Arc<CheckpointPins>,
@@ -94,7 +94,7 @@ impl RetentionHold {
         RetentionHold {
             journal_bytes_max,
             durable: Mutex::new(tip.into()),
-            retain_after: Mutex::new(journal_bytes_max.map(|_| 0)),
+            retain_after: Mutex::new(journal_bytes_max.map(|_| Seq::ZERO)),
             requests: Mutex::new(None),
             pins,
         }
@@ -109,17 +109,17 @@ impl RetentionHold {
     }
 
     /// Up to where the journal may be trimmed if checkpoints need no entry before `wanted`.
-    pub(crate) fn trim(&self, wanted: u64, journal_bytes: u64, disk_full: bool) -> Trim {
+    pub(crate) fn trim(&self, wanted: Seq, journal_bytes: u64, disk_full: bool) -> Trim {
         let mut retain_after = self.retain_after.lock();
         let Some(stored) = *retain_after else { return Trim::Upto(wanted) };
-        if stored + 1 >= wanted {
+        if stored.next() >= wanted {
             return Trim::Upto(wanted);
         }
         if disk_full || self.journal_bytes_max.is_some_and(|max| journal_bytes > max) {
             *retain_after = None;
             return Trim::Dropped(wanted);
         }
-        Trim::Upto(stored + 1)
+        Trim::Upto(stored.next())
     }
 
     /// Pins the newest checkpoint, if there is one.
@@ -141,9 +141,9 @@ impl RetentionHold {
 /// The entry up to which the journal may be trimmed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trim {
-    Upto(u64),
+    Upto(Seq),
     /// The same, and entries are dropped that the archiver has not stored.
-    Dropped(u64),
+    Dropped(Seq),
 }
 
 /// The archiver's view of a node.
@@ -176,7 +176,7 @@ impl Archive {
     }
 
     /// The archiver has stored entries up to `seq`; later ones are retained.
-    pub fn retain_after(&self, seq: u64) {
+    pub fn retain_after(&self, seq: Seq) {
         *self.node.retention.retain_after.lock() = Some(seq);
         // Segments may have become free.
         self.node.housekeeping.ring();

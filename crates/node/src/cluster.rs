@@ -28,6 +28,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Sender, TrySendError};
 use tokio::sync::{oneshot, watch};
+use vetch_base::{Epoch, Seq};
 use vetch_cluster::LogIndex;
 use vetch_journal::{Hash, Tip};
 
@@ -63,9 +64,9 @@ pub struct ClusterConfig {
 /// Who leads, and how far this server has come.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ClusterStatus {
-    pub epoch: u64,
+    pub epoch: Epoch,
     /// Sequence number of the last entry applied.
-    pub index: u64,
+    pub index: Seq,
     /// Whether this server is the leader.
     pub is_leader: bool,
     /// The leader, once it has announced its address.
@@ -133,7 +134,7 @@ impl ClusterInfo {
 /// Proves that a server reads the journal: an announcement in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Proof {
-    pub seq: u64,
+    pub seq: Seq,
     pub hash: Hash,
 }
 

@@ -1,12 +1,12 @@
 //! Why a node refuses or gives up.
 
-use vetch_journal::{JournalError, LockError};
-use vetch_store::auth::AuthError;
-use vetch_store::{BadCommand, StoreError};
-
+use vetch_base::Seq;
 use vetch_checkpoint::LoadError;
 use vetch_checkpoint::identity::IdentityError;
 use vetch_checkpoint::transfer::TransferError;
+use vetch_journal::{JournalError, LockError};
+use vetch_store::auth::AuthError;
+use vetch_store::{BadCommand, StoreError};
 
 /// The outcome of a request that was not served.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -60,7 +60,7 @@ pub enum OpenError {
         "journal entry {seq} cannot be replayed: {source}. Nothing was changed. Keep a copy of the data directory; \
          restore from a backup, or start the version that wrote it"
     )]
-    Replay { seq: u64, source: BadCommand },
+    Replay { seq: Seq, source: BadCommand },
     #[error("{0} holds the data of a server on a shared journal: start it with --journal")]
     Shared(String),
     #[error(

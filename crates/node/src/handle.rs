@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crossbeam_channel::TrySendError;
 use tokio::sync::{oneshot, watch};
+use vetch_base::Seq;
 use vetch_encryption::KeyRing;
 use vetch_store::auth::Caller;
 use vetch_store::request::*;
@@ -83,8 +84,8 @@ impl Node {
     /// What clients see as the Raft term: it grows with every start, as that of a single etcd does.
     pub fn term(&self) -> u64 {
         match self.cluster() {
-            Some(cluster) => cluster.borrow().epoch,
-            None => self.node.leadership.local_epoch() + 1,
+            Some(cluster) => cluster.borrow().epoch.get(),
+            None => self.node.leadership.local_epoch().next().get(),
         }
     }
 
@@ -225,8 +226,8 @@ impl Node {
             compact_revision: mark.compact_revision,
             term: self.term(),
             index: match &node.cluster {
-                Some(cluster) => cluster.status.borrow().index,
-                None => node.visible.seq(),
+                Some(cluster) => cluster.status.borrow().index.get(),
+                None => node.visible.seq().get(),
             },
             disk_bytes: node.disk.bytes(),
             live_bytes: stats.bytes,
@@ -299,7 +300,7 @@ impl Node {
     }
 
     /// Waits until the journal has everything up to `seq`.
-    pub(crate) async fn durable(&self, seq: u64) -> Result<(), NodeError> {
+    pub(crate) async fn durable(&self, seq: Seq) -> Result<(), NodeError> {
         let mut durable = self.node.visible.subscribe_seq();
         let waited = durable.wait_for(|&done| done >= seq);
         match tokio::time::timeout(self.node.config.request_timeout, waited).await {

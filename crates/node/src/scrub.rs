@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use vetch_journal::{Disk, JournalError, RawPlace, RawReader, closed_segments};
-
+use vetch_base::Seq;
 use vetch_checkpoint::{Checkpointer, Damage, ScrubStep};
+use vetch_journal::{ClosedSegment, Disk, JournalError, RawPlace, RawReader, closed_segments};
 
 /// What is read at once, whatever the pass is behind by.
 const STEP_BYTES: u64 = 4 << 20;
@@ -30,16 +30,8 @@ struct Pass {
     began: Duration,
     total: u64,
     done: u64,
-    segments: VecDeque<Closed>,
-    open: Option<(Closed, RawReader)>,
-}
-
-/// A segment that is not written to any more.
-#[derive(Debug, Clone, Copy)]
-struct Closed {
-    first_seq: u64,
-    last_seq: u64,
-    bytes: u64,
+    segments: VecDeque<ClosedSegment>,
+    open: Option<(ClosedSegment, RawReader)>,
 }
 
 /// What a step came across.
@@ -48,7 +40,7 @@ pub(crate) struct Found {
     /// Damaged checkpoint files. The checkpointer knows of them.
     pub(crate) checkpoint: Vec<Damage>,
     /// Damaged segments, each with the number of its last entry.
-    pub(crate) journal: Vec<(Damage, u64)>,
+    pub(crate) journal: Vec<(Damage, Seq)>,
     /// A pass has ended.
     pub(crate) is_complete: bool,
     pub(crate) bytes: u64,
@@ -79,11 +71,7 @@ impl Scrub {
         if let Some(dir) = &self.journal {
             // A directory that cannot be listed is told of by those who write to it.
             let closed = closed_segments(&*self.disk, dir).unwrap_or_default();
-            segments.extend(closed.iter().map(|segment| Closed {
-                first_seq: segment.first_seq,
-                last_seq: segment.last_seq,
-                bytes: segment.bytes,
-            }));
+            segments.extend(closed);
         }
         total += segments.iter().map(|segment| segment.bytes).sum::<u64>();
         Pass { began: now, total, done: 0, segments, open: None }
@@ -157,7 +145,7 @@ impl Scrub {
         path.file_name().is_some_and(|name| names.iter().any(|other| **other == *name))
     }
 
-    fn is_there(&self, dir: &Path, segment: Closed) -> bool {
+    fn is_there(&self, dir: &Path, segment: ClosedSegment) -> bool {
         let closed = closed_segments(&*self.disk, dir).unwrap_or_default();
         closed.iter().any(|other| other.first_seq == segment.first_seq)
     }

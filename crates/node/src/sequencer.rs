@@ -216,7 +216,7 @@ impl Sequencer {
         let draft = changed.then(|| {
             self.fresh_bytes += round.draft.payload_len() as u64 + ENTRY_PADDING;
             round.draft.end_part(round.units);
-            self.tip.seq += 1;
+            self.tip.seq = self.tip.seq.next();
             round.draft
         });
         Batch {

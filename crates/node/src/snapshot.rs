@@ -11,6 +11,7 @@
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
+use vetch_base::Seq;
 use vetch_store::history::HistoryRun;
 use vetch_store::load::Unversioned;
 use vetch_store::{Mark, Record, Store};
@@ -32,14 +33,14 @@ pub struct Snapshot {
 /// A point between two batches, as the sequencer saw it.
 pub(crate) struct SnapshotPoint {
     mark: Mark,
-    seq: u64,
+    seq: Seq,
     unversioned: Unversioned,
     hold: CollectionHold,
 }
 
 impl SnapshotPoint {
     /// Called with the store locked, so that nothing is freed between the look and the hold.
-    pub(crate) fn new(node: &Arc<NodeState>, store: &Store, seq: u64) -> SnapshotPoint {
+    pub(crate) fn new(node: &Arc<NodeState>, store: &Store, seq: Seq) -> SnapshotPoint {
         SnapshotPoint {
             mark: store.head(),
             seq,
@@ -89,6 +90,6 @@ impl Node {
         drop(hold);
         let versions =
             tokio::task::spawn_blocking(move || run.finish()).await.map_err(|_| NodeError::Stopped)?;
-        Ok(Snapshot { mark, index: seq, unversioned, versions })
+        Ok(Snapshot { mark, index: seq.get(), unversioned, versions })
     }
 }

@@ -5,9 +5,8 @@
 
 use std::time::Duration;
 
-use vetch_watch::{Budget, RingLimit};
-
 use vetch_checkpoint::CheckpointConfig;
+use vetch_watch::{Budget, RingLimit};
 
 #[derive(Debug, Clone, Default)]
 pub struct Tuning {

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use vetch_base::Seq;
 use vetch_checkpoint::identity::{self, IdentityError};
 use vetch_checkpoint::replay::replay;
 use vetch_checkpoint::transfer::{TransferError, remove_unfinished};
@@ -54,7 +55,7 @@ pub enum RefillError {
         "journal entry {seq} cannot be replayed: {source}. Keep a copy of the data directory; restore from a backup, \
          or start the version that wrote it"
     )]
-    Replay { seq: u64, source: BadCommand },
+    Replay { seq: Seq, source: BadCommand },
     #[error(transparent)]
     Load(#[from] LoadError),
     #[error(transparent)]

@@ -9,6 +9,7 @@ use std::fs::File;
 use std::path::Path;
 use std::thread::JoinHandle;
 
+use vetch_base::Seq;
 use vetch_checkpoint::{CheckpointFiles, PinnedCheckpoint};
 use vetch_journal::RealDisk;
 use vetch_node::archive::Archive;
@@ -73,8 +74,9 @@ fn make(
     let pinned = archive.pin_checkpoint();
     let files = pinned.as_ref().map(PinnedCheckpoint::files);
     // Before the first checkpoint the journal begins with nothing.
-    let (seq, revision, compact_revision) =
-        files.map_or((0, 1, -1), |files| (files.tip.seq, files.mark.revision, files.mark.compact_revision));
+    let (seq, revision, compact_revision) = files.map_or((Seq::ZERO, 1, -1), |files| {
+        (files.tip.seq, files.mark.revision, files.mark.compact_revision)
+    });
     if before.is_some_and(|before| before.seq >= seq) {
         return Ok(None);
     }

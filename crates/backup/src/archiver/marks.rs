@@ -3,6 +3,7 @@
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
+use vetch_base::Seq;
 use vetch_node::archive::{Archive, Durable};
 
 use crate::format::Mark;
@@ -59,12 +60,12 @@ impl Marks {
     }
 
     /// Those of entries up to `seq` that are not in the backup yet.
-    pub(super) fn upto(&self, seq: u64) -> Vec<Mark> {
+    pub(super) fn upto(&self, seq: Seq) -> Vec<Mark> {
         self.state().list.iter().filter(|mark| mark.seq <= seq).copied().collect()
     }
 
     /// Those up to `seq` are where they belong.
-    pub(super) fn forget(&self, seq: u64) {
+    pub(super) fn forget(&self, seq: Seq) {
         self.state().list.retain(|mark| mark.seq > seq);
     }
 
@@ -78,11 +79,11 @@ mod tests {
     use super::*;
 
     fn durable(seq: u64) -> Durable {
-        Durable { seq, revision: seq as i64 * 2 }
+        Durable { seq: Seq::new(seq), revision: seq as i64 * 2 }
     }
 
     fn seqs(marks: &[Mark]) -> Vec<u64> {
-        marks.iter().map(|mark| mark.seq).collect()
+        marks.iter().map(|mark| mark.seq.get()).collect()
     }
 
     #[test]
@@ -91,14 +92,14 @@ mod tests {
         for (seq, now) in [(1, 100), (1, 200), (2, 300), (5, 250)] {
             marks.note(durable(seq), now);
         }
-        let noted = marks.upto(9);
+        let noted = marks.upto(Seq::new(9));
         assert_eq!(seqs(&noted), [1, 2, 5]);
         assert_eq!(noted.iter().map(|mark| mark.time).collect::<Vec<_>>(), [100, 300, 300]);
-        marks.forget(2);
-        assert_eq!(seqs(&marks.upto(9)), [5]);
-        marks.forget(5);
+        marks.forget(Seq::new(2));
+        assert_eq!(seqs(&marks.upto(Seq::new(9))), [5]);
+        marks.forget(Seq::new(5));
         marks.note(durable(6), 10);
-        assert_eq!(marks.upto(6)[0].time, 300);
+        assert_eq!(marks.upto(Seq::new(6))[0].time, 300);
     }
 
     #[test]
@@ -107,8 +108,8 @@ mod tests {
         for seq in 1..=20_000 {
             marks.note(durable(seq), seq);
         }
-        let noted = marks.upto(20_000);
+        let noted = marks.upto(Seq::new(20_000));
         assert!(noted.len() <= MOST, "{}", noted.len());
-        assert_eq!(noted.last().map(|mark| mark.seq), Some(20_000));
+        assert_eq!(noted.last().map(|mark| mark.seq), Some(Seq::new(20_000)));
     }
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
+use vetch_base::Seq;
 use vetch_journal::{Disk, JournalError, RawPlace, RawReader, RawRecord, RealDisk};
 use vetch_node::archive::{Archive, Durable};
 
@@ -29,7 +30,7 @@ pub(super) struct Session {
     journal: String,
     place: RawPlace,
     /// The first entry of the chunks without a gap that lead to here.
-    run_start: u64,
+    run_start: Seq,
     /// Chunks that no full backup lists yet.
     chunks: Vec<ChunkInfo>,
     newest_full: Option<Full>,
@@ -41,10 +42,10 @@ impl Session {
         let depot = location.open_to_write()?;
         claim(&depot, archive)?;
         // Nothing goes while it is not known what is needed.
-        archive.retain_after(0);
+        archive.retain_after(Seq::ZERO);
         let disk: Arc<dyn Disk> = Arc::new(RealDisk);
         let (dir, durable) = (archive.journal_dir(), archive.durable());
-        let oldest = RawReader::oldest(disk.as_ref(), &dir)?.unwrap_or(1);
+        let oldest = RawReader::oldest(disk.as_ref(), &dir)?.unwrap_or(Seq::FIRST);
         let first = RawReader::seek(Arc::clone(&disk), &dir, oldest)?.next_record(durable.seq)?;
         let first = first.ok_or_else(|| BackupError::Refused("the journal is empty".to_owned()))?;
         let journal = format!("{:016x}", first.journal_id);
@@ -52,7 +53,7 @@ impl Session {
         for damage in &timeline.damage {
             tracing::error!(damage, "the backup is damaged; what was written since is sent all the same");
         }
-        let last = timeline.chunks.last().filter(|last| last.last_seq + 1 >= oldest);
+        let last = timeline.chunks.last().filter(|last| last.last_seq.next() >= oldest);
         let (place, run_start) = match last {
             Some(last) => {
                 let place = continued(&depot, Arc::clone(&disk), archive, &journal, last)?;
@@ -60,17 +61,17 @@ impl Session {
             }
             None => (first.place, oldest),
         };
-        if let Some(gap) = timeline.chunks.last().filter(|last| last.last_seq + 1 < oldest) {
+        if let Some(gap) = timeline.chunks.last().filter(|last| last.last_seq.next() < oldest) {
             tracing::warn!(
-                from = gap.last_seq + 1,
-                to = oldest - 1,
+                from = gap.last_seq.next().get(),
+                to = oldest.prev_or_zero().get(),
                 "the backup has a gap: these journal entries were let go before they could be sent"
             );
         }
-        archive.retain_after(place.seq - 1);
+        archive.retain_after(place.seq.prev_or_zero());
         let newest_full = timeline.fulls.last().cloned();
         tell_metrics(archive, newest_full.as_ref());
-        let listed: Vec<u64> = timeline.fulls.iter().flat_map(|f| &f.chunks).map(|c| c.first_seq).collect();
+        let listed: Vec<Seq> = timeline.fulls.iter().flat_map(|f| &f.chunks).map(|c| c.first_seq).collect();
         let mut chunks = timeline.chunks;
         chunks.retain(|chunk| !listed.contains(&chunk.first_seq));
         Ok(Session { depot, disk, journal, place, run_start, chunks, newest_full })
@@ -89,19 +90,19 @@ impl Session {
     }
 
     /// The last entry that is in the archive.
-    pub(super) fn archived(&self) -> u64 {
-        self.place.seq - 1
+    pub(super) fn archived(&self) -> Seq {
+        self.place.seq.prev_or_zero()
     }
 
     /// Whether the chunks lead nowhere for want of a full backup, or the last one is old.
     pub(super) fn is_full_due(&self, interval: Duration) -> bool {
         let Some(full) = &self.newest_full else { return true };
         let age = Duration::from_millis(times::now().saturating_sub(full.time));
-        full.seq + 1 < self.run_start || age >= interval
+        full.seq.next() < self.run_start || age >= interval
     }
 
     pub(super) fn full_taken(&mut self, full: &Full) {
-        let listed: Vec<u64> = full.chunks.iter().map(|chunk| chunk.first_seq).collect();
+        let listed: Vec<Seq> = full.chunks.iter().map(|chunk| chunk.first_seq).collect();
         self.chunks.retain(|chunk| !listed.contains(&chunk.first_seq));
         self.newest_full = Some(full.clone());
     }
@@ -181,7 +182,7 @@ impl Session {
             }
         };
         let ChunkHeader { segment, offset, last_seq, .. } = kept.header;
-        self.place = RawPlace { segment, offset: offset + kept.records.len() as u64, seq: last_seq + 1 };
+        self.place = RawPlace { segment, offset: offset + kept.records.len() as u64, seq: last_seq.next() };
         Ok(ChunkInfo::new(&kept.header, size))
     }
 }
@@ -232,7 +233,7 @@ fn continued(
         Ok(None) | Err(JournalError::Corrupt(_)) => Err(foreign(depot, &name)),
         // The segment has been trimmed since.
         Err(JournalError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
-            Ok(RawReader::seek(disk, &dir, header.last_seq + 1)?.place())
+            Ok(RawReader::seek(disk, &dir, header.last_seq.next())?.place())
         }
         Err(error) => Err(error.into()),
     }
@@ -242,7 +243,7 @@ fn continued(
 fn same_records(
     mut reader: RawReader,
     mut records: Bytes,
-    last_seq: u64,
+    last_seq: Seq,
 ) -> Result<Option<RawPlace>, JournalError> {
     while let Some(record) = reader.next_record(last_seq)? {
         if !records.starts_with(&record.bytes) {

@@ -5,6 +5,7 @@ use crate::depot::Depot;
 use crate::error::BackupError;
 use crate::format::{Chunk, ChunkInfo, Full, Mark, chunk_name};
 use crate::times;
+use vetch_base::Seq;
 
 /// What is to be restored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +23,7 @@ pub enum Target {
 pub enum Stop {
     End,
     AfterRevision(i64),
-    AfterEntry(u64),
+    AfterEntry(Seq),
 }
 
 /// What a restore needs.
@@ -198,13 +199,13 @@ impl Timeline {
     }
 }
 
-fn end_of(plan: &Plan) -> u64 {
+fn end_of(plan: &Plan) -> Seq {
     plan.chunks.last().map_or(plan.full.seq, |chunk| chunk.last_seq)
 }
 
 /// The chunks with entries behind `seq`, and those before them in the same segment: a journal is
 /// read by whole segments.
-fn behind(run: &[ChunkInfo], seq: u64) -> Vec<ChunkInfo> {
+fn behind(run: &[ChunkInfo], seq: Seq) -> Vec<ChunkInfo> {
     let Some(first) = run.iter().find(|chunk| chunk.last_seq > seq) else { return Vec::new() };
     run.iter().filter(|chunk| chunk.segment >= first.segment).cloned().collect()
 }

@@ -1,12 +1,13 @@
 //! What can be restored, and from what.
 
 use super::*;
+use vetch_base::Seq;
 
 fn full(seq: u64, revision: i64) -> Full {
     Full {
         format: format::FORMAT,
         journal: "j".into(),
-        seq,
+        seq: Seq::new(seq),
         revision,
         compact_revision: -1,
         time: seq * 1000,
@@ -19,7 +20,9 @@ fn chunk(first_seq: u64, last_seq: u64) -> ChunkInfo {
     // Two revisions an entry; the time of an entry is a thousand times its number.
     let (revision, times) = (Some(last_seq as i64 * 2), Some((first_seq * 1000, last_seq * 1000)));
     // A segment for every ten entries.
-    ChunkInfo { first_seq, last_seq, segment: first_seq / 10, revision, times, size: 1 }
+    let segment = Seq::new(first_seq / 10);
+    let (first_seq, last_seq) = (Seq::new(first_seq), Seq::new(last_seq));
+    ChunkInfo { first_seq, last_seq, segment, revision, times, size: 1 }
 }
 
 fn timeline(fulls: &[u64], chunks: &[(u64, u64)]) -> Timeline {
@@ -61,7 +64,7 @@ fn a_gap_ends_what_can_be_restored_until_the_next_full_backup() {
 fn needs(timeline: &Timeline, revision: i64) -> Option<(u64, Vec<u64>)> {
     let catalog = catalog(vec![timeline.clone()]);
     let plan = catalog.at_revision(&catalog.timelines.iter().collect::<Vec<_>>(), revision).ok()?;
-    Some((plan.full.seq, plan.chunks.iter().map(|chunk| chunk.first_seq).collect()))
+    Some((plan.full.seq.get(), plan.chunks.iter().map(|chunk| chunk.first_seq.get()).collect()))
 }
 
 #[test]

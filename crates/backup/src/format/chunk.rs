@@ -8,6 +8,7 @@ use bytes::{Buf, Bytes};
 use serde::{Deserialize, Serialize};
 
 use crate::error::BackupError;
+use vetch_base::Seq;
 
 /// Format of chunks.
 pub const CHUNK_FORMAT: u32 = 1;
@@ -24,7 +25,7 @@ pub struct Mark {
     /// Milliseconds since 1970, of the clock of the machine that ran the node.
     pub time: u64,
     /// The newest durable entry.
-    pub seq: u64,
+    pub seq: Seq,
     /// After that entry.
     pub revision: i64,
 }
@@ -33,13 +34,13 @@ pub struct Mark {
 pub struct ChunkHeader {
     /// The journal's id.
     pub journal: String,
-    pub first_seq: u64,
-    pub last_seq: u64,
+    pub first_seq: Seq,
+    pub last_seq: Seq,
     /// After the last entry, if that was known when the chunk was made.
     pub revision: Option<i64>,
     /// The segment the records are of, by the number in its name, its length, and where in it they
     /// begin.
-    pub segment: u64,
+    pub segment: Seq,
     pub segment_len: u64,
     pub offset: u64,
     /// Of entries up to the last, in order.
@@ -81,7 +82,7 @@ impl Chunk {
         }
         let header: ChunkHeader = serde_json::from_slice(&body[FIXED..records])
             .map_err(|error| damaged(&format!("its header cannot be read: {error}")))?;
-        if header.first_seq == 0 || header.last_seq < header.first_seq {
+        if header.first_seq == Seq::ZERO || header.last_seq < header.first_seq {
             return Err(damaged("it holds no entries"));
         }
         Ok(Chunk { header, records: body.slice(records..) })

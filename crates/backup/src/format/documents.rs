@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::FORMAT;
 use super::chunk::ChunkHeader;
 use crate::error::BackupError;
+use vetch_base::Seq;
 
 const CHECKSUM: &str = "\nblake3 ";
 
@@ -25,7 +26,7 @@ pub struct Full {
     /// The journal's id.
     pub journal: String,
     /// The last entry that the checkpoint contains.
-    pub seq: u64,
+    pub seq: Seq,
     pub revision: i64,
     pub compact_revision: i64,
     /// When this was written, in milliseconds since 1970. The checkpoint is older.
@@ -50,9 +51,9 @@ pub struct FileInfo {
 /// What there is to know of a chunk without reading it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChunkInfo {
-    pub first_seq: u64,
-    pub last_seq: u64,
-    pub segment: u64,
+    pub first_seq: Seq,
+    pub last_seq: Seq,
+    pub segment: Seq,
     pub revision: Option<i64>,
     /// Times of the first and the last mark.
     pub times: Option<(u64, u64)>,

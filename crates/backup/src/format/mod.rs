@@ -14,6 +14,8 @@
 mod chunk;
 mod documents;
 
+use vetch_base::Seq;
+
 pub use chunk::{CHUNK_FORMAT, Chunk, ChunkHeader, Mark, header_len};
 pub use documents::{ChunkInfo, FileInfo, Full, Owner, decode, encode};
 
@@ -22,12 +24,12 @@ pub const FORMAT: u64 = 1;
 /// The object that makes a place a backup.
 pub const OWNER: &str = "vetch-backup.json";
 
-pub fn full_name(journal: &str, seq: u64) -> String {
-    format!("{journal}/full/{seq:016x}.json")
+pub fn full_name(journal: &str, seq: Seq) -> String {
+    format!("{journal}/full/{:016x}.json", seq.get())
 }
 
-pub fn chunk_name(journal: &str, first_seq: u64) -> String {
-    format!("{journal}/journal/{first_seq:016x}")
+pub fn chunk_name(journal: &str, first_seq: Seq) -> String {
+    format!("{journal}/journal/{:016x}", first_seq.get())
 }
 
 pub fn file_name(journal: &str, hash: &str, name: &str) -> String {
@@ -38,8 +40,8 @@ pub fn file_name(journal: &str, hash: &str, name: &str) -> String {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Name {
     Owner,
-    Full { journal: String, seq: u64 },
-    Chunk { journal: String, first_seq: u64 },
+    Full { journal: String, seq: Seq },
+    Chunk { journal: String, first_seq: Seq },
     File { journal: String },
 }
 
@@ -56,8 +58,8 @@ impl Name {
         }
         let journal = journal.to_owned();
         match kind {
-            "full" => Some(Name::Full { journal, seq: number(rest.strip_suffix(".json")?)? }),
-            "journal" => Some(Name::Chunk { journal, first_seq: number(rest)? }),
+            "full" => Some(Name::Full { journal, seq: Seq::new(number(rest.strip_suffix(".json")?)?) }),
+            "journal" => Some(Name::Chunk { journal, first_seq: Seq::new(number(rest)?) }),
             "files" => Some(Name::File { journal }),
             _ => None,
         }

@@ -4,17 +4,21 @@ use bytes::Bytes;
 
 use super::*;
 use crate::BackupError;
+use vetch_base::Seq;
 
 fn chunk() -> Chunk {
     let header = ChunkHeader {
         journal: "00000000000000aa".into(),
-        first_seq: 3,
-        last_seq: 5,
+        first_seq: Seq::new(3),
+        last_seq: Seq::new(5),
         revision: Some(9),
-        segment: 1,
+        segment: Seq::new(1),
         segment_len: 4096,
         offset: 512,
-        marks: vec![Mark { time: 1000, seq: 4, revision: 8 }, Mark { time: 1100, seq: 5, revision: 9 }],
+        marks: vec![
+            Mark { time: 1000, seq: Seq::new(4), revision: 8 },
+            Mark { time: 1100, seq: Seq::new(5), revision: 9 },
+        ],
     };
     Chunk { header, records: Bytes::from_static(b"records") }
 }
@@ -57,10 +61,10 @@ fn a_later_format_is_told_apart_from_damage() {
 #[test]
 fn names_are_read_back() {
     let journal = "00000000000000aa";
-    let full = Name::Full { journal: journal.into(), seq: 17 };
-    assert_eq!(Name::parse(&full_name(journal, 17)), Some(full));
-    let chunk = Name::Chunk { journal: journal.into(), first_seq: 18 };
-    assert_eq!(Name::parse(&chunk_name(journal, 18)), Some(chunk));
+    let full = Name::Full { journal: journal.into(), seq: Seq::new(17) };
+    assert_eq!(Name::parse(&full_name(journal, Seq::new(17))), Some(full));
+    let chunk = Name::Chunk { journal: journal.into(), first_seq: Seq::new(18) };
+    assert_eq!(Name::parse(&chunk_name(journal, Seq::new(18))), Some(chunk));
     assert_eq!(
         Name::parse(&file_name(journal, "ab", "x.data")),
         Some(Name::File { journal: journal.into() })

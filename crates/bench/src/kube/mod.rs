@@ -19,7 +19,7 @@ use anyhow::{Result, ensure};
 use clap::Args;
 use hdrhistogram::Histogram;
 
-use crate::cli::Common;
+use crate::args::Common;
 use crate::measure::tally::{Tally, histogram};
 use crate::report::{Figure, Latency, Point, Report};
 use crate::session::Session;
@@ -44,7 +44,7 @@ pub(crate) struct Kube {
     #[arg(long, default_value_t = 30)]
     pub(crate) pods_per_node: usize,
     /// Time between two compactions.
-    #[arg(long, default_value = "10s", value_parser = crate::cli::duration)]
+    #[arg(long, default_value = "10s", value_parser = crate::args::duration)]
     pub(crate) compaction: Duration,
     /// API servers that restart during the measured time.
     #[arg(long, default_value_t = 1)]

@@ -8,11 +8,14 @@ use vetch_api::pb;
 
 use super::mix;
 use super::resources::RESOURCES;
-use super::run::{FILLS, Run, WATCHES};
+use super::watches::{Cache, WATCHES};
 use crate::measure::tally::{Tally, Window};
 use crate::scan;
-use crate::wire::{Happened, Method, Tag};
+use crate::wire::{Happened, Method, Tag, Wire};
 use crate::workloads::after;
+
+/// Tags of cache fills begin here, behind those of watches.
+pub(super) const FILLS: Tag = 1 << 33;
 
 /// One restart that is over.
 pub(super) struct Filled {
@@ -61,28 +64,34 @@ impl Restarts {
     }
 
     /// Begins what is due.
-    pub(super) fn step(run: &mut Run<'_>, now: Instant) {
-        if !std::mem::take(&mut run.restarts.wanted) {
+    pub(super) fn step(&mut self, now: Instant, wire: &mut dyn Wire, caches: &mut [Cache]) {
+        if !std::mem::take(&mut self.wanted) {
             return;
         }
-        let apiserver = run.restarts.begun % run.restarts.apiservers;
-        run.restarts.begun += 1;
-        run.restarts.down =
-            Some(Down { apiserver, begun: now, bytes: 0, revisions: vec![0; RESOURCES], watched: 0 });
+        let apiserver = self.begun % self.apiservers;
+        self.begun += 1;
+        self.down = Some(Down { apiserver, begun: now, bytes: 0, revisions: vec![0; RESOURCES], watched: 0 });
         for resource in 0..RESOURCES {
             let number = apiserver * RESOURCES + resource;
-            run.wire.abandon(WATCHES + number as Tag);
-            let cache = &mut run.caches[number];
+            wire.abandon(WATCHES + number as Tag);
+            let cache = &mut caches[number];
             cache.forget();
             let (key, range_end) = (cache.prefix.clone(), after(&cache.prefix));
             let request = pb::RangeRequest { key, range_end, ..Default::default() };
-            run.wire.open(number, FILLS + number as Tag, Method::RangeStream, &request.encode_to_vec(), true);
+            wire.open(number, FILLS + number as Tag, Method::RangeStream, &request.encode_to_vec(), true);
         }
     }
 
     /// A message of a list, or its end: then the watch follows.
-    pub(super) fn filled(run: &mut Run<'_>, number: usize, happened: Happened<'_>, tally: &mut Tally) {
-        let Some(down) = &mut run.restarts.down else { return };
+    pub(super) fn filled(
+        &mut self,
+        wire: &mut dyn Wire,
+        cache: &mut Cache,
+        number: usize,
+        happened: Happened<'_>,
+        tally: &mut Tally,
+    ) {
+        let Some(down) = &mut self.down else { return };
         let resource = number % RESOURCES;
         match happened {
             Happened::Message(message) => {
@@ -95,8 +104,8 @@ impl Restarts {
             }
             Happened::End(None) if down.revisions[resource] > 0 => {
                 let revision = down.revisions[resource];
-                run.caches[number].revision = revision;
-                run.caches[number].open(run.wire.as_mut(), number, WATCHES + number as Tag, revision + 1);
+                cache.revision = revision;
+                cache.open(wire, number, WATCHES + number as Tag, revision + 1);
             }
             Happened::End(failure) => {
                 let text =

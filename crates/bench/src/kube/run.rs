@@ -12,8 +12,8 @@ use vetch_api::pb;
 use super::cluster::{Cluster, EVENT_TTL};
 use super::mix::{self, Ask, Rates, Source};
 use super::resources::{self, Kind, RESOURCES};
-use super::restarts::Restarts;
-use super::watches::Cache;
+use super::restarts::{FILLS, Restarts};
+use super::watches::{Cache, WATCHES};
 use crate::measure::monitor::{Counters, Seen};
 use crate::measure::tally::{Tally, Yield};
 use crate::scan;
@@ -23,9 +23,6 @@ use crate::wire::{Happened, Inbox, Method, Tag, Wire, blocking};
 use crate::workloads::read::key_values;
 use crate::workloads::{Chance, after, cas};
 
-/// Tags of watches begin here, those of cache fills behind them, those of requests at 0.
-pub(super) const WATCHES: Tag = 1 << 32;
-pub(super) const FILLS: Tag = 1 << 33;
 const UNDER_WAY: usize = 16_384;
 const READY: Duration = Duration::from_secs(60);
 const DRAIN: Duration = Duration::from_secs(5);
@@ -134,7 +131,7 @@ impl<'a> Run<'a> {
                 break;
             }
             self.restarts.due(now, window);
-            Restarts::step(self, now);
+            self.restarts.step(now, self.wire.as_mut(), &mut self.caches);
             let due = self.issue(&mut sources, now, &mut tally);
             let until = due.min(self.nudge(now)).min(end).min(now + Duration::from_millis(50));
             self.step(until, &mut inbox, &mut tally);
@@ -291,7 +288,9 @@ impl<'a> Run<'a> {
         self.wire.wait(until, inbox);
         for (tag, at, happened) in inbox.iter() {
             if tag >= FILLS {
-                Restarts::filled(self, (tag - FILLS) as usize, happened, tally);
+                let number = (tag - FILLS) as usize;
+                let cache = &mut self.caches[number];
+                self.restarts.filled(self.wire.as_mut(), cache, number, happened, tally);
             } else if tag >= WATCHES {
                 self.told((tag - WATCHES) as usize, at, happened, tally);
             } else {

@@ -12,6 +12,8 @@ use crate::watch::events::{self, Stamper};
 use crate::wire::{Method, Tag, Wire};
 use crate::workloads::after;
 
+/// Tags of watches begin here, behind those of requests.
+pub(super) const WATCHES: Tag = 1 << 32;
 /// A request for progress is repeated after this time.
 const REPEAT: Duration = Duration::from_millis(100);
 

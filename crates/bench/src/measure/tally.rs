@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
-use crate::wire::Failure;
+use crate::failure::Failure;
 
 /// Different error texts that are told apart; the rest is counted together.
 const TEXTS: usize = 40;

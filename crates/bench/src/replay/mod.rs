@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use anyhow::{Result, ensure};
 use clap::Args;
 
-use crate::cli::Common;
+use crate::args::Common;
 use crate::report::{Figure, Point, Report};
 use crate::session::Session;
 use crate::wire::blocking;

@@ -14,12 +14,13 @@ use vetch_api::pb;
 use vetch_api::pb::watch_request::RequestUnion;
 
 use super::trace::{Action, Step, Txn};
+use crate::failure::Failure;
 use crate::measure::monitor::{Counters, Seen};
 use crate::measure::tally::{Tally, Window, Yield};
 use crate::scan;
 use crate::session::Session;
 use crate::watch::events::{self, STAMP, Stamper};
-use crate::wire::{Failure, Happened, Inbox, Method, Tag, Wire, blocking};
+use crate::wire::{Happened, Inbox, Method, Tag, Wire, blocking};
 use crate::workloads::{Values, cas};
 
 const CLASSES: [&str; 8] =

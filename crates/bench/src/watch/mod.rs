@@ -12,7 +12,7 @@ mod watchers;
 use anyhow::{Result, ensure};
 use clap::Args;
 
-use crate::cli::Common;
+use crate::args::Common;
 use crate::measure::tally::Tally;
 use crate::report::{Figure, Point, Report};
 use crate::session::Session;

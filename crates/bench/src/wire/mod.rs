@@ -15,6 +15,8 @@ pub(crate) mod ordinary;
 use std::ops::Range;
 use std::time::Instant;
 
+use crate::failure::Failure;
+
 /// Chosen by the driver, unique among its open calls.
 pub(crate) type Tag = u64;
 
@@ -55,34 +57,6 @@ methods! {
     LeaseGrant "/etcdserverpb.Lease/LeaseGrant" Unary,
     LeaseKeepAlive "/etcdserverpb.Lease/LeaseKeepAlive" Stream,
     Status "/etcdserverpb.Maintenance/Status" Unary,
-}
-
-/// Why a call did not succeed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Failure {
-    /// The gRPC status code; none if the server never gave one.
-    pub(crate) code: Option<u32>,
-    pub(crate) text: String,
-}
-
-impl Failure {
-    pub(crate) fn transport(text: impl Into<String>) -> Failure {
-        Failure { code: None, text: text.into() }
-    }
-
-    /// The connection is to blame, so asking again at once is of no use.
-    pub(crate) fn is_transport(&self) -> bool {
-        matches!(self.code, None | Some(14))
-    }
-}
-
-impl std::fmt::Display for Failure {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.code {
-            Some(code) => write!(f, "status {code}: {}", self.text),
-            None => write!(f, "transport: {}", self.text),
-        }
-    }
 }
 
 #[derive(Debug)]

@@ -21,8 +21,9 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity
 use tonic::{Request, Status};
 use vetch_api::pb;
 
-use super::{Failure, Inbox, Method, Tag, Wire};
-use crate::cli::Access;
+use super::{Inbox, Method, Tag, Wire};
+use crate::args::Access;
+use crate::failure::Failure;
 
 /// Messages that have arrived and not been looked at; beyond it, calls wait.
 const QUEUE: usize = 4096;

@@ -10,7 +10,7 @@ use vetch_api::pb;
 
 use super::put::Put;
 use super::{Keys, Values};
-use crate::cli::Objects;
+use crate::args::Objects;
 use crate::drive::{Asked, Pace, Plan, Work, drive};
 use crate::measure::monitor::Counters;
 use crate::measure::tally::{Tally, Window, Yield};

@@ -1,6 +1,7 @@
 //! Damaged files: found wherever the damage is, passed over where the checkpoint before allows it,
 //! refused otherwise.
 
+use vetch_base::Seq;
 use vetch_checkpoint::LoadError;
 use vetch_journal::{Disk, Fault};
 use vetch_store::Mark;
@@ -114,7 +115,7 @@ fn a_bad_first_checkpoint_falls_back_to_the_whole_journal() {
     world.checkpoint().unwrap();
     damage(&world.disk, &paths(&world.disk, ".manifest")[0]);
     let loaded = open(&world.disk, TINY).unwrap();
-    assert_eq!((loaded.report.number, loaded.tip.seq), (None, 0));
+    assert_eq!((loaded.report.number, loaded.tip.seq), (None, Seq::ZERO));
     assert!(loaded.report.fell_back.unwrap().contains("the journal from its beginning"));
     let mut recovered = world.recover(&world.disk).unwrap();
     world.assert_same(&recovered);

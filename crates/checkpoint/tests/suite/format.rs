@@ -1,6 +1,7 @@
 //! The bytes on disk, frozen. A change here is a change of the format: raise its version.
 
 use expect_test::expect;
+use vetch_base::{Epoch, Seq};
 use vetch_checkpoint::CheckpointConfig;
 use vetch_journal::Tip;
 use vetch_store::auth::{Change, Permission, PermissionKind};
@@ -31,7 +32,7 @@ fn files_have_exactly_these_bytes() {
     world.delete("a");
     world.compact(3);
     // A tip of its own, so that only the checkpoint's format decides these bytes.
-    world.tip = Tip { epoch: 3, seq: 7, hash: [0xab; 32], next_rev: 5 };
+    world.tip = Tip { epoch: Epoch::new(3), seq: Seq::new(7), hash: [0xab; 32], next_rev: 5 };
     world.checkpoint().unwrap();
     let content = |ending| dump(&world.disk.content(&paths(&world.disk, ending)[0]).unwrap());
     expect![[r#"
@@ -84,7 +85,7 @@ fn users_and_roles_have_exactly_these_bytes() {
         world.write(WriteRequest::Auth(Change::UserGrantRole { user: "root".into(), role: role.into() }));
     }
     world.write(WriteRequest::Auth(Change::Enable));
-    world.tip = Tip { epoch: 3, seq: 7, hash: [0xab; 32], next_rev: 2 };
+    world.tip = Tip { epoch: Epoch::new(3), seq: Seq::new(7), hash: [0xab; 32], next_rev: 2 };
     world.checkpoint().unwrap();
     let content = dump(&world.disk.content(&paths(&world.disk, ".manifest")[0]).unwrap());
     expect![[r#"
@@ -112,7 +113,7 @@ fn users_and_roles_have_exactly_these_bytes() {
 fn encrypted_files_have_exactly_these_bytes() {
     let mut world = World::encrypted(CheckpointConfig::default(), keys(&KEYS[..1]));
     world.write(WriteRequest::Put(put("b", "value", 0)));
-    world.tip = Tip { epoch: 3, seq: 7, hash: [0xab; 32], next_rev: 3 };
+    world.tip = Tip { epoch: Epoch::new(3), seq: Seq::new(7), hash: [0xab; 32], next_rev: 3 };
     world.checkpoint().unwrap();
     let content = |ending| dump(&world.disk.content(&paths(&world.disk, ending)[0]).unwrap());
     expect![[r#"

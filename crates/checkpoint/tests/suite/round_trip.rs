@@ -1,5 +1,6 @@
 //! What goes in comes out; what did not change is not written again.
 
+use vetch_base::Seq;
 use vetch_checkpoint::CheckpointConfig;
 use vetch_store::Mark;
 use vetch_store::auth::Change;
@@ -11,7 +12,7 @@ use crate::world::{TINY, World, delete, names, open, paths, put};
 fn a_fresh_directory_is_the_empty_store() {
     let world = World::new(CheckpointConfig::default());
     let loaded = open(&world.disk, world.config).unwrap();
-    assert_eq!((loaded.mark, loaded.tip.next_rev, loaded.tip.seq), (Mark::START, 2, 0));
+    assert_eq!((loaded.mark, loaded.tip.next_rev, loaded.tip.seq), (Mark::START, 2, Seq::ZERO));
     assert_eq!(loaded.report.number, None);
     assert_eq!((loaded.checkpointer.disk_bytes(), loaded.checkpointer.journal_needed_from()), (0, None));
 }

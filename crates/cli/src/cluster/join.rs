@@ -14,6 +14,7 @@ use tonic::Streaming;
 use tonic::transport::Endpoint;
 use vetch_api::vetch::peer_client::PeerClient;
 use vetch_api::vetch::{self, CheckpointHead, CheckpointRequest, CheckpointResponse};
+use vetch_base::{Epoch, Seq};
 use vetch_checkpoint::transfer::{CheckpointReceiver, TransferManifest};
 use vetch_cluster::{CheckpointMatch, Log, LogIndex};
 use vetch_nats::{NatsLog, Options};
@@ -93,7 +94,7 @@ async fn fetch_from(
         endpoint.connect_timeout(CONNECT_TIMEOUT).http2_keep_alive_interval(CONNECT_TIMEOUT)
     };
     let channel = dialer.connect(&peer.url, with_keepalive).await?;
-    let proof = vetch::Proof { seq: proof.seq, hash: proof.hash.to_vec() };
+    let proof = vetch::Proof { seq: proof.seq.get(), hash: proof.hash.to_vec() };
     let response = PeerClient::new(channel).checkpoint(CheckpointRequest { proof: Some(proof) }).await;
     let mut pieces = response.map_err(|status| status.message().to_string())?.into_inner();
     let first = next(&mut pieces).await?.and_then(|first| first.head);
@@ -128,7 +129,7 @@ fn check_history(log: &mut dyn Log, index: &LogIndex) -> Result<(), String> {
 
 fn manifest(head: CheckpointHead) -> Option<TransferManifest> {
     let vetch::Place { position, epoch, seq, hash, next_rev } = head.place?;
-    let tip = Tip { epoch, seq, hash: hash.try_into().ok()?, next_rev };
+    let tip = Tip { epoch: Epoch::new(epoch), seq: Seq::new(seq), hash: hash.try_into().ok()?, next_rev };
     Some(TransferManifest {
         position: Position(position),
         tip,

@@ -55,7 +55,7 @@ fn connect(dialer: &PeerDialer, url: &str) -> Option<PeerClient<Channel>> {
 fn report_request(node: &Node) -> Option<ReportRequest> {
     let (proof, report) = node.report()?;
     Some(ReportRequest {
-        proof: Some(vetch::Proof { seq: proof.seq, hash: proof.hash.to_vec() }),
+        proof: Some(vetch::Proof { seq: proof.seq.get(), hash: proof.hash.to_vec() }),
         member: report.member,
         url: report.url,
         vote: report.vote.map(index_to_wire),
@@ -65,7 +65,13 @@ fn report_request(node: &Node) -> Option<ReportRequest> {
 
 fn index_to_wire(index: LogIndex) -> vetch::Place {
     let Tip { epoch, seq, hash, next_rev } = index.tip;
-    vetch::Place { position: index.position.0, epoch, seq, hash: hash.to_vec(), next_rev }
+    vetch::Place {
+        position: index.position.0,
+        epoch: epoch.get(),
+        seq: seq.get(),
+        hash: hash.to_vec(),
+        next_rev,
+    }
 }
 
 #[cfg(test)]
@@ -88,7 +94,7 @@ mod tests {
         });
         let changing = std::thread::spawn(move || {
             while status.receiver_count() > 0 {
-                status.send_modify(|status| status.index += 1);
+                status.send_modify(|status| status.index = status.index.next());
             }
         });
         assert_eq!(ended.recv_timeout(Duration::from_secs(60)), Ok(200_000), "they wait for each other");

@@ -1,6 +1,7 @@
 //! Divergence: what an honest log cannot show. A replica that reads it halts and reports it; it
 //! never guesses which history is right.
 
+use vetch_base::{Epoch, Seq};
 use vetch_journal::{ChainError, Position, Tip};
 
 use super::record::RecordError;
@@ -16,7 +17,7 @@ pub enum Divergence {
         "position {at} of the log builds on entry {builds_on} of epoch {epoch}, but the log before it ends with \
              entry {tip} of epoch {tip_epoch}: the log lost acknowledged entries, or this server read another one"
     )]
-    Missing { at: u64, epoch: u64, builds_on: u64, tip: u64, tip_epoch: u64 },
+    Missing { at: u64, epoch: Epoch, builds_on: Seq, tip: Seq, tip_epoch: Epoch },
     /// Two histories: the same sequence number, but another entry.
     #[error(
         "position {at} of the log does not continue what this server holds: {why}. The log has two histories"
@@ -34,8 +35,8 @@ pub enum Divergence {
 }
 
 impl Divergence {
-    pub(crate) fn missing(at: Position, epoch: u64, seq: u64, tip: &Tip) -> Divergence {
-        let builds_on = seq.saturating_sub(1);
+    pub(crate) fn missing(at: Position, epoch: Epoch, seq: Seq, tip: &Tip) -> Divergence {
+        let builds_on = seq.prev_or_zero();
         Divergence::Missing { at: at.0, epoch, builds_on, tip: tip.seq, tip_epoch: tip.epoch }
     }
 

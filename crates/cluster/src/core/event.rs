@@ -1,6 +1,7 @@
 //! Event: what a replica wants of the log, and what it reports to its caller.
 
 use bytes::Bytes;
+use vetch_base::Epoch;
 use vetch_journal::{Entry, Position, Tip};
 
 use super::divergence::Divergence;
@@ -34,11 +35,11 @@ pub enum Event {
     /// These reads get no index here: ask the current leader.
     ReadIndexLost { reads: Vec<ReadId> },
     /// This replica is the leader of the epoch. Everything before it has been reported.
-    Leading { epoch: u64, tip: Tip },
+    Leading { epoch: Epoch, tip: Tip },
     /// This replica's leadership transfer is committed: it appends no more in its epoch.
     LeadershipTransferred,
     /// Another replica is the leader of the epoch.
-    Following { epoch: u64, leader: ReplicaId },
+    Following { epoch: Epoch, leader: ReplicaId },
     /// A record was ignored.
     Ignored { at: Position, why: Ignored },
     /// The log seems to have lost records that were read from it: its last position is below ours.

@@ -77,7 +77,7 @@ impl LogState {
             tip: start.tip,
             tip_at: start.position,
             leader: None,
-            entries: RecentHashes::behind(start.tip.seq, start.tip.hash),
+            entries: RecentHashes::behind(start.tip.seq.get(), start.tip.hash),
             records: RecentHashes::behind(start.position.0, start.tip.hash),
         }
     }
@@ -129,7 +129,7 @@ impl LogState {
     /// entry there. False if the index is too old to be compared: the caller needs a new one.
     pub fn reached(&self, index: &LogIndex) -> Result<bool, Divergence> {
         if self.tip.seq >= index.tip.seq {
-            return match self.entries.get(index.tip.seq) {
+            return match self.entries.get(index.tip.seq.get()) {
                 Some(known) if known != index.tip.hash => {
                     Err(Divergence::forked(index.position, "its leader has another entry there"))
                 }
@@ -137,7 +137,12 @@ impl LogState {
             };
         }
         if self.position >= index.position {
-            return Err(Divergence::missing(index.position, index.tip.epoch, index.tip.seq + 1, &self.tip));
+            return Err(Divergence::missing(
+                index.position,
+                index.tip.epoch,
+                index.tip.seq.next(),
+                &self.tip,
+            ));
         }
         Ok(false)
     }
@@ -159,11 +164,11 @@ impl LogState {
         if entry.epoch <= self.tip.epoch {
             return Ok(Some(Ignored::LostElection));
         }
-        if entry.seq > self.tip.seq + 1 {
+        if entry.seq > self.tip.seq.next() {
             return Err(Divergence::missing(at, entry.epoch, entry.seq, &self.tip));
         }
-        let built_on = entry.seq.saturating_sub(1);
-        if self.entries.get(built_on).is_some_and(|known| known != entry.prev_hash) {
+        let built_on = entry.seq.prev_or_zero();
+        if self.entries.get(built_on.get()).is_some_and(|known| known != entry.prev_hash) {
             return Err(Divergence::forked(
                 at,
                 format!("the first entry of epoch {} builds on another entry {built_on}", entry.epoch),
@@ -182,7 +187,7 @@ impl LogState {
         }
         if first.seq <= self.tip.seq {
             let same = |(entry, hash): &(Entry, Hash)| {
-                self.entries.get(entry.seq).is_none_or(|known| known == *hash)
+                self.entries.get(entry.seq.get()).is_none_or(|known| known == *hash)
             };
             if first.epoch == self.tip.epoch && !record.entries().iter().all(same) {
                 return Err(Divergence::forked(
@@ -192,10 +197,10 @@ impl LogState {
             }
             return Ok(Some(Ignored::Duplicate));
         }
-        if first.seq > self.tip.seq + 1 && vetch_seeded_bugs::on(Bug::OrphanHalts) {
+        if first.seq > self.tip.seq.next() && vetch_seeded_bugs::on(Bug::OrphanHalts) {
             return Err(Divergence::missing(at, first.epoch, first.seq, &self.tip));
         }
-        Ok((first.seq > self.tip.seq + 1).then_some(Ignored::Gap))
+        Ok((first.seq > self.tip.seq.next()).then_some(Ignored::Gap))
     }
 
     fn accept(&mut self, at: Position, record: Record) -> Result<Vec<(Entry, Tip)>, Divergence> {
@@ -221,7 +226,7 @@ impl LogState {
     /// back, and an epoch has one leader. `judge` and `Tip::accept` ensure this; a violation is a
     /// bug that must not reach clients.
     fn assert_continued_by(&self, tip: &Tip, entries: usize, candidate: Option<ReplicaId>) {
-        assert_eq!(tip.seq, self.tip.seq + entries as u64, "sequence numbers are contiguous");
+        assert_eq!(tip.seq, self.tip.seq.plus(entries as u64), "sequence numbers are contiguous");
         assert!(tip.epoch >= self.tip.epoch, "epochs never go back");
         assert!(tip.next_rev >= self.tip.next_rev, "revisions never go back");
         assert!(candidate.is_none() || tip.epoch > self.tip.epoch, "an epoch has one leader");

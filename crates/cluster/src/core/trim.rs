@@ -2,6 +2,7 @@
 //! checkpoint that covers it and agree about its state. The record that made the agreed tip stays:
 //! a server that starts from a checkpoint there compares it with the checkpoint.
 
+use vetch_base::Seq;
 use vetch_journal::Position;
 
 use super::log_state::LogIndex;
@@ -14,7 +15,7 @@ use super::log_state::LogIndex;
 pub struct CheckpointMismatch {
     pub one: u64,
     pub other: u64,
-    pub seq: u64,
+    pub seq: Seq,
 }
 
 /// The lowest position that must stay, given the newest verified checkpoint of each of `servers`

@@ -35,7 +35,7 @@ fn an_unknown_append_that_was_stored_is_committed_by_a_new_epoch() {
     assert!(!harness.replicas[0].is_leader());
     harness.settle();
     assert!(harness.committed(0, write) && harness.replicas[0].is_leader());
-    assert_eq!(harness.tip(0).epoch, 2);
+    assert_eq!(harness.tip(0).epoch.get(), 2);
 }
 
 #[test]
@@ -163,5 +163,5 @@ fn an_invalid_proposal_is_refused_before_anything_changes() {
     let next = Draft::new(Kind::Writes).chain(&mut harness.replicas[0].head());
     assert_eq!(harness.replicas[0].propose(harness.now, &[next]), Err(Refusal::Busy));
     harness.settle();
-    assert_eq!(harness.tip(0).seq, 9);
+    assert_eq!(harness.tip(0).seq.get(), 9);
 }

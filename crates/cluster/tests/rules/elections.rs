@@ -12,7 +12,7 @@ fn there_is_no_leader_until_the_election_timeout_and_then_one() {
     harness.pass(1000);
     assert_eq!(harness.replicas.iter().filter(|replica| replica.is_leader()).count(), 1);
     harness.pass(5000);
-    assert_eq!(harness.replicas[0].log_state().tip().epoch, 1, "heartbeats prevent another election");
+    assert_eq!(harness.replicas[0].log_state().tip().epoch.get(), 1, "heartbeats prevent another election");
 }
 
 #[test]
@@ -32,7 +32,7 @@ fn a_candidate_reads_through_its_new_epoch_before_it_leads() {
     harness.settle_one(1);
     assert!(!harness.replicas[1].is_leader(), "its new-epoch entry was stored, but is ignored");
     assert_eq!(harness.ignored(1, Ignored::LostElection), 1);
-    assert_eq!(harness.tip(1).seq, 2);
+    assert_eq!(harness.tip(1).seq.get(), 2);
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn of_two_candidates_for_one_epoch_the_first_wins() {
         harness.tick(0, 200);
         harness.settle_one(0);
         assert!(harness.replicas[1].is_leader() && !harness.replicas[0].is_leader());
-        assert_eq!(harness.tip(0).epoch, 1);
+        assert_eq!(harness.tip(0).epoch.get(), 1);
     }
 }
 
@@ -83,7 +83,7 @@ fn a_new_epoch_of_an_earlier_incarnation_is_not_its_own() {
     assert!(!harness.replicas[0].is_leader());
     harness.pass(2100);
     assert!(harness.replicas[0].is_leader());
-    assert_eq!(harness.tip(0).epoch, 2);
+    assert_eq!(harness.tip(0).epoch.get(), 2);
 }
 
 #[test]

@@ -108,7 +108,7 @@ impl Harness {
     pub(crate) fn write(&mut self, who: usize, value: u8) -> Ticket {
         let mut tip = self.replicas[who].head();
         let mut draft = Draft::new(Kind::Writes);
-        draft.begin_part(PartId { partition: 0, owner_epoch: tip.epoch, pseq: 1 });
+        draft.begin_part(PartId { partition: 0, owner_epoch: tip.epoch.get(), pseq: 1 });
         draft.payload().push(value);
         draft.end_part(1);
         let sealed = draft.chain(&mut tip);

@@ -26,7 +26,7 @@ fn the_named_replica_leads_without_an_election_timeout() {
     harness.settle();
     assert!(harness.replicas[2].is_leader() && !harness.replicas[1].is_leader());
     harness.catch_up(0);
-    assert_eq!(harness.tip(0).epoch, 2);
+    assert_eq!(harness.tip(0).epoch.get(), 2);
     let after = harness.write(2, 2);
     harness.settle_one(2);
     assert!(harness.committed(2, after));

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use vetch_base::Seq;
 use vetch_cluster::{Config, Event, ReadId, ReplicaId};
 
 use crate::harness::{Harness, appends};
@@ -21,7 +22,7 @@ fn read(harness: &mut Harness, id: u64) {
 }
 
 /// Sequence numbers of the indexes that reads got.
-fn indexes(harness: &Harness) -> Vec<u64> {
+fn indexes(harness: &Harness) -> Vec<Seq> {
     let given = |event: &Event| match event {
         Event::ReadIndex { index, .. } => Some(index.tip.seq),
         _ => None,
@@ -88,7 +89,7 @@ fn a_new_epoch_begins_without_a_lease() {
     harness.take_commands(0);
     // The write was lost: a new epoch decides.
     harness.pass(2500);
-    assert!(harness.replicas[0].is_leader() && harness.tip(0).epoch > 1);
+    assert!(harness.replicas[0].is_leader() && harness.tip(0).epoch.get() > 1);
     let lease = harness.replicas[0].lease().expect("nothing is in flight");
     assert!(lease.until <= harness.now + Config::default().lease_duration);
 }

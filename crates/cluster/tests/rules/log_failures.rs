@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use vetch_base::{Epoch, Seq};
 use vetch_cluster::{Event, LogEvent, LogIndex, Page, Record, Replica, ReplicaId, trim_floor};
 use vetch_journal::{Position, Tip};
 
@@ -174,7 +175,7 @@ fn a_replica_behind_the_trim_needs_a_checkpoint() {
 fn a_trim_needs_checkpoints_of_a_majority_that_agree() {
     let at = |position: u64, mark: u8| LogIndex {
         position: Position(position),
-        tip: Tip { epoch: 1, seq: position, hash: [mark; 32], next_rev: 2 },
+        tip: Tip { epoch: Epoch::new(1), seq: Seq::new(position), hash: [mark; 32], next_rev: 2 },
     };
     assert_eq!(trim_floor(3, &[(1, at(50, 1))]), Ok(None));
     assert_eq!(trim_floor(3, &[(1, at(50, 1)), (2, at(30, 2))]), Ok(Some(Position(30))));
@@ -182,5 +183,5 @@ fn a_trim_needs_checkpoints_of_a_majority_that_agree() {
     assert_eq!(trim_floor(4, &[(1, at(50, 1)), (2, at(30, 2))]), Ok(None));
     assert_eq!(trim_floor(1, &[(1, at(50, 1))]), Ok(Some(Position(50))));
     let error = trim_floor(3, &[(1, at(50, 1)), (2, at(50, 2))]).expect_err("two states at one place");
-    assert_eq!((error.one, error.other, error.seq), (1, 2, 50));
+    assert_eq!((error.one, error.other, error.seq.get()), (1, 2, 50));
 }

@@ -43,7 +43,7 @@ fn a_read_does_not_share_an_append_that_was_started_before_it() {
     harness.deliver(0, &write[0]);
     assert!(indexes(&harness, 0).is_empty());
     harness.deliver(0, &barrier[0]);
-    assert_eq!(indexes(&harness, 0)[0].1.tip.seq, 3);
+    assert_eq!(indexes(&harness, 0)[0].1.tip.seq.get(), 3);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use vetch_base::{Epoch, Seq};
 use vetch_cluster::{
     CheckpointMatch, Config, Event, LogIndex, PeekError, Replica, ReplicaId, bounds, match_checkpoint, seed,
     seed_log,
@@ -16,7 +17,7 @@ use crate::harness::Harness;
 const TIMEOUT: Duration = Duration::from_millis(300);
 
 fn tip() -> Tip {
-    Tip { epoch: 7, seq: 40, hash: [3; 32], next_rev: 1000 }
+    Tip { epoch: Epoch::new(7), seq: Seq::new(40), hash: [3; 32], next_rev: 1000 }
 }
 
 fn handle() -> ModelHandle {
@@ -42,7 +43,7 @@ fn a_seeded_log_goes_on_behind_its_checkpoint() {
     harness.settle();
     assert!(harness.committed(0, ticket));
     let after = harness.tip(0);
-    assert!(after.epoch > 7 && after.seq > 41, "{after:?}");
+    assert!(after.epoch.get() > 7 && after.seq.get() > 41, "{after:?}");
     assert_eq!(after.next_rev, 1001, "no revision is used again");
 }
 
@@ -71,10 +72,10 @@ fn an_empty_replica_needs_a_checkpoint_and_one_of_another_history_halts() {
 fn only_an_empty_log_is_seeded_and_seeding_is_idempotent() {
     let mut log = handle();
     let index = seed_log(&mut log, tip(), TIMEOUT).unwrap();
-    assert_eq!((index.position, index.tip.epoch, index.tip.seq), (Position(1), 8, 41));
+    assert_eq!((index.position, index.tip.epoch.get(), index.tip.seq.get()), (Position(1), 8, 41));
     assert_eq!(seed_log(&mut log, tip(), TIMEOUT).unwrap(), index);
     assert_eq!(bounds(&mut log, TIMEOUT).unwrap(), (Position(1), Position(1)));
-    let other = Tip { seq: 41, ..tip() };
+    let other = Tip { seq: Seq::new(41), ..tip() };
     assert_eq!(seed_log(&mut log, other, TIMEOUT), Err(PeekError::NotEmpty(1)));
 }
 

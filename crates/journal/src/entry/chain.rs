@@ -6,6 +6,7 @@
 //! or swapped an entry is found at that entry.
 
 use bytes::Bytes;
+use vetch_base::{Epoch, Seq};
 
 use super::codec::{self, Place};
 use super::{ENTRY_HEADER_LEN, Entry, Hash, Kind, PART_HEADER_LEN, PartId, PayloadRef, hash_entry};
@@ -13,10 +14,10 @@ use super::{ENTRY_HEADER_LEN, Entry, Hash, Kind, PART_HEADER_LEN, PartId, Payloa
 /// What is known after an entry: enough to write the next one or to recognise it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tip {
-    /// The current writer; 0 before the first.
-    pub epoch: u64,
-    /// Sequence number of the last entry; 0 before the first.
-    pub seq: u64,
+    /// The epoch of the current leader; zero before the first.
+    pub epoch: Epoch,
+    /// Sequence number of the last entry; zero before the first.
+    pub seq: Seq,
     /// Hash of the last entry; zeros before the first.
     pub hash: Hash,
     /// The revision the next write unit gets.
@@ -27,13 +28,13 @@ pub struct Tip {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChainError {
     #[error("sequence number is {found}, expected {expected}")]
-    Seq { expected: u64, found: u64 },
+    Seq { expected: Seq, found: Seq },
     #[error("it does not name the entry before it: hash chain broken")]
     PrevHash,
     #[error("epoch is {found} while {current} is current")]
-    Epoch { current: u64, found: u64 },
+    Epoch { current: Epoch, found: Epoch },
     #[error("a new epoch must be above {current}, found {found}")]
-    NewEpoch { current: u64, found: u64 },
+    NewEpoch { current: Epoch, found: Epoch },
     #[error("its first revision is {found}, expected {expected}")]
     BaseRev { expected: i64, found: i64 },
     #[error("its numbers leave no room for an entry after it")]
@@ -43,12 +44,12 @@ pub enum ChainError {
 impl Tip {
     /// The tip of a journal that has no entry yet; its first write unit gets `next_rev`.
     pub fn genesis(next_rev: i64) -> Tip {
-        Tip { epoch: 0, seq: 0, hash: [0; 32], next_rev }
+        Tip { epoch: Epoch::ZERO, seq: Seq::ZERO, hash: [0; 32], next_rev }
     }
 
     /// The tip after `entry`, whose encoding hashes to `hash`; refused unless it follows this one.
     pub fn accept(&self, entry: &Entry, hash: Hash) -> Result<Tip, ChainError> {
-        let expected = self.seq.checked_add(1).ok_or(ChainError::Overflow)?;
+        let expected = self.seq.checked_next().ok_or(ChainError::Overflow)?;
         if entry.seq != expected {
             return Err(ChainError::Seq { expected, found: entry.seq });
         }
@@ -67,7 +68,7 @@ impl Tip {
         }
         let next_rev = next_rev(entry.base_rev, entry.units()).ok_or(ChainError::Overflow)?;
         // Readers and writers count on from here.
-        if entry.seq == u64::MAX || entry.epoch == u64::MAX || next_rev == i64::MAX {
+        if entry.seq == Seq::MAX || entry.epoch == Epoch::MAX || next_rev == i64::MAX {
             return Err(ChainError::Overflow);
         }
         Ok(Tip { epoch: entry.epoch, seq: entry.seq, hash, next_rev })
@@ -76,8 +77,8 @@ impl Tip {
     /// The tip just before `entry`, as the entry itself claims it. Where reading starts in the
     /// middle of a journal there is nothing to check the first entry against.
     pub(crate) fn claimed_by(entry: &Entry) -> Option<Tip> {
-        let epoch = if entry.kind == Kind::NewEpoch { entry.epoch.checked_sub(1)? } else { entry.epoch };
-        Some(Tip { epoch, seq: entry.seq.checked_sub(1)?, hash: entry.prev_hash, next_rev: entry.base_rev })
+        let epoch = if entry.kind == Kind::NewEpoch { entry.epoch.checked_prev()? } else { entry.epoch };
+        Some(Tip { epoch, seq: entry.seq.checked_prev()?, hash: entry.prev_hash, next_rev: entry.base_rev })
     }
 }
 
@@ -155,8 +156,8 @@ impl Draft {
     /// epoch by one.
     pub fn chain(mut self, tip: &mut Tip) -> ChainedEntry {
         assert!(self.open.is_none(), "a part is still open");
-        let epoch = if self.kind == Kind::NewEpoch { tip.epoch + 1 } else { tip.epoch };
-        let place = Place { epoch, seq: tip.seq + 1, base_rev: tip.next_rev, prev_hash: tip.hash };
+        let epoch = if self.kind == Kind::NewEpoch { tip.epoch.next() } else { tip.epoch };
+        let place = Place { epoch, seq: tip.seq.next(), base_rev: tip.next_rev, prev_hash: tip.hash };
         codec::write_header(&mut self.buf, self.kind, self.parts, &place);
         let next_rev = next_rev(tip.next_rev, self.units).expect("revisions fit i64");
         let before = *tip;
@@ -186,7 +187,7 @@ impl ChainedEntry {
         self.kind
     }
 
-    pub fn seq(&self) -> u64 {
+    pub fn seq(&self) -> Seq {
         self.after.seq
     }
 

@@ -9,6 +9,7 @@
 //! ```
 
 use bytes::{Buf, Bytes};
+use vetch_base::{Epoch, Seq};
 
 use super::{
     ENTRY_HEADER_LEN, ENTRY_VERSION, Entry, EntryError, Hash, Kind, MAX_ENTRY_LEN, PART_HEADER_LEN, Part,
@@ -20,8 +21,8 @@ const REF: u8 = 1;
 
 /// The fields that place an entry in the chain; the rest of the header follows from the content.
 pub(super) struct Place {
-    pub(super) epoch: u64,
-    pub(super) seq: u64,
+    pub(super) epoch: Epoch,
+    pub(super) seq: Seq,
     pub(super) base_rev: i64,
     pub(super) prev_hash: Hash,
 }
@@ -34,8 +35,8 @@ pub(super) fn write_header(buf: &mut [u8], kind: Kind, parts: u16, place: &Place
     buf[4] = ENTRY_VERSION;
     buf[5] = kind as u8;
     buf[6..8].copy_from_slice(&parts.to_le_bytes());
-    buf[8..16].copy_from_slice(&place.epoch.to_le_bytes());
-    buf[16..24].copy_from_slice(&place.seq.to_le_bytes());
+    buf[8..16].copy_from_slice(&place.epoch.get().to_le_bytes());
+    buf[16..24].copy_from_slice(&place.seq.get().to_le_bytes());
     buf[24..32].copy_from_slice(&place.base_rev.to_le_bytes());
     buf[32..64].copy_from_slice(&place.prev_hash);
 }
@@ -103,8 +104,8 @@ impl Entry {
         let kind = rest.get_u8();
         let kind = Kind::from_number(kind).ok_or(EntryError::Kind(kind))?;
         let parts = usize::from(rest.get_u16_le());
-        let epoch = rest.get_u64_le();
-        let seq = rest.get_u64_le();
+        let epoch = Epoch::new(rest.get_u64_le());
+        let seq = Seq::new(rest.get_u64_le());
         let base_rev = rest.get_i64_le();
         let prev_hash = take_hash(&mut rest);
         // A hostile count reserves no more than the bytes behind it could hold.

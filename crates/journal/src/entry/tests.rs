@@ -7,6 +7,7 @@ use super::{
     ChainError, Draft, ENTRY_HEADER_LEN, Entry, EntryError, Hash, Kind, Part, PartId, Payload, PayloadRef,
     Tip, hash_entry,
 };
+use vetch_base::{Epoch, Seq};
 
 fn payload() -> impl Strategy<Value = Payload> {
     let bytes =
@@ -27,8 +28,8 @@ fn entry() -> impl Strategy<Value = Entry> {
     let place = any::<(u64, u64, Hash, i64)>();
     (place, kind, proptest::collection::vec(part(), 0..5)).prop_map(
         |((epoch, seq, prev_hash, base_rev), kind, parts)| Entry {
-            epoch,
-            seq,
+            epoch: Epoch::new(epoch),
+            seq: Seq::new(seq),
             prev_hash,
             base_rev,
             kind,
@@ -70,7 +71,7 @@ proptest! {
 
     #[test]
     fn a_draft_writes_what_encode_writes(entry in entry(), next_rev in 0..1i64 << 60) {
-        let mut tip = Tip { epoch: 4, seq: 9, hash: entry.prev_hash, next_rev };
+        let mut tip = Tip { epoch: Epoch::new(4), seq: Seq::new(9), hash: entry.prev_hash, next_rev };
         let before = tip;
         let mut draft = Draft::new(entry.kind);
         for part in &entry.parts {
@@ -85,8 +86,8 @@ proptest! {
             }
         }
         let chained = draft.chain(&mut tip);
-        let epoch = if entry.kind == Kind::NewEpoch { 5 } else { 4 };
-        let expected = Entry { epoch, seq: 10, base_rev: next_rev, ..entry };
+        let epoch = if entry.kind == Kind::NewEpoch { Epoch::new(5) } else { Epoch::new(4) };
+        let expected = Entry { epoch, seq: Seq::new(10), base_rev: next_rev, ..entry };
         prop_assert_eq!(&chained.bytes()[..], &expected.encode()[..]);
         prop_assert_eq!(before.accept(&expected, hash_entry(chained.bytes())), Ok(tip));
         prop_assert_eq!((chained.before(), chained.after()), (&before, &tip));
@@ -95,8 +96,14 @@ proptest! {
 
 #[test]
 fn hostile_lengths_are_refused_without_allocating() {
-    let entry =
-        Entry { epoch: 1, seq: 1, prev_hash: [0; 32], base_rev: 2, kind: Kind::Writes, parts: Vec::new() };
+    let entry = Entry {
+        epoch: Epoch::new(1),
+        seq: Seq::new(1),
+        prev_hash: [0; 32],
+        base_rev: 2,
+        kind: Kind::Writes,
+        parts: Vec::new(),
+    };
     let mut many_parts = entry.encode();
     many_parts[6..8].copy_from_slice(&u16::MAX.to_le_bytes());
     assert_eq!(Entry::decode(&many_parts.into()), Err(EntryError::Short { need: 32, have: 0 }));
@@ -115,22 +122,31 @@ fn hostile_lengths_are_refused_without_allocating() {
 
 #[test]
 fn each_rule_of_the_chain_is_checked() {
-    let tip = Tip { epoch: 3, seq: 10, hash: [7; 32], next_rev: 50 };
+    let tip = Tip { epoch: Epoch::new(3), seq: Seq::new(10), hash: [7; 32], next_rev: 50 };
     let part = Part { id: PartId::default(), count: 4, payload: Payload::Inline(Bytes::new()) };
-    let good =
-        Entry { epoch: 3, seq: 11, prev_hash: [7; 32], base_rev: 50, kind: Kind::Writes, parts: vec![part] };
+    let good = Entry {
+        epoch: Epoch::new(3),
+        seq: Seq::new(11),
+        prev_hash: [7; 32],
+        base_rev: 50,
+        kind: Kind::Writes,
+        parts: vec![part],
+    };
     let accept = |entry: &Entry| tip.accept(entry, [8; 32]);
-    assert_eq!(accept(&good), Ok(Tip { epoch: 3, seq: 11, hash: [8; 32], next_rev: 54 }));
-    let seq = ChainError::Seq { expected: 11, found: 12 };
-    assert_eq!(accept(&Entry { seq: 12, ..good.clone() }), Err(seq));
+    assert_eq!(
+        accept(&good),
+        Ok(Tip { epoch: Epoch::new(3), seq: Seq::new(11), hash: [8; 32], next_rev: 54 })
+    );
+    let seq = ChainError::Seq { expected: Seq::new(11), found: Seq::new(12) };
+    assert_eq!(accept(&Entry { seq: Seq::new(12), ..good.clone() }), Err(seq));
     assert_eq!(accept(&Entry { prev_hash: [6; 32], ..good.clone() }), Err(ChainError::PrevHash));
-    for epoch in [2, 4] {
-        let wrong = ChainError::Epoch { current: 3, found: epoch };
+    for epoch in [2, 4].map(Epoch::new) {
+        let wrong = ChainError::Epoch { current: Epoch::new(3), found: epoch };
         assert_eq!(accept(&Entry { epoch, ..good.clone() }), Err(wrong));
     }
-    let stale = ChainError::NewEpoch { current: 3, found: 3 };
+    let stale = ChainError::NewEpoch { current: Epoch::new(3), found: Epoch::new(3) };
     assert_eq!(accept(&Entry { kind: Kind::NewEpoch, ..good.clone() }), Err(stale));
-    assert!(accept(&Entry { kind: Kind::NewEpoch, epoch: 9, ..good.clone() }).is_ok());
+    assert!(accept(&Entry { kind: Kind::NewEpoch, epoch: Epoch::new(9), ..good.clone() }).is_ok());
     let rev = ChainError::BaseRev { expected: 50, found: 51 };
     assert_eq!(accept(&Entry { base_rev: 51, ..good.clone() }), Err(rev));
     let full = Tip { next_rev: i64::MAX, ..tip };
@@ -138,8 +154,8 @@ fn each_rule_of_the_chain_is_checked() {
         full.accept(&Entry { base_rev: i64::MAX, ..good.clone() }, [8; 32]),
         Err(ChainError::Overflow)
     );
-    let last = Tip { seq: u64::MAX - 1, ..tip };
-    assert_eq!(last.accept(&Entry { seq: u64::MAX, ..good.clone() }, [8; 32]), Err(ChainError::Overflow));
-    let last = Entry { kind: Kind::NewEpoch, epoch: u64::MAX, ..good };
+    let last = Tip { seq: Seq::new(u64::MAX - 1), ..tip };
+    assert_eq!(last.accept(&Entry { seq: Seq::MAX, ..good.clone() }, [8; 32]), Err(ChainError::Overflow));
+    let last = Entry { kind: Kind::NewEpoch, epoch: Epoch::MAX, ..good };
     assert_eq!(accept(&last), Err(ChainError::Overflow), "nobody could claim after it");
 }

@@ -10,6 +10,7 @@
 //! does not decrypt. The hash chain then checks the entries.
 
 use bytes::Bytes;
+use vetch_base::Seq;
 use vetch_encryption::{
     DecryptError, ENVELOPE_HEADER_LEN, EncryptionKeys, Encryptor, EnvelopeHeader, KeyError, KeyId, Purpose,
     TAG_LEN,
@@ -30,7 +31,7 @@ pub(super) enum Undecryptable {
 }
 
 /// Encrypts the entries in `buf`, which follow the record header and the envelope header.
-pub(super) fn encrypt(buf: &mut Vec<u8>, encryptor: &Encryptor, place: &Place, first_seq: u64, entries: u32) {
+pub(super) fn encrypt(buf: &mut Vec<u8>, encryptor: &Encryptor, place: &Place, first_seq: Seq, entries: u32) {
     let tag = encryptor.encrypt(
         COUNTER,
         &context(place, first_seq, entries),
@@ -75,6 +76,13 @@ pub(super) fn key_of(sector: &[u8]) -> Result<Option<KeyId>, ()> {
     envelope_header(&sector[RECORD_HEADER_LEN..]).map(|envelope| Some(envelope.key)).ok_or(())
 }
 
-fn context(place: &Place, first_seq: u64, entries: u32) -> [u64; 6] {
-    [place.journal_id, place.segment, place.segment_len, place.offset, first_seq, u64::from(entries)]
+fn context(place: &Place, first_seq: Seq, entries: u32) -> [u64; 6] {
+    [
+        place.journal_id,
+        place.segment.get(),
+        place.segment_len,
+        place.offset,
+        first_seq.get(),
+        u64::from(entries),
+    ]
 }

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use vetch_base::Seq;
 
 use super::open_segment::OpenSegment;
 use super::record::{self, Header, HeaderError, RECORD_HEADER_LEN, SECTOR};
@@ -22,10 +23,10 @@ use crate::entry::{Entry, Tip, entry_len, hash_entry};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawPlace {
     /// Sequence number in the name of the segment.
-    pub segment: u64,
+    pub segment: Seq,
     pub offset: u64,
     /// Sequence number of the entry there.
-    pub seq: u64,
+    pub seq: Seq,
 }
 
 /// One record, header and padding included.
@@ -35,7 +36,7 @@ pub struct RawRecord {
     /// Length of its segment file.
     pub segment_len: u64,
     pub journal_id: u64,
-    pub last_seq: u64,
+    pub last_seq: Seq,
     pub bytes: Bytes,
 }
 
@@ -49,12 +50,12 @@ pub struct RawReader {
 
 impl RawReader {
     /// The first entry that the journal in `dir` still has. None: there is no segment.
-    pub fn oldest(disk: &dyn Disk, dir: &Path) -> Result<Option<u64>, JournalError> {
+    pub fn oldest(disk: &dyn Disk, dir: &Path) -> Result<Option<Seq>, JournalError> {
         Ok(segments(disk, dir)?.first().map(|segment| segment.first_seq))
     }
 
     /// Begins where the record with entry `seq` does, or will; that must be its first entry.
-    pub fn seek(disk: Arc<dyn Disk>, dir: &Path, seq: u64) -> Result<RawReader, JournalError> {
+    pub fn seek(disk: Arc<dyn Disk>, dir: &Path, seq: Seq) -> Result<RawReader, JournalError> {
         let segments = segments(disk.as_ref(), dir)?;
         let holder = segments.iter().rev().find(|segment| segment.first_seq <= seq);
         let Some(holder) = holder else {
@@ -64,7 +65,7 @@ impl RawReader {
         let first = holder.first_seq;
         let mut reader = RawReader::resume(disk, dir, RawPlace { segment: first, offset: 0, seq: first });
         while reader.place.seq < seq {
-            if reader.next_record(seq - 1)?.is_none() {
+            if reader.next_record(seq.prev_or_zero())?.is_none() {
                 let reason = format!("no record begins with entry {seq}");
                 return Err(JournalError::corrupt(&holder.name, reader.place.offset, reason));
             }
@@ -92,7 +93,7 @@ impl RawReader {
     }
 
     /// The next record, if all of its entries are among those up to `until`, which must be durable.
-    pub fn next_record(&mut self, until: u64) -> Result<Option<RawRecord>, JournalError> {
+    pub fn next_record(&mut self, until: Seq) -> Result<Option<RawRecord>, JournalError> {
         if self.place.seq > until {
             return Ok(None);
         }
@@ -120,17 +121,21 @@ impl RawReader {
         OpenSegment::open(self.disk.as_ref(), &self.dir, Segment::new(self.place.segment))
     }
 
-    fn take(&mut self, open: &mut OpenSegment, until: u64) -> Result<Option<RawRecord>, JournalError> {
+    fn take(&mut self, open: &mut OpenSegment, until: Seq) -> Result<Option<RawRecord>, JournalError> {
         let at = self.place;
         let sector = open.bytes(at.offset, SECTOR as u64)?;
         let header = Header::parse(&sector).map_err(|error| match error {
             HeaderError::Version { version, .. } => open.unsupported(at.offset, version),
             HeaderError::Invalid => open.corrupt(at.offset, "the header of a record is damaged"),
         })?;
-        let last_seq = header.first_seq + u64::from(header.entries.max(1)) - 1;
         if header.first_seq != at.seq || header.extent() > open.len - at.offset {
             return Err(open.corrupt(at.offset, format!("a record does not begin with entry {}", at.seq)));
         }
+        let entries = u64::from(header.entries.max(1));
+        let last_seq = at.seq.checked_plus(entries - 1).filter(|&last| last < Seq::MAX);
+        let last_seq = last_seq.ok_or_else(|| {
+            open.corrupt(at.offset, "a record's numbers leave no room for an entry after it")
+        })?;
         if last_seq > until {
             return Ok(None);
         }
@@ -139,7 +144,7 @@ impl RawReader {
         if crc32c::crc32c(payload) != header.payload_crc {
             return Err(open.corrupt(at.offset, "the payload of a record does not match its checksum"));
         }
-        self.place = RawPlace { offset: at.offset + header.extent(), seq: last_seq + 1, ..at };
+        self.place = RawPlace { offset: at.offset + header.extent(), seq: last_seq.next(), ..at };
         let (journal_id, segment_len) = (header.journal_id, open.len);
         Ok(Some(RawRecord { place: at, segment_len, journal_id, last_seq, bytes }))
     }
@@ -148,8 +153,8 @@ impl RawReader {
 /// A segment that is not written to any more, because there is one behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClosedSegment {
-    pub first_seq: u64,
-    pub last_seq: u64,
+    pub first_seq: Seq,
+    pub last_seq: Seq,
     pub bytes: u64,
 }
 
@@ -159,7 +164,7 @@ pub fn closed_segments(disk: &dyn Disk, dir: &Path) -> Result<Vec<ClosedSegment>
     let closed = segments.windows(2).map(|pair| {
         // One that is being removed has nothing to read.
         let len = disk.open(&dir.join(&pair[0].name)).and_then(|file| file.len());
-        let (first_seq, last_seq) = (pair[0].first_seq, pair[1].first_seq - 1);
+        let (first_seq, last_seq) = (pair[0].first_seq, pair[1].first_seq.prev_or_zero());
         ClosedSegment { first_seq, last_seq, bytes: len.unwrap_or(0) }
     });
     Ok(closed.collect())
@@ -173,7 +178,7 @@ fn segments(disk: &dyn Disk, dir: &Path) -> Result<Vec<Segment>, JournalError> {
 /// entries that are not encrypted.
 #[derive(Debug, Default)]
 pub struct RecordCheck {
-    next_seq: Option<u64>,
+    next_seq: Option<Seq>,
     journal_id: Option<u64>,
     tip: Option<Tip>,
 }
@@ -190,7 +195,7 @@ impl RecordCheck {
     }
 
     /// The sequence number that the next record must begin with.
-    pub fn next_seq(&self) -> Option<u64> {
+    pub fn next_seq(&self) -> Option<Seq> {
         self.next_seq
     }
 
@@ -210,6 +215,8 @@ impl RecordCheck {
         if self.journal_id.is_some_and(|id| id != header.journal_id) {
             return Err("a record belongs to another journal".to_owned());
         }
+        let next_seq = header.first_seq.checked_plus(u64::from(header.entries));
+        let next_seq = next_seq.ok_or("a record's numbers leave no room for an entry after it")?;
         let extent = usize::try_from(header.extent()).unwrap_or(usize::MAX);
         if extent > rest.len() {
             return Err("a record is cut short".to_owned());
@@ -225,7 +232,7 @@ impl RecordCheck {
             self.entries(payload, header.entries)?;
         }
         self.journal_id = Some(header.journal_id);
-        self.next_seq = Some(header.first_seq + u64::from(header.entries));
+        self.next_seq = Some(next_seq);
         Ok(extent)
     }
 

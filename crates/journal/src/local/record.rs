@@ -14,6 +14,7 @@
 //! Version 2 differs in its payload alone: it is encrypted (`encryption`). Everything in the header
 //! is about the bytes as written.
 
+use vetch_base::Seq;
 use vetch_encryption::Encryptor;
 
 use super::encryption;
@@ -37,7 +38,7 @@ const CRC_AT: usize = 44;
 pub(super) struct Header {
     pub(super) is_encrypted: bool,
     pub(super) journal_id: u64,
-    pub(super) first_seq: u64,
+    pub(super) first_seq: Seq,
     pub(super) entries: u32,
     pub(super) payload_len: u32,
     pub(super) payload_crc: u32,
@@ -61,7 +62,7 @@ impl Header {
         let version = if self.is_encrypted { ENCRYPTED_RECORD_VERSION } else { RECORD_VERSION };
         out[4..6].copy_from_slice(&version.to_le_bytes());
         out[8..16].copy_from_slice(&self.journal_id.to_le_bytes());
-        out[16..24].copy_from_slice(&self.first_seq.to_le_bytes());
+        out[16..24].copy_from_slice(&self.first_seq.get().to_le_bytes());
         out[24..28].copy_from_slice(&self.entries.to_le_bytes());
         out[28..32].copy_from_slice(&self.payload_len.to_le_bytes());
         out[32..36].copy_from_slice(&self.payload_crc.to_le_bytes());
@@ -89,7 +90,7 @@ impl Header {
         Ok(Header {
             is_encrypted: version == ENCRYPTED_RECORD_VERSION,
             journal_id: u64_at(8),
-            first_seq: u64_at(16),
+            first_seq: Seq::new(u64_at(16)),
             entries: u32_at(24),
             payload_len: u32_at(28),
             payload_crc: u32_at(32),
@@ -114,7 +115,7 @@ pub(super) fn extent(payload_len: u64) -> u64 {
 pub(super) struct Place {
     pub(super) journal_id: u64,
     /// Sequence number of the first entry of the segment.
-    pub(super) segment: u64,
+    pub(super) segment: Seq,
     pub(super) segment_len: u64,
     pub(super) offset: u64,
 }

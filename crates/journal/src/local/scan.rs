@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use vetch_base::Seq;
 use vetch_encryption::{ENVELOPE_HEADER_LEN, EncryptionKeys};
 use vetch_seeded_bugs::Bug;
 
@@ -42,7 +43,7 @@ pub(super) struct Scan {
     keys: EncryptionKeys,
     from: From,
     /// Stop behind this entry without judging what follows; used while the journal is open.
-    until: Option<u64>,
+    until: Option<Seq>,
     segments: std::vec::IntoIter<Segment>,
     open: Option<OpenSegment>,
     record: Option<OpenRecord>,
@@ -68,7 +69,7 @@ impl Scan {
         keys: EncryptionKeys,
         segments: Vec<Segment>,
         from: From,
-        until: Option<u64>,
+        until: Option<Seq>,
     ) -> Result<Scan, JournalError> {
         let (passed, needed) = match from {
             From::Tip(tip) => select(&dir, segments, tip)?,
@@ -86,7 +87,9 @@ impl Scan {
         // With the first needed entry at the very start of a segment, the given tip is what it must
         // follow.
         let tip = match from {
-            From::Tip(tip) if needed.first().is_none_or(|first| first.first_seq == tip.seq + 1) => Some(tip),
+            From::Tip(tip) if needed.first().is_none_or(|first| first.first_seq == tip.seq.next()) => {
+                Some(tip)
+            }
             _ => None,
         };
         let progress = Progress { done: 0, total };
@@ -170,7 +173,7 @@ impl Scan {
             self.record = None;
         }
         self.tip = Some(tip);
-        Ok(ReadItem { position: Position(entry.seq), entry, tip })
+        Ok(ReadItem { position: Position(entry.seq.get()), entry, tip })
     }
 
     /// Opens the next record; false at the end of the journal, whose tail is then judged.
@@ -239,12 +242,12 @@ impl Scan {
     /// Goes on with the segment behind this one, or judges the tail of the last one.
     fn end_of_segment(&mut self) -> Result<bool, JournalError> {
         let open = self.open.as_mut().expect("its end was reached");
-        let last = self.tip.map_or(open.segment.first_seq - 1, |tip| tip.seq);
+        let last = self.tip.map_or(open.segment.first_seq.prev_or_zero(), |tip| tip.seq);
         let Some(next) = self.segments.as_slice().first() else {
             self.tail = Some(tail::judge_end(open, self.journal_id)?);
             return self.check_reached_start();
         };
-        if next.first_seq != last + 1 {
+        if next.first_seq != last.next() {
             let reason = format!(
                 "records end at entry {last} but the next segment, {}, begins at {}",
                 next.name, next.first_seq
@@ -259,7 +262,7 @@ impl Scan {
     /// A journal that ends before what its reader already knows has lost acknowledged entries.
     fn check_reached_start(&self) -> Result<bool, JournalError> {
         let open = self.open.as_ref().expect("its end was reached");
-        let last = self.tip.map_or(open.segment.first_seq - 1, |tip| tip.seq);
+        let last = self.tip.map_or(open.segment.first_seq.prev_or_zero(), |tip| tip.seq);
         match self.from {
             From::Tip(start) if last < start.seq => {
                 let reason =
@@ -285,9 +288,9 @@ fn select(
     mut segments: Vec<Segment>,
     tip: Tip,
 ) -> Result<(Vec<Segment>, Vec<Segment>), JournalError> {
-    let wanted = tip.seq + 1;
+    let wanted = tip.seq.next();
     let Some(first) = segments.first() else {
-        return if tip.seq == 0 {
+        return if tip.seq == Seq::ZERO {
             Ok((Vec::new(), segments))
         } else {
             let reason = format!("there is no journal, but the checkpoint was taken at entry {}", tip.seq);
@@ -310,7 +313,7 @@ fn check_header(
     journal_id: Option<u64>,
     tip: Option<Tip>,
 ) -> Result<(), JournalError> {
-    let expected = tip.map_or(open.segment.first_seq, |tip| tip.seq + 1);
+    let expected = tip.map_or(open.segment.first_seq, |tip| tip.seq.next());
     let reason = if header.first_seq != expected {
         format!("a record begins with entry {}, expected {expected}", header.first_seq)
     } else if journal_id.is_some_and(|id| id != header.journal_id) {

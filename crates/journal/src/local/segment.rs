@@ -1,5 +1,6 @@
 //! Names and lengths of segment files.
 
+use vetch_base::Seq;
 use vetch_encryption::KeyId;
 
 use crate::local::record::SECTOR;
@@ -12,7 +13,7 @@ const SPARE_SUFFIX: &str = ".tmp";
 #[derive(Clone, Debug)]
 pub(super) struct Segment {
     /// Sequence number of the first entry in it, or of the entry it waits for.
-    pub(super) first_seq: u64,
+    pub(super) first_seq: Seq,
     pub(super) name: String,
     /// The key of its records, or none in it if they are plain; none at all as long as there are no
     /// records.
@@ -20,14 +21,14 @@ pub(super) struct Segment {
 }
 
 impl Segment {
-    pub(super) fn new(first_seq: u64) -> Segment {
-        Segment { first_seq, name: format!("{first_seq:016x}{SUFFIX}"), key: None }
+    pub(super) fn new(first_seq: Seq) -> Segment {
+        Segment { first_seq, name: format!("{:016x}{SUFFIX}", first_seq.get()), key: None }
     }
 
     fn parse(name: &str) -> Option<Segment> {
-        let first_seq = u64::from_str_radix(name.strip_suffix(SUFFIX)?, 16).ok()?;
+        let first_seq = Seq::new(u64::from_str_radix(name.strip_suffix(SUFFIX)?, 16).ok()?);
         // Only the canonical spelling, so that one number never has two files.
-        Some(Segment::new(first_seq)).filter(|segment| segment.name == name && first_seq > 0)
+        Some(Segment::new(first_seq)).filter(|segment| segment.name == name && first_seq > Seq::ZERO)
     }
 
     /// The segments among the names in a directory, oldest first.

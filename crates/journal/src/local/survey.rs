@@ -7,6 +7,7 @@
 use std::path::Path;
 
 use bytes::Bytes;
+use vetch_base::Seq;
 use vetch_encryption::{ENVELOPE_HEADER_LEN, EncryptionKeys, KeyError, KeyId};
 
 use super::encryption::{self, Undecryptable};
@@ -23,7 +24,7 @@ use crate::entry::{Entry, Tip, entry_len, hash_entry};
 pub enum Sight {
     Segment {
         name: String,
-        first_seq: u64,
+        first_seq: Seq,
         len: u64,
     },
     Record(RecordSight),
@@ -52,7 +53,7 @@ pub struct RecordSight {
     /// Bytes it covers in the file.
     pub extent: u64,
     pub journal_id: u64,
-    pub first_seq: u64,
+    pub first_seq: Seq,
     pub entries: u32,
     pub payload: u32,
     /// None: it is plain.
@@ -86,7 +87,7 @@ struct Walk<'a> {
     /// After the last entry, as long as nothing was in the way.
     tip: Option<Tip>,
     /// The sequence number behind the last record that had a good header.
-    next_seq: Option<u64>,
+    next_seq: Option<Seq>,
     is_missing_key_reported: bool,
 }
 
@@ -105,7 +106,10 @@ impl Walk<'_> {
             self.damage(
                 &name,
                 0,
-                format!("records before it end at entry {}, and it begins at {first_seq}", next - 1),
+                format!(
+                    "records before it end at entry {}, and it begins at {first_seq}",
+                    next.prev_or_zero()
+                ),
             );
         }
         self.next_seq = Some(first_seq);
@@ -211,7 +215,8 @@ impl Walk<'_> {
             }
         };
         open.offset += header.extent();
-        self.next_seq = Some(header.first_seq.saturating_add(u64::from(header.entries)));
+        let behind = header.first_seq.checked_plus(u64::from(header.entries));
+        self.next_seq = Some(behind.unwrap_or(Seq::MAX));
         self.journal_id = self.journal_id.or(Some(header.journal_id));
         let payload = extent.slice(RECORD_HEADER_LEN..RECORD_HEADER_LEN + header.payload_len as usize);
         if crc32c::crc32c(&payload) != header.payload_crc {

@@ -2,12 +2,13 @@
 
 use super::record::{Header, HeaderError, RECORD_HEADER_LEN, SECTOR, extent, zero_sectors};
 use super::segment::{Segment, is_spare, spare_name};
+use vetch_base::Seq;
 
 fn header() -> Header {
     Header {
         is_encrypted: false,
         journal_id: 1,
-        first_seq: 2,
+        first_seq: Seq::new(2),
         entries: 3,
         payload_len: 4,
         payload_crc: 5,
@@ -58,7 +59,7 @@ fn only_canonical_names_are_segments() {
         "spare-1.tmp",
     ];
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-    let found: Vec<u64> = Segment::among(&names).iter().map(|segment| segment.first_seq).collect();
+    let found: Vec<u64> = Segment::among(&names).iter().map(|segment| segment.first_seq.get()).collect();
     assert_eq!(found, [1, 255]);
     assert!(is_spare(&spare_name(3)) && !is_spare("LOCK"));
 }

@@ -124,7 +124,8 @@ impl LocalJournal {
     /// Refuses if a segment that holds an entry at `position` or behind it needs a key that was not
     /// given: those that recovery had no need to read as well.
     pub fn check_keys(&self, position: Position) -> Result<(), JournalError> {
-        let from = self.segments.partition_point(|segment| segment.first_seq <= position.0).saturating_sub(1);
+        let from =
+            self.segments.partition_point(|segment| segment.first_seq.get() <= position.0).saturating_sub(1);
         for segment in &self.segments[from..] {
             let Some(Some(id)) = segment.key else { continue };
             let key = |source| JournalError::Key { file: segment.name.clone(), offset: 0, source };
@@ -162,7 +163,7 @@ impl LocalJournal {
     /// were let go.
     pub fn retire(&mut self, position: Position) -> Result<usize, JournalError> {
         self.check_poison()?;
-        let keep_from = self.segments.partition_point(|segment| segment.first_seq <= position.0);
+        let keep_from = self.segments.partition_point(|segment| segment.first_seq.get() <= position.0);
         let gone = keep_from.saturating_sub(1);
         self.maintenance.retire(self.segments.drain(..gone).map(|segment| self.dir.join(segment.name)));
         Ok(gone)
@@ -222,7 +223,7 @@ impl LocalJournal {
     }
 
     fn activate(&mut self, spare: Spare) -> Result<(), JournalError> {
-        let segment = Segment::new(self.tip.seq + 1);
+        let segment = Segment::new(self.tip.seq.next());
         // Only a change of keys leaves a segment without a record. One that turns out too small for
         // the first is replaced, zeros by more zeros.
         let replaces = self.segments.last().is_some_and(|last| last.first_seq == segment.first_seq);
@@ -256,7 +257,8 @@ impl LocalJournal {
         let last =
             *entries.last().ok_or_else(|| JournalError::OutOfOrder("an empty batch".to_owned()))?.after();
         let mut payload = self.check_batch(entries)?;
-        let encryptor = self.keys.encryptor(Purpose::JournalRecord, &[self.journal_id, self.tip.seq + 1]);
+        let encryptor =
+            self.keys.encryptor(Purpose::JournalRecord, &[self.journal_id, self.tip.seq.next().get()]);
         let key = encryptor.as_ref().map(|encryptor| encryptor.header().key);
         payload += if encryptor.is_some() { encryption::OVERHEAD as u64 } else { 0 };
         let rolled = self.make_room(record::extent(payload), key)?;
@@ -287,7 +289,7 @@ impl LocalJournal {
         self.tip = last;
         self.buf.shrink_to(KEEP_BUFFER);
         self.count(entries.len(), bytes, write, sync);
-        Ok(Appended { position: Position(last.seq), bytes, write, sync, rolled })
+        Ok(Appended { position: Position(last.seq.get()), bytes, write, sync, rolled })
     }
 
     fn count(&mut self, entries: usize, bytes: u64, write: Duration, sync: Duration) {

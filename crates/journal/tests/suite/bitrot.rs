@@ -5,6 +5,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use vetch_base::Seq;
 use vetch_encryption::EncryptionKeys;
 use vetch_journal::{
     Disk, ENTRY_HEADER_LEN, Entry, Fault, Journal, JournalError, LocalConfig, LocalJournal, LocalReader,
@@ -205,7 +206,7 @@ fn offline_reader_sees_the_torn_tail_and_leaves_it() {
     disk.overwrite(&segment, &content);
     let mut reader =
         LocalReader::open(Arc::new(disk.clone()), &dir(), None, &EncryptionKeys::none()).expect("readable");
-    assert_eq!(reader.next_entry().expect("intact").map(|item| item.entry.seq), Some(1));
+    assert_eq!(reader.next_entry().expect("intact").map(|item| item.entry.seq), Some(Seq::FIRST));
     assert!(reader.next_entry().expect("only torn").is_none());
     let torn = reader.torn_tail().expect("torn");
     assert_eq!((torn.offset, torn.bytes), (512, 1536));

@@ -119,11 +119,11 @@ fn trim_removes_whole_segments_and_never_the_active_one() {
     journal.trim(Position(1)).expect("nothing to do");
     assert_eq!(journal.segments(), segments);
     let checkpoint = tips[4];
-    journal.trim(Position(checkpoint.seq + 1)).expect("no faults");
+    journal.trim(Position(checkpoint.seq.next().get())).expect("no faults");
     assert!(journal.segments() < segments);
     let booted = disk.power_loss(&mut |_| false);
     let (found, _, _) = recover(&booted, checkpoint).expect("what was not trimmed is there");
-    assert_eq!(found.iter().map(|entry| entry.seq).collect::<Vec<_>>(), [7, 8, 9]);
+    assert_eq!(found.iter().map(|entry| entry.seq.get()).collect::<Vec<_>>(), [7, 8, 9]);
     let error = recover(&booted, genesis()).err().expect("the beginning was trimmed");
     assert!(error.to_string().contains("but 1 is needed"), "{error}");
     journal.trim(Position(u64::MAX)).expect("no faults");
@@ -157,7 +157,7 @@ fn a_checkpoint_from_another_history_is_refused() {
     let forked = Tip { hash: [9; 32], ..tip };
     let error = recover(&disk, forked).err().expect("another history");
     assert!(error.to_string().contains("not the one the checkpoint was taken at"), "{error}");
-    let ahead = Tip { seq: tip.seq + 1, ..tip };
+    let ahead = Tip { seq: tip.seq.next(), ..tip };
     let error = recover(&disk, ahead).err().expect("the journal lost its tail");
     assert!(
         error.to_string().contains("records end at entry 3 but the checkpoint was taken at 4"),
@@ -174,18 +174,18 @@ fn claims_raise_the_epoch_and_fence_what_was_chained_before() {
     let mut journal = fresh(&disk);
     let stale = batch(&journal, &[noise(1, 10)]);
     let tip = journal.claim().expect("no faults");
-    assert_eq!((tip.epoch, tip.seq, tip.next_rev), (2, 2, 2));
+    assert_eq!((tip.epoch.get(), tip.seq.get(), tip.next_rev), (2, 2, 2));
     match journal.append_batch(&stale) {
-        Err(JournalError::Fenced { current: 2, found: 1 }) => {}
+        Err(JournalError::Fenced { current, found }) => assert_eq!((current.get(), found.get()), (2, 1)),
         other => panic!("{other:?}"),
     }
     drop(journal);
     let (found, mut journal, _) = recover(&disk, genesis()).expect("intact");
     assert_eq!(
-        found.iter().map(|entry| (entry.kind, entry.epoch)).collect::<Vec<_>>(),
+        found.iter().map(|entry| (entry.kind, entry.epoch.get())).collect::<Vec<_>>(),
         [(Kind::NewEpoch, 1), (Kind::NewEpoch, 2)]
     );
-    assert_eq!(journal.claim().expect("no faults").epoch, 3);
+    assert_eq!(journal.claim().expect("no faults").epoch.get(), 3);
 }
 
 #[test]
@@ -234,7 +234,7 @@ fn an_open_journal_can_be_read_from_any_tip() {
         let mut read = journal.read(*tip).expect("nothing was trimmed");
         let mut seen = Vec::new();
         while let Some(item) = read.next_entry().expect("intact") {
-            assert_eq!(item.tip, tips[item.entry.seq as usize]);
+            assert_eq!(item.tip, tips[item.entry.seq.get() as usize]);
             seen.push(item.position.0);
         }
         assert_eq!(seen, (n as u64 + 1..=7).collect::<Vec<_>>());

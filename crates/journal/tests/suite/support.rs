@@ -45,7 +45,7 @@ pub(crate) fn recover(
     let mut recovery = LocalJournal::recover(Arc::new(disk.clone()), &dir(), tiny(), start)?;
     let mut entries = Vec::new();
     while let Some(item) = recovery.next_entry()? {
-        assert_eq!(item.position.0, item.entry.seq);
+        assert_eq!(item.position.0, item.entry.seq.get());
         entries.push(item.entry);
     }
     let (journal, report) = recovery.finish()?;
@@ -64,7 +64,7 @@ pub(crate) fn fresh(disk: &MemDisk) -> LocalJournal {
 /// An entry of one part on `tip`, with `count` write units.
 pub(crate) fn writes(tip: &mut Tip, count: u32, payload: &[u8]) -> ChainedEntry {
     let mut draft = Draft::with_capacity(Kind::Writes, payload.len());
-    draft.begin_part(PartId { partition: 7, owner_epoch: tip.epoch, pseq: tip.seq });
+    draft.begin_part(PartId { partition: 7, owner_epoch: tip.epoch.get(), pseq: tip.seq.get() });
     draft.payload().extend_from_slice(payload);
     draft.end_part(count);
     draft.chain(tip)

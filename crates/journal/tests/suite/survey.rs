@@ -19,7 +19,7 @@ fn look(disk: &MemDisk) -> Seen {
     survey(disk, &dir(), &EncryptionKeys::none(), &mut |sight| match sight {
         Sight::Segment { .. } => seen.segments += 1,
         Sight::Record(_) => seen.records += 1,
-        Sight::Entry { entry, .. } => seen.entries.push(entry.seq),
+        Sight::Entry { entry, .. } => seen.entries.push(entry.seq.get()),
         Sight::Damage(damage) => seen.damage.push((damage.file, damage.offset)),
         Sight::Encrypted { .. } => unreachable!("nothing is encrypted here"),
         Sight::Torn(_) => seen.torn += 1,
@@ -35,7 +35,7 @@ fn journal() -> MemDisk {
     for n in 0..7 {
         append(&mut journal, &[noise(n, 100)]).expect("no faults");
     }
-    assert_eq!((journal.segments(), journal.tip().seq), (2, 8));
+    assert_eq!((journal.segments(), journal.tip().seq.get()), (2, 8));
     disk
 }
 

@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use vetch_base::Seq;
 use vetch_cluster::{Config, ReplicaId, ReplicatedJournal};
 use vetch_journal::{Journal, Tip};
 
@@ -90,7 +91,7 @@ fn all_killed(cluster: &mut Cluster, _: &str) {
 }
 
 /// Reads the whole journal as somebody who knows nothing.
-fn everything_is_there(cluster: &Cluster, stream: &str, acknowledged: &[(u64, vetch_journal::Hash)]) {
+fn everything_is_there(cluster: &Cluster, stream: &str, acknowledged: &[(Seq, vetch_journal::Hash)]) {
     let me = ReplicaId { member: 9, incarnation: 1 };
     let mut journal = ReplicatedJournal::new(cluster.open(stream), Config::default(), me, start(), PATIENCE);
     journal.claim().expect("nobody else writes");
@@ -100,7 +101,8 @@ fn everything_is_there(cluster: &Cluster, stream: &str, acknowledged: &[(u64, ve
         found.push(item.tip);
     }
     for (seq, hash) in acknowledged {
-        let tip = found.get(*seq as usize - 1).unwrap_or_else(|| panic!("acknowledged entry {seq} is gone"));
+        let tip =
+            found.get(seq.get() as usize - 1).unwrap_or_else(|| panic!("acknowledged entry {seq} is gone"));
         assert_eq!((tip.seq, tip.hash), (*seq, *hash), "acknowledged entry {seq} is another one");
     }
 }

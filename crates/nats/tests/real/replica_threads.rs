@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use vetch_base::Seq;
 use vetch_cluster::{Config, Driver, Event, LogIndex, ReplicaId, Ticket};
 use vetch_journal::{ChainedEntry, Draft, Hash, Kind, PartId, Position, Tip};
 use vetch_nats::NatsLog;
@@ -20,11 +21,11 @@ pub(crate) fn start() -> LogIndex {
 #[derive(Default)]
 pub(crate) struct Ledger {
     /// Every entry that anybody holds, by number.
-    entries: BTreeMap<u64, Hash>,
+    entries: BTreeMap<Seq, Hash>,
     /// Those that clients were told of, and when.
-    pub(crate) acknowledged: BTreeMap<u64, (Hash, Instant)>,
+    pub(crate) acknowledged: BTreeMap<Seq, (Hash, Instant)>,
     /// How many of those who did not write it heard of an entry, and when the last of them did.
-    heard: BTreeMap<u64, (usize, Instant)>,
+    heard: BTreeMap<Seq, (usize, Instant)>,
     void: Vec<Hash>,
     tips: BTreeMap<u64, Tip>,
     pub(crate) elections: u64,
@@ -32,13 +33,13 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    fn hold(&mut self, seq: u64, hash: Hash) {
+    fn hold(&mut self, seq: Seq, hash: Hash) {
         if *self.entries.entry(seq).or_insert(hash) != hash {
             self.trouble.push(format!("two entries have the number {seq}"));
         }
     }
 
-    fn acknowledge(&mut self, seq: u64, hash: Hash) {
+    fn acknowledge(&mut self, seq: Seq, hash: Hash) {
         self.hold(seq, hash);
         self.acknowledged.insert(seq, (hash, Instant::now()));
     }
@@ -131,7 +132,7 @@ struct Hand {
     driver: Driver<NatsLog>,
     ledger: Arc<Mutex<Ledger>>,
     /// Own proposals that are not decided.
-    mine: BTreeMap<Ticket, (u64, Hash)>,
+    mine: BTreeMap<Ticket, (Seq, Hash)>,
 }
 
 impl Hand {
@@ -192,7 +193,7 @@ impl Hand {
 
 pub(crate) fn entry(tip: &mut Tip, payload: &[u8]) -> ChainedEntry {
     let mut draft = Draft::with_capacity(Kind::Writes, payload.len());
-    draft.begin_part(PartId { partition: 0, owner_epoch: tip.epoch, pseq: tip.seq + 1 });
+    draft.begin_part(PartId { partition: 0, owner_epoch: tip.epoch.get(), pseq: tip.seq.next().get() });
     draft.payload().extend_from_slice(payload);
     draft.end_part(1);
     draft.chain(tip)

@@ -55,12 +55,13 @@ pub fn find_in_record(record: &Bytes) -> Option<(Proof, Vec<Peer>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use vetch_base::{Epoch, Seq};
     use vetch_journal::Tip;
 
     #[test]
     fn an_announcement_round_trips() {
         let leader = Leader { member: 7, url: "http://10.0.0.1:2379".into() };
-        let mut tip = Tip { epoch: 3, seq: 9, hash: [1; 32], next_rev: 5 };
+        let mut tip = Tip { epoch: Epoch::new(3), seq: Seq::new(9), hash: [1; 32], next_rev: 5 };
         let peers = vec![
             Peer { member: 7, url: "http://10.0.0.1:2379".into(), vote: None },
             Peer { member: 8, url: "b".into(), vote: None },

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
+use vetch_base::Seq;
 use vetch_cluster::{ReplicaId, Ticket};
 use vetch_journal::{Disk, Draft, read_file, write_atomically};
 
@@ -63,7 +64,7 @@ pub(crate) struct MemberRegistry {
     /// The same with the changes that this leader has made since.
     list: MemberList,
     /// The sequence number of the entry with the committed list.
-    committed_seq: u64,
+    committed_seq: Seq,
     /// Incarnations that sent a heartbeat while this server leads, and when.
     heartbeats: HashMap<u64, (u64, Duration)>,
     leading_since: Duration,
@@ -166,7 +167,7 @@ impl MemberRegistry {
     }
 
     /// A list was read in the journal. False if it changes nothing.
-    pub(crate) fn read(&mut self, list: MemberList, number: u64) -> bool {
+    pub(crate) fn read(&mut self, list: MemberList, number: Seq) -> bool {
         if number <= self.committed_seq {
             return false;
         }
@@ -260,7 +261,7 @@ impl MemberRegistry {
     }
 
     /// An own append is committed. True if it was the list.
-    pub(crate) fn committed(&mut self, ticket: Ticket, number: u64) -> bool {
+    pub(crate) fn committed(&mut self, ticket: Ticket, number: Seq) -> bool {
         let Some((_, list)) = self.proposed.take_if(|(proposed, _)| *proposed == ticket) else {
             return false;
         };
@@ -295,7 +296,7 @@ impl MemberRegistry {
     fn set_committed(&mut self, list: MemberList) {
         self.committed = list;
         let mut bytes = MAGIC.to_vec();
-        bytes.extend_from_slice(&self.committed_seq.to_le_bytes());
+        bytes.extend_from_slice(&self.committed_seq.get().to_le_bytes());
         bytes.extend_from_slice(&self.committed.encode());
         bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_le_bytes());
         if let Err(error) = write_atomically(self.disk.as_ref(), &self.dir, FILE, &bytes) {
@@ -305,13 +306,13 @@ impl MemberRegistry {
 }
 
 /// The sequence number of its entry, and the list.
-fn decode(bytes: &[u8]) -> Option<(u64, MemberList)> {
+fn decode(bytes: &[u8]) -> Option<(Seq, MemberList)> {
     let (body, checksum) = bytes.split_last_chunk()?;
     if crc32c::crc32c(body) != u32::from_le_bytes(*checksum) {
         return None;
     }
     let (number, list) = body.strip_prefix(MAGIC.as_slice())?.split_first_chunk()?;
-    Some((u64::from_le_bytes(*number), MemberList::decode(list)?))
+    Some((Seq::new(u64::from_le_bytes(*number)), MemberList::decode(list)?))
 }
 
 #[cfg(test)]
@@ -357,7 +358,7 @@ mod tests {
         leader.dropped(Ticket(1));
         assert!(leader.due(Duration::from_secs(1)).is_some());
         leader.proposed(Duration::from_secs(1), Ticket(2));
-        assert!(leader.committed(Ticket(2), 9));
+        assert!(leader.committed(Ticket(2), Seq::new(9)));
         leader.reply_committed();
         assert_eq!(
             (answer.try_recv(), late.try_recv()),
@@ -371,8 +372,8 @@ mod tests {
         // The next incarnation knows them all, and no older list replaces theirs.
         let mut next = registry(&disk, 1, "a");
         assert_eq!(next.members().len(), 3);
-        assert!(!next.read(MemberList::default(), 9));
-        assert!(next.read(MemberList::default(), 10));
+        assert!(!next.read(MemberList::default(), Seq::new(9)));
+        assert!(next.read(MemberList::default(), Seq::new(10)));
         assert!(next.members().is_empty());
     }
 
@@ -383,7 +384,7 @@ mod tests {
         leader.begin_leading(Duration::ZERO);
         drop((register(&mut leader, 1, 2, "b"), register(&mut leader, 2, 3, "c")));
         leader.proposed(Duration::from_secs(2), Ticket(1));
-        leader.committed(Ticket(1), 3);
+        leader.committed(Ticket(1), Seq::new(3));
         let next = |id| leader.transfer_target(Duration::from_secs(3), id);
         assert_eq!(next(None), Some(ReplicaId { member: 3, incarnation: 3 }));
         assert_eq!((next(Some(2)), next(Some(9))), (None, None));
@@ -395,7 +396,7 @@ mod tests {
         let mut leader = registry(&disk, 1, "a");
         leader.check_own_place(Duration::ZERO).unwrap();
         leader.proposed(Duration::ZERO, Ticket(1));
-        leader.committed(Ticket(1), 5);
+        leader.committed(Ticket(1), Seq::new(5));
         let good = read_file(disk.as_ref(), Path::new("/d/members")).unwrap();
         assert!(decode(&good).is_some());
         for at in 0..good.len() {

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::{Buf, BufMut};
+use vetch_base::{Epoch, Seq};
 use vetch_cluster::{CheckpointMismatch, LogIndex, trim_floor};
 use vetch_journal::{Position, Tip};
 
@@ -130,8 +131,8 @@ pub(crate) fn encode(peers: &[Peer], out: &mut Vec<u8>) {
         out.put_u8(peer.vote.is_some().into());
         if let Some(LogIndex { position, tip }) = &peer.vote {
             out.put_u64_le(position.0);
-            out.put_u64_le(tip.epoch);
-            out.put_u64_le(tip.seq);
+            out.put_u64_le(tip.epoch.get());
+            out.put_u64_le(tip.seq.get());
             out.put_slice(&tip.hash);
             out.put_i64_le(tip.next_rev);
         }
@@ -159,7 +160,7 @@ pub(crate) fn decode(mut bytes: &[u8]) -> Option<Vec<Peer>> {
 
 fn take_index(bytes: &mut &[u8]) -> Option<LogIndex> {
     let position = Position(bytes.try_get_u64_le().ok()?);
-    let (epoch, seq) = (bytes.try_get_u64_le().ok()?, bytes.try_get_u64_le().ok()?);
+    let (epoch, seq) = (Epoch::new(bytes.try_get_u64_le().ok()?), Seq::new(bytes.try_get_u64_le().ok()?));
     let (hash, rest) = bytes.split_first_chunk()?;
     *bytes = rest;
     Some(LogIndex { position, tip: Tip { epoch, seq, hash: *hash, next_rev: bytes.try_get_i64_le().ok()? } })
@@ -170,7 +171,10 @@ mod tests {
     use super::*;
 
     fn index(at: u64) -> LogIndex {
-        LogIndex { position: Position(at), tip: Tip { epoch: 1, seq: at, hash: [at as u8; 32], next_rev: 2 } }
+        LogIndex {
+            position: Position(at),
+            tip: Tip { epoch: Epoch::new(1), seq: Seq::new(at), hash: [at as u8; 32], next_rev: 2 },
+        }
     }
 
     fn report(member: u64, vote: Option<u64>) -> Report {

@@ -272,10 +272,14 @@ fn reply_all(reads: Vec<PendingRead>, outcome: Result<LogIndex, Retry>) {
 mod tests {
     use super::*;
     use crate::time::Monotonic;
+    use vetch_base::{Epoch, Seq};
     use vetch_journal::{Position, Tip};
 
     fn index(seq: u64) -> LogIndex {
-        LogIndex { position: Position(seq), tip: Tip { epoch: 1, seq, hash: [7; 32], next_rev: 2 } }
+        LogIndex {
+            position: Position(seq),
+            tip: Tip { epoch: Epoch::new(1), seq: Seq::new(seq), hash: [7; 32], next_rev: 2 },
+        }
     }
 
     #[tokio::test]

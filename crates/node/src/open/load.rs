@@ -90,7 +90,7 @@ fn replayed(
     let journal = tail.replay(recovery, progress)?;
     // What the checkpoint before the newest would have to replay must be readable too.
     let oldest = loaded.checkpointer.journal_needed_from().unwrap_or(loaded.tip);
-    journal.check_keys(Position(oldest.seq + 1))?;
+    journal.check_keys(Position(oldest.seq.next().get()))?;
     let tip = *journal.tip();
     assert!(tip.next_rev == tail.store.head().revision + 1, "journal and store agree on the next revision");
     let mark = tail.store.head();

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
+use vetch_base::Seq;
 use vetch_journal::Maintenance;
 use vetch_seeded_bugs::Bug;
 
@@ -116,7 +117,7 @@ impl Housekeeping {
         self.segments.prepare();
         if self.node.key_usage.is_journal_behind() {
             // Trims nothing, but makes the journal check its keys.
-            self.trimmer.request(0);
+            self.trimmer.request(Seq::ZERO);
         }
         // What a capture counts on must stay in memory until it is written.
         if !self.checkpoints.is_capturing() || vetch_seeded_bugs::on(Bug::FreedWhileCaptured) {

@@ -1,11 +1,12 @@
 //! Leadership: whether this server evaluates writes.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use vetch_base::Epoch;
 
 /// `following` and `count` are changed together, with the store locked.
 pub(crate) struct Leadership {
     /// Of the local journal: which start of this server it is.
-    local_epoch: u64,
+    local_epoch: Epoch,
     /// Another server evaluates writes: the leader, or the source of a migration (`follow`).
     following: AtomicBool,
     /// How often this server has become leader, or was confirmed as leader, of a shared journal.
@@ -13,11 +14,11 @@ pub(crate) struct Leadership {
 }
 
 impl Leadership {
-    pub(crate) fn new(local_epoch: u64, following: bool) -> Leadership {
+    pub(crate) fn new(local_epoch: Epoch, following: bool) -> Leadership {
         Leadership { local_epoch, following: AtomicBool::new(following), count: AtomicU64::new(0) }
     }
 
-    pub(crate) fn local_epoch(&self) -> u64 {
+    pub(crate) fn local_epoch(&self) -> Epoch {
         self.local_epoch
     }
 

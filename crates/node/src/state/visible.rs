@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use tokio::sync::watch;
+use vetch_base::Seq;
 use vetch_journal::Tip;
 use vetch_store::Store;
 use vetch_store::request::Alarm;
@@ -14,7 +15,7 @@ pub(crate) struct Visible {
     /// The store's visible revision, readable without its lock.
     revision: AtomicI64,
     /// Sequence number of the newest durable entry.
-    seq: watch::Sender<u64>,
+    seq: watch::Sender<Seq>,
     auth: DurableAuth,
     alarms: RwLock<Vec<Alarm>>,
 }
@@ -38,15 +39,15 @@ impl Visible {
         self.revision.store(revision, Ordering::Release);
     }
 
-    pub(crate) fn seq(&self) -> u64 {
+    pub(crate) fn seq(&self) -> Seq {
         *self.seq.borrow()
     }
 
-    pub(crate) fn set_seq(&self, seq: u64) {
+    pub(crate) fn set_seq(&self, seq: Seq) {
         self.seq.send_replace(seq);
     }
 
-    pub(crate) fn subscribe_seq(&self) -> watch::Receiver<u64> {
+    pub(crate) fn subscribe_seq(&self) -> watch::Receiver<Seq> {
         self.seq.subscribe()
     }
 

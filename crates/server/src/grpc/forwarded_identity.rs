@@ -15,6 +15,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::{HeaderName, HeaderValue, Request};
 use tonic::Status;
 use tonic::body::Body;
+use vetch_base::Seq;
 use vetch_node::Node;
 use vetch_node::cluster::Proof;
 
@@ -104,7 +105,7 @@ impl ForwardedIdentity {
 
     fn from_header(header: &HeaderValue) -> Option<ForwardedIdentity> {
         let mut parts = header.to_str().ok()?.splitn(3, '.');
-        let seq = parts.next()?.parse().ok()?;
+        let seq = Seq::new(parts.next()?.parse().ok()?);
         let hash = URL_SAFE_NO_PAD.decode(parts.next()?).ok()?.try_into().ok()?;
         let sender = match parts.next() {
             None => None,
@@ -127,7 +128,10 @@ mod tests {
     use super::*;
 
     fn identity(name: Option<&str>) -> ForwardedIdentity {
-        ForwardedIdentity { proof: Proof { seq: 9, hash: [200; 32] }, sender: name.map(PeerIdentity::new) }
+        ForwardedIdentity {
+            proof: Proof { seq: Seq::new(9), hash: [200; 32] },
+            sender: name.map(PeerIdentity::new),
+        }
     }
 
     #[test]

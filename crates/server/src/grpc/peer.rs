@@ -15,6 +15,7 @@ use vetch_api::vetch::{
     self, Addressed, CheckpointRequest, IntroduceRequest, IntroduceResponse, ReadIndexRequest,
     ReadIndexResponse, ReportRequest, ReportResponse, TokenOwner, TokenRequest, TokenResponse,
 };
+use vetch_base::{Epoch, Seq};
 use vetch_cluster::LogIndex;
 use vetch_node::Node;
 use vetch_node::cluster::{Proof, Report};
@@ -42,7 +43,7 @@ impl PeerService {
         let denied = || Status::permission_denied("only servers on the same journal may call this");
         let proof = proof.ok_or_else(denied)?;
         let hash = proof.hash.as_slice().try_into().map_err(|_| denied())?;
-        let proof = Proof { seq: proof.seq, hash };
+        let proof = Proof { seq: Seq::new(proof.seq), hash };
         self.context.node.is_known(&proof).then_some(proof).ok_or_else(denied)
     }
 
@@ -132,10 +133,19 @@ fn leader(node: &Node) -> Result<Addressed, EtcdError> {
 fn index_from_wire(place: vetch::Place) -> Result<LogIndex, Status> {
     let vetch::Place { position, epoch, seq, hash, next_rev } = place;
     let hash = hash.as_slice().try_into().map_err(|_| Status::invalid_argument("a hash has 32 bytes"))?;
-    Ok(LogIndex { position: Position(position), tip: Tip { epoch, seq, hash, next_rev } })
+    Ok(LogIndex {
+        position: Position(position),
+        tip: Tip { epoch: Epoch::new(epoch), seq: Seq::new(seq), hash, next_rev },
+    })
 }
 
 fn index_to_wire(index: &LogIndex) -> vetch::Place {
     let Tip { epoch, seq, hash, next_rev } = index.tip;
-    vetch::Place { position: index.position.0, epoch, seq, hash: hash.to_vec(), next_rev }
+    vetch::Place {
+        position: index.position.0,
+        epoch: epoch.get(),
+        seq: seq.get(),
+        hash: hash.to_vec(),
+        next_rev,
+    }
 }

@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use vetch_base::Epoch;
 use vetch_cluster::ReplicaId;
 use vetch_journal::MemDisk;
 use vetch_node::Node;
@@ -45,7 +46,7 @@ pub(super) struct Running {
     /// It has read the log to its end once, and is known to clients.
     pub(super) serves: bool,
     pub(super) stopping: bool,
-    pub(super) epoch: u64,
+    pub(super) epoch: Epoch,
     pub(super) author: ReplicaId,
 }
 
@@ -132,7 +133,7 @@ impl Running {
         let wakeful = std::array::from_fn(|_| if lazy { *rng.pick(&[100, 100, 25, 5]) } else { 100 });
         let visible = node.revision();
         let life = Rc::default();
-        let (serves, stopping, epoch) = (false, false, 0);
+        let (serves, stopping, epoch) = (false, false, Epoch::ZERO);
         Running { node, life, parts, looks, wakeful, visible, serves, stopping, epoch, author }
     }
 

@@ -1,5 +1,6 @@
 //! Clients: they write at the leader and read at any server.
 
+use vetch_base::Seq;
 use vetch_cluster::{LogIndex, ReadId};
 use vetch_journal::{ChainedEntry, Draft, Hash, Kind, PartId, Tip};
 
@@ -22,7 +23,7 @@ impl World {
         let mut tip = replica.head();
         let entries: Vec<ChainedEntry> = units.iter().map(|units| entry(&mut tip, *units, value)).collect();
         if let Ok(ticket) = replica.propose(now, &entries) {
-            let hashes: Vec<(u64, Hash)> =
+            let hashes: Vec<(Seq, Hash)> =
                 entries.iter().map(|entry| (entry.seq(), entry.after().hash)).collect();
             server.proposals.insert(ticket, hashes);
         }
@@ -114,7 +115,7 @@ impl World {
 /// An entry of this many write units.
 fn entry(tip: &mut Tip, units: u32, value: u64) -> ChainedEntry {
     let mut draft = Draft::new(Kind::Writes);
-    draft.begin_part(PartId { partition: 0, owner_epoch: tip.epoch, pseq: tip.seq + 1 });
+    draft.begin_part(PartId { partition: 0, owner_epoch: tip.epoch.get(), pseq: tip.seq.next().get() });
     draft.payload().extend_from_slice(&value.to_le_bytes());
     draft.end_part(units);
     draft.chain(tip)

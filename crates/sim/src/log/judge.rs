@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use vetch_base::Seq;
 use vetch_cluster::LogIndex;
 use vetch_journal::{Hash, Tip};
 
@@ -21,27 +22,27 @@ pub(super) fn violated(what: impl Into<String>) -> Judged {
 #[derive(Default)]
 pub(super) struct Judge {
     /// Entries that were acknowledged to clients, by sequence number.
-    acknowledged: BTreeMap<u64, Hash>,
+    acknowledged: BTreeMap<Seq, Hash>,
     /// Entries that were reported as dropped.
     dropped: HashSet<Hash>,
     /// The last sequence number that a read was answered from.
-    seen: u64,
+    seen: Seq,
 }
 
 impl Judge {
     /// The last sequence number that any client has observed.
-    pub(super) fn last_known(&self) -> u64 {
-        self.acknowledged.last_key_value().map_or(0, |(seq, _)| *seq).max(self.seen)
+    pub(super) fn last_known(&self) -> Seq {
+        self.acknowledged.last_key_value().map_or(Seq::ZERO, |(seq, _)| *seq).max(self.seen)
     }
 
     /// A read was answered from a state with this sequence number, whether the leader knows yet
     /// that it is committed or not.
-    pub(super) fn seen(&mut self, held: u64) {
+    pub(super) fn seen(&mut self, held: Seq) {
         self.seen = self.seen.max(held);
     }
 
     /// A server told its clients that these entries are committed.
-    pub(super) fn committed(&mut self, entries: &[(u64, Hash)], oracle: &Oracle, breach: Breach) -> Judged {
+    pub(super) fn committed(&mut self, entries: &[(Seq, Hash)], oracle: &Oracle, breach: Breach) -> Judged {
         for (seq, hash) in entries {
             if !oracle.holds(*seq, *hash) {
                 return violated(format!("entry {seq} was acknowledged but is not committed"));
@@ -57,7 +58,7 @@ impl Judge {
         Ok(())
     }
 
-    pub(super) fn dropped(&mut self, entries: &[(u64, Hash)]) -> Judged {
+    pub(super) fn dropped(&mut self, entries: &[(Seq, Hash)]) -> Judged {
         self.dropped.extend(entries.iter().map(|(_, hash)| *hash));
         Ok(())
     }
@@ -73,7 +74,7 @@ impl Judge {
 
     /// A read that began when `acknowledged` was the last sequence number known to any client is
     /// answered by a server at `held`.
-    pub(super) fn read(&self, acknowledged: u64, held: u64) -> Judged {
+    pub(super) fn read(&self, acknowledged: Seq, held: Seq) -> Judged {
         if held < acknowledged {
             return violated(format!(
                 "a read saw entry {held} although {acknowledged} had been acknowledged"
@@ -84,7 +85,7 @@ impl Judge {
 
     /// On a log with two histories: the server that answers a read holds the history of its index.
     pub(super) fn read_of(&self, index: &LogIndex, history: &[Hash]) -> Judged {
-        if history.get(index.tip.seq as usize - 1) != Some(&index.tip.hash) {
+        if history.get(index.tip.seq.get() as usize - 1) != Some(&index.tip.hash) {
             return violated(format!(
                 "a read was answered from a history without its index {}",
                 index.tip.seq

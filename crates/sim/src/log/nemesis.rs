@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use vetch_base::Seq;
 use vetch_cluster::{LogEvent, LogIndex, Replica, trim_floor};
 
 use super::judge::Judged;
@@ -228,7 +229,7 @@ impl World {
                 continue;
             }
             let tip = replica.log_state().tip();
-            if !oracle.holds(tip.seq, tip.hash) || self.settled == 0 || tip.seq < self.settled {
+            if !oracle.holds(tip.seq, tip.hash) || self.settled == Seq::ZERO || tip.seq < self.settled {
                 return false;
             }
             following += 1;

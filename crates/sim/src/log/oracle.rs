@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
+use vetch_base::Seq;
 use vetch_cluster::Record;
 use vetch_journal::{Hash, Position, Tip};
 
@@ -68,8 +69,8 @@ impl Oracle {
     }
 
     /// Whether this entry is committed under this sequence number.
-    pub fn holds(&self, seq: u64, hash: Hash) -> bool {
-        seq == 0 || self.chain.get(seq as usize - 1) == Some(&hash)
+    pub fn holds(&self, seq: Seq, hash: Hash) -> bool {
+        seq == Seq::ZERO || self.chain.get(seq.get() as usize - 1) == Some(&hash)
     }
 
     /// The hashes of the committed entries, in order.

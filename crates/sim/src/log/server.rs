@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use vetch_base::Seq;
 use vetch_cluster::{LogIndex, ReadId, Replica, ReplicaId, Ticket};
 use vetch_journal::{Hash, Position, Tip};
 
@@ -21,7 +22,7 @@ pub(super) struct Server {
     /// The checkpoint on its disk.
     pub(super) checkpoint: LogIndex,
     /// Hashes of the entries of each proposal in flight.
-    pub(super) proposals: BTreeMap<Ticket, Vec<(u64, Hash)>>,
+    pub(super) proposals: BTreeMap<Ticket, Vec<(Seq, Hash)>>,
     /// Reads of clients here that wait until this server has reached their index.
     pub(super) indexed: BTreeMap<ReadId, LogIndex>,
     /// The entries it holds, by sequence number. Kept only on a log that breaks its contract; on

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::time::Duration;
 
 use bytes::Bytes;
+use vetch_base::Seq;
 use vetch_cluster::{Command, Event, Ignored, LogEvent, LogIndex, ReadId, Ticket};
 use vetch_journal::{Position, Tip};
 use vetch_testkit::log::model::ModelLog;
@@ -83,7 +84,7 @@ pub(super) struct World {
     /// Reads of clients that are not answered.
     pub(super) readers: BTreeMap<ReadId, Reader>,
     /// The last sequence number that was acknowledged in peace.
-    pub(super) settled: u64,
+    pub(super) settled: Seq,
 }
 
 #[derive(Clone, Copy)]
@@ -91,7 +92,7 @@ pub(super) struct Reader {
     pub(super) at: usize,
     pub(super) incarnation: u64,
     /// The last sequence number that was acknowledged when the read began.
-    pub(super) acknowledged: u64,
+    pub(super) acknowledged: Seq,
 }
 
 impl World {
@@ -123,7 +124,7 @@ impl World {
             occurrences: BTreeMap::new(),
             order: 0,
             readers: BTreeMap::new(),
-            settled: 0,
+            settled: Seq::ZERO,
             rng,
             plan,
         };
@@ -229,7 +230,7 @@ impl World {
                 &who,
             )?;
             if self.plan.breach != Breach::None {
-                server.history = oracle.chain()[..replica.log_state().tip().seq as usize].to_vec();
+                server.history = oracle.chain()[..replica.log_state().tip().seq.get() as usize].to_vec();
             }
         }
         for event in events {
@@ -249,7 +250,7 @@ impl World {
                 let entries = self.servers[at].proposals.remove(&ticket).unwrap_or_default();
                 self.judge.committed(&entries, &self.logs[branch].1, self.plan.breach)?;
                 if self.peace && branch == 0 {
-                    self.settled = self.settled.max(entries.last().map_or(0, |(seq, _)| *seq));
+                    self.settled = self.settled.max(entries.last().map_or(Seq::ZERO, |(seq, _)| *seq));
                 }
                 self.count("committed");
             }

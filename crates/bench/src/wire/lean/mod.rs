@@ -18,7 +18,8 @@ use anyhow::{Context, Result};
 use hashbrown::HashMap;
 use rustix::event::{Timespec, epoll};
 
-use super::{Failure, Inbox, Method, Tag, Wire};
+use super::{Inbox, Method, Tag, Wire};
+use crate::failure::Failure;
 use protocol::Protocol;
 
 /// A lost connection is tried again after this time, not sooner.

@@ -13,7 +13,8 @@ use vetch_http2::hpack::{Decoder, Name};
 
 use super::frame::{self, INITIAL_WINDOW};
 use super::headers::{self, Headers};
-use crate::wire::{Failure, Inbox, Method, Tag};
+use crate::failure::Failure;
+use crate::wire::{Inbox, Method, Tag};
 
 /// How much the server may send on one stream, and on all of them, before it hears of us.
 const STREAM_WINDOW: u32 = 16 << 20;

@@ -9,7 +9,8 @@ use vetch_http2::hpack::{Decoder, Encoder, Name};
 
 use super::frame;
 use super::protocol::Protocol;
-use crate::wire::{Failure, Happened, Inbox, Method};
+use crate::failure::Failure;
+use crate::wire::{Happened, Inbox, Method};
 
 const SETUP: usize = PREFACE.len() + HEADER_LEN + 12 + HEADER_LEN + 4;
 

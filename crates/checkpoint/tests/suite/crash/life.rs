@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use vetch_base::Seq;
 use vetch_checkpoint::{CheckpointConfig, CheckpointError};
 use vetch_encryption::EncryptionKeys;
 use vetch_journal::{Disk, MemDisk, Tip};
@@ -18,7 +19,7 @@ pub(super) struct Life {
     rng: Rng,
     rounds: usize,
     /// What a node would have trimmed the journal to: entries up to here are gone.
-    pub(super) trimmed: u64,
+    pub(super) trimmed: Seq,
     /// The checkpoint before the run that was begun last, and the one it makes.
     pub(super) before: Tip,
     pub(super) after: Tip,
@@ -47,7 +48,7 @@ impl Life {
         let keys = if seed % 2 == 1 { keys(RINGS[0]) } else { EncryptionKeys::none() };
         let world = World::on(disk, view, config, keys);
         let tip = world.tip;
-        Life { world, rng, rounds, trimmed: 0, before: tip, after: tip }
+        Life { world, rng, rounds, trimmed: Seq::ZERO, before: tip, after: tip }
     }
 
     /// Lives until the end or the first run that fails.
@@ -73,7 +74,7 @@ impl Life {
         self.world.checkpoint()?;
         // As a node does after a run that succeeded, and only then.
         self.trimmed =
-            self.trimmed.max(self.world.checkpointer.journal_needed_from().map_or(0, |tip| tip.seq));
+            self.trimmed.max(self.world.checkpointer.journal_needed_from().map_or(Seq::ZERO, |tip| tip.seq));
         Ok(())
     }
 

@@ -68,7 +68,7 @@ fn as_json(catalog: &Catalog) -> serde_json::Value {
             let fulls: Vec<_> = (timeline.fulls.iter())
                 .map(|full| {
                     let bytes: u64 = full.files.iter().map(|file| file.size).sum();
-                    json!({"revision": full.revision, "seq": full.seq, "time": full.time, "bytes": bytes})
+                    json!({"revision": full.revision, "seq": full.seq.get(), "time": full.time, "bytes": bytes})
                 })
                 .collect();
             json!({"journal": timeline.journal, "fulls": fulls, "chunks": timeline.chunks.len()})

@@ -30,12 +30,12 @@ pub(super) fn records(view: &DataDir, out: &mut Out) -> Result<(), Failure> {
                 record.offset,
                 record.extent,
                 record.first_seq,
-                record.first_seq + u64::from(record.entries) - 1,
+                record.first_seq.plus(u64::from(record.entries)).prev_or_zero(),
                 key.as_ref().map_or(String::new(), |key| format!(", encrypted with {key}"))
             );
             out.line(&text, || {
                 json!({"type": "record", "file": record.file, "offset": record.offset, "bytes": record.extent,
-                    "first_seq": record.first_seq, "entries": record.entries, "payload": record.payload, "key": key,
+                    "first_seq": record.first_seq.get(), "entries": record.entries, "payload": record.payload, "key": key,
                     "journal": format!("{:016x}", record.journal_id)})
             });
         }
@@ -92,7 +92,7 @@ fn show(entry: &Entry, location: &EntryLocation, effects: &[&Described], values:
     let lines: Vec<String> = effects.iter().map(|effect| effect_text(effect, values)).collect();
     let text = std::iter::once(text).chain(lines).collect::<Vec<_>>().join("\n");
     out.line(&text, || {
-        json!({"type": "entry", "seq": entry.seq, "epoch": entry.epoch, "kind": format!("{:?}", entry.kind),
+        json!({"type": "entry", "seq": entry.seq.get(), "epoch": entry.epoch.get(), "kind": format!("{:?}", entry.kind),
             "base_revision": entry.base_rev, "file": location.file, "offset": location.offset, "bytes": location.len,
             "effects": effects.iter().map(|effect| effect_json(effect, values)).collect::<Vec<_>>()})
     });

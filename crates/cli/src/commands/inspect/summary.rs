@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::json;
+use vetch_base::Seq;
 use vetch_checkpoint::identity::{self, IdentityError};
 use vetch_checkpoint::listing;
 use vetch_node::journal::{Sight, survey};
@@ -14,12 +15,12 @@ use super::{DataDir, entries, state};
 
 #[derive(Default)]
 struct Segment {
-    first_seq: u64,
+    first_seq: Seq,
     len: u64,
     used: u64,
     records: u64,
     entries: u64,
-    last_seq: u64,
+    last_seq: Seq,
     key: Option<String>,
 }
 
@@ -54,7 +55,7 @@ fn segments(view: &DataDir, out: &mut Out) -> Result<(), Failure> {
             segment.records += 1;
             segment.entries += u64::from(record.entries);
             segment.used = record.offset + record.extent;
-            segment.last_seq = record.first_seq + u64::from(record.entries) - 1;
+            segment.last_seq = record.first_seq.plus(u64::from(record.entries)).prev_or_zero();
             segment.key = record.key.map(|key| key.to_string());
         }
         Sight::Entry { .. } => {}
@@ -71,7 +72,7 @@ fn segments(view: &DataDir, out: &mut Out) -> Result<(), Failure> {
             size(segment.len)
         );
         out.line(&text, || {
-            json!({"type": "segment", "file": name, "first_seq": segment.first_seq, "last_seq": segment.last_seq,
+            json!({"type": "segment", "file": name, "first_seq": segment.first_seq.get(), "last_seq": segment.last_seq.get(),
                 "records": segment.records, "entries": segment.entries, "used": segment.used, "bytes": segment.len,
                 "key": segment.key})
         });
@@ -101,7 +102,7 @@ fn checkpoints(view: &DataDir, out: &mut Out) -> Result<(), Failure> {
         );
         out.line(&text, || {
             json!({"type": "checkpoint", "number": number, "revision": mark.revision,
-                "compact_revision": mark.compact_revision, "seq": checkpoint.tip.seq, "key": key})
+                "compact_revision": mark.compact_revision, "seq": checkpoint.tip.seq.get(), "key": key})
         });
         for file in &checkpoint.files {
             let name =

@@ -69,11 +69,11 @@ impl Life {
                 Step::Maintain => self.again(|| journal.maintenance().run().map(drop))?,
                 Step::Trim => {
                     self.checkpoint = *journal.tip();
-                    self.again(|| journal.trim(Position(journal.tip().seq + 1)))?;
+                    self.again(|| journal.trim(Position(journal.tip().seq.next().get())))?;
                 }
                 Step::Retire => {
                     self.checkpoint = *journal.tip();
-                    journal.retire(Position(journal.tip().seq + 1))?;
+                    journal.retire(Position(journal.tip().seq.next().get()))?;
                 }
                 Step::Rekey(to, at_once) => {
                     self.config.keys.replace(ring(RINGS[*to]));
@@ -167,7 +167,7 @@ pub(super) fn recover(
     let mut recovery = LocalJournal::recover(disk, &dir(), config.clone(), start)?;
     let mut entries = Vec::new();
     while let Some(item) = recovery.next_entry()? {
-        assert_eq!(item.position.0, item.entry.seq);
+        assert_eq!(item.position.0, item.entry.seq.get());
         entries.push(item.entry);
     }
     let (journal, report) = recovery.finish()?;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use vetch_base::Epoch;
 use vetch_cluster::{Event, ReplicaId, Ticket};
 use vetch_journal::Tip;
 use vetch_seeded_bugs::Bug;
@@ -59,7 +60,8 @@ impl ReplicatedLogLoop {
 
     fn commit_batches(&mut self, ticket: Ticket) {
         let Some(batches) = self.work.take_decided(ticket) else { return };
-        self.work.number += batches.iter().filter(|batch| batch.draft.is_some()).count() as u64;
+        let drafts = batches.iter().filter(|batch| batch.draft.is_some()).count();
+        self.work.number = self.work.number.plus(drafts as u64);
         let last = Tip { seq: self.work.number, ..*self.driver.replica().log_state().tip() };
         let answered: usize = batches.iter().map(|batch| batch.replies.len()).sum();
         self.work.request_window.answered(answered + self.work.queued_requests(), self.driver.now());
@@ -77,7 +79,7 @@ impl ReplicatedLogLoop {
     }
 
     /// The current epoch is this server's.
-    fn begin_leading(&mut self, epoch: u64, tip: &Tip) {
+    fn begin_leading(&mut self, epoch: Epoch, tip: &Tip) {
         self.work.requeue_dropped();
         // Locked, so that every evaluation knows whether it leads: see `propose_transfer`.
         let node = Arc::clone(&self.node);
@@ -103,7 +105,7 @@ impl ReplicatedLogLoop {
         // Also after a transfer that was dropped. It invalidates a transfer that is still queued.
         node.leadership.lead();
         drop(store);
-        tracing::info!(epoch, "this server is the leader");
+        tracing::info!(epoch = epoch.get(), "this server is the leader");
         self.work.announced_at = None;
         let me = self.me.clone();
         self.update_status(|status| {
@@ -124,14 +126,14 @@ impl ReplicatedLogLoop {
         }
     }
 
-    fn begin_following(&mut self, epoch: u64, leader: ReplicaId) -> Step {
+    fn begin_following(&mut self, epoch: Epoch, leader: ReplicaId) -> Step {
         if vetch_seeded_bugs::on(Bug::ReplacedUnnoticed) {
             self.work.is_leader = false;
         }
         if self.work.is_leader {
             return self.replaced(format!("another server is the leader since epoch {epoch}"));
         }
-        tracing::info!(epoch, "another server is the leader");
+        tracing::info!(epoch = epoch.get(), "another server is the leader");
         // It announces its address soon; usually the member list has it.
         let known = self.registry.get(leader.member).and_then(|member| member.client_urls.first());
         let leader = known.map(|url| Leader { member: leader.member, url: url.clone() });

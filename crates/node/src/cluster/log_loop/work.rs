@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
+use vetch_base::Seq;
 use vetch_cluster::{ReadId, Ticket};
 use vetch_store::Record;
 use vetch_store::auth::Auth;
@@ -41,7 +42,7 @@ pub(crate) struct Work {
     pub(super) peers: PeerTable,
     pub(super) maintenance: Maintenance,
     /// Counts entries as the sequencer does.
-    pub(super) number: u64,
+    pub(super) number: Seq,
     /// Records of applied entries that are not in a checkpoint yet, and their bytes.
     pub(super) dirty: Vec<Record>,
     pub(super) fresh_bytes: u64,
@@ -49,7 +50,7 @@ pub(crate) struct Work {
     /// The append of a leadership transfer, and the caller that waits for it.
     pub(super) transfer: Option<(Ticket, oneshot::Sender<()>)>,
     /// The sequence number of the last entry read, and when it was read.
-    pub(super) last_read: (u64, Duration),
+    pub(super) last_read: (Seq, Duration),
     /// Since when the node is stopping.
     pub(super) stopping_since: Option<Duration>,
     /// Why the replica halted, and when.
@@ -57,7 +58,7 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    pub(crate) fn new(number: u64, auth: Arc<Auth>, peers: PeerTable) -> Work {
+    pub(crate) fn new(number: Seq, auth: Arc<Auth>, peers: PeerTable) -> Work {
         Work {
             is_leader: false,
             queue: VecDeque::new(),
@@ -78,7 +79,7 @@ impl Work {
             fresh_bytes: 0,
             auth,
             transfer: None,
-            last_read: (0, Duration::ZERO),
+            last_read: (Seq::ZERO, Duration::ZERO),
             stopping_since: None,
             halted: None,
         }

@@ -163,7 +163,7 @@ impl Checkpoints {
                 self.not_before = wanted_space.then(|| self.node.clock.now() + RETRY_DELAY);
                 self.taken(&report, began);
                 if vetch_seeded_bugs::on(Bug::TrimmedTooFar) {
-                    trimmer.request(self.node.visible.seq() + 1);
+                    trimmer.request(self.node.visible.seq().next());
                 }
             }
             Err(error) => self.failed(&error),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::scrub::Scrub;
 use crate::state::NodeState;
+use vetch_base::Seq;
 use vetch_checkpoint::{Checkpointer, Damage};
 
 pub(super) struct Scrubber {
@@ -11,7 +12,7 @@ pub(super) struct Scrubber {
     scrub: Scrub,
     /// The last entry of a damaged journal segment: checkpoints are taken until it is not needed
     /// any more.
-    damaged_journal: Option<u64>,
+    damaged_journal: Option<Seq>,
 }
 
 impl Scrubber {
@@ -21,12 +22,12 @@ impl Scrubber {
 
     /// Whether a start would need a damaged segment.
     pub(super) fn is_journal_damaged(&self, checkpointer: &Checkpointer) -> bool {
-        let is_needed = |last: u64| checkpointer.journal_needed_from().is_none_or(|tip| tip.seq < last);
+        let is_needed = |last: Seq| checkpointer.journal_needed_from().is_none_or(|tip| tip.seq < last);
         self.damaged_journal.is_some_and(is_needed)
     }
 
     /// `trimmed` is up to where the journal was trimmed.
-    pub(super) fn step(&mut self, checkpointer: &mut Checkpointer, trimmed: u64) {
+    pub(super) fn step(&mut self, checkpointer: &mut Checkpointer, trimmed: Seq) {
         let found = self.scrub.step(self.node.clock.now(), checkpointer);
         self.node.metrics.scrub.bytes.add(found.bytes);
         found.checkpoint.iter().for_each(|damage| report(&self.node, damage));
@@ -42,7 +43,7 @@ impl Scrubber {
     }
 
     /// A damaged file that is not needed any more is not shown any more.
-    fn forget_repaired(&mut self, checkpointer: &Checkpointer, trimmed: u64) {
+    fn forget_repaired(&mut self, checkpointer: &Checkpointer, trimmed: Seq) {
         let known = self.node.disk.damaged_files();
         if known.is_empty() {
             return;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crossbeam_channel::Sender;
+use vetch_base::Seq;
 use vetch_journal::Position;
 
 use crate::archive::Trim;
@@ -17,7 +18,7 @@ pub(crate) struct Trimmer {
     /// Makes the journal look for them.
     nudge: Nudge<Batch<Reply>>,
     /// Up to where the journal was last asked to trim.
-    trimmed: u64,
+    trimmed: Seq,
 }
 
 impl Trimmer {
@@ -26,10 +27,10 @@ impl Trimmer {
         positions: Sender<Position>,
         nudge: Nudge<Batch<Reply>>,
     ) -> Trimmer {
-        Trimmer { node: Arc::clone(node), positions, nudge, trimmed: 0 }
+        Trimmer { node: Arc::clone(node), positions, nudge, trimmed: Seq::ZERO }
     }
 
-    pub(super) fn trimmed(&self) -> u64 {
+    pub(super) fn trimmed(&self) -> Seq {
         self.trimmed
     }
 
@@ -44,7 +45,7 @@ impl Trimmer {
         if disk_full && self.node.retention.release_pins() {
             tracing::warn!("the disk is full: checkpoint files that were held for a backup are let go");
         }
-        let upto = match self.node.retention.trim(tip.seq + 1, self.node.disk.journal_bytes(), disk_full) {
+        let upto = match self.node.retention.trim(tip.seq.next(), self.node.disk.journal_bytes(), disk_full) {
             Trim::Upto(upto) => upto,
             Trim::Dropped(upto) => {
                 self.node.report_retention_dropped();
@@ -57,8 +58,8 @@ impl Trimmer {
     }
 
     /// False: the queue is full of older positions; the next call names a newer one.
-    pub(super) fn request(&self, upto: u64) -> bool {
-        let taken = self.positions.try_send(Position(upto)).is_ok();
+    pub(super) fn request(&self, upto: Seq) -> bool {
+        let taken = self.positions.try_send(Position(upto.get())).is_ok();
         self.nudge.ring();
         taken
     }

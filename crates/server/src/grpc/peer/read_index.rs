@@ -7,6 +7,7 @@ use tonic::Status;
 use tonic::transport::Channel;
 use vetch_api::vetch::peer_client::PeerClient;
 use vetch_api::vetch::{ReadIndexRequest, ReadIndexResponse};
+use vetch_base::{Epoch, Seq};
 use vetch_cluster::LogIndex;
 use vetch_node::Node;
 use vetch_node::cluster::{READ_BATCH_WINDOW, ReadIndexBatch};
@@ -78,8 +79,8 @@ async fn request_read_index(node: &Node, channel: Channel) -> Result<LogIndex, S
 pub(super) fn to_wire(index: &LogIndex) -> ReadIndexResponse {
     ReadIndexResponse {
         position: index.position.0,
-        epoch: index.tip.epoch,
-        number: index.tip.seq,
+        epoch: index.tip.epoch.get(),
+        number: index.tip.seq.get(),
         hash: index.tip.hash.to_vec(),
         next_revision: index.tip.next_rev,
     }
@@ -87,7 +88,12 @@ pub(super) fn to_wire(index: &LogIndex) -> ReadIndexResponse {
 
 fn from_wire(answer: &ReadIndexResponse) -> Result<LogIndex, Status> {
     let hash = answer.hash.as_slice().try_into().map_err(|_| Status::internal("a hash has 32 bytes"))?;
-    let tip = Tip { epoch: answer.epoch, seq: answer.number, hash, next_rev: answer.next_revision };
+    let tip = Tip {
+        epoch: Epoch::new(answer.epoch),
+        seq: Seq::new(answer.number),
+        hash,
+        next_rev: answer.next_revision,
+    };
     Ok(LogIndex { position: Position(answer.position), tip })
 }
 
@@ -97,7 +103,7 @@ mod tests {
 
     #[test]
     fn an_index_arrives_as_it_was_sent() {
-        let tip = Tip { epoch: 3, seq: 9, hash: [5; 32], next_rev: 77 };
+        let tip = Tip { epoch: Epoch::new(3), seq: Seq::new(9), hash: [5; 32], next_rev: 77 };
         let index = LogIndex { position: Position(11), tip };
         assert_eq!(from_wire(&to_wire(&index)).unwrap(), index);
         let short = ReadIndexResponse { hash: b"short".to_vec(), ..to_wire(&index) };

@@ -28,7 +28,7 @@ fn start() -> LogIndex {
 
 fn sealed(tip: &mut Tip, units: u32, payload: &[u8]) -> ChainedEntry {
     let mut draft = Draft::new(Kind::Writes);
-    draft.begin_part(PartId { partition: 0, owner_epoch: tip.epoch, pseq: tip.seq + 1 });
+    draft.begin_part(PartId { partition: 0, owner_epoch: tip.epoch.get(), pseq: tip.seq.next().get() });
     draft.payload().extend_from_slice(payload);
     draft.end_part(units);
     draft.chain(tip)
@@ -74,7 +74,7 @@ fn empty(engine: &mut dyn JournalEngine) {
     assert_eq!(*journal.tip(), Tip::genesis(2));
     assert!(read(&*journal, Tip::genesis(2)).is_empty());
     let tip = journal.claim().expect("claims");
-    assert_eq!((tip.epoch, tip.seq, tip.next_rev), (1, 1, 2));
+    assert_eq!((tip.epoch.get(), tip.seq.get(), tip.next_rev), (1, 1, 2));
     assert_eq!(read(&*journal, Tip::genesis(2)).len(), 1);
 }
 
@@ -89,7 +89,7 @@ fn read_back(engine: &mut dyn JournalEngine) {
         ["a", "b", "c", "d"].into_iter().chain(many.iter().map(String::as_str)).collect();
     assert_eq!(writes(&items), expected);
     for (at, item) in items.iter().enumerate() {
-        assert_eq!(item.entry.seq, at as u64 + 1);
+        assert_eq!(item.entry.seq.get(), at as u64 + 1);
     }
     assert_eq!(items.last().expect("some").tip, *journal.tip());
     assert_eq!(journal.tip().next_rev, 2 + 104);
@@ -134,7 +134,7 @@ fn too_large(engine: &mut dyn JournalEngine) {
 fn restart(engine: &mut dyn JournalEngine) {
     for incarnation in 1..=4_u64 {
         let mut journal = engine.open(start()).expect("opens");
-        assert_eq!(journal.claim().expect("claims").epoch, incarnation);
+        assert_eq!(journal.claim().expect("claims").epoch.get(), incarnation);
         append(&mut *journal, &[&incarnation.to_string(), "x"]);
         assert_eq!(writes(&read(&*journal, Tip::genesis(2))).len() as u64, 2 * incarnation);
         drop(journal);
@@ -148,7 +148,7 @@ fn stale_epoch(engine: &mut dyn JournalEngine) {
     let mut old = opened(engine);
     append(&mut *old, &["a"]);
     let mut new = opened(engine);
-    assert_eq!(new.tip().epoch, old.tip().epoch + 1);
+    assert_eq!(new.tip().epoch, old.tip().epoch.next());
     append(&mut *new, &["b"]);
     let late = sealed(&mut old.tip().clone(), 1, b"late");
     assert!(matches!(old.append_batch(&[late]), Err(JournalError::Fenced { .. })));
@@ -191,5 +191,5 @@ fn trimmed(engine: &mut dyn JournalEngine) {
     let found = read(&*journal, keep.tip);
     assert!(found.iter().zip(rest).all(|(one, other)| one.entry == other.entry));
     assert_eq!(found.last().expect("some").tip, tip);
-    assert_eq!(journal.claim().expect("claims").epoch, 2);
+    assert_eq!(journal.claim().expect("claims").epoch.get(), 2);
 }
