@@ -6,7 +6,7 @@ use crate::compaction::Compactions;
 use crate::history::{Ending, History, Outcome, WatchMessage};
 use crate::refusal::Limits;
 use crate::replay::{Maker, Replay, Replayed};
-use crate::report::Report;
+use crate::report::{Outcomes, Report};
 use crate::seen::Seen;
 use crate::violation::Violation;
 use crate::{access, finish, hash, lease, listing, order, refusal, watch};
@@ -119,10 +119,12 @@ fn count(history: &History, seen: &Seen<'_>, replayed: &Replayed) -> Report {
     let compacted = |ending: &Ending| matches!(ending, Ending::Compacted { .. });
     Report {
         operations: history.operations.len(),
-        answered: outcomes(|outcome| matches!(outcome, Outcome::Answered { .. })),
-        refused: outcomes(|outcome| matches!(outcome, Outcome::Refused(_))),
-        not_done: outcomes(|outcome| *outcome == Outcome::NotDone),
-        unknown: outcomes(|outcome| *outcome == Outcome::Unknown),
+        outcomes: Outcomes {
+            answered: outcomes(|outcome| matches!(outcome, Outcome::Answered { .. })),
+            refused: outcomes(|outcome| matches!(outcome, Outcome::Refused(_))),
+            not_done: outcomes(|outcome| *outcome == Outcome::NotDone),
+            unknown: outcomes(|outcome| *outcome == Outcome::Unknown),
+        },
         revisions: seen.newest(),
         unknown_done: makers(|maker| matches!(maker, Maker::Unknown(_))),
         expiries: makers(|maker| matches!(maker, Maker::Expiry(_))),

@@ -57,6 +57,6 @@ pub use history::{
     Access, AccessChange, Alarm, Alarmed, Ending, Fact, Finish, Hashed, History, Leased, Listed, Listing,
     Operation, Outcome, WatchMessage, Watched,
 };
-pub use report::Report;
+pub use report::{Outcomes, Report};
 pub use stored::StoredError;
 pub use violation::{Kind, Violation};

@@ -5,10 +5,7 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Report {
     pub operations: usize,
-    pub answered: usize,
-    pub refused: usize,
-    pub not_done: usize,
-    pub unknown: usize,
+    pub outcomes: Outcomes,
     /// The newest revision that was seen.
     pub revisions: i64,
     /// Revisions made by requests whose outcome was unknown.
@@ -36,13 +33,25 @@ pub struct Report {
     pub finished: bool,
 }
 
+/// Operations by what became of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Outcomes {
+    pub answered: usize,
+    pub refused: usize,
+    pub not_done: usize,
+    pub unknown: usize,
+}
+
+impl fmt::Display for Outcomes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Outcomes { answered, refused, not_done, unknown } = self;
+        write!(f, "answered {answered}, refused {refused}, not done {not_done}, unknown {unknown}")
+    }
+}
+
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "operations {} (answered {}, refused {}, not done {}, unknown {})",
-            self.operations, self.answered, self.refused, self.not_done, self.unknown
-        )?;
+        writeln!(f, "operations {} ({})", self.operations, self.outcomes)?;
         writeln!(
             f,
             "revisions {} (by unknown outcomes {}, by expiry {}), reads {}, compactions {}, leases {}",

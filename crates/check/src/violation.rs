@@ -75,4 +75,9 @@ impl Violation {
     pub fn new(kind: Kind, text: impl fmt::Display) -> Violation {
         Violation { kind, text: text.to_string() }
     }
+
+    /// The same, saying whose it is.
+    pub(crate) fn of(self, name: &str) -> Violation {
+        Violation { text: format!("{name}: {}", self.text), ..self }
+    }
 }

@@ -23,7 +23,7 @@ fn random_clients_are_believed() {
         assert!(report.finished);
         total.unknown_done += report.unknown_done;
         total.expiries += report.expiries;
-        total.refused += report.refused;
+        total.outcomes.refused += report.outcomes.refused;
         total.compacted_watches += report.compacted_watches;
         total.progress += report.progress;
         total.hashes += report.hashes;
@@ -31,7 +31,7 @@ fn random_clients_are_believed() {
     }
     // Each rare thing happened often enough to have been judged.
     assert!(total.unknown_done > 500 && total.expiries > 250, "{total:?}");
-    assert!(total.refused > 500 && total.compacted_watches > 100, "{total:?}");
+    assert!(total.outcomes.refused > 500 && total.compacted_watches > 100, "{total:?}");
     assert!(total.progress > 1000 && total.hashes > 1000 && total.leased > 3000, "{total:?}");
 }
 

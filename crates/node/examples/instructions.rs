@@ -111,7 +111,7 @@ impl World {
         let now = self.store.visible().revision;
         let mut log = EventLog::new(0, now);
         let mut hub = Hub::new(RingLimit { revisions: 512, bytes: 256 << 10 }, now);
-        let mut streams: Vec<Stream<NodeEvent>> = (0..WATCHERS).map(|_| hub.open()).collect();
+        let mut streams: Vec<Stream<NodeEvent>> = (0..WATCHERS).map(|_| Stream::open(&mut hub)).collect();
         let mut out = Vec::new();
         for stream in &mut streams {
             let id = stream.create(&mut hub, &log, &everything());

@@ -146,7 +146,7 @@ async fn complete(
     loop {
         let seen = run.fetched();
         let count = advance(node, &node.store.read(), &mut run)?;
-        allowance.take(&run, seen)?;
+        run.take_allowance(allowance, seen)?;
         if let Some(count) = count {
             return Ok(run.finish(count));
         }

@@ -29,7 +29,7 @@ pub struct WatchSession {
 
 impl WatchSession {
     pub(crate) fn new(node: &Arc<NodeState>) -> WatchSession {
-        let stream = node.hub.write().open();
+        let stream = Stream::open(&mut node.hub.write());
         let wake = Arc::new(Notify::new());
         node.watches.register(stream.id(), Arc::clone(&wake));
         let period = node.config.watch_progress_interval;

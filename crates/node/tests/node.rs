@@ -82,7 +82,7 @@ async fn hashes_of_compacted_revisions_are_those_of_etcd() {
     for physical in [true, false] {
         let dir = tempfile::tempdir().unwrap();
         let mut node = open(config(dir.path()));
-        for line in include_str!("../../store/testdata/hashkv-compacted.txt").lines() {
+        for line in include_str!("../testdata/hashkv-compacted.txt").lines() {
             match line.split_whitespace().collect::<Vec<&str>>()[..] {
                 ["restart"] => {
                     node.shutdown().await;

@@ -4,7 +4,6 @@
 //! it was told. The server may end under it at any moment; what it does not know then stays
 //! unknown.
 
-use std::cell::RefCell;
 use std::rc::Rc;
 
 use vetch_check::Outcome;
@@ -23,11 +22,8 @@ use crate::show::Show;
 use crate::time::{MILLI, SECOND};
 use crate::trace::say;
 use crate::translate;
-use crate::workload::{Generator, How};
+use crate::workload::{How, Memory};
 use vetch_testkit::{to_model, to_store};
-
-/// A client's memory, which survives the server.
-pub(crate) type Memory = Rc<RefCell<Generator>>;
 
 /// Sends requests until the load is over or the run has had enough.
 pub(crate) async fn run(env: Rc<Env>, node: Node, client: u32, memory: Memory) {

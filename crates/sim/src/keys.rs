@@ -2,7 +2,7 @@
 //! old ones go in the end.
 
 use vetch_encryption::{EncryptionKeys, KeyRing};
-use vetch_node::{EncryptionStatus, Node};
+use vetch_node::{EncryptionStatus, KeyStillNeeded, Node};
 
 /// Made for this simulation and used for nothing else.
 const FIRST: &str = "a AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
@@ -21,8 +21,8 @@ pub(crate) fn draw(which: u64) -> EncryptionKeys {
     EncryptionKeys::repeatable_for_tests(ring(RINGS[which as usize]))
 }
 
-pub(crate) fn change(node: &Node, which: u64) -> Result<(), String> {
-    node.replace_keys(ring(RINGS[which as usize])).map_err(|error| error.to_string())
+pub(crate) fn change(node: &Node, which: u64) -> Result<(), KeyStillNeeded> {
+    node.replace_keys(ring(RINGS[which as usize]))
 }
 
 /// Whether every file is encrypted as new ones are.
@@ -33,10 +33,10 @@ pub(crate) fn is_settled(status: &EncryptionStatus) -> bool {
 }
 
 /// Takes away every key that nothing needs any more.
-pub(crate) fn remove_old(node: &Node) -> Result<(), String> {
+pub(crate) fn remove_old(node: &Node) -> Result<(), KeyStillNeeded> {
     let current = node.encryption_status().current.map(|id| id.to_string());
     let kept = [FIRST, SECOND]
         .into_iter()
         .find(|line| current.as_ref().is_some_and(|id| line.starts_with(id.as_str())));
-    node.replace_keys(ring(&[kept.unwrap_or("plain")])).map_err(|error| error.to_string())
+    node.replace_keys(ring(&[kept.unwrap_or("plain")]))
 }

@@ -12,12 +12,12 @@ use vetch_node::error::NodeError;
 use vetch_node::types::{AlarmAction, AlarmSelector};
 use vetch_store::request::AlarmKind;
 
-use crate::client::Memory;
 use crate::coverage::Rare;
 use crate::env::Env;
 use crate::time::MILLI;
 use crate::trace::say;
 use crate::translate;
+use crate::workload::Memory;
 
 /// The number of NOSPACE in the API.
 const NO_SPACE: i32 = 1;

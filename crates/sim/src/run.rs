@@ -11,7 +11,6 @@ use vetch_journal::MemDisk;
 use vetch_node::stepped;
 use vetch_node::types::Progress;
 
-use crate::client;
 use crate::coverage::{Coverage, Rare};
 use crate::disk::{Behaviour, SimDisk};
 use crate::env::Env;
@@ -23,7 +22,7 @@ use crate::trace::{Trace, say};
 use crate::users;
 use crate::watchdog;
 use crate::watcher::{self, Stream};
-use crate::workload::Generator;
+use crate::workload::{Generator, Memory};
 use crate::world::{Halt, World};
 use vetch_testkit::random::Rng;
 
@@ -67,7 +66,7 @@ struct Run {
     env: Rc<Env>,
     rng: Rng,
     disk: SimDisk,
-    clients: Vec<client::Memory>,
+    clients: Vec<Memory>,
     streams: Vec<watcher::Memory>,
     /// Where it is decided what users may do, if there are any.
     office: Option<users::Memory>,

@@ -3,7 +3,9 @@
 //! Few keys, many clients, values that nobody else writes, reads of every age, compactions exactly
 //! where it hurts.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use vetch_model::{
     Answer, Compare, CompareResult, CompareTarget, Delete, Keys, Put, Range, Request, SortOrder, SortTarget,
@@ -25,6 +27,9 @@ pub(crate) enum How {
     /// A compaction that waits until memory was given back.
     Physical,
 }
+
+/// A client's memory, which survives the server.
+pub(crate) type Memory = Rc<RefCell<Generator>>;
 
 /// One client's stream of requests. Lives through restarts of the server.
 pub(crate) struct Generator {

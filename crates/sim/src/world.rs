@@ -17,6 +17,7 @@ use crate::trace::say;
 use crate::users;
 use crate::watchdog;
 use crate::watcher;
+use crate::workload;
 use vetch_testkit::random::Rng;
 
 /// The numbers of clients that act as users, from here on.
@@ -88,7 +89,7 @@ impl World {
         World { env, node, disk, rng, executor, parts, looks, wakeful, visible, steps: 0, stopping: false }
     }
 
-    pub(crate) fn spawn_client(&mut self, client: u32, memory: &client::Memory) {
+    pub(crate) fn spawn_client(&mut self, client: u32, memory: &workload::Memory) {
         self.executor.spawn(client::run(Rc::clone(&self.env), self.node.clone(), client, Rc::clone(memory)));
     }
 

@@ -8,7 +8,7 @@
 use bytes::BufMut;
 
 use crate::auth::Effects;
-use crate::record::BadRecord;
+use crate::payload::{BadCommand, take, take_i64, take_u8, take_u32};
 use crate::request::{Alarm, AlarmKind, Event, KeyRange};
 
 const TXN: u8 = 1;
@@ -28,21 +28,6 @@ const CHANGE_DELETE_RANGE: u8 = 2;
 /// key by key, so that no delete makes an entry larger than itself by more than a constant.
 pub(crate) const RANGE_DELETE_KEYS: usize = 256;
 pub(crate) const RANGE_DELETE_BYTES: usize = 16 << 10;
-
-/// A payload that is not a sequence of commands that fits the state before it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum BadCommand {
-    #[error("command cut short")]
-    Short,
-    #[error("unknown command: tag={0}")]
-    UnknownTag(u8),
-    #[error("trailing bytes in command: tag={0}")]
-    Trailing(u8),
-    #[error(transparent)]
-    Record(#[from] BadRecord),
-    #[error("command does not fit the state: {0}")]
-    Misfit(&'static str),
-}
 
 /// One decoded command.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -228,22 +213,4 @@ fn take_alarm(body: &mut &[u8]) -> Result<Alarm, BadCommand> {
     let member = take_i64(body)? as u64;
     let kind = alarm_of_number(take_u8(body)?).ok_or(BadCommand::Misfit("unknown alarm"))?;
     Ok(Alarm { member, kind })
-}
-
-pub(crate) fn take<'a>(bytes: &mut &'a [u8], len: usize) -> Result<&'a [u8], BadCommand> {
-    let (taken, rest) = bytes.split_at_checked(len).ok_or(BadCommand::Short)?;
-    *bytes = rest;
-    Ok(taken)
-}
-
-pub(crate) fn take_u8(bytes: &mut &[u8]) -> Result<u8, BadCommand> {
-    Ok(take(bytes, 1)?[0])
-}
-
-pub(crate) fn take_u32(bytes: &mut &[u8]) -> Result<u32, BadCommand> {
-    Ok(u32::from_le_bytes(take(bytes, 4)?.try_into().expect("four bytes were taken")))
-}
-
-pub(crate) fn take_i64(bytes: &mut &[u8]) -> Result<i64, BadCommand> {
-    Ok(i64::from_le_bytes(take(bytes, 8)?.try_into().expect("eight bytes were taken")))
 }

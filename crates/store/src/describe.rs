@@ -8,7 +8,8 @@
 
 use bytes::Bytes;
 
-use crate::command::{BadCommand, Change, Command, decode};
+use crate::command::{Change, Command, decode};
+use crate::payload::BadCommand;
 use crate::record::Record;
 use crate::request::Alarm;
 

@@ -12,11 +12,12 @@ use crate::command::{self, RANGE_DELETE_BYTES, RANGE_DELETE_KEYS, RangeDelete};
 use crate::compare::{Path, branch, check_put};
 use crate::error::StoreError;
 use crate::lease;
+use crate::limits::AnswerBytes;
 use crate::range::{RangeRun, resolve_revision};
 use crate::record::{Fields, Record};
 use crate::request::*;
 use crate::state::{Mark, Store};
-use crate::work::{AnswerBytes, Work};
+use crate::work::Work;
 
 /// The outcome of a request that was not refused.
 #[derive(Debug, Clone, PartialEq, Eq)]

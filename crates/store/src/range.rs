@@ -12,10 +12,10 @@ use bytes::Bytes;
 
 use crate::error::StoreError;
 use crate::keys::Slot;
+use crate::limits::{AnswerBytes, answer_bytes};
 use crate::record::Record;
 use crate::request::{RangeRequest, RangeResponse, SortOrder, SortTarget};
 use crate::state::{Mark, Store};
-use crate::work::{AnswerBytes, answer_bytes};
 
 /// The revision a request reads at, given what may be seen: 0 or less means the newest.
 pub fn resolve_revision(asked: i64, mark: Mark) -> Result<i64, StoreError> {
@@ -116,7 +116,7 @@ impl RangeRun {
         allowance: &mut AnswerBytes,
     ) -> Result<RangeResponse, StoreError> {
         while !self.step(store, usize::MAX, usize::MAX)? {}
-        allowance.take(&self, 0)?;
+        self.take_allowance(allowance, 0)?;
         let count = self.count(store)?;
         Ok(self.finish(count))
     }
@@ -136,9 +136,12 @@ impl RangeRun {
         kvs
     }
 
-    /// Bytes that the records fetched from the `seen`-th on take in the answer.
-    pub(crate) fn fetched_bytes(&self, seen: usize) -> u64 {
-        self.kvs[seen..].iter().map(|record| answer_bytes(&self.request, record)).sum()
+    /// Takes what was fetched since there were `seen` records out of the allowance.
+    pub fn take_allowance(&self, allowance: &mut AnswerBytes, seen: usize) -> Result<(), StoreError> {
+        if !allowance.is_limited() {
+            return Ok(());
+        }
+        allowance.take(self.kvs[seen..].iter().map(|record| answer_bytes(&self.request, record)).sum())
     }
 
     /// How many records have been fetched.

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use vetch_seeded_bugs::Bug;
 
 use crate::auth::Effects;
-use crate::command::{self, BadCommand, Change, Command};
+use crate::command::{self, Change, Command};
 use crate::evaluate::Txn;
+use crate::payload::BadCommand;
 use crate::record::Record;
 use crate::request::{Event, KeyRange};
 use crate::state::Store;

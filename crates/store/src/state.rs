@@ -18,12 +18,12 @@ use crate::auth::{Auth, Change};
 use crate::chain::Chain;
 use crate::keys::{Keys, Slot};
 use crate::lease::Leases;
+use crate::limits::TxnLimits;
 use crate::membership::{Membership, Span};
 use crate::queue::Queue;
 use crate::record::Record;
 use crate::request::{Alarm, Event, KeyRange};
 use crate::tree::Tree;
-use crate::work::TxnLimits;
 
 /// A point in history: the newest revision, and the compaction that had been asked for by then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -21,27 +21,9 @@ use std::ops::Bound;
 
 use crate::error::StoreError;
 use crate::keys::Slot;
-use crate::range::RangeRun;
-use crate::record::Record;
+use crate::limits::{AnswerBytes, RECORD_MIN, TxnLimits, answer_bytes};
 use crate::request::{KeyRange, RangeRequest, SortOrder, SortTarget};
 use crate::state::Store;
-
-/// What the operations of one transaction may cost together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TxnLimits {
-    /// Keys examined, beside four times all keys of the store. One that is to be sorted counts
-    /// eight times, and a kilobyte of a value that is compared counts as a key.
-    pub keys: u64,
-    /// Bytes of all ranges' answers, if there is more than one range. A record counts as 64 bytes
-    /// at least.
-    pub bytes: u64,
-}
-
-impl Default for TxnLimits {
-    fn default() -> TxnLimits {
-        TxnLimits { keys: 256 << 10, bytes: 256 << 20 }
-    }
-}
 
 /// How often a transaction may examine every key of the store.
 const PASSES: u64 = 4;
@@ -52,10 +34,6 @@ const COMPARED_BYTES: u64 = 1024;
 /// How often a value is compared in a sort. The values of a long prefix in common are compared to
 /// their ends.
 const SORT_COMPARES: u64 = 16;
-/// What a record in an answer takes, however short it is.
-const RECORD_MIN: u64 = 64;
-/// What a record without its value takes beside its key: it is made for the answer.
-const KEYS_ONLY: u64 = 128;
 
 /// What is left of the allowances of one transaction.
 pub(crate) struct Work<'r> {
@@ -67,35 +45,6 @@ pub(crate) struct Work<'r> {
     is_alone: bool,
     /// Records that the path has put so far; later ranges may find them.
     puts: BTreeMap<&'r [u8], u64>,
-}
-
-/// The bytes that a transaction's ranges may still answer, if that is to be counted while they are
-/// read.
-#[derive(Debug, Clone, Copy)]
-pub struct AnswerBytes(Option<u64>);
-
-impl AnswerBytes {
-    /// For a range that stands alone, or that was counted before.
-    pub fn unlimited() -> AnswerBytes {
-        AnswerBytes(None)
-    }
-
-    /// Takes what a range has fetched since it had `seen` records out of the allowance.
-    pub fn take(&mut self, run: &RangeRun, seen: usize) -> Result<(), StoreError> {
-        if let Some(left) = &mut self.0 {
-            *left = left.checked_sub(run.fetched_bytes(seen)).ok_or(StoreError::RequestTooLarge)?;
-        }
-        Ok(())
-    }
-}
-
-/// What a record takes in the answer to a range.
-pub(crate) fn answer_bytes(request: &RangeRequest, record: &Record) -> u64 {
-    if request.keys_only {
-        KEYS_ONLY + record.key().len() as u64
-    } else {
-        RECORD_MIN.max(record.wire_len() as u64)
-    }
 }
 
 impl Store {
@@ -112,7 +61,7 @@ impl Store {
 
     /// What the ranges of a transaction that only reads may answer together.
     pub(crate) fn answer_allowance(&self, ranges: usize) -> AnswerBytes {
-        AnswerBytes((ranges > 1).then_some(self.txn_limits.bytes))
+        if ranges > 1 { AnswerBytes::limited(self.txn_limits.bytes) } else { AnswerBytes::unlimited() }
     }
 }
 

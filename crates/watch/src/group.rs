@@ -7,14 +7,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::event::LogEvent;
-use crate::hub::StreamId;
+use crate::ids::{GroupId, StreamId};
 use crate::inbox::Inbox;
 use crate::interval::IntervalMap;
 use crate::range::KeyRange;
 use crate::ring::Ring;
-
-/// Index of a group. Reused once the group is gone.
-pub(crate) type GroupId = u32;
 
 #[derive(Debug)]
 pub(crate) struct Group<E> {

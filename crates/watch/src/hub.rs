@@ -12,19 +12,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::event::{Events, LogEvent, Revision};
-use crate::group::{Group, GroupId, Groups};
+use crate::group::{Group, Groups};
+use crate::ids::{GroupId, StreamId};
 use crate::inbox::Inbox;
 use crate::log::EventLog;
 use crate::range::KeyRange;
 use crate::ring::RingLimit;
 use crate::stats::{Gauges, add};
-use crate::stream::Stream;
 
 #[cfg(test)]
 mod tests;
-
-/// Names a stream towards the hub. Never reused.
-pub type StreamId = u64;
 
 /// All watcher groups, and the streams that belong to them.
 #[derive(Debug)]
@@ -90,14 +87,13 @@ impl<E: LogEvent> Hub<E> {
         }
     }
 
-    /// Opens a stream. It must be closed with [`Stream::close`].
-    pub fn open(&mut self) -> Stream<E> {
+    /// Admits a new stream, which must leave with [`Hub::close`].
+    pub(crate) fn admit(&mut self, inbox: Arc<Inbox>) -> StreamId {
         let id = self.next_stream;
         self.next_stream += 1;
         add(&self.gauges.streams, 1);
-        let stream = Stream::new(id, Arc::clone(&self.gauges));
-        self.streams.insert(id, OpenStream { wish: None, inbox: Arc::clone(stream.inbox()) });
-        stream
+        self.streams.insert(id, OpenStream { wish: None, inbox });
+        id
     }
 
     /// Newest revision whose matches are in the rings.

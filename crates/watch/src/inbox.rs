@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::group::GroupId;
+use crate::ids::GroupId;
 
 /// Distinct groups named before the inbox stops naming them.
 const MAX_GROUPS: usize = 64;

@@ -66,6 +66,7 @@
 mod event;
 mod group;
 mod hub;
+mod ids;
 mod inbox;
 mod interval;
 mod log;
@@ -82,7 +83,8 @@ mod model;
 mod testing;
 
 pub use event::{Events, LogEvent, Revision};
-pub use hub::{Behind, Hub, Published, StreamId};
+pub use hub::{Behind, Hub, Published};
+pub use ids::StreamId;
 pub use log::{EventLog, Scan, ScanBudget, Trimmed};
 pub use range::{EmptyRange, Filters, KeyRange};
 pub use response::{Create, NO_WATCH, REASON_COMPACTED, REASON_DUPLICATE, REASON_EMPTY_RANGE, Response};

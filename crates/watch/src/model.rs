@@ -172,7 +172,7 @@ impl Model {
         let mut world = World::new(ring);
         let sides = (0..2)
             .map(|_| Side {
-                stream: world.hub.open(),
+                stream: Stream::open(&mut world.hub),
                 live: BTreeMap::new(),
                 ghosts: Vec::new(),
                 cancelling: Vec::new(),

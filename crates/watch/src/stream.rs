@@ -17,8 +17,8 @@ use std::sync::Arc;
 use vetch_seeded_bugs::Bug;
 
 use crate::event::LogEvent;
-use crate::group::GroupId;
-use crate::hub::{Hub, StreamId};
+use crate::hub::Hub;
+use crate::ids::{GroupId, StreamId};
 use crate::inbox::Inbox;
 use crate::log::EventLog;
 use crate::range::KeyRange;
@@ -81,10 +81,16 @@ pub struct Stream<E> {
 }
 
 impl<E: LogEvent> Stream<E> {
-    pub(crate) fn new(id: StreamId, gauges: Arc<Gauges>) -> Self {
+    /// Opens a stream of `hub`. It must be closed with [`Stream::close`].
+    pub fn open(hub: &mut Hub<E>) -> Self {
+        let inbox = Arc::new(Inbox::default());
+        Stream::new(hub.admit(Arc::clone(&inbox)), inbox, hub.gauges())
+    }
+
+    fn new(id: StreamId, inbox: Arc<Inbox>, gauges: Arc<Gauges>) -> Self {
         Stream {
             id,
-            inbox: Arc::new(Inbox::default()),
+            inbox,
             gauges,
             watchers: Vec::new(),
             free: Vec::new(),
@@ -107,16 +113,12 @@ impl<E: LogEvent> Stream<E> {
 
     /// A stream that belongs to no hub and is closed, to be left where one was taken away.
     pub fn closed() -> Self {
-        Stream { closed: true, ..Stream::new(StreamId::MAX, Arc::default()) }
+        Stream { closed: true, ..Stream::new(StreamId::MAX, Arc::default(), Arc::default()) }
     }
 
     /// The name under which the hub wakes this stream.
     pub fn id(&self) -> StreamId {
         self.id
-    }
-
-    pub(crate) fn inbox(&self) -> &Arc<Inbox> {
-        &self.inbox
     }
 
     /// Live watchers of this stream.

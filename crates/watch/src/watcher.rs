@@ -16,8 +16,8 @@
 use vetch_seeded_bugs::Bug;
 
 use crate::event::{LogEvent, Revision};
-use crate::group::GroupId;
 use crate::hub::Hub;
+use crate::ids::GroupId;
 use crate::log::{EventLog, ScanBudget};
 use crate::range::Filters;
 

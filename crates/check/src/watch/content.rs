@@ -7,24 +7,19 @@ use super::{coverage, first_revision, matches, without_prev};
 use crate::history::{Ending, WatchMessage, Watched};
 use crate::violation::{Kind, Violation};
 
-type Check = fn(&Watched, &Model) -> Result<(), String>;
+type Check = fn(&Watched, &Model) -> Result<(), Violation>;
 
-const CHECKS: [(Kind, Check); 4] = [
-    (Kind::WatchReliable, reliable),
-    (Kind::WatchResumable, resumable),
-    (Kind::WatchProgressAhead, progress_ahead),
-    (Kind::WatchCreateFlag, create_flag),
-];
+const CHECKS: [Check; 4] = [reliable, resumable, progress_ahead, create_flag];
 
 /// Everything that needs to know what happened, except what compaction has a say in.
 pub(crate) fn check_content(name: &str, watch: &Watched, model: &Model) -> Vec<Violation> {
-    let failed = CHECKS.iter().filter_map(|(kind, check)| check(watch, model).err().map(|text| (kind, text)));
-    failed.map(|(kind, text)| Violation::new(*kind, format!("{name}: {text}"))).collect()
+    let failed = CHECKS.iter().filter_map(|check| check(watch, model).err());
+    failed.map(|violation| violation.of(name)).collect()
 }
 
 /// Between its first and its last revision a watcher was told exactly the events that match, in
 /// every field.
-fn reliable(watch: &Watched, model: &Model) -> Result<(), String> {
+fn reliable(watch: &Watched, model: &Model) -> Result<(), Violation> {
     let Some((first, last)) = coverage(watch) else { return Ok(()) };
     let mut expected = expected(watch, model, first, last);
     for (number, at, event) in numbered(watch) {
@@ -32,19 +27,30 @@ fn reliable(watch: &Watched, model: &Model) -> Result<(), String> {
         match expected.next().map(without_prev) {
             Some(next) if next == told => {}
             Some(next) => {
-                return Err(format!("expected {next:?}, told {told:?}, {}", event_text(number, at, event)));
+                return Err(Violation::new(
+                    Kind::WatchReliable,
+                    format!("expected {next:?}, told {told:?}, {}", event_text(number, at, event)),
+                ));
             }
-            None => return Err(format!("never happened: {}", event_text(number, at, event))),
+            None => {
+                return Err(Violation::new(
+                    Kind::WatchReliable,
+                    format!("never happened: {}", event_text(number, at, event)),
+                ));
+            }
         }
     }
     match expected.next() {
-        Some(missing) => Err(format!("covers {first} to {last} but was not told {missing:?}")),
+        Some(missing) => Err(Violation::new(
+            Kind::WatchReliable,
+            format!("covers {first} to {last} but was not told {missing:?}"),
+        )),
         None => Ok(()),
     }
 }
 
 /// The first event is the first that matches from the start on.
-fn resumable(watch: &Watched, model: &Model) -> Result<(), String> {
+fn resumable(watch: &Watched, model: &Model) -> Result<(), Violation> {
     let (Some(first), Some((number, at, event))) = (first_revision(watch), numbered(watch).next()) else {
         return Ok(());
     };
@@ -52,11 +58,14 @@ fn resumable(watch: &Watched, model: &Model) -> Result<(), String> {
     if due.is_some_and(|due| without_prev(due) == without_prev(event)) {
         return Ok(());
     }
-    Err(format!("starts at {first}, where {due:?} is first, but {}", event_text(number, at, event)))
+    Err(Violation::new(
+        Kind::WatchResumable,
+        format!("starts at {first}, where {due:?} is first, but {}", event_text(number, at, event)),
+    ))
 }
 
 /// Progress to a revision comes behind every matching event up to it.
-fn progress_ahead(watch: &Watched, model: &Model) -> Result<(), String> {
+fn progress_ahead(watch: &Watched, model: &Model) -> Result<(), Violation> {
     let Some(first) = first_revision(watch) else { return Ok(()) };
     let mut expected = expected(watch, model, first, i64::MAX).peekable();
     let (mut told, mut due) = (0, 0);
@@ -68,7 +77,10 @@ fn progress_ahead(watch: &Watched, model: &Model) -> Result<(), String> {
             }
             if told < due {
                 let before = format!("{told} of {due} events before progress to {revision}");
-                return Err(format!("{before}, message {number} at {at}"));
+                return Err(Violation::new(
+                    Kind::WatchProgressAhead,
+                    format!("{before}, message {number} at {at}"),
+                ));
             }
         }
     }
@@ -76,15 +88,16 @@ fn progress_ahead(watch: &Watched, model: &Model) -> Result<(), String> {
 }
 
 /// An event creates its key exactly if the key was not there before.
-fn create_flag(watch: &Watched, model: &Model) -> Result<(), String> {
+fn create_flag(watch: &Watched, model: &Model) -> Result<(), Violation> {
     let wrong = |(_, _, event): &(usize, u64, &Event)| {
         let kv = &event.kv;
         !event.deleted && (kv.version == 1) != model.get(&kv.key, kv.mod_revision - 1).is_none()
     };
     match numbered(watch).find(wrong) {
-        Some((number, at, event)) => {
-            Err(format!("version {}: {}", event.kv.version, event_text(number, at, event)))
-        }
+        Some((number, at, event)) => Err(Violation::new(
+            Kind::WatchCreateFlag,
+            format!("version {}: {}", event.kv.version, event_text(number, at, event)),
+        )),
         None => Ok(()),
     }
 }

@@ -9,25 +9,15 @@ use crate::facts::bytes;
 use crate::history::{WatchMessage, Watched};
 use crate::violation::{Kind, Violation};
 
-type Check = fn(&Watched) -> Result<(), String>;
+type Check = fn(&Watched) -> Result<(), Violation>;
 
-const CHECKS: [(Kind, Check); 9] = [
-    (Kind::WatchCreated, created),
-    (Kind::WatchFilter, filter),
-    (Kind::WatchOrdered, ordered),
-    (Kind::WatchUnique, unique),
-    (Kind::WatchAtomic, atomic),
-    (Kind::WatchBookmarkable, bookmarkable),
-    (Kind::WatchCreateFlag, create_flag),
-    (Kind::WatchFutureStart, future_start),
-    (Kind::WatchHeader, header),
-];
+const CHECKS: [Check; 9] =
+    [created, filter, ordered, unique, atomic, bookmarkable, create_flag, future_start, header];
 
 /// Everything that can be told without knowing what really happened. `name` says which watcher it
 /// is.
 pub(crate) fn check_stream(name: &str, watch: &Watched) -> Vec<Violation> {
-    let failed = CHECKS.iter().filter_map(|(kind, check)| check(watch).err().map(|text| (kind, text)));
-    failed.map(|(kind, text)| Violation::new(*kind, format!("{name}: {text}"))).collect()
+    CHECKS.iter().filter_map(|check| check(watch).err()).map(|violation| violation.of(name)).collect()
 }
 
 /// All events with the number and the time of the message they came in.
@@ -44,31 +34,40 @@ pub(super) fn event_text(number: usize, at: u64, event: &Event) -> String {
 }
 
 /// Created comes first, and once.
-fn created(watch: &Watched) -> Result<(), String> {
+fn created(watch: &Watched) -> Result<(), Violation> {
     for (number, message) in watch.messages.iter().enumerate() {
         let is_created = matches!(message, WatchMessage::Created { .. });
         if is_created != (number == 0) {
             let what = if is_created { "created again" } else { "not created before its first message" };
-            return Err(format!("{what}, message {number} at {}", message.at()));
+            return Err(Violation::new(
+                Kind::WatchCreated,
+                format!("{what}, message {number} at {}", message.at()),
+            ));
         }
     }
     Ok(())
 }
 
 /// Only what was asked for.
-fn filter(watch: &Watched) -> Result<(), String> {
+fn filter(watch: &Watched) -> Result<(), Violation> {
     match numbered(watch).find(|(_, _, event)| !matches(&watch.request, event)) {
-        Some((number, at, event)) => Err(format!("not asked for: {}", event_text(number, at, event))),
+        Some((number, at, event)) => Err(Violation::new(
+            Kind::WatchFilter,
+            format!("not asked for: {}", event_text(number, at, event)),
+        )),
         None => Ok(()),
     }
 }
 
 /// Revisions never go down.
-fn ordered(watch: &Watched) -> Result<(), String> {
+fn ordered(watch: &Watched) -> Result<(), Violation> {
     let mut last = 0;
     for (number, at, event) in numbered(watch) {
         if event.kv.mod_revision < last {
-            return Err(format!("after revision {last} came {}", event_text(number, at, event)));
+            return Err(Violation::new(
+                Kind::WatchOrdered,
+                format!("after revision {last} came {}", event_text(number, at, event)),
+            ));
         }
         last = event.kv.mod_revision;
     }
@@ -76,24 +75,30 @@ fn ordered(watch: &Watched) -> Result<(), String> {
 }
 
 /// No change is told twice.
-fn unique(watch: &Watched) -> Result<(), String> {
+fn unique(watch: &Watched) -> Result<(), Violation> {
     let mut told = BTreeSet::new();
     for (number, at, event) in numbered(watch) {
         if !told.insert((event.kv.mod_revision, &event.kv.key)) {
-            return Err(format!("told twice: {}", event_text(number, at, event)));
+            return Err(Violation::new(
+                Kind::WatchUnique,
+                format!("told twice: {}", event_text(number, at, event)),
+            ));
         }
     }
     Ok(())
 }
 
 /// A revision is never split over two responses.
-fn atomic(watch: &Watched) -> Result<(), String> {
+fn atomic(watch: &Watched) -> Result<(), Violation> {
     let mut last = None;
     for (number, message) in watch.messages.iter().enumerate() {
         let events = message.events();
         if let (Some(first), Some(end)) = (events.first(), events.last()) {
             if last == Some(first.kv.mod_revision) {
-                return Err(format!("continues a revision: {}", event_text(number, message.at(), first)));
+                return Err(Violation::new(
+                    Kind::WatchAtomic,
+                    format!("continues a revision: {}", event_text(number, message.at(), first)),
+                ));
             }
             last = Some(end.kv.mod_revision);
         }
@@ -103,20 +108,26 @@ fn atomic(watch: &Watched) -> Result<(), String> {
 
 /// Progress is a bookmark: it never goes back, lies behind every event before it, and none at or
 /// below it follows.
-fn bookmarkable(watch: &Watched) -> Result<(), String> {
+fn bookmarkable(watch: &Watched) -> Result<(), Violation> {
     let (mut bookmark, mut last) = (0, 0);
     for (number, message) in watch.messages.iter().enumerate() {
         for event in message.events() {
             if event.kv.mod_revision <= bookmark {
                 let event = event_text(number, message.at(), event);
-                return Err(format!("after progress to {bookmark} came {event}"));
+                return Err(Violation::new(
+                    Kind::WatchBookmarkable,
+                    format!("after progress to {bookmark} came {event}"),
+                ));
             }
             last = event.kv.mod_revision.max(last);
         }
         if let WatchMessage::Progress { revision, at } = message {
             if *revision < bookmark.max(last) {
                 let before = format!("after progress to {bookmark} and events to {last}");
-                return Err(format!("{before} came progress to {revision}, message {number} at {at}"));
+                return Err(Violation::new(
+                    Kind::WatchBookmarkable,
+                    format!("{before} came progress to {revision}, message {number} at {at}"),
+                ));
             }
             bookmark = *revision;
         }
@@ -125,7 +136,7 @@ fn bookmarkable(watch: &Watched) -> Result<(), String> {
 }
 
 /// An event says in three ways whether it creates its key; they agree.
-fn create_flag(watch: &Watched) -> Result<(), String> {
+fn create_flag(watch: &Watched) -> Result<(), Violation> {
     let wrong = |(_, _, event): &(usize, u64, &Event)| {
         let kv = &event.kv;
         !event.deleted && (kv.version == 1) != (kv.create_revision == kv.mod_revision)
@@ -133,35 +144,47 @@ fn create_flag(watch: &Watched) -> Result<(), String> {
     match numbered(watch).find(wrong) {
         Some((number, at, event)) => {
             let (version, create) = (event.kv.version, event.kv.create_revision);
-            Err(format!("version {version}, created at {create}: {}", event_text(number, at, event)))
+            Err(Violation::new(
+                Kind::WatchCreateFlag,
+                format!("version {version}, created at {create}: {}", event_text(number, at, event)),
+            ))
         }
         None => Ok(()),
     }
 }
 
 /// Nothing from before its start, and no progress below the revision before it.
-fn future_start(watch: &Watched) -> Result<(), String> {
+fn future_start(watch: &Watched) -> Result<(), Violation> {
     let Some(first) = first_revision(watch) else { return Ok(()) };
     for (number, message) in watch.messages.iter().enumerate() {
         if let Some(event) = message.events().iter().find(|event| event.kv.mod_revision < first) {
-            return Err(format!("starts at {first}, but {}", event_text(number, message.at(), event)));
+            return Err(Violation::new(
+                Kind::WatchFutureStart,
+                format!("starts at {first}, but {}", event_text(number, message.at(), event)),
+            ));
         }
         if let WatchMessage::Progress { revision, at } = message
             && *revision < first - 1
         {
-            return Err(format!("starts at {first}, but progress to {revision}, message {number} at {at}"));
+            return Err(Violation::new(
+                Kind::WatchFutureStart,
+                format!("starts at {first}, but progress to {revision}, message {number} at {at}"),
+            ));
         }
     }
     Ok(())
 }
 
 /// A response's header is not older than what it carries.
-fn header(watch: &Watched) -> Result<(), String> {
+fn header(watch: &Watched) -> Result<(), Violation> {
     for (number, message) in watch.messages.iter().enumerate() {
         let newer = message.events().iter().find(|event| event.kv.mod_revision > message.revision());
         if let Some(event) = newer {
             let header = message.revision();
-            return Err(format!("header {header}, but {}", event_text(number, message.at(), event)));
+            return Err(Violation::new(
+                Kind::WatchHeader,
+                format!("header {header}, but {}", event_text(number, message.at(), event)),
+            ));
         }
     }
     Ok(())

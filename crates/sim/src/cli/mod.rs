@@ -9,6 +9,8 @@ use vetch_sim::Report;
 use vetch_sim::run::Out;
 
 pub(crate) mod bugs;
+mod histories;
+mod plant;
 pub(crate) mod pool;
 pub(crate) mod run;
 pub(crate) mod same;

@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::Mutex;
 
 use super::Level;
@@ -13,6 +13,14 @@ struct Worker {
     child: Child,
     seeds: ChildStdin,
     answers: BufReader<ChildStdout>,
+}
+
+/// A worker that ended instead of answering.
+#[derive(Debug, thiserror::Error)]
+#[error("the process ended ({status}): {last_line}")]
+struct Died {
+    status: ExitStatus,
+    last_line: String,
 }
 
 /// What every worker is started with.
@@ -39,8 +47,7 @@ impl Worker {
         Ok(Worker { child, seeds, answers })
     }
 
-    /// The answer, or what the worker said instead before it died.
-    fn ask(&mut self, seed: u64) -> io::Result<Result<Answer, String>> {
+    fn ask(&mut self, seed: u64) -> io::Result<Result<Answer, Died>> {
         let mut line = String::new();
         if writeln!(self.seeds, "{seed}").is_ok() {
             self.answers.read_line(&mut line)?;
@@ -49,7 +56,7 @@ impl Worker {
             Ok(answer) => Ok(Ok(answer)),
             Err(_) => {
                 let status = self.child.wait()?;
-                Ok(Err(format!("the process ended ({status}): {}", line.trim())))
+                Ok(Err(Died { status, last_line: line.trim().to_owned() }))
             }
         }
     }
@@ -72,7 +79,7 @@ pub(crate) fn feed(
                 Ok(answer) => answer,
                 Err(died) => {
                     worker = Worker::start(setup)?;
-                    Answer { seed, violations: vec![died], ..Answer::default() }
+                    Answer { seed, violations: vec![died.to_string()], ..Answer::default() }
                 }
             };
             if !(take.lock().expect("nothing panics under this lock"))(answer) {

@@ -1,8 +1,7 @@
 //! `vetch-sim seed`: one seed, with everything it did if wanted.
 
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::io::{self, BufWriter};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use vetch_sim::Report;
@@ -27,7 +26,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> io::Result<bool> {
-    super::bugs::plant(options.bug.as_deref())?;
+    super::plant::plant(options.bug.as_deref())?;
     super::worker::watch_for_hangs();
     let out = options.verbose.then(|| -> Out { Arc::new(Mutex::new(BufWriter::new(io::stdout()))) });
     let report = options.level.level.run(options.seed, out.clone());
@@ -50,17 +49,7 @@ pub(crate) fn run(options: &Options) -> io::Result<bool> {
     if options.level.level == Level::Log {
         return Ok(false);
     }
-    let stored = store(&report, &options.histories)?;
+    let stored = super::histories::store(&report, &options.histories)?;
     say(format_args!("history: {}", stored.display()));
     Ok(false)
-}
-
-/// Writes the history of a failed seed.
-pub(crate) fn store(report: &Report, into: &Path) -> io::Result<PathBuf> {
-    std::fs::create_dir_all(into)?;
-    let path = into.join(format!("seed-{}.jsonl", report.seed));
-    let mut file = BufWriter::new(File::create(&path)?);
-    report.history.save(&mut file)?;
-    file.flush()?;
-    Ok(path)
 }

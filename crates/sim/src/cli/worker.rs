@@ -36,7 +36,7 @@ pub(crate) struct Answer {
 }
 
 pub(crate) fn run(options: &Options) -> io::Result<bool> {
-    super::bugs::plant(options.bug.as_deref())?;
+    super::plant::plant(options.bug.as_deref())?;
     watch_for_hangs();
     for line in io::stdin().lock().lines() {
         let seed = line?.trim().parse().map_err(io::Error::other)?;
@@ -44,7 +44,7 @@ pub(crate) fn run(options: &Options) -> io::Result<bool> {
         let report = level.run(seed, None);
         // At the level of the log there are no clients, and so no history.
         let failed = !report.violations.is_empty() && level != Level::Log;
-        let history = if failed { Some(super::seed::store(&report, &options.histories)?) } else { None };
+        let history = if failed { Some(super::histories::store(&report, &options.histories)?) } else { None };
         let answer = Answer {
             seed,
             operations: report.history.operations.len() as u64,

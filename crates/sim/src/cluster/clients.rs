@@ -16,16 +16,10 @@ use crate::show::Show;
 use crate::time::{MILLI, SECOND};
 use crate::trace::say;
 use crate::watcher;
-use crate::workload::How;
+use crate::workload::{How, Memory};
 
 /// Sends requests until the load is over or the run has had enough.
-pub(super) async fn run(
-    env: Rc<Env>,
-    directory: Rc<Directory>,
-    servers: usize,
-    client: u32,
-    memory: client::Memory,
-) {
+pub(super) async fn run(env: Rc<Env>, directory: Rc<Directory>, servers: usize, client: u32, memory: Memory) {
     let mut at = client as usize % servers;
     while env.phase.get() == Phase::Load {
         let think = memory.borrow_mut().rng().skewed(1, env.plan.think_nanos);

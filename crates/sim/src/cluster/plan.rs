@@ -8,7 +8,6 @@ use vetch_checkpoint::identity::Identity;
 use vetch_cluster::Config;
 use vetch_node::config::NodeConfig;
 
-use super::wire::Cut;
 use crate::plan::Plan;
 use crate::time::{MILLI, SECOND};
 use vetch_testkit::random::Rng;
@@ -34,6 +33,16 @@ pub(super) struct Troubles {
     pub(super) pushed: u64,
     /// What a message takes at most that is not late.
     pub(super) slowest: u64,
+}
+
+/// How a server and the log are cut off from each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cut {
+    Both,
+    /// The log does not hear the server.
+    Mute,
+    /// The server does not hear the log.
+    Deaf,
 }
 
 /// Something that happens to one server, or to the log.

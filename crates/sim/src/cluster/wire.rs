@@ -14,7 +14,7 @@ use vetch_cluster::{Log, LogError, LogEvent, Page, Ticket};
 use vetch_journal::Position;
 use vetch_testkit::log::model::{ModelLog, Outcome};
 
-use super::plan::Troubles;
+use super::plan::{Cut, Troubles};
 use crate::coverage::{Coverage, Rare};
 use crate::time::{MICRO, MILLI, Now};
 use crate::trace::{Trace, say};
@@ -92,16 +92,6 @@ struct Append {
     ticket: Ticket,
     after: Position,
     record: Bytes,
-}
-
-/// How a server and the log are cut off from each other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Cut {
-    Both,
-    /// The log does not hear the server.
-    Mute,
-    /// The server does not hear the log.
-    Deaf,
 }
 
 impl Wire {

@@ -135,7 +135,7 @@ impl Run {
             );
         }
         if let Err(error) = keys::remove_old(&world.node) {
-            return self.not_live(world, &error);
+            return self.not_live(world, &error.to_string());
         }
         self.env.hit(Rare::OldKeysRemoved);
         true

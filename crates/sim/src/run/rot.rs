@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use vetch_journal::{Fault, MemDisk};
 use vetch_model::KeyValue;
 use vetch_node::Node;
+use vetch_node::error::OpenError;
 use vetch_store::request::{KeyRange, RangeRequest};
 
 use super::Run;
@@ -125,7 +126,7 @@ impl Run {
 
     /// What a server started on a copy of the disk holds, or why it does not start. None if it
     /// cannot even be asked.
-    fn content_of(&mut self, mem: MemDisk) -> Option<Result<Content, String>> {
+    fn content_of(&mut self, mem: MemDisk) -> Option<Result<Content, OpenError>> {
         let rng = self.rng.fork(5);
         let disk = SimDisk::new(mem, rng, self.env.trace.clone(), self.env.coverage.clone());
         disk.give_space();
@@ -135,7 +136,7 @@ impl Run {
                 drop(parts);
                 content.map(Ok)
             }
-            Err(error) => Some(Err(error.to_string())),
+            Err(error) => Some(Err(error)),
         }
     }
 }

@@ -8,10 +8,9 @@ use std::collections::BTreeSet;
 
 use bytes::{BufMut, Bytes};
 
-use crate::command::{BadCommand, take, take_i64, take_u8, take_u32};
+use crate::payload::{BadCommand, take, take_i64, take_u8, take_u32};
 
-use super::accounts::Auth;
-use super::state::{AuthState, Permission, PermissionKind, Role, User};
+use super::state::{Permission, PermissionKind, Role, User};
 
 const ENABLED: u8 = 0;
 const USER: u8 = 1;
@@ -34,25 +33,6 @@ pub(crate) enum Effect {
     /// The user as it is from now on, or none.
     User(String, Option<User>),
     Role(String, Option<Role>),
-}
-
-/// All users and roles as bytes.
-pub fn encode_state(state: &AuthState, out: &mut Vec<u8>) {
-    let roles = state.roles.iter().map(|(name, role)| Effect::Role(name.clone(), Some(role.clone())));
-    let users = state.users.iter().map(|(name, user)| Effect::User(name.clone(), Some(user.clone())));
-    let enabled = [Effect::Enabled(state.enabled)];
-    let effects = roles.chain(users).chain(enabled).collect();
-    Effects { revision: state.revision, effects }.encode(out);
-}
-
-/// None if the bytes are damaged.
-pub fn decode_state(mut bytes: &[u8]) -> Option<AuthState> {
-    let effects = Effects::decode(&mut bytes).ok()?;
-    // What comes last tells a whole state from the beginning of one.
-    effects.effects.last().filter(|last| matches!(last, Effect::Enabled(_)))?;
-    let mut auth = Auth::default();
-    auth.apply(&effects);
-    Some(auth.state())
 }
 
 impl Effects {

@@ -31,10 +31,9 @@ pub use accounts::Auth;
 pub use caller::Caller;
 pub use change::Change;
 pub(crate) use effect::Effects;
-pub use effect::{decode_state, encode_state};
 pub use error::AuthError;
 pub use keyset::KeySet;
-pub use saved::SavedAuth;
+pub use saved::{SavedAuth, decode_state, encode_state};
 pub use state::{AuthState, NAMED_BYTES, Permission, PermissionKind, Role, User};
 
 /// The user, and the role, that everything begins with.

@@ -5,8 +5,6 @@
 //! exist, does it have the root role, and only then its permissions.
 
 use crate::record::Record;
-use crate::request::{DeleteRangeRequest, PutRequest, RequestOp, TxnRequest, WriteRequest};
-use crate::state::Store;
 
 use super::accounts::{Account, Auth};
 use super::caller::Caller;
@@ -28,6 +26,11 @@ impl Auth {
     /// Writing one key.
     pub fn check_write(&self, caller: &Caller, key: &[u8]) -> Result<(), AuthError> {
         self.check(caller, key, b"", Access::Write)
+    }
+
+    /// Writing the keys of a range.
+    pub fn check_write_range(&self, caller: &Caller, key: &[u8], range_end: &[u8]) -> Result<(), AuthError> {
+        self.check(caller, key, range_end, Access::Write)
     }
 
     /// Being any user at all.
@@ -80,21 +83,6 @@ impl Auth {
         self.check_root(caller).or_else(|refusal| if has_it { Ok(()) } else { Err(refusal) })
     }
 
-    /// Reading what a transaction compares and reads. For one that writes too, see
-    /// [`Store::permit`].
-    pub fn check_read_txn(&self, caller: &Caller, txn: &TxnRequest) -> Result<(), AuthError> {
-        assert!(txn.is_read_only(), "writes are judged together with the leases they name");
-        for compare in &txn.compare {
-            self.check_read(caller, &compare.range.key, &compare.range.range_end)?;
-        }
-        for op in txn.success.iter().chain(&txn.failure) {
-            if let RequestOp::Range(range) = op {
-                self.check_read(caller, &range.range.key, &range.range.range_end)?;
-            }
-        }
-        Ok(())
-    }
-
     /// A read that was let in at `caller`'s revision is answered only if that is still the current
     /// one. One that was let in because authentication was off is not answered once it is on: what
     /// it found may have been written under its protection.
@@ -130,69 +118,5 @@ impl Auth {
         }
         let account = self.accounts.get(name.as_ref()).ok_or(AuthError::PermissionDenied)?;
         Ok((!account.is_root()).then_some(account))
-    }
-}
-
-impl Store {
-    /// Whether `caller` may have `request` evaluated at head now.
-    pub fn permit(&self, caller: &Caller, request: &WriteRequest) -> Result<(), AuthError> {
-        if !self.auth.enabled || *caller == Caller::Server {
-            return Ok(());
-        }
-        match request {
-            WriteRequest::Put(put) => self.permit_put(caller, put),
-            WriteRequest::DeleteRange(delete) => self.permit_delete(caller, delete),
-            WriteRequest::Txn(txn) => self.permit_txn(caller, txn),
-            WriteRequest::LeaseRevoke { id } => self.permit_lease_writes(caller, *id),
-            WriteRequest::LeaseGrant { .. } => self.auth.check_user(caller),
-            WriteRequest::Auth(_) | WriteRequest::Compact { .. } => self.auth.check_root(caller),
-            WriteRequest::AlarmActivate(_) | WriteRequest::AlarmDeactivate(_) => self.auth.check_root(caller),
-            // These are the server's own, whoever made them necessary.
-            WriteRequest::LeaseExpire { .. }
-            | WriteRequest::LeaseRemaining { .. }
-            | WriteRequest::Foreign { .. } => Ok(()),
-        }
-    }
-
-    fn permit_put(&self, caller: &Caller, put: &PutRequest) -> Result<(), AuthError> {
-        self.auth.check_write(caller, &put.key)?;
-        // Whoever attaches a key to a lease can make all of its keys go with it, or keep them
-        // alive.
-        self.permit_lease_writes(caller, put.lease)?;
-        if put.prev_kv { self.auth.check_read(caller, &put.key, b"") } else { Ok(()) }
-    }
-
-    fn permit_delete(&self, caller: &Caller, delete: &DeleteRangeRequest) -> Result<(), AuthError> {
-        let (key, range_end) = (&delete.range.key, &delete.range.range_end);
-        self.auth.check(caller, key, range_end, Access::Write)?;
-        if delete.prev_kv { self.auth.check_read(caller, key, range_end) } else { Ok(()) }
-    }
-
-    /// Both branches, however deep: which one runs must not depend on who asks.
-    fn permit_txn(&self, caller: &Caller, txn: &TxnRequest) -> Result<(), AuthError> {
-        for compare in &txn.compare {
-            self.auth.check_read(caller, &compare.range.key, &compare.range.range_end)?;
-        }
-        for op in txn.success.iter().chain(&txn.failure) {
-            match op {
-                RequestOp::Range(range) => {
-                    self.auth.check_read(caller, &range.range.key, &range.range.range_end)?;
-                }
-                RequestOp::Put(put) => self.permit_put(caller, put)?,
-                RequestOp::DeleteRange(delete) => self.permit_delete(caller, delete)?,
-                RequestOp::Txn(nested) => self.permit_txn(caller, nested)?,
-                RequestOp::Empty => {}
-            }
-        }
-        Ok(())
-    }
-
-    /// Writing every key that hangs on a lease at head. One that does not exist has none.
-    pub fn permit_lease_writes(&self, caller: &Caller, lease: i64) -> Result<(), AuthError> {
-        if self.auth.check_root(caller).is_ok() {
-            return Ok(());
-        }
-        let Some(lease) = self.leases.get(lease) else { return Ok(()) };
-        lease.slots().try_for_each(|slot| self.auth.check_write(caller, self.keys.key(slot)))
     }
 }

@@ -4,6 +4,7 @@ use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
 use super::accounts::Auth;
+use super::effect::{Effect, Effects};
 use super::state::AuthState;
 
 /// Users and roles as they were when this was made. Making it copies a pointer; it becomes plain
@@ -54,3 +55,22 @@ impl PartialEq for SavedAuth {
 }
 
 impl Eq for SavedAuth {}
+
+/// All users and roles as bytes.
+pub fn encode_state(state: &AuthState, out: &mut Vec<u8>) {
+    let roles = state.roles.iter().map(|(name, role)| Effect::Role(name.clone(), Some(role.clone())));
+    let users = state.users.iter().map(|(name, user)| Effect::User(name.clone(), Some(user.clone())));
+    let enabled = [Effect::Enabled(state.enabled)];
+    let effects = roles.chain(users).chain(enabled).collect();
+    Effects { revision: state.revision, effects }.encode(out);
+}
+
+/// None if the bytes are damaged.
+pub fn decode_state(mut bytes: &[u8]) -> Option<AuthState> {
+    let effects = Effects::decode(&mut bytes).ok()?;
+    // What comes last tells a whole state from the beginning of one.
+    effects.effects.last().filter(|last| matches!(last, Effect::Enabled(_)))?;
+    let mut auth = Auth::default();
+    auth.apply(&effects);
+    Some(auth.state())
+}

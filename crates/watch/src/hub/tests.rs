@@ -1,11 +1,11 @@
 use crate::testing::{World, prefix, show};
-use crate::{Budget, Create, KeyRange};
+use crate::{Budget, Create, KeyRange, Stream};
 
 #[test]
 fn watchers_of_one_range_share_a_group() {
     let mut world = World::new(8);
-    let mut a = world.hub.open();
-    let mut b = world.hub.open();
+    let mut a = Stream::open(&mut world.hub);
+    let mut b = Stream::open(&mut world.hub);
     for stream in [&mut a, &mut b] {
         stream.create(&mut world.hub, &world.log, &prefix("a")).unwrap();
         stream.create(&mut world.hub, &world.log, &prefix("a")).unwrap();
@@ -26,8 +26,8 @@ fn watchers_of_one_range_share_a_group() {
 #[test]
 fn only_streams_with_matches_are_woken_and_only_once_until_they_drain() {
     let mut world = World::new(8);
-    let mut a = world.hub.open();
-    let mut b = world.hub.open();
+    let mut a = Stream::open(&mut world.hub);
+    let mut b = Stream::open(&mut world.hub);
     a.create(&mut world.hub, &world.log, &prefix("a")).unwrap();
     b.create(&mut world.hub, &world.log, &prefix("b")).unwrap();
     world.drain(&mut a);
@@ -41,7 +41,7 @@ fn only_streams_with_matches_are_woken_and_only_once_until_they_drain() {
 #[test]
 fn a_group_gets_the_events_of_a_revision_in_order_and_only_its_own() {
     let mut world = World::new(8);
-    let mut stream = world.hub.open();
+    let mut stream = Stream::open(&mut world.hub);
     for key in ["a", "b"] {
         stream.create(&mut world.hub, &world.log, &prefix(key)).unwrap();
     }
@@ -54,7 +54,7 @@ fn a_group_gets_the_events_of_a_revision_in_order_and_only_its_own() {
 #[test]
 fn publishing_goes_in_steps() {
     let mut world = World::new(8);
-    let mut stream = world.hub.open();
+    let mut stream = Stream::open(&mut world.hub);
     stream.create(&mut world.hub, &world.log, &prefix("a")).unwrap();
     for _ in 0..3 {
         world.append(&["a"]);
@@ -69,7 +69,7 @@ fn publishing_goes_in_steps() {
 #[test]
 fn rings_keep_what_the_last_compaction_removed_until_the_next_one() {
     let mut world = World::new(8);
-    let mut stream = world.hub.open();
+    let mut stream = Stream::open(&mut world.hub);
     stream.create(&mut world.hub, &world.log, &prefix("a")).unwrap();
     world.drain(&mut stream);
     world.put(&["a"]);
@@ -95,7 +95,7 @@ fn rings_keep_what_the_last_compaction_removed_until_the_next_one() {
 #[test]
 fn a_stream_with_more_groups_than_the_inbox_names_misses_nothing() {
     let mut world = World::new(2);
-    let mut stream = world.hub.open();
+    let mut stream = Stream::open(&mut world.hub);
     for n in 0..100 {
         let key = format!("{n:03}").into_bytes();
         stream.create(&mut world.hub, &world.log, &Create { key, ..Create::default() }).unwrap();
@@ -116,7 +116,7 @@ fn a_stream_with_more_groups_than_the_inbox_names_misses_nothing() {
 #[test]
 fn a_stream_that_is_not_drained_is_behind_at_its_first_undelivered_revision() {
     let mut world = World::new(8);
-    let mut stream = world.hub.open();
+    let mut stream = Stream::open(&mut world.hub);
     stream.create(&mut world.hub, &world.log, &prefix("a")).unwrap();
     world.drain(&mut stream);
     let behind = |world: &World| -> Vec<(u64, i64)> {

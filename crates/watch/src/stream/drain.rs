@@ -10,8 +10,8 @@ use vetch_seeded_bugs::Bug;
 
 use super::{Slot, Stream};
 use crate::event::LogEvent;
-use crate::group::GroupId;
 use crate::hub::Hub;
+use crate::ids::GroupId;
 use crate::log::{EventLog, ScanBudget};
 use crate::response::{NO_WATCH, Response};
 use crate::watcher::{BATCH_REVISIONS, Poll};

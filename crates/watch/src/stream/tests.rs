@@ -20,7 +20,7 @@ fn named(id: i64) -> impl Fn(&mut Create) {
 #[test]
 fn automatic_ids_count_up_and_skip_those_in_use() {
     let mut world = World::new(4);
-    let mut stream = world.hub.open();
+    let mut stream = Stream::open(&mut world.hub);
     assert_eq!(create(&mut world, &mut stream, named(0)), Some(0));
     assert_eq!(create(&mut world, &mut stream, named(2)), Some(2));
     assert_eq!(create(&mut world, &mut stream, named(0)), Some(1));
@@ -32,7 +32,7 @@ fn automatic_ids_count_up_and_skip_those_in_use() {
 #[test]
 fn a_chosen_id_is_refused_while_in_use_and_free_after_a_cancel() {
     let mut world = World::new(4);
-    let mut stream = world.hub.open();
+    let mut stream = Stream::open(&mut world.hub);
     assert_eq!(create(&mut world, &mut stream, named(7)), Some(7));
     assert_eq!(create(&mut world, &mut stream, named(7)), None);
     assert!(stream.cancel(&mut world.hub, &world.log, 7));
@@ -51,7 +51,7 @@ fn a_chosen_id_is_refused_while_in_use_and_free_after_a_cancel() {
 #[test]
 fn refusals_have_the_shape_and_the_order_of_etcd() {
     let mut world = World::new(4);
-    let mut stream = world.hub.open();
+    let mut stream = Stream::open(&mut world.hub);
     world.put(&["a"]);
     let empty = |request: &mut Create| request.range_end = b"a".into();
     assert_eq!(create(&mut world, &mut stream, empty), None);
@@ -71,7 +71,7 @@ fn refusals_have_the_shape_and_the_order_of_etcd() {
 #[test]
 fn created_comes_before_events_and_carries_the_newest_revision() {
     let mut world = World::new(4);
-    let mut stream = world.hub.open();
+    let mut stream = Stream::open(&mut world.hub);
     world.put(&["a"]);
     world.append(&["a"]);
     create(&mut world, &mut stream, start_at(0));
@@ -85,7 +85,7 @@ fn created_comes_before_events_and_carries_the_newest_revision() {
 #[test]
 fn now_means_after_everything_appended_even_if_not_yet_published() {
     let mut world = World::new(4);
-    let mut stream = world.hub.open();
+    let mut stream = Stream::open(&mut world.hub);
     world.append(&["a"]);
     create(&mut world, &mut stream, start_at(0));
     world.append(&["a"]);
@@ -96,7 +96,7 @@ fn now_means_after_everything_appended_even_if_not_yet_published() {
 #[test]
 fn a_future_watcher_gets_neither_events_nor_progress_from_before() {
     let mut world = World::new(4);
-    let mut stream = world.hub.open();
+    let mut stream = Stream::open(&mut world.hub);
     create(&mut world, &mut stream, |request| {
         request.start_revision = 4;
         request.progress_notify = true;
@@ -115,7 +115,7 @@ fn a_future_watcher_gets_neither_events_nor_progress_from_before() {
 #[test]
 fn live_responses_hold_one_revision_and_catch_up_holds_many() {
     let mut world = World::new(4);
-    let mut stream = world.hub.open();
+    let mut stream = Stream::open(&mut world.hub);
     for _ in 0..3 {
         world.put(&["a", "a1", "b"]);
     }
@@ -130,7 +130,7 @@ fn live_responses_hold_one_revision_and_catch_up_holds_many() {
 #[test]
 fn catch_up_batches_hold_at_most_a_thousand_revisions() {
     let mut world = World::new(4);
-    let mut stream = world.hub.open();
+    let mut stream = Stream::open(&mut world.hub);
     for _ in 0..1500 {
         world.append(&["a"]);
     }
@@ -143,7 +143,7 @@ fn catch_up_batches_hold_at_most_a_thousand_revisions() {
 #[test]
 fn a_watcher_that_fell_out_of_the_ring_reads_history_and_returns_to_live() {
     let mut world = World::new(2);
-    let mut stream = world.hub.open();
+    let mut stream = Stream::open(&mut world.hub);
     create(&mut world, &mut stream, start_at(0));
     world.drain(&mut stream);
     for _ in 0..5 {
@@ -158,7 +158,7 @@ fn a_watcher_that_fell_out_of_the_ring_reads_history_and_returns_to_live() {
 #[test]
 fn a_start_below_the_floor_is_created_and_then_cancelled_even_if_the_ring_remembers() {
     let mut world = World::new(8);
-    let mut stream = world.hub.open();
+    let mut stream = Stream::open(&mut world.hub);
     create(&mut world, &mut stream, start_at(0));
     for _ in 0..4 {
         world.put(&["a"]);
@@ -174,7 +174,7 @@ fn a_start_below_the_floor_is_created_and_then_cancelled_even_if_the_ring_rememb
 #[test]
 fn only_who_was_there_before_a_compaction_is_told_what_its_events_replaced() {
     let mut world = World::new(8);
-    let mut stream = world.hub.open();
+    let mut stream = Stream::open(&mut world.hub);
     create(&mut world, &mut stream, start_at(0));
     world.drain(&mut stream);
     world.put(&["a"]);
@@ -188,7 +188,7 @@ fn only_who_was_there_before_a_compaction_is_told_what_its_events_replaced() {
 #[test]
 fn the_id_of_a_compacted_watcher_stays_taken_until_it_is_cancelled() {
     let mut world = World::new(8);
-    let mut stream = world.hub.open();
+    let mut stream = Stream::open(&mut world.hub);
     for _ in 0..4 {
         world.put(&["a"]);
     }
@@ -210,7 +210,7 @@ fn the_id_of_a_compacted_watcher_stays_taken_until_it_is_cancelled() {
 #[test]
 fn an_idle_watcher_is_not_cancelled_by_compaction() {
     let mut world = World::new(1);
-    let mut stream = world.hub.open();
+    let mut stream = Stream::open(&mut world.hub);
     create(&mut world, &mut stream, start_at(0));
     world.drain(&mut stream);
     for _ in 0..9 {
@@ -226,7 +226,7 @@ fn an_idle_watcher_is_not_cancelled_by_compaction() {
 #[test]
 fn a_burst_beyond_the_ring_does_not_cancel_a_watcher_that_was_idle() {
     let mut world = World::new(1);
-    let mut stream = world.hub.open();
+    let mut stream = Stream::open(&mut world.hub);
     create(&mut world, &mut stream, start_at(0));
     world.drain(&mut stream);
     for _ in 0..5 {
@@ -242,7 +242,7 @@ fn a_burst_beyond_the_ring_does_not_cancel_a_watcher_that_was_idle() {
 #[test]
 fn compaction_that_overtakes_matching_loses_no_live_event() {
     let mut world = World::new(8);
-    let mut stream = world.hub.open();
+    let mut stream = Stream::open(&mut world.hub);
     create(&mut world, &mut stream, start_at(0));
     world.drain(&mut stream);
     for _ in 0..20 {
@@ -260,7 +260,7 @@ fn compaction_that_overtakes_matching_loses_no_live_event() {
 fn filters_drop_events_and_a_response_left_empty_is_not_sent() {
     for ring in [1, 8] {
         let mut world = World::new(ring);
-        let mut stream = world.hub.open();
+        let mut stream = Stream::open(&mut world.hub);
         create(&mut world, &mut stream, |request| {
             request.filters = Filters { no_put: true, no_delete: false };
             request.progress_notify = true;
@@ -282,7 +282,7 @@ fn filters_drop_events_and_a_response_left_empty_is_not_sent() {
 #[test]
 fn the_flags_of_the_request_travel_with_its_events() {
     let mut world = World::new(4);
-    let mut stream = world.hub.open();
+    let mut stream = Stream::open(&mut world.hub);
     create(&mut world, &mut stream, |request| request.prev_kv = true);
     create(&mut world, &mut stream, |request| request.fragment = true);
     world.put(&["a"]);
@@ -294,7 +294,7 @@ fn the_flags_of_the_request_travel_with_its_events() {
 #[test]
 fn nothing_follows_the_answer_to_a_cancel() {
     let mut world = World::new(4);
-    let mut stream = world.hub.open();
+    let mut stream = Stream::open(&mut world.hub);
     for _ in 0..4 {
         world.put(&["a"]);
     }
@@ -310,7 +310,7 @@ fn nothing_follows_the_answer_to_a_cancel() {
 #[test]
 fn progress_is_answered_behind_all_events_of_all_watchers() {
     let mut world = World::new(4);
-    let mut stream = world.hub.open();
+    let mut stream = Stream::open(&mut world.hub);
     create(&mut world, &mut stream, start_at(0));
     create(&mut world, &mut stream, start_at(1));
     world.put(&["a"]);
@@ -324,7 +324,7 @@ fn progress_is_answered_behind_all_events_of_all_watchers() {
 #[test]
 fn progress_waits_for_the_newest_revision_and_is_woken_for_it() {
     let mut world = World::new(4);
-    let mut stream = world.hub.open();
+    let mut stream = Stream::open(&mut world.hub);
     create(&mut world, &mut stream, start_at(0));
     world.drain(&mut stream);
     world.append(&["b"]);
@@ -340,7 +340,7 @@ fn progress_waits_for_the_newest_revision_and_is_woken_for_it() {
 #[test]
 fn progress_without_watchers_is_not_answered_now_or_later() {
     let mut world = World::new(4);
-    let mut stream = world.hub.open();
+    let mut stream = Stream::open(&mut world.hub);
     stream.request_progress(&mut world.hub, &world.log);
     create(&mut world, &mut stream, start_at(9));
     stream.request_progress(&mut world.hub, &world.log);
@@ -353,7 +353,7 @@ fn progress_without_watchers_is_not_answered_now_or_later() {
 #[test]
 fn cancelling_the_watcher_that_held_progress_back_frees_it() {
     let mut world = World::new(4);
-    let mut stream = world.hub.open();
+    let mut stream = Stream::open(&mut world.hub);
     create(&mut world, &mut stream, start_at(0));
     create(&mut world, &mut stream, start_at(100));
     stream.request_progress(&mut world.hub, &world.log);
@@ -367,7 +367,7 @@ fn cancelling_the_watcher_that_held_progress_back_frees_it() {
 #[test]
 fn a_watcher_created_while_progress_waits_holds_it_back_until_its_start() {
     let mut world = World::new(4);
-    let mut stream = world.hub.open();
+    let mut stream = Stream::open(&mut world.hub);
     create(&mut world, &mut stream, start_at(0));
     world.append(&["b"]);
     stream.request_progress(&mut world.hub, &world.log);
@@ -381,7 +381,7 @@ fn a_watcher_created_while_progress_waits_holds_it_back_until_its_start() {
 #[test]
 fn a_cancel_while_progress_waits_brings_it_forward() {
     let mut world = World::new(4);
-    let mut stream = world.hub.open();
+    let mut stream = Stream::open(&mut world.hub);
     create(&mut world, &mut stream, start_at(0));
     create(&mut world, &mut stream, start_at(100));
     world.append(&["b"]);
@@ -395,7 +395,7 @@ fn a_cancel_while_progress_waits_brings_it_forward() {
 #[test]
 fn ticks_report_watchers_that_want_it_and_sent_nothing() {
     let mut world = World::new(4);
-    let mut stream = world.hub.open();
+    let mut stream = Stream::open(&mut world.hub);
     create(&mut world, &mut stream, |request| request.progress_notify = true);
     create(&mut world, &mut stream, start_at(0));
     world.put(&["b"]);
@@ -413,7 +413,7 @@ fn ticks_report_watchers_that_want_it_and_sent_nothing() {
 #[test]
 fn a_tick_while_events_wait_is_satisfied_by_the_events() {
     let mut world = World::new(4);
-    let mut stream = world.hub.open();
+    let mut stream = Stream::open(&mut world.hub);
     create(&mut world, &mut stream, |request| request.progress_notify = true);
     world.drain(&mut stream);
     world.put(&["a"]);
@@ -424,7 +424,7 @@ fn a_tick_while_events_wait_is_satisfied_by_the_events() {
 #[test]
 fn watchers_take_turns() {
     let mut world = World::new(100);
-    let mut stream = world.hub.open();
+    let mut stream = Stream::open(&mut world.hub);
     create(&mut world, &mut stream, start_at(0));
     create(&mut world, &mut stream, start_at(0));
     for _ in 0..3 {
@@ -437,7 +437,7 @@ fn watchers_take_turns() {
 #[test]
 fn a_drain_stops_at_its_budget_and_says_that_there_is_more() {
     let mut world = World::new(2);
-    let mut stream = world.hub.open();
+    let mut stream = Stream::open(&mut world.hub);
     for _ in 0..40 {
         world.append(&["a", "b"]);
     }
@@ -451,7 +451,7 @@ fn a_drain_stops_at_its_budget_and_says_that_there_is_more() {
         (Budget { bytes: 33, ..wide }, 3),
         (Budget { examined: 6, ..wide }, 3),
     ] {
-        let mut stream = world.hub.open();
+        let mut stream = Stream::open(&mut world.hub);
         create(&mut world, &mut stream, start_at(1));
         let mut out = Vec::new();
         let first = stream.drain(&world.hub, &world.log, Budget { responses: 1, ..wide }, &mut out);
@@ -466,7 +466,7 @@ fn a_drain_stops_at_its_budget_and_says_that_there_is_more() {
 fn gauges_tell_slow_watchers_and_what_waits_for_them() {
     let mut world = World::new(4);
     let gauges = world.hub.gauges();
-    let mut stream = world.hub.open();
+    let mut stream = Stream::open(&mut world.hub);
     create(&mut world, &mut stream, start_at(0));
     world.drain(&mut stream);
     for _ in 0..4 {
@@ -495,7 +495,7 @@ fn in_time<T>(work: impl FnOnce() -> T) -> T {
 #[test]
 fn creating_a_watcher_while_progress_waits_does_not_walk_all_others() {
     let mut world = World::new(4);
-    let mut stream = world.hub.open();
+    let mut stream = Stream::open(&mut world.hub);
     create(&mut world, &mut stream, start_at(1000));
     stream.request_progress(&mut world.hub, &world.log);
     in_time(|| {
@@ -513,7 +513,7 @@ fn creating_a_watcher_while_progress_waits_does_not_walk_all_others() {
 #[test]
 fn cancelling_watchers_one_by_one_does_not_walk_all_others() {
     let mut world = World::new(4);
-    let mut stream = world.hub.open();
+    let mut stream = Stream::open(&mut world.hub);
     for _ in 0..MANY {
         create(&mut world, &mut stream, |request| request.progress_notify = true);
         stream.control.clear();
@@ -537,7 +537,7 @@ fn cancelling_watchers_one_by_one_does_not_walk_all_others() {
 #[test]
 fn an_event_for_very_many_watchers_is_delivered_at_a_cost_for_each() {
     let mut world = World::new(4);
-    let mut stream = world.hub.open();
+    let mut stream = Stream::open(&mut world.hub);
     for _ in 0..MANY {
         create(&mut world, &mut stream, |request| request.progress_notify = true);
         stream.control.clear();
@@ -556,7 +556,7 @@ fn an_event_for_very_many_watchers_is_delivered_at_a_cost_for_each() {
 #[test]
 fn slots_of_cancelled_watchers_are_used_again_and_never_twice() {
     let mut world = World::new(4);
-    let mut stream = world.hub.open();
+    let mut stream = Stream::open(&mut world.hub);
     world.put(&["a"]);
     for round in 0..1000 {
         // It begins in the past, so it is in the ready queue when it is cancelled.
@@ -579,7 +579,7 @@ fn slots_of_cancelled_watchers_are_used_again_and_never_twice() {
 #[test]
 fn a_stream_is_closed_in_steps() {
     let mut world = World::new(4);
-    let mut stream = world.hub.open();
+    let mut stream = Stream::open(&mut world.hub);
     for key in ["a", "b", "c", "d", "e"] {
         stream.create(&mut world.hub, &world.log, &prefix(key)).unwrap();
     }
@@ -596,7 +596,7 @@ fn a_stream_is_closed_in_steps() {
 #[test]
 fn what_watchers_take_is_counted_until_nothing_is_left_of_them() {
     let mut world = World::new(4);
-    let mut stream = world.hub.open();
+    let mut stream = Stream::open(&mut world.hub);
     let (small, large) =
         (prefix("a"), Create { key: vec![b'a'; 10_000], range_end: b"b".into(), ..prefix("a") });
     assert!(large.bytes() >= small.bytes() + 2 * 9_999);

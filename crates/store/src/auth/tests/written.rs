@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::auth::{AuthState, decode_state, encode_state};
-use crate::command::BadCommand;
+use crate::payload::BadCommand;
 use crate::request::WriteRequest;
 use crate::state::Store;
 
