@@ -19,8 +19,8 @@ use tonic::{Code, Status};
 use vetch_api::error::code_name;
 use vetch_api::gateway::Kind;
 use vetch_http2::{Answer, Reply};
+use vetch_node::metrics::{DISK_BOUNDS, Histogram};
 
-use super::Histogram;
 use super::methods::{self, Method};
 use super::text::{Text, Type};
 use body::{Incoming, Outgoing};
@@ -99,7 +99,7 @@ struct Counters {
 }
 
 /// The bucket bounds of grpc_server_handling_seconds.
-const HANDLING_BOUNDS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+const HANDLING_BOUNDS: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
 impl Counters {
     fn new(method: Method, extensive: bool, slow: Duration) -> Counters {
@@ -109,9 +109,9 @@ impl Counters {
             received: AtomicU64::new(0),
             sent: AtomicU64::new(0),
             handled: std::array::from_fn(|_| AtomicU64::new(0)),
-            took: Histogram::exponential(0.001, 2.0, 14),
-            took_failed: Histogram::exponential(0.001, 2.0, 14),
-            handling: extensive.then(|| Histogram::with_bounds(HANDLING_BOUNDS.to_vec())),
+            took: Histogram::new(DISK_BOUNDS),
+            took_failed: Histogram::new(DISK_BOUNDS),
+            handling: extensive.then(|| Histogram::new(HANDLING_BOUNDS)),
             slow,
         }
     }
@@ -135,14 +135,14 @@ impl Counters {
         let index = CODES.iter().position(|c| *c == code).expect("every code is in the list");
         self.handled[index].fetch_add(1, Relaxed);
         if self.method.kind == Kind::Unary {
-            if code == Code::Ok { &self.took } else { &self.took_failed }.record(took);
+            if code == Code::Ok { &self.took } else { &self.took_failed }.observe(took);
             if took > self.slow {
                 let code = code_name(code);
                 tracing::warn!(method = self.method.path, code, took = ?took, "request took too long");
             }
         }
         if let Some(handling) = &self.handling {
-            handling.record(took);
+            handling.observe(took);
         }
     }
 }

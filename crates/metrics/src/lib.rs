@@ -7,7 +7,6 @@
 mod backup;
 pub mod grpc;
 mod health;
-mod histogram;
 mod methods;
 mod node;
 mod page;
@@ -23,7 +22,6 @@ pub use grpc::GrpcMetrics;
 pub use grpc::{CountedMethod, ObservedCall, OpenCall};
 pub use health::CHECKS;
 pub use health::HealthMetrics;
-pub use histogram::Histogram;
 pub use node::{SLOW_STREAM_LAG, database_bytes, prefix_text};
 pub use page::{Held, page};
 pub use process::usage;

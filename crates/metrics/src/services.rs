@@ -3,8 +3,14 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use super::Histogram;
+use vetch_node::metrics::{DISK_BOUNDS, Histogram, doubling};
+
 use super::text::{Text, Type};
+
+/// 10 ms doubling up to 11 minutes.
+const SNAPSHOT_BOUNDS: &[f64] = &doubling::<17>(0.01);
+/// 100 ms doubling up to 7 minutes.
+const DEFRAGMENTATION_BOUNDS: &[f64] = &doubling::<13>(0.1);
 
 #[derive(Debug)]
 pub struct ServiceMetrics {
@@ -22,14 +28,14 @@ pub struct ServiceMetrics {
 
 impl Default for ServiceMetrics {
     fn default() -> ServiceMetrics {
-        let sending = || Histogram::exponential(0.001, 2.0, 14);
+        let sending = || Histogram::new(DISK_BOUNDS);
         ServiceMetrics {
             watch_events: sending(),
             watch_per_event: sending(),
             watch_answers: sending(),
             watch_progress: sending(),
-            snapshots: Histogram::exponential(0.01, 2.0, 17),
-            defragmentations: Histogram::exponential(0.1, 2.0, 13),
+            snapshots: Histogram::new(SNAPSHOT_BOUNDS),
+            defragmentations: Histogram::new(DEFRAGMENTATION_BOUNDS),
             connections: AtomicU64::new(0),
             connections_opened: AtomicU64::new(0),
         }
@@ -49,20 +55,20 @@ impl ServiceMetrics {
     pub fn watch_sent(&self, frame: WatchFrame, took: Duration) {
         match frame {
             WatchFrame::Events(events) => {
-                self.watch_events.record(took);
-                self.watch_per_event.record(took / events.max(1));
+                self.watch_events.observe(took);
+                self.watch_per_event.observe(took / events.max(1));
             }
-            WatchFrame::Answer => self.watch_answers.record(took),
-            WatchFrame::Progress => self.watch_progress.record(took),
+            WatchFrame::Answer => self.watch_answers.observe(took),
+            WatchFrame::Progress => self.watch_progress.observe(took),
         }
     }
 
     pub fn snapshot_sent(&self, took: Duration) {
-        self.snapshots.record(took);
+        self.snapshots.observe(took);
     }
 
     pub fn defragmented(&self, took: Duration) {
-        self.defragmentations.record(took);
+        self.defragmentations.observe(took);
     }
 
     /// Counts a connection as open until the returned guard is dropped.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::Histogram;
+use vetch_node::metrics::Histogram;
 
 /// A page under construction. Samples of a family must follow its heading.
 #[derive(Debug, Default)]

@@ -6,11 +6,9 @@ mod operation;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
-pub use histogram::Histogram;
+pub use histogram::{Histogram, doubling};
 pub(crate) use operation::Operation;
 pub use operation::{Applied, OPERATIONS};
-
-use histogram::doubling;
 
 /// 1 ms doubling up to 8 s.
 pub const DISK_BOUNDS: &[f64] = &doubling::<14>(0.001);

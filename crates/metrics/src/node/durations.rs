@@ -2,7 +2,7 @@
 
 use vetch_node::metrics::{DISK_BOUNDS, Histogram, NodeMetrics};
 
-use super::super::text::{Labels, Text, Type};
+use super::super::text::{Text, Type};
 
 pub(super) fn write(page: &mut Text, metrics: &NodeMetrics) {
     // etcd's snapshots of its own state are checkpoints here.
@@ -50,7 +50,7 @@ pub(super) fn write(page: &mut Text, metrics: &NodeMetrics) {
     ];
     for (name, help, histogram) in families {
         page.heading(name, Type::Histogram, help);
-        samples(page, name, &[], histogram);
+        page.histogram(name, &[], histogram);
     }
     ranges(page, metrics);
     applied(page, metrics);
@@ -59,16 +59,12 @@ pub(super) fn write(page: &mut Text, metrics: &NodeMetrics) {
 
 const COMMIT: &str = "Time to write a batch and to make it durable.";
 
-fn samples(page: &mut Text, name: &str, labels: Labels<'_>, histogram: &Histogram) {
-    page.buckets(name, labels, histogram.bounds(), &histogram.counts(), histogram.sum());
-}
-
 fn ranges(page: &mut Text, metrics: &NodeMetrics) {
     let name = "etcd_server_range_duration_seconds";
     page.heading(name, Type::Histogram, "Time to read a range.");
-    samples(page, name, &[("success", "true")], &metrics.reads.range);
+    page.histogram(name, &[("success", "true")], &metrics.reads.range);
     if !metrics.reads.failed_range.is_empty() {
-        samples(page, name, &[("success", "false")], &metrics.reads.failed_range);
+        page.histogram(name, &[("success", "false")], &metrics.reads.failed_range);
     }
 }
 
@@ -77,7 +73,7 @@ fn applied(page: &mut Text, metrics: &NodeMetrics) {
     page.heading(name, Type::Histogram, "Time to evaluate a write.");
     for (operation, success, took) in metrics.evaluation.requests.iter() {
         let success = if success { "true" } else { "false" };
-        samples(page, name, &[("op", operation), ("success", success), ("version", "v3")], took);
+        page.histogram(name, &[("op", operation), ("success", success), ("version", "v3")], took);
     }
 }
 

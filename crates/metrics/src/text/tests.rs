@@ -10,9 +10,9 @@ fn a_page_is_what_scrapers_expect() {
     page.counter("puts_total", "Puts.", 3);
     page.gauge("size_bytes", "Size.", 1.5e9);
     page.heading("seconds", Type::Histogram, "Times.");
-    let histogram = Histogram::exponential(0.001, 2.0, 3);
+    let histogram = Histogram::new(&[0.001, 0.002, 0.004]);
     for millis in [1, 2, 3, 100] {
-        histogram.record(Duration::from_millis(millis));
+        histogram.observe(Duration::from_millis(millis));
     }
     page.histogram("seconds", &[("op", "a\"b")], &histogram);
     expect![[r##"

@@ -14,7 +14,7 @@ pub struct Histogram {
 }
 
 /// `N` bounds, each twice the one before.
-pub(super) const fn doubling<const N: usize>(first: f64) -> [f64; N] {
+pub const fn doubling<const N: usize>(first: f64) -> [f64; N] {
     let mut bounds = [first; N];
     let mut at = 1;
     while at < N {
