@@ -1,17 +1,12 @@
-//! The HTTP side of a running server, byte for byte, over real sockets.
-
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
-
-mod bounds;
-#[path = "../harness/mod.rs"]
-mod harness;
+//! The HTTP side, byte for byte.
 
 use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
-use harness::{Answer, Harness};
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
+
+use crate::harness::{Answer, Harness};
 
 fn parsed(answer: &Answer) -> Value {
     serde_json::from_str(&answer.body).unwrap_or_else(|e| panic!("{e}: {answer:?}"))

@@ -1,19 +1,10 @@
-//! TLS on real sockets: who comes in, what happens when files are replaced, and what nonsense is
-//! answered with.
-
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
-
-#[allow(dead_code, reason = "shared with tests that need all of it")]
-#[path = "../harness/mod.rs"]
-mod harness;
-mod pki;
+//! TLS: which clients are accepted, what happens when files are replaced, and the answers to what
+//! is not TLS.
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use harness::Harness;
-use pki::{Pki, caller, read};
 use rustls::{ClientConfig, HandshakeKind};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -25,6 +16,9 @@ use vetch_server::http::Security;
 use vetch_tls::peer_connector::{self, PeerConnector};
 use vetch_tls::settings::{SelfSigned, TlsSettings};
 use vetch_tls::{Tls, TlsError};
+
+use crate::harness::Harness;
+use crate::pki::{Pki, caller, read};
 
 async fn serve(settings: &TlsSettings) -> Harness {
     Harness::start_with(Security::Tls(Arc::new(Tls::open(settings).unwrap()))).await
