@@ -26,13 +26,12 @@ use crossbeam_channel::Receiver;
 use vetch_cluster::{Driver, Log};
 use vetch_journal::DirLock;
 
-use super::member_registry::{MemberCommand, MemberRegistry};
-use super::peer_table::Report;
-use super::read_index::{PendingReads, ReadLease};
-use super::{ClusterInfo, ClusterStatus, Leader};
+use vetch_members::{Leader, MemberCommand, MemberRegistry, Report};
+use vetch_sync::queue;
+
+use super::Step;
+use crate::cluster::{ClusterInfo, ClusterStatus, PendingReads, ReadLease};
 use crate::commit::Committer;
-use crate::queue;
-use crate::runtime::Step;
 use crate::sequencer::Batch;
 use crate::state::{NodeState, Reply};
 
@@ -72,7 +71,7 @@ impl ReplicatedLogLoop {
     /// How long to wait for log events. Reads interrupt the wait. Batches do not: more requests
     /// join them meanwhile, and a record costs the same however many it holds.
     fn wait_max(&self) -> Duration {
-        let is_urgent = self.work.is_leader || !self.work.reads.is_empty();
+        let is_urgent = self.work.is_leader || self.work.reads.is_waiting();
         if self.reads_wake && !is_urgent { WAIT_MAX } else { SHORT_WAIT_MAX }
     }
 
@@ -88,7 +87,7 @@ impl ReplicatedLogLoop {
         }
         self.take_reads();
         self.maintain_log();
-        self.work.indexed.extend(self.reads.indexed.try_iter());
+        self.take_indexes();
         self.answer_reached();
         self.announce();
         if let Err(ended) = self.maintain_members().and_then(|()| self.propose()) {

@@ -16,9 +16,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use vetch_store::Store;
+use vetch_sync::Mutex;
 
-use crate::state::NodeState;
-use crate::sync::Mutex;
+use super::bell::HousekeepingBell;
 
 /// A read that waits for nothing but its turns is done long before.
 const PIN_MAX: Duration = Duration::from_secs(30);
@@ -37,24 +37,29 @@ struct Pinned {
 
 /// Keeps the versions of one revision until it is dropped.
 pub(crate) struct ReadPin<'s> {
-    node: &'s NodeState,
+    pins: &'s ReadPins,
+    housekeeping: &'s HousekeepingBell,
     place: (i64, u64),
 }
 
-impl NodeState {
+impl ReadPins {
     /// Pins `revision`, at which the caller may read: with the store locked, so that nothing is
     /// freed in between.
-    pub(crate) fn pin(&self, store: &Store, revision: i64) -> ReadPin<'_> {
-        assert!(store.freed_to() <= revision, "what has been freed cannot be pinned");
-        let mut pinned = self.compaction.pins().0.lock();
+    pub(crate) fn pin<'s>(
+        &'s self,
+        store: &Store,
+        revision: i64,
+        now: Duration,
+        housekeeping: &'s HousekeepingBell,
+    ) -> ReadPin<'s> {
+        assert!(store.freed_to() <= revision, "versions that were freed cannot be pinned");
+        let mut pinned = self.0.lock();
         let place = (revision, pinned.next);
         pinned.next += 1;
-        pinned.taken.insert(place, self.clock.now());
-        ReadPin { node: self, place }
+        pinned.taken.insert(place, now);
+        ReadPin { pins: self, housekeeping, place }
     }
-}
 
-impl ReadPins {
     /// Up to which revision versions may be freed for a compaction at `compacted`. Called with the
     /// store locked. If that is less than all, the next pin to go has housekeeping look again.
     pub(crate) fn limit(&self, compacted: i64, now: Duration) -> i64 {
@@ -72,12 +77,12 @@ impl ReadPins {
 
 impl Drop for ReadPin<'_> {
     fn drop(&mut self) {
-        let mut pinned = self.node.compaction.pins().0.lock();
+        let mut pinned = self.pins.0.lock();
         pinned.taken.remove(&self.place);
         let is_waited_for = std::mem::take(&mut pinned.is_waited_for);
         drop(pinned);
         if is_waited_for {
-            self.node.housekeeping.ring();
+            self.housekeeping.ring();
         }
     }
 }

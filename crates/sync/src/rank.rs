@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 /// The order in which a thread takes locks: each one it takes ranks above all that it holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Rank {
+pub enum Rank {
     /// The local journal, for an append and the commit behind it.
     Journal,
     Store,
@@ -66,7 +66,7 @@ impl Drop for Held {
 #[cfg(all(test, debug_assertions, not(feature = "interleave")))]
 mod tests {
     use super::Rank;
-    use crate::sync::{Mutex, RwLock, RwLockWriteGuard};
+    use crate::{Mutex, RwLock, RwLockWriteGuard};
 
     #[test]
     fn locks_are_taken_in_ascending_order() {

@@ -4,10 +4,10 @@ use bytes::Bytes;
 use vetch_cluster::Record;
 use vetch_journal::{Draft, Entry, Kind, PartId, Payload};
 
-use super::peer_table::{self, Peer};
-use super::{Leader, Proof};
+use crate::peer_table::{self, Peer};
+use crate::{Leader, Proof};
 
-pub(crate) fn encode(leader: &Leader, peers: &[Peer]) -> Draft {
+pub fn encode(leader: &Leader, peers: &[Peer]) -> Draft {
     let mut draft = Draft::new(Kind::Barrier);
     draft.begin_part(PartId::default());
     draft.payload().extend_from_slice(&leader.member.to_le_bytes());
@@ -20,7 +20,7 @@ pub(crate) fn encode(leader: &Leader, peers: &[Peer]) -> Draft {
 }
 
 /// The leader that an entry announces. `None` if it is no announcement.
-pub(crate) fn leader_of(entry: &Entry) -> Option<Leader> {
+pub fn leader_of(entry: &Entry) -> Option<Leader> {
     let Payload::Inline(payload) = &entry.parts.first()?.payload else { return None };
     if entry.kind != Kind::Barrier {
         return None;
@@ -32,7 +32,7 @@ pub(crate) fn leader_of(entry: &Entry) -> Option<Leader> {
 }
 
 /// The peers in an announcement.
-pub(crate) fn peers_of(entry: &Entry) -> Option<Vec<Peer>> {
+pub fn peers_of(entry: &Entry) -> Option<Vec<Peer>> {
     let Payload::Inline(payload) = &entry.parts.get(1)?.payload else { return None };
     peer_table::decode(payload)
 }

@@ -6,11 +6,11 @@ use std::time::Duration;
 use crossbeam_channel::TryRecvError;
 use vetch_cluster::{Refusal, ReplicaId};
 use vetch_journal::{ChainedEntry, Draft, Kind};
+use vetch_members::announcement;
 use vetch_seeded_bugs::Bug;
 
 use super::ReplicatedLogLoop;
 use crate::batch_window::WRITE_BATCH_WINDOW;
-use crate::cluster::announcement;
 use crate::runtime::Step;
 use crate::sequencer::{Batch, LeadershipTransfer};
 use crate::state::Reply;

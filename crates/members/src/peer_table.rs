@@ -48,7 +48,7 @@ pub struct Peer {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct PeerTable {
+pub struct PeerTable {
     servers: BTreeMap<u64, Server>,
     /// Until when there may be servers that are not in the table.
     incomplete_until: Option<Duration>,
@@ -64,12 +64,12 @@ struct Server {
 
 impl PeerTable {
     /// For a server that begins in the middle of a journal: it does not know the others.
-    pub(crate) fn incomplete(now: Duration) -> PeerTable {
+    pub fn incomplete(now: Duration) -> PeerTable {
         PeerTable { incomplete_until: Some(now + UNKNOWN_PEERS_TIMEOUT), ..PeerTable::default() }
     }
 
     /// A server reported.
-    pub(crate) fn update(&mut self, now: Duration, report: Report) {
+    pub fn update(&mut self, now: Duration, report: Report) {
         let Report { member, url, vote, keep } = report;
         let has_room = self.servers.len() < PEERS_MAX || self.servers.contains_key(&member);
         if has_room && url.len() <= URL_MAX {
@@ -78,7 +78,7 @@ impl PeerTable {
     }
 
     /// The leader announced its table.
-    pub(crate) fn set_announced(&mut self, now: Duration, peers: Vec<Peer>) {
+    pub fn set_announced(&mut self, now: Duration, peers: Vec<Peer>) {
         let known = |peer: Peer| {
             (peer.member, Server { url: peer.url, vote: peer.vote, keep: None, reported_at: now })
         };
@@ -87,16 +87,16 @@ impl PeerTable {
     }
 
     /// From now on this server gets the reports. All servers get the full time for their first one.
-    pub(crate) fn begin_leading(&mut self, now: Duration) {
+    pub fn begin_leading(&mut self, now: Duration) {
         self.servers.values_mut().for_each(|known| known.reported_at = now);
         self.incomplete_until = self.incomplete_until.map(|_| now + UNKNOWN_PEERS_TIMEOUT);
     }
 
-    pub(crate) fn forget_gone(&mut self, now: Duration) {
+    pub fn forget_gone(&mut self, now: Duration) {
         self.servers.retain(|_, known| now < known.reported_at + GONE_TIMEOUT);
     }
 
-    pub(crate) fn peers(&self) -> Vec<Peer> {
+    pub fn peers(&self) -> Vec<Peer> {
         let peer = |(member, known): (&u64, &Server)| Peer {
             member: *member,
             url: known.url.clone(),
@@ -108,7 +108,7 @@ impl PeerTable {
     /// Records below this position may be trimmed: a majority has checkpoints there or later, and
     /// no server that reported lately needs them. `pressed`: the log has little room left, so the
     /// trim does not wait for servers that are behind.
-    pub(crate) fn floor(&self, now: Duration, pressed: bool) -> Result<Option<Position>, CheckpointMismatch> {
+    pub fn floor(&self, now: Duration, pressed: bool) -> Result<Option<Position>, CheckpointMismatch> {
         if self.incomplete_until.is_some_and(|until| now < until) {
             return Ok(None);
         }

@@ -1,4 +1,4 @@
-//! Sync: the locks of a node, and the order in which a thread may take them.
+//! Sync: locks and the order in which a thread may take them, and queues between threads.
 //!
 //! Locks are taken in ascending [`Rank`] only, so no two threads can wait for each other. Builds
 //! with debug assertions check it whenever a lock is taken; release builds do not. Locks are held
@@ -8,11 +8,12 @@
 //!
 //! The locks are parking_lot's. With the feature `interleave` they belong to a scheduler instead,
 //! which may switch to another thread at each of them, chosen by a seed: `tests/interleavings.rs`
-//! runs the shipped parts under it. All its threads share one thread of the operating system, so
-//! the order is not checked there.
+//! of `vetch-node` runs the shipped parts under it. All its threads share one thread of the
+//! operating system, so the order is not checked there.
 
 #[cfg(feature = "interleave")]
 mod interleaved;
+pub mod queue;
 mod rank;
 
 use std::fmt;
@@ -24,37 +25,37 @@ use interleaved as raw;
 #[cfg(not(feature = "interleave"))]
 use parking_lot as raw;
 use rank::Held;
-pub(crate) use rank::Rank;
+pub use rank::Rank;
 
 /// A mutual exclusion of a given rank.
-pub(crate) struct Mutex<T> {
+pub struct Mutex<T> {
     rank: Rank,
     raw: raw::Mutex<T>,
 }
 
 /// Unlocks when dropped.
-pub(crate) struct MutexGuard<'m, T> {
+pub struct MutexGuard<'m, T> {
     raw: raw::MutexGuard<'m, T>,
     _held: Held,
 }
 
 impl<T> Mutex<T> {
     /// A leaf: no further lock but a queue's is taken while it is held.
-    pub(crate) fn new(value: T) -> Mutex<T> {
+    pub fn new(value: T) -> Mutex<T> {
         Mutex::ranked(Rank::Leaf, value)
     }
 
-    pub(crate) fn ranked(rank: Rank, value: T) -> Mutex<T> {
+    pub fn ranked(rank: Rank, value: T) -> Mutex<T> {
         Mutex { rank, raw: raw::Mutex::new(value) }
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+    pub fn lock(&self) -> MutexGuard<'_, T> {
         let held = Held::in_order(self.rank);
         MutexGuard { raw: self.raw.lock(), _held: held }
     }
 
     /// Never waits, so it may be called out of order.
-    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         self.raw.try_lock().map(|raw| MutexGuard { raw, _held: Held::in_any_order(self.rank) })
     }
 }
@@ -86,39 +87,39 @@ impl<T> DerefMut for MutexGuard<'_, T> {
 }
 
 /// A lock of a given rank for many readers or one writer.
-pub(crate) struct RwLock<T> {
+pub struct RwLock<T> {
     rank: Rank,
     raw: raw::RwLock<T>,
 }
 
 /// Unlocks when dropped.
-pub(crate) struct RwLockReadGuard<'l, T> {
+pub struct RwLockReadGuard<'l, T> {
     raw: raw::RwLockReadGuard<'l, T>,
     _held: Held,
 }
 
 /// Unlocks when dropped.
-pub(crate) struct RwLockWriteGuard<'l, T> {
+pub struct RwLockWriteGuard<'l, T> {
     raw: raw::RwLockWriteGuard<'l, T>,
     held: Held,
 }
 
 impl<T> RwLock<T> {
     /// A leaf: no further lock but a queue's is taken while it is held.
-    pub(crate) fn new(value: T) -> RwLock<T> {
+    pub fn new(value: T) -> RwLock<T> {
         RwLock::ranked(Rank::Leaf, value)
     }
 
-    pub(crate) fn ranked(rank: Rank, value: T) -> RwLock<T> {
+    pub fn ranked(rank: Rank, value: T) -> RwLock<T> {
         RwLock { rank, raw: raw::RwLock::new(value) }
     }
 
-    pub(crate) fn read(&self) -> RwLockReadGuard<'_, T> {
+    pub fn read(&self) -> RwLockReadGuard<'_, T> {
         let held = Held::in_order(self.rank);
         RwLockReadGuard { raw: self.raw.read(), _held: held }
     }
 
-    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, T> {
+    pub fn write(&self) -> RwLockWriteGuard<'_, T> {
         let held = Held::in_order(self.rank);
         RwLockWriteGuard { raw: self.raw.write(), held }
     }
@@ -148,12 +149,12 @@ impl<T> DerefMut for RwLockWriteGuard<'_, T> {
 
 impl<T> RwLockWriteGuard<'_, T> {
     /// Gives waiting threads a turn.
-    pub(crate) fn bump(guard: &mut Self) {
+    pub fn bump(guard: &mut Self) {
         raw::RwLockWriteGuard::bump(&mut guard.raw);
     }
 
     /// Does `work` with the lock given up.
-    pub(crate) fn unlocked<R>(guard: &mut Self, work: impl FnOnce() -> R) -> R {
+    pub fn unlocked<R>(guard: &mut Self, work: impl FnOnce() -> R) -> R {
         guard.held.release();
         let done = raw::RwLockWriteGuard::unlocked(&mut guard.raw, work);
         guard.held.take();
@@ -161,33 +162,33 @@ impl<T> RwLockWriteGuard<'_, T> {
     }
 
     /// Unlocks in favour of a thread that waits.
-    pub(crate) fn unlock_fair(guard: Self) {
+    pub fn unlock_fair(guard: Self) {
         raw::RwLockWriteGuard::unlock_fair(guard.raw);
     }
 }
 
 /// Waits for a condition that a mutex guards.
-pub(crate) struct Condvar(raw::Condvar);
+pub struct Condvar(raw::Condvar);
 
 impl Condvar {
-    pub(crate) fn new() -> Condvar {
+    pub fn new() -> Condvar {
         Condvar(raw::Condvar::new())
     }
 
-    pub(crate) fn notify_one(&self) {
+    pub fn notify_one(&self) {
         self.0.notify_one();
     }
 
-    pub(crate) fn notify_all(&self) {
+    pub fn notify_all(&self) {
         self.0.notify_all();
     }
 
-    pub(crate) fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
+    pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
         self.0.wait(&mut guard.raw);
     }
 
     /// True if the time is over.
-    pub(crate) fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, end: Instant) -> bool {
+    pub fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, end: Instant) -> bool {
         self.0.wait_until(&mut guard.raw, end).timed_out()
     }
 }

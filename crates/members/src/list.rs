@@ -24,7 +24,7 @@ const REMOVED_MAX: usize = 1000;
 /// Bytes of an encoded member.
 const MEMBER_BYTES_MAX: usize = 4096;
 /// How long the holder of a name must have been silent for another server to take its place.
-pub const NAME_TIMEOUT: Duration = Duration::from_secs(10);
+const NAME_TIMEOUT: Duration = Duration::from_secs(10);
 /// The same for another incarnation of the same server: usually it was restarted.
 const INCARNATION_TIMEOUT: Duration = Duration::from_secs(2);
 /// A heartbeat may have been in flight when the newcomer began to register.
@@ -55,7 +55,7 @@ pub enum Registration {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct MemberList {
+pub struct MemberList {
     /// Drawn by the first leader; 0 before. A server that knows it reads the journal, and so is one
     /// of this cluster.
     pub(crate) key: u64,
@@ -160,7 +160,7 @@ impl MemberList {
     }
 
     /// The list in an entry, if it has one.
-    pub(crate) fn from_entry(entry: &Entry) -> Option<MemberList> {
+    pub fn from_entry(entry: &Entry) -> Option<MemberList> {
         let Payload::Inline(payload) = &entry.parts.first()?.payload else { return None };
         if entry.kind != Kind::Barrier {
             return None;

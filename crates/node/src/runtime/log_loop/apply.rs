@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
+use vetch_checkpoint::replay;
 use vetch_journal::{Entry, Kind, Tip};
+use vetch_members::MemberList;
+use vetch_members::announcement;
 
 use super::ReplicatedLogLoop;
-use crate::cluster::announcement;
-use crate::cluster::member_list::MemberList;
+use crate::event::NodeEvent;
 use crate::runtime::Step;
-use crate::watch::NodeEvent;
-use vetch_checkpoint::replay;
 
 impl ReplicatedLogLoop {
     /// A committed entry of another server becomes visible, with everything that belongs to it at
@@ -68,6 +68,10 @@ impl ReplicatedLogLoop {
             let revisions = replay::replay(&mut store, entry)?;
             work.fresh_bytes += bytes as u64;
             let mark = store.head();
+            assert!(
+                mark.revision == entry.base_rev - 1 + revisions.len() as i64,
+                "an entry adds as many revisions as it has units with changes"
+            );
             compacted = before.compact_revision != mark.compact_revision;
             store.publish(mark);
             if !Arc::ptr_eq(&work.auth, store.auth()) {

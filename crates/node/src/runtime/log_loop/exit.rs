@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use vetch_checkpoint::Capture;
 use vetch_cluster::Divergence;
 use vetch_seeded_bugs::Bug;
 
@@ -12,7 +13,6 @@ use crate::error::NodeError;
 use crate::runtime::Step;
 use crate::sequencer::{Batch, CaptureRequest};
 use crate::state::{Reply, RunState};
-use vetch_checkpoint::Capture;
 
 /// How long a halted server takes to write its state to disk.
 const EXIT_CHECKPOINT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -34,8 +34,7 @@ impl ReplicatedLogLoop {
         for (reply, _) in self.work.take_uncommitted().into_iter().flat_map(|batch| batch.replies) {
             let _ = reply.send(Err(NodeError::Timeout));
         }
-        self.work.requested_reads.drain().flat_map(|(_, reads)| reads).for_each(refuse);
-        self.work.reads.drain(..).for_each(refuse);
+        self.work.reads.take_without_index().into_iter().for_each(refuse);
         self.node.lifecycle.end(state);
         Step::Ended
     }

@@ -1,4 +1,4 @@
-//! Member registry: the part of the journal thread that keeps the member list. See `member_list`.
+//! Member registry: keeps the member list for the journal thread of a node. See `list`.
 //!
 //! While this server leads it admits others and puts every change of the list into the journal.
 //! While another one leads, it takes the list from the journal.
@@ -14,7 +14,7 @@ use vetch_base::Seq;
 use vetch_cluster::{ReplicaId, Ticket};
 use vetch_journal::{Disk, Draft, read_file, write_atomically};
 
-use super::member_list::{Liveness, Member, MemberList, Registration};
+use crate::list::{Liveness, Member, MemberList, Registration};
 
 /// How often the list is published although nothing changed, for servers that have read only a part
 /// of the journal.
@@ -28,7 +28,7 @@ const FILE: &str = "members";
 const MAGIC: &[u8; 8] = b"VETCHMB1";
 
 /// A command about members, for the leader.
-pub(crate) enum MemberCommand {
+pub enum MemberCommand {
     Register {
         member: Member,
         waited: Duration,
@@ -55,10 +55,10 @@ enum PendingReply {
 /// The leader has not admitted this server.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("this server is not let into the cluster: {0}")]
-pub(crate) struct Refused(pub(crate) String);
+pub struct Refused(pub String);
 
-pub(crate) struct MemberRegistry {
-    pub(crate) me: Member,
+pub struct MemberRegistry {
+    me: Member,
     /// As committed in the journal, and as in the file.
     committed: MemberList,
     /// The same with the changes that this leader has made since.
@@ -103,7 +103,7 @@ impl Liveness for Heartbeats<'_> {
 impl MemberRegistry {
     /// With the newest list that an earlier incarnation has read. An unreadable file is ignored:
     /// the journal has the list again.
-    pub(crate) fn load(disk: Arc<dyn Disk>, dir: PathBuf, me: Member) -> MemberRegistry {
+    pub fn load(disk: Arc<dyn Disk>, dir: PathBuf, me: Member) -> MemberRegistry {
         let (committed_seq, list) = match read_file(disk.as_ref(), &dir.join(FILE)) {
             Ok(bytes) => decode(&bytes).unwrap_or_else(|| {
                 tracing::warn!(
@@ -132,25 +132,25 @@ impl MemberRegistry {
         }
     }
 
-    pub(crate) fn members(&self) -> Arc<Vec<Member>> {
+    pub fn members(&self) -> Arc<Vec<Member>> {
         Arc::new(self.committed.members().cloned().collect())
     }
 
-    pub(crate) fn key(&self) -> u64 {
+    pub fn key(&self) -> u64 {
         self.committed.key
     }
 
-    pub(crate) fn get(&self, id: u64) -> Option<&Member> {
+    pub fn get(&self, id: u64) -> Option<&Member> {
         self.committed.get(id)
     }
 
     /// Whether this server was removed, or replaced.
-    pub(crate) fn is_removed(&self) -> bool {
+    pub fn is_removed(&self) -> bool {
         self.committed.is_removed(self.me.id)
     }
 
     /// This server begins to lead.
-    pub(crate) fn begin_leading(&mut self, now: Duration) {
+    pub fn begin_leading(&mut self, now: Duration) {
         self.heartbeats.clear();
         (self.leading_since, self.last_published, self.last_check) = (now, None, None);
         if self.list.key == 0 {
@@ -159,7 +159,7 @@ impl MemberRegistry {
     }
 
     /// This server no longer leads: callers have to ask the new leader.
-    pub(crate) fn begin_following(&mut self) {
+    pub fn begin_following(&mut self) {
         self.waiting.clear();
         self.next.clear();
         (self.changed, self.proposed) = (false, None);
@@ -167,7 +167,7 @@ impl MemberRegistry {
     }
 
     /// A list was read in the journal. False if it changes nothing.
-    pub(crate) fn read(&mut self, list: MemberList, number: Seq) -> bool {
+    pub fn read(&mut self, list: MemberList, number: Seq) -> bool {
         if number <= self.committed_seq {
             return false;
         }
@@ -181,7 +181,7 @@ impl MemberRegistry {
     }
 
     /// Executes a command. A reply to a change of the list waits until the change is committed.
-    pub(crate) fn execute(&mut self, now: Duration, command: MemberCommand) {
+    pub fn execute(&mut self, now: Duration, command: MemberCommand) {
         match command {
             MemberCommand::Register { member, waited, reply } => self.register(now, &member, waited, reply),
             MemberCommand::Remove { id, reply } => {
@@ -230,7 +230,7 @@ impl MemberRegistry {
     }
 
     /// Keeps this server on the list. An error if another one has its place.
-    pub(crate) fn check_own_place(&mut self, now: Duration) -> Result<(), Refused> {
+    pub fn check_own_place(&mut self, now: Duration) -> Result<(), Refused> {
         if self.last_check.is_some_and(|last| now < last + CHECK_INTERVAL) {
             return Ok(());
         }
@@ -249,19 +249,19 @@ impl MemberRegistry {
     }
 
     /// The entry that has to be proposed now, if any.
-    pub(crate) fn due(&self, now: Duration) -> Option<Draft> {
+    pub fn due(&self, now: Duration) -> Option<Draft> {
         let is_late = self.last_published.is_none_or(|last| now >= last + PUBLISH_INTERVAL);
         (self.proposed.is_none() && (self.changed || is_late)).then(|| self.list.entry())
     }
 
-    pub(crate) fn proposed(&mut self, now: Duration, ticket: Ticket) {
+    pub fn proposed(&mut self, now: Duration, ticket: Ticket) {
         let list = self.list.clone();
         (self.proposed, self.changed, self.last_published) = (Some((ticket, list)), false, Some(now));
         self.waiting.append(&mut self.next);
     }
 
     /// An own append is committed. True if it was the list.
-    pub(crate) fn committed(&mut self, ticket: Ticket, number: Seq) -> bool {
+    pub fn committed(&mut self, ticket: Ticket, number: Seq) -> bool {
         let Some((_, list)) = self.proposed.take_if(|(proposed, _)| *proposed == ticket) else {
             return false;
         };
@@ -273,7 +273,7 @@ impl MemberRegistry {
     }
 
     /// Sends the replies that waited for the committed list.
-    pub(crate) fn reply_committed(&mut self) {
+    pub fn reply_committed(&mut self) {
         for pending in self.waiting.drain(..) {
             match pending {
                 PendingReply::Registered(reply) => drop(reply.send(Registration::Accepted)),
@@ -285,7 +285,7 @@ impl MemberRegistry {
     }
 
     /// An own append was dropped. If it was the list, it is proposed again.
-    pub(crate) fn dropped(&mut self, ticket: Ticket) {
+    pub fn dropped(&mut self, ticket: Ticket) {
         if self.proposed.take_if(|(proposed, _)| *proposed == ticket).is_some() {
             self.changed = true;
         }

@@ -31,7 +31,7 @@ pub(crate) fn is_under_way(data_dir: &Path) -> bool {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Phase {
+pub(crate) enum Phase {
     /// There is no copy yet, or no usable one.
     Copying,
     Following,
@@ -40,56 +40,63 @@ pub(super) enum Phase {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Marker {
-    pub(super) from: Vec<String>,
+pub(crate) struct Marker {
+    pub(crate) from: Vec<String>,
     /// Of the etcd.
-    pub(super) cluster_id: u64,
-    pub(super) phase: Phase,
+    pub(crate) cluster_id: u64,
+    pub(crate) phase: Phase,
     /// The revision of the cut-over; 0 before.
-    pub(super) revision: i64,
+    pub(crate) revision: i64,
+}
+
+/// Why a data directory cannot be locked for a migration.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LockError {
+    #[error("cannot lock {path}: {error}", path = path.display())]
+    Io { path: PathBuf, error: io::Error },
+    #[error("another 'vetch migrate' is at work in {path}", path = .0.display())]
+    Taken(PathBuf),
 }
 
 /// The data directory of a migration, held by this process alone.
 #[derive(Debug)]
-pub(super) struct MigrationDir {
-    pub(super) data_dir: PathBuf,
+pub(crate) struct MigrationDir {
+    pub(crate) data_dir: PathBuf,
     _lock: File,
 }
 
 impl MigrationDir {
     /// Locks the directory, which exists.
-    pub(super) fn take(data_dir: &Path) -> Result<MigrationDir, String> {
+    pub(crate) fn take(data_dir: &Path) -> Result<MigrationDir, LockError> {
         let path = data_dir.join(LOCK);
-        let failed = |error: io::Error| format!("cannot lock {}: {error}", path.display());
-        let lock = File::create(&path).map_err(failed)?;
-        lock.try_lock()
-            .map_err(|_| format!("another 'vetch migrate' is at work in {}", data_dir.display()))?;
+        let lock = File::create(&path).map_err(|error| LockError::Io { path, error })?;
+        lock.try_lock().map_err(|_| LockError::Taken(data_dir.to_path_buf()))?;
         Ok(MigrationDir { data_dir: data_dir.to_path_buf(), _lock: lock })
     }
 
-    pub(super) fn member(&self) -> PathBuf {
+    pub(crate) fn member(&self) -> PathBuf {
         self.data_dir.join("member")
     }
 
-    pub(super) fn snapshot(&self) -> PathBuf {
+    pub(crate) fn snapshot(&self) -> PathBuf {
         self.data_dir.join(SNAPSHOT)
     }
 
-    pub(super) fn building(&self) -> PathBuf {
+    pub(crate) fn building(&self) -> PathBuf {
         self.data_dir.join(BUILDING)
     }
 
-    pub(super) fn marker(&self) -> io::Result<Option<Marker>> {
+    pub(crate) fn marker(&self) -> io::Result<Option<Marker>> {
         read(&self.data_dir.join(UNDER_WAY))
     }
 
-    pub(super) fn write(&self, marker: &Marker) -> io::Result<()> {
+    pub(crate) fn write(&self, marker: &Marker) -> io::Result<()> {
         self.put(UNDER_WAY, marker)
     }
 
     /// Makes this directory the source of truth; the caller has to sync it. After an error nothing
     /// has changed, so the rename comes last.
-    pub(super) fn finish(&self, marker: &Marker) -> io::Result<()> {
+    pub(crate) fn finish(&self, marker: &Marker) -> io::Result<()> {
         ignore_missing(fs::remove_file(self.data_dir.join(FAILED)))?;
         self.put(UNDER_WAY, marker)?;
         fs::rename(self.data_dir.join(UNDER_WAY), self.data_dir.join(DONE))
@@ -104,12 +111,12 @@ impl MigrationDir {
         self.sync()
     }
 
-    pub(super) fn sync(&self) -> io::Result<()> {
+    pub(crate) fn sync(&self) -> io::Result<()> {
         File::open(&self.data_dir)?.sync_all()
     }
 
     /// Removes the partial copy.
-    pub(super) fn clear(&self) -> io::Result<()> {
+    pub(crate) fn clear(&self) -> io::Result<()> {
         for dir in [self.member(), self.building()] {
             ignore_missing(fs::remove_dir_all(dir))?;
         }
@@ -118,7 +125,7 @@ impl MigrationDir {
     }
 
     /// Whether the cut-over was requested since the last check.
-    pub(super) fn take_request(&self) -> io::Result<bool> {
+    pub(crate) fn take_request(&self) -> io::Result<bool> {
         match fs::remove_file(self.data_dir.join(REQUEST)) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -127,29 +134,29 @@ impl MigrationDir {
     }
 
     /// For the requesting process.
-    pub(super) fn record_failure(&self, why: &str) -> io::Result<()> {
+    pub(crate) fn record_failure(&self, why: &str) -> io::Result<()> {
         fs::write(self.data_dir.join(FAILED), why)
     }
 }
 
 /// Whether the last requested cut-over failed.
-pub(super) fn has_failed(data_dir: &Path) -> bool {
+pub(crate) fn has_failed(data_dir: &Path) -> bool {
     data_dir.join(FAILED).exists()
 }
 
 /// The record of a migration that was finished.
-pub(super) fn done(data_dir: &Path) -> io::Result<Option<Marker>> {
+pub(crate) fn done(data_dir: &Path) -> io::Result<Option<Marker>> {
     read(&data_dir.join(DONE))
 }
 
 /// Requests the cut-over from the process that migrates into `data_dir`.
-pub(super) fn request(data_dir: &Path) -> io::Result<()> {
+pub(crate) fn request(data_dir: &Path) -> io::Result<()> {
     ignore_missing(fs::remove_file(data_dir.join(FAILED)))?;
     File::create(data_dir.join(REQUEST)).map(drop)
 }
 
 /// Whether that process has not seen the request yet.
-pub(super) fn is_requested(data_dir: &Path) -> bool {
+pub(crate) fn is_requested(data_dir: &Path) -> bool {
     data_dir.join(REQUEST).exists()
 }
 
@@ -176,7 +183,7 @@ mod tests {
     fn the_truth_changes_with_one_rename_and_a_directory_has_one_migration() {
         let temp = tempfile::tempdir().unwrap();
         let dir = MigrationDir::take(temp.path()).unwrap();
-        assert!(MigrationDir::take(temp.path()).unwrap_err().contains("another"));
+        assert!(matches!(MigrationDir::take(temp.path()), Err(LockError::Taken(_))));
         assert_eq!(dir.marker().unwrap(), None);
         let mut marker =
             Marker { from: vec!["a:1".into()], cluster_id: u64::MAX, phase: Phase::Copying, revision: 0 };

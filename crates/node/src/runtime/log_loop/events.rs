@@ -5,11 +5,11 @@ use std::sync::Arc;
 use vetch_base::Epoch;
 use vetch_cluster::{Event, ReplicaId, Ticket};
 use vetch_journal::Tip;
+use vetch_members::Leader;
 use vetch_seeded_bugs::Bug;
 
 use super::ReplicatedLogLoop;
-use crate::cluster::Leader;
-use crate::cluster::read_index::Retry;
+use crate::cluster::Retry;
 use crate::lessor::Lessor;
 use crate::runtime::Step;
 use crate::state::RunState;
@@ -117,6 +117,7 @@ impl ReplicatedLogLoop {
     /// A transfer to another server is committed. Nothing was evaluated ahead, so this server can
     /// follow at once.
     fn leadership_transferred(&mut self) {
+        assert!(self.work.is_committed(), "a leader commits all that it evaluated before it transfers");
         self.work.is_leader = false;
         self.registry.begin_following();
         tracing::info!("this server has transferred the leadership");

@@ -52,7 +52,7 @@ fn what_was_sent_is_received_after_the_last_sender_has_gone() {
 }
 
 #[test]
-fn senders_learn_that_nobody_receives_and_what_was_queued_is_dropped() {
+fn senders_learn_that_the_receiver_is_gone_and_what_was_queued_is_dropped() {
     let (sender, receiver) = bounded(1);
     let item = Arc::new(());
     sender.try_send(Arc::clone(&item)).unwrap();
@@ -101,7 +101,7 @@ fn nothing_is_lost_or_doubled_between_many_senders_and_one_receiver() {
 }
 
 #[test]
-fn whoever_lingers_is_woken_by_enough_items_and_not_before() {
+fn a_receiver_that_waits_for_several_is_woken_by_enough_items_and_not_before() {
     let (sender, receiver) = bounded(8);
     sender.send(1).unwrap();
     let begun = Instant::now();
@@ -127,7 +127,7 @@ fn whoever_lingers_is_woken_by_enough_items_and_not_before() {
 }
 
 #[test]
-fn whoever_lingers_does_not_wait_for_more_than_there_is_room_for() {
+fn a_receiver_does_not_wait_for_more_than_there_is_room_for() {
     let (sender, receiver) = bounded(2);
     (0..2).for_each(|item| sender.send(item).unwrap());
     let begun = Instant::now();

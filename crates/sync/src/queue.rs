@@ -1,28 +1,29 @@
-//! Queue: how the parts of a node hand work to each other.
+//! Queue: how the threads of a node pass work to each other.
 //!
-//! A bounded queue whose receiver goes to sleep at once when there is nothing. The channels of
-//! crossbeam spin and yield before they sleep, which is right for a receiver on a processor of its
-//! own. Here four threads hand every single write on: with one writer at a time a dozen yields for
-//! each of its requests took as much processor time as everything else together, and on few
-//! processors they delayed the very thread that was waited for.
+//! A bounded queue whose receiver sleeps at once when there is nothing. The channels of crossbeam
+//! spin and yield before they sleep, which is right for a receiver on a processor of its own. Here
+//! every write passes through four threads: with one writer at a time a dozen yields for each of
+//! its requests took as much processor time as everything else together, and on few processors they
+//! delayed the very thread that was waited for.
 //!
-//! What is still in it when the last receiver goes is dropped with it, so whoever waits for an
-//! answer learns that there will be none. Errors are crossbeam's, which is used wherever nobody is
-//! in a hurry.
+//! Items that are still queued when the last receiver is dropped are dropped with it, so a caller
+//! that waits for a reply to one learns that there will be none. Errors are crossbeam's, whose
+//! channels are used where latency does not matter.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::{Condvar, Mutex, MutexGuard, Rank};
 use crossbeam_channel::{
     RecvError, RecvTimeoutError, SendError, SendTimeoutError, TryRecvError, TrySendError,
 };
-use vetch_cluster::Waker;
 
-use crate::sync::{Condvar, Mutex, MutexGuard, Rank};
+/// Ends the wait of a receiver that waits for something else than its queue.
+pub type Waker = Arc<dyn Fn() + Send + Sync>;
 
 /// A queue for at most `capacity` items, at least one.
-pub(crate) fn bounded<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
+pub fn bounded<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     let state =
         State { items: VecDeque::new(), senders: 1, receivers: 1, is_nudged: false, wanted: 1, waker: None };
     let inner = Arc::new(Inner {
@@ -37,9 +38,9 @@ pub(crate) fn bounded<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
 struct Inner<T> {
     state: Mutex<State<T>>,
     capacity: usize,
-    /// There is an item, a nudge, or nobody left to send one.
+    /// There is an item, a nudge, or no sender left.
     arrived: Condvar,
-    /// There is room, or nobody left to receive.
+    /// There is room, or no receiver left.
     left: Condvar,
 }
 
@@ -47,7 +48,7 @@ struct State<T> {
     items: VecDeque<T>,
     senders: usize,
     receivers: usize,
-    /// Somebody wants the receiver to look around.
+    /// The receiver is to return from its wait although there may be no item.
     is_nudged: bool,
     /// Items for which a waiting receiver is woken.
     wanted: usize,
@@ -55,15 +56,15 @@ struct State<T> {
     waker: Option<Waker>,
 }
 
-pub(crate) struct Sender<T>(Arc<Inner<T>>);
+pub struct Sender<T>(Arc<Inner<T>>);
 
-pub(crate) struct Receiver<T>(Arc<Inner<T>>);
+pub struct Receiver<T>(Arc<Inner<T>>);
 
-/// Wakes a receiver for something that is not in its queue. Nobody waits for those who hold one.
-pub(crate) struct Nudge<T>(Arc<Inner<T>>);
+/// Wakes a receiver for something that is not in its queue. Holding one keeps no queue open.
+pub struct Nudge<T>(Arc<Inner<T>>);
 
 impl<T> Sender<T> {
-    pub(crate) fn try_send(&self, item: T) -> Result<(), TrySendError<T>> {
+    pub fn try_send(&self, item: T) -> Result<(), TrySendError<T>> {
         let state = self.0.state.lock();
         if state.receivers == 0 {
             return Err(TrySendError::Disconnected(item));
@@ -76,11 +77,11 @@ impl<T> Sender<T> {
     }
 
     /// Waits for room.
-    pub(crate) fn send(&self, item: T) -> Result<(), SendError<T>> {
+    pub fn send(&self, item: T) -> Result<(), SendError<T>> {
         self.send_until(item, None).map_err(|error| SendError(error.into_inner()))
     }
 
-    pub(crate) fn send_timeout(&self, item: T, timeout: Duration) -> Result<(), SendTimeoutError<T>> {
+    pub fn send_timeout(&self, item: T, timeout: Duration) -> Result<(), SendTimeoutError<T>> {
         self.send_until(item, Some(Instant::now() + timeout))
     }
 
@@ -100,13 +101,13 @@ impl<T> Sender<T> {
         }
     }
 
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.0.state.lock().items.len()
     }
 }
 
 impl<T> Receiver<T> {
-    pub(crate) fn try_recv(&self) -> Result<T, TryRecvError> {
+    pub fn try_recv(&self) -> Result<T, TryRecvError> {
         let mut state = self.0.state.lock();
         match state.items.pop_front() {
             Some(item) => {
@@ -119,21 +120,21 @@ impl<T> Receiver<T> {
         }
     }
 
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.0.state.lock().items.len()
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// What there is now.
-    pub(crate) fn try_iter(&self) -> impl Iterator<Item = T> {
+    pub fn try_iter(&self) -> impl Iterator<Item = T> {
         std::iter::from_fn(|| self.try_recv().ok())
     }
 
     /// Waits for an item.
-    pub(crate) fn recv(&self) -> Result<T, RecvError> {
+    pub fn recv(&self) -> Result<T, RecvError> {
         loop {
             match self.try_recv() {
                 Ok(item) => return Ok(item),
@@ -145,7 +146,7 @@ impl<T> Receiver<T> {
         }
     }
 
-    pub(crate) fn recv_timeout(&self, timeout: Duration) -> Result<T, RecvTimeoutError> {
+    pub fn recv_timeout(&self, timeout: Duration) -> Result<T, RecvTimeoutError> {
         let end = Instant::now() + timeout;
         loop {
             match self.try_recv() {
@@ -157,8 +158,8 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// Waits until there is an item, a nudge, or nobody left to send; false: until `end`.
-    pub(crate) fn wait(&self, end: Option<Instant>) -> bool {
+    /// Waits until there is an item, a nudge, or no sender left; false: until `end`.
+    pub fn wait(&self, end: Option<Instant>) -> bool {
         let mut state = self.0.state.lock();
         while state.items.is_empty() && state.senders > 0 && !state.is_nudged {
             if wait(&self.0.arrived, &mut state, end) {
@@ -169,10 +170,9 @@ impl<T> Receiver<T> {
         true
     }
 
-    /// Waits until there are `wanted` items, a nudge, or nobody left to send, and until `end` at
-    /// most. It is not woken for each item, which is what makes this cheaper than to take them one
-    /// by one.
-    pub(crate) fn wait_for(&self, wanted: usize, end: Instant) {
+    /// Waits until there are `wanted` items, a nudge, or no sender left, and until `end` at most.
+    /// It is not woken for each item, so it is cheaper than to take them one by one.
+    pub fn wait_for(&self, wanted: usize, end: Instant) {
         let wanted = wanted.min(self.0.capacity);
         let mut state = self.0.state.lock();
         state.wanted = wanted;
@@ -184,18 +184,18 @@ impl<T> Receiver<T> {
         state.wanted = 1;
     }
 
-    /// Has whatever arrives here also end a wait elsewhere.
-    pub(crate) fn wakes(&self, waker: Waker) {
+    /// Makes each item that arrives here also end a wait elsewhere.
+    pub fn wakes(&self, waker: Waker) {
         self.0.state.lock().waker = Some(waker);
     }
 
-    pub(crate) fn nudge(&self) -> Nudge<T> {
+    pub fn nudge(&self) -> Nudge<T> {
         Nudge(Arc::clone(&self.0))
     }
 }
 
 impl<T> Nudge<T> {
-    pub(crate) fn ring(&self) {
+    pub fn ring(&self) {
         let mut state = self.0.state.lock();
         state.is_nudged = true;
         self.0.notify(state);
@@ -220,7 +220,7 @@ impl<T> Inner<T> {
     }
 }
 
-/// True: it is time to give up.
+/// True at `end`.
 fn wait<T>(condvar: &Condvar, state: &mut MutexGuard<'_, State<T>>, end: Option<Instant>) -> bool {
     match end {
         None => {
@@ -263,7 +263,7 @@ impl<T> Drop for Receiver<T> {
         if state.receivers > 0 {
             return;
         }
-        // Whoever waits for an answer to one of them must learn that there will be none.
+        // Dropped without the lock: a caller that waits for a reply to one of them wakes up.
         let unread = std::mem::take(&mut state.items);
         drop(state);
         self.0.left.notify_all();

@@ -1,19 +1,19 @@
 //! Work: what the loop has in flight.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 use vetch_base::Seq;
-use vetch_cluster::{ReadId, Ticket};
+use vetch_cluster::Ticket;
+use vetch_members::PeerTable;
 use vetch_store::Record;
 use vetch_store::auth::Auth;
 
 use super::maintenance::Maintenance;
+use super::reads::ReadsInProgress;
 use crate::batch_window::BatchWindow;
-use crate::cluster::peer_table::PeerTable;
-use crate::cluster::read_index::{PendingRead, ReadAtIndex};
 use crate::sequencer::Batch;
 use crate::state::Reply;
 
@@ -25,17 +25,9 @@ pub(crate) struct Work {
     in_flight: VecDeque<(Ticket, Vec<Batch<Reply>>)>,
     /// Dropped since the last epoch began, in order.
     dropped: Vec<Batch<Reply>>,
-    /// Reads for which no index was requested yet.
-    pub(super) reads: Vec<PendingRead>,
-    /// Reads whose index was requested.
-    pub(super) requested_reads: HashMap<ReadId, Vec<PendingRead>>,
-    pub(super) next_read: u64,
+    pub(super) reads: ReadsInProgress,
     /// Requests that wait to share a record.
     pub(super) request_window: BatchWindow,
-    /// Reads that wait to share an index.
-    pub(super) read_window: BatchWindow,
-    /// Reads whose index this server has not reached.
-    pub(super) indexed: Vec<ReadAtIndex>,
     pub(super) announced_at: Option<Duration>,
     /// The append of the last announcement.
     pub(super) announcement: Option<Ticket>,
@@ -64,12 +56,8 @@ impl Work {
             queue: VecDeque::new(),
             in_flight: VecDeque::new(),
             dropped: Vec::new(),
-            reads: Vec::new(),
-            requested_reads: HashMap::new(),
-            next_read: 0,
+            reads: ReadsInProgress::default(),
             request_window: BatchWindow::default(),
-            read_window: BatchWindow::default(),
-            indexed: Vec::new(),
             announced_at: None,
             announcement: None,
             peers,
@@ -94,6 +82,13 @@ impl Work {
         self.in_flight.len()
     }
 
+    /// Whether nothing was evaluated that is not committed.
+    pub(super) fn is_committed(&self) -> bool {
+        self.in_flight.is_empty()
+            && self.dropped.is_empty()
+            && self.queue.iter().all(|batch| batch.draft.is_none())
+    }
+
     /// Whether nothing is queued or in flight.
     pub(super) fn is_drained(&self) -> bool {
         self.queue.is_empty() && self.in_flight.is_empty()
@@ -101,6 +96,8 @@ impl Work {
 
     /// The first `count` batches of the queue were proposed as one record.
     pub(super) fn proposed(&mut self, ticket: Ticket, count: usize) {
+        let is_last = self.in_flight.back().is_none_or(|(last, _)| *last < ticket);
+        assert!(is_last, "records are proposed in the order of their tickets");
         let batches = self.queue.drain(..count).collect();
         self.in_flight.push_back((ticket, batches));
     }

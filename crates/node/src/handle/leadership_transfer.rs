@@ -9,10 +9,11 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use vetch_cluster::ReplicaId;
 
-use super::Cluster;
-use super::member_registry::MemberCommand;
+use vetch_members::MemberCommand;
+
+use super::Node;
+use crate::cluster::Cluster;
 use crate::error::NodeError;
-use crate::handle::Node;
 use crate::state::{Command, NodeState};
 
 /// Requests that have passed the edge get this long to reach the queue.
