@@ -1,9 +1,7 @@
-//! Who a request is made for: users and roles as far as they are durable, and handles that act for
-//! a caller.
+//! Authorisation: what decides about a caller, and handles that act for one.
 //!
-//! Writes are judged by the sequencer, at head, in the instant they are evaluated. Everything else
-//! is judged here by what is durable: a permission that a power loss could still undo shows nothing
-//! to anybody.
+//! The sequencer decides about writes, at head, when it evaluates them. Everything else is decided
+//! here by what is durable: a permission that a power loss could still undo shows nothing.
 
 use std::sync::Arc;
 
@@ -20,7 +18,7 @@ impl NodeState {
         self.visible.auth().judge(caller)
     }
 
-    /// Judges a request that does not pass the sequencer.
+    /// Decides about a request that does not pass the sequencer.
     pub(crate) fn permit(
         &self,
         caller: &Caller,
@@ -38,14 +36,14 @@ impl NodeState {
     }
 }
 
-/// A handle acts for the server itself, which may do everything, until it is told for whom else.
+/// A handle acts for the server itself, which may do everything, unless it was made for a caller.
 impl Node {
-    /// The same node, asked by `caller`: whatever that user may not do is refused.
+    /// The same node for `caller`: what that user may not do is refused.
     pub fn for_caller(&self, caller: Caller) -> Node {
         self.with_caller(caller)
     }
 
-    /// Whether clients have to say who they are.
+    /// Whether clients have to authenticate.
     pub fn auth_enabled(&self) -> bool {
         self.state().visible.auth().enabled()
     }

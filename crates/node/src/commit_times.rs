@@ -1,5 +1,5 @@
-//! Commit times: roughly when recent revisions became visible, which tells how many seconds a
-//! watcher is behind.
+//! Commit times: roughly when recent revisions became visible, for the seconds that a watcher is
+//! behind.
 //!
 //! Pure: the caller passes the time in. The write path is not involved; the lease thread samples
 //! the revision every tick.

@@ -1,4 +1,4 @@
-//! What a node is told at start. Plain data; every value has a default that suits one machine.
+//! Configuration of a node. Plain data; every value has a default that suits one machine.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -33,11 +33,11 @@ pub struct NodeConfig {
     pub unsafe_no_fsync: bool,
     /// Requests waiting for the sequencer; one more is answered "too many requests".
     pub queue_depth: usize,
-    /// Most requests packed into one journal entry.
+    /// Limit on requests in one journal entry.
     pub batch_requests: usize,
-    /// Entries handed to the journal and not yet durable.
+    /// Entries sent to the journal and not yet durable.
     pub appends_in_flight: usize,
-    /// How often an idle watcher that asked for it is told the current revision.
+    /// How often an idle watcher that requested it gets a progress notification.
     pub watch_progress_interval: Duration,
     /// Superseded versions freed per step of a compaction, with the store locked.
     pub compaction_batch: usize,

@@ -1,9 +1,9 @@
-//! Following: a node that takes over what another server decides, until it is told to lead.
+//! Following: a node that copies what another server decides, until it leads.
 //!
 //! While it follows, revisions come from outside with their numbers ([`Follower::take_over`]),
-//! leases are granted and forgotten as the other server has them, and none ends by our clock.
-//! Clients are refused. [`Follower::lead`] ends all that: leases get the time they have left, and
-//! from then on it is a node like any other, on the same data directory.
+//! leases are granted and forgotten as the other server has them, and none expires here. Clients
+//! are refused. [`Follower::lead`] ends that: leases get the time they have left, and from then on
+//! it is a node like any other, on the same data directory.
 
 use std::collections::HashMap;
 
@@ -20,7 +20,7 @@ pub struct Follower {
     node: Node,
 }
 
-/// A lease as far as it was taken over.
+/// A lease as it was copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FollowedLease {
     pub id: i64,
@@ -35,13 +35,13 @@ impl Follower {
         Ok(Follower { node: Node::open(config, progress)? })
     }
 
-    /// For reading, and for a server that is to stand in front of it.
+    /// For reads, and for the server of its clients.
     pub fn node(&self) -> &Node {
         &self.node
     }
 
-    /// Takes over whole revisions, in order. When it returns they are durable, or the first that
-    /// does not fit is refused and none behind it was taken. At most half of the request queue at
+    /// Applies whole revisions, in order. When it returns they are durable, or the first that does
+    /// not fit is refused and none behind it was applied. At most half of the request queue at
     /// once.
     pub async fn take_over(&self, revisions: Vec<Vec<Record>>) -> Result<(), NodeError> {
         let mut outcomes = Vec::with_capacity(revisions.len());
@@ -54,7 +54,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Waits until whatever was handed in before has been taken or refused.
+    /// Waits until everything submitted before has been applied or refused.
     pub async fn settle(&self) -> Result<(), NodeError> {
         self.node.write(WriteRequest::LeaseRemaining { leases: Vec::new() }).await.map(drop)
     }

@@ -1,5 +1,5 @@
-//! Inspect: what an operator asks a node beside its status. Nothing here changes anything or is on
-//! the way of a request.
+//! Inspect: what operators see of a node beside its status. Nothing here changes anything or slows
+//! a request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,9 +60,9 @@ pub struct Laggard {
 /// How far watchers are behind.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WatchLag {
-    /// Those that have waited at least as long as was asked for, longest first.
+    /// Those that have waited at least as long as requested, longest first, as many as requested.
     pub laggards: Vec<Laggard>,
-    /// How many they are, also those that were not asked for.
+    /// How many there are in all.
     pub slow: usize,
     /// The longest wait and the largest distance of all streams.
     pub longest: Duration,

@@ -163,8 +163,8 @@ impl Node {
     }
 }
 
-/// A lease as it is at one moment, but for its keys. The clock and what judges change with the
-/// store locked, so they are of the moment at which the store is looked at.
+/// A lease as it is at one moment, without its keys. Lease timers and permissions change with the
+/// store locked, so they are of the same moment as the store.
 struct Moment {
     revision: i64,
     /// Seconds left and granted, if there is such a lease.

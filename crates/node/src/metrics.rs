@@ -53,16 +53,16 @@ impl Gauge {
     }
 
     /// Counts something as there until what is returned is dropped.
-    pub(crate) fn hold(&self) -> PinnedCheckpoint<'_> {
+    pub(crate) fn hold(&self) -> Held<'_> {
         self.add(1);
-        PinnedCheckpoint(self)
+        Held(self)
     }
 }
 
 /// One that a gauge counts.
-pub(crate) struct PinnedCheckpoint<'a>(&'a Gauge);
+pub(crate) struct Held<'a>(&'a Gauge);
 
-impl Drop for PinnedCheckpoint<'_> {
+impl Drop for Held<'_> {
     fn drop(&mut self) {
         self.0.add(-1);
     }
@@ -107,7 +107,7 @@ pub struct EvaluationMetrics {
     pub near_quota: Gauge,
 }
 
-/// Requests handed to the sequencer.
+/// Requests submitted to the sequencer.
 #[derive(Debug, Default)]
 pub struct ProposalMetrics {
     pub committed: Counter,

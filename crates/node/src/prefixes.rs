@@ -1,7 +1,7 @@
-//! Which parts of the key space are written to, counted in bounded memory.
+//! Prefixes: which parts of the key space are written to, counted in bounded memory.
 //!
-//! A key belongs to the prefix that tells an operator most: the first two parts of its path, so
-//! that Kubernetes' `/registry/pods/default/web-0` counts for `/registry/pods`. Where the second
+//! A key belongs to the prefix that is most useful to an operator: the first two parts of its path,
+//! so that Kubernetes' `/registry/pods/default/web-0` counts for `/registry/pods`. Where the second
 //! part is no resource but only a group of them (it has a dot, as in
 //! `/registry/cilium.io/ciliumnodes/...`, or is `services`), the third belongs to it. The last part
 //! of a key, its name, never does.
@@ -17,7 +17,7 @@ use std::collections::HashMap;
 
 /// Prefixes with counters of their own.
 pub const PLACES: usize = 128;
-/// Prefixes without a place that are looked at between two turns. Newcomers and those that are
+/// Prefixes without a place that are considered between two turns. New ones and those that are
 /// there cancel each other out one by one (Misra and Gries), so a prefix with more than its 129th
 /// part of these writes is among them in the end.
 const CANDIDATES: usize = 128;
@@ -105,8 +105,8 @@ impl Prefixes {
         }
     }
 
-    /// Gives places to those who have been busier than their holders, and forgets half of how busy
-    /// everybody was. To be called every few seconds.
+    /// Gives places to prefixes that were busier than the holders, and halves all activity. To be
+    /// called every few seconds.
     pub(crate) fn turn(&mut self) {
         let mut candidates: Vec<(u64, Box<[u8]>)> =
             self.candidates.drain().map(|(prefix, count)| (count, prefix)).collect();

@@ -34,8 +34,8 @@ pub(crate) async fn range(
     drop(open);
     metrics.reads.ranges.add(1);
     if response.is_ok() { &metrics.reads.range } else { &metrics.reads.failed_range }.observe(took);
-    // Counted and not logged: the edge tells of slow requests, with what the client waited for in
-    // all.
+    // Counted and not logged: the server logs slow requests, with all the time that the client
+    // waited.
     node.is_slow(took);
     node.permit_answer(caller)?;
     response
@@ -93,8 +93,8 @@ fn begin_range<'a>(
     })
 }
 
-/// A range that compaction overtakes between two chunks is begun anew: only its beginning decides
-/// whether what it asks for has been compacted.
+/// A range that compaction overtakes between two chunks is started again: only its first start
+/// decides whether its revision is compacted.
 async fn finish_range(
     node: &Arc<NodeState>,
     request: &RangeRequest,

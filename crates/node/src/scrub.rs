@@ -69,7 +69,7 @@ impl Scrub {
         let mut total = checkpointer.begin_scrub();
         let mut segments = VecDeque::new();
         if let Some(dir) = &self.journal {
-            // A directory that cannot be listed is told of by those who write to it.
+            // A directory that cannot be listed is reported by the threads that write to it.
             let closed = closed_segments(&*self.disk, dir).unwrap_or_default();
             segments.extend(closed);
         }

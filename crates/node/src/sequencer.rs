@@ -3,7 +3,7 @@
 //! Pure: it is given the store, it is given requests, it returns a batch. Everything a batch needs
 //! once it is durable travels with it: what becomes visible, what watchers see, who is answered
 //! what. An answer is held back until every entry before it is durable too, because even a refusal
-//! may tell of a write still in flight.
+//! may reveal a write still in flight.
 
 use std::sync::Arc;
 

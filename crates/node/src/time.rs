@@ -1,4 +1,4 @@
-//! Time as the node is given it: monotonic, from an arbitrary start. A simulation hands in its own.
+//! Time: monotonic, from an arbitrary start. A simulation passes in its own.
 
 use std::time::{Duration, Instant};
 

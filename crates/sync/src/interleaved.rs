@@ -72,7 +72,7 @@ impl<T> RwLock<T> {
 }
 
 impl<T> RwLockWriteGuard<'_, T> {
-    /// Lets those in who wait.
+    /// Gives waiting threads a turn.
     pub(crate) fn bump(guard: &mut Self) {
         guard.held = None;
         shuttle::thread::yield_now();

@@ -133,8 +133,8 @@ pub(crate) fn assemble(
     if max < RECORD_MIN {
         return Err(OpenError::SmallRecords { max, wanted: 2 * RECORD_MIN });
     }
-    // A record holds a batch and the request that closed it: what that one sent, and as much again
-    // that it takes over.
+    // A record holds a batch and the request that closed it: the values that this one sent, and as
+    // much again that it keeps.
     config.tuning.batch.bytes = config.tuning.batch.bytes.min(max / 8);
     let request_max = (max - config.tuning.batch.bytes) / 2 - RECORD_OVERHEAD;
     let loaded = load(&disk, &config, progress)?;

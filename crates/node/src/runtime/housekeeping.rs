@@ -33,7 +33,7 @@ use scrubber::Scrubber;
 use segments::Segments;
 pub(crate) use trimmer::Trimmer;
 
-/// Between two steps, unless one is asked for.
+/// Between two steps, unless the bell rings.
 const IDLE_INTERVAL: Duration = Duration::from_millis(500);
 /// Between two polls for a capture that was requested.
 const CAPTURE_POLL_INTERVAL: Duration = Duration::from_millis(1);

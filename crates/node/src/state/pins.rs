@@ -1,16 +1,16 @@
 //! Read pins: what reads in progress need of the past.
 //!
-//! A compaction takes effect at once for those who ask after it. A read that had begun before is
-//! entitled to its answer, but it gives up the store between chunks, and the versions it reads may
-//! be freed meanwhile; then it has to begin anew. A client that writes and compacts in a loop could
-//! have that happen to every attempt, so an attempt that is not the first one pins its revision:
-//! until it is done, housekeeping frees only what no reader at that revision or later needs.
+//! A compaction takes effect at once for later requests. A read that began before it gets its
+//! answer, but it unlocks the store between chunks, and the versions it reads may be freed
+//! meanwhile; then it has to start again. A client that writes and compacts in a loop could do that
+//! to every attempt, so every attempt but the first pins its revision: until the read is done,
+//! housekeeping frees only what no reader at that revision or later needs.
 //!
-//! Pins delay the freeing of memory and nothing else. They cannot put it off for ever, whatever
-//! clients do: a new pin is never below the compaction that is visible when it is taken, so what
-//! had been compacted by then waits only for the pins that are there already, and no pin counts for
-//! longer than [`PIN_MAX`]. A read that outlives its pin begins anew. What a slow client reads
-//! piece by piece, as a streamed range, is never pinned.
+//! Pins delay the freeing of memory and nothing else. They cannot delay it for ever: a new pin is
+//! never below the compaction that is visible when it is taken, so what was compacted by then waits
+//! only for the pins that exist already, and no pin counts for longer than [`PIN_MAX`]. A read that
+//! outlives its pin starts again. A streamed range, which may be as slow as its client, is never
+//! pinned.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use vetch_sync::Mutex;
 
 use super::bell::HousekeepingBell;
 
-/// A read that waits for nothing but its turns is done long before.
+/// A read that waits only for its turns is done long before.
 const PIN_MAX: Duration = Duration::from_secs(30);
 
 #[derive(Default)]

@@ -272,7 +272,7 @@ impl Checkpoints {
                 }
             },
         };
-        // On a shared journal, the journal's thread hands out only what is durable.
+        // On a shared journal, the journal's thread replies only with what is durable.
         let is_local = self.node.cluster.is_none();
         if is_local && self.node.visible.seq() < capture.tip.seq {
             self.capture = Capturing::Taken(capture);

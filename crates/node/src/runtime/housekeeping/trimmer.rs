@@ -15,9 +15,9 @@ use crate::state::{NodeState, Reply};
 pub(crate) struct Trimmer {
     node: Arc<NodeState>,
     positions: Sender<Position>,
-    /// Makes the journal look for them.
+    /// Wakes the journal's thread for a position.
     nudge: Nudge<Batch<Reply>>,
-    /// Up to where the journal was last asked to trim.
+    /// The last entry up to which a trim was requested.
     trimmed: Seq,
 }
 
