@@ -168,27 +168,27 @@ impl<T> RwLockWriteGuard<'_, T> {
 }
 
 /// Waits for a condition that a mutex guards.
-pub struct Condvar(raw::Condvar);
+pub(crate) struct Condvar(raw::Condvar);
 
 impl Condvar {
-    pub fn new() -> Condvar {
+    pub(crate) fn new() -> Condvar {
         Condvar(raw::Condvar::new())
     }
 
-    pub fn notify_one(&self) {
+    pub(crate) fn notify_one(&self) {
         self.0.notify_one();
     }
 
-    pub fn notify_all(&self) {
+    pub(crate) fn notify_all(&self) {
         self.0.notify_all();
     }
 
-    pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
+    pub(crate) fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
         self.0.wait(&mut guard.raw);
     }
 
     /// True if the time is over.
-    pub fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, end: Instant) -> bool {
+    pub(crate) fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, end: Instant) -> bool {
         self.0.wait_until(&mut guard.raw, end).timed_out()
     }
 }

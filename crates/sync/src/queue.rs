@@ -101,7 +101,8 @@ impl<T> Sender<T> {
         }
     }
 
-    pub fn len(&self) -> usize {
+    /// How many items wait for the receiver.
+    pub fn queued(&self) -> usize {
         self.0.state.lock().items.len()
     }
 }

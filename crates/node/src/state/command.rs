@@ -128,7 +128,7 @@ impl CommandQueue {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.sender.len()
+        self.sender.queued()
     }
 
     pub(crate) fn bytes(&self) -> u64 {

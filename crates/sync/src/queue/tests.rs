@@ -11,7 +11,7 @@ fn items_come_in_order_and_a_full_queue_refuses() {
     sender.try_send(2).unwrap();
     assert!(matches!(sender.try_send(3), Err(TrySendError::Full(3))));
     assert!(matches!(sender.send_timeout(3, SOON), Err(SendTimeoutError::Timeout(3))));
-    assert_eq!(sender.len(), 2);
+    assert_eq!(sender.queued(), 2);
     assert_eq!((receiver.try_recv(), receiver.recv()), (Ok(1), Ok(2)));
     assert_eq!(receiver.try_recv(), Err(TryRecvError::Empty));
     assert_eq!(receiver.recv_timeout(SOON), Err(RecvTimeoutError::Timeout));
