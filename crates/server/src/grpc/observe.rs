@@ -12,7 +12,7 @@ use vetch_api::EtcdError;
 use vetch_api::mvccpb::KeyValue;
 use vetch_api::v3electionpb::LeaderResponse;
 use vetch_node::error::NodeError;
-use vetch_node::store::Record;
+use vetch_node::store::{Record, validate};
 use vetch_node::watch::{Create, Filters, NodeEvent, Response, WatchEnd, WatchSession};
 
 use super::recipes::Queue;
@@ -87,7 +87,8 @@ impl Observer {
     }
 
     async fn look_up(&mut self) -> Result<(), End> {
-        let found = self.context.node.range(self.queue.first()).await.map_err(|error| match error {
+        let request = validate::range(self.queue.first()).map_err(|_| End::Disrupted)?;
+        let found = self.context.node.range(request).await.map_err(|error| match error {
             NodeError::Stopped => End::Stopped,
             _ => End::Disrupted,
         })?;

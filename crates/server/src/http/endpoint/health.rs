@@ -13,6 +13,7 @@ use vetch_api::pb;
 use vetch_api::pb::kv_client::KvClient;
 use vetch_node::error::NodeError;
 use vetch_node::store::request::{AlarmKind, KeyRange, RangeRequest};
+use vetch_node::store::validate;
 
 use super::query;
 use crate::grpc::Rpc;
@@ -94,6 +95,7 @@ async fn read(shared: &ServerState, serializable: bool) -> Result<(), String> {
     request.serializable = serializable;
     request.keys_only = true;
     request.limit = 1;
+    let request = validate::range(request).map_err(|error| error.to_string())?;
     shared.node.range(request).await.map(|_| ()).map_err(|error: NodeError| error.to_string())
 }
 
