@@ -20,7 +20,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded, select};
-use vetch_node::archive::{Archive, BackedUp, BackupRequest};
+use vetch_node::archive::Archive;
+use vetch_node::retention::{BackedUp, BackupFailed, BackupRequest};
 
 use crate::error::BackupError;
 use crate::location::Location;
@@ -195,7 +196,7 @@ impl Worker {
             full_revision: self.archive.metrics().full_revision.get(),
         };
         // Whoever asked may have gone.
-        let _ = request.reply.send(outcome.map(|()| backed_up()));
+        let _ = request.reply.send(outcome.map(|()| backed_up()).map_err(BackupFailed));
     }
 
     /// Begins a full backup if one is due, and takes note of one that has ended.

@@ -6,7 +6,7 @@
 
 use crate::error::BoltError;
 use crate::page::{IS_BUCKET, branch_element, leaf_element};
-use crate::reader::{Bucket, Db, Page, ReadAt, Root};
+use crate::page_reader::{Bucket, Page, PageReader, ReadAt, Root};
 
 /// A hundred elements to a page, which is few, make 10^16 of them in eight levels.
 const DEEPEST: usize = 32;
@@ -33,7 +33,7 @@ impl Entry<'_> {
 
 /// The entries of a tree, in order.
 pub struct Entries<'d, R> {
-    db: &'d Db<R>,
+    reader: &'d PageReader<R>,
     root: Option<Root>,
     /// The way from the root to the current page, with the element to be looked at next on each.
     path: Vec<(Page, usize)>,
@@ -42,8 +42,8 @@ pub struct Entries<'d, R> {
 }
 
 impl<'d, R: ReadAt> Entries<'d, R> {
-    pub(crate) fn new(db: &'d Db<R>, root: Root) -> Entries<'d, R> {
-        Entries { db, root: Some(root), path: Vec::new(), last_key: None, pages_read: 0 }
+    pub(crate) fn new(reader: &'d PageReader<R>, root: Root) -> Entries<'d, R> {
+        Entries { reader, root: Some(root), path: Vec::new(), last_key: None, pages_read: 0 }
     }
 
     /// The next entry; None at the end. After an error there is nothing more to be had.
@@ -91,10 +91,10 @@ impl<'d, R: ReadAt> Entries<'d, R> {
             return Err(BoltError::damaged(from, "the tree is too deep to be true"));
         }
         self.pages_read += 1;
-        if self.pages_read > self.db.pages() {
+        if self.pages_read > self.reader.pages() {
             return Err(BoltError::damaged(from, "the tree has more pages than the file"));
         }
-        let page = self.db.read_page(id)?;
+        let page = self.reader.read_page(id)?;
         self.path.push((page, 0));
         Ok(())
     }

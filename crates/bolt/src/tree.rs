@@ -7,7 +7,7 @@
 use std::io;
 
 use crate::page::{BRANCH, ELEMENT, HEADER, Header, LEAF, PAGE_SIZE};
-use crate::writer::Sink;
+use crate::sink::Sink;
 
 /// A tree whose only page is not larger than this is kept inside the value that names it, as bbolt
 /// does.

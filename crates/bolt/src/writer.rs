@@ -4,47 +4,12 @@ use std::io;
 
 use crate::meta::Meta;
 use crate::page::{BUCKET, FREELIST, Header, IS_BUCKET, PAGE_SIZE};
+use crate::sink::Sink;
 use crate::tree::{Pages, Root, Tree};
 
 /// Two meta pages and an empty list of free pages stand in front of everything else.
 const FRONT: u64 = 3;
 const FREELIST_PAGE: u64 = 2;
-
-/// Where pages go, in the order of the file, beginning behind [`Layout::front`].
-pub trait Sink {
-    /// Whether the content of pages matters; if not, [`Sink::skip`] is called instead of
-    /// [`Sink::write`].
-    fn wants_bytes(&self) -> bool {
-        true
-    }
-
-    fn write(&mut self, pages: &[u8]) -> io::Result<()>;
-
-    fn skip(&mut self, _pages: usize) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Sink for Vec<u8> {
-    fn write(&mut self, pages: &[u8]) -> io::Result<()> {
-        self.extend_from_slice(pages);
-        Ok(())
-    }
-}
-
-/// Only finds out the [`Layout`].
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Measure;
-
-impl Sink for Measure {
-    fn wants_bytes(&self) -> bool {
-        false
-    }
-
-    fn write(&mut self, _: &[u8]) -> io::Result<()> {
-        Ok(())
-    }
-}
 
 /// What the meta pages say about a file: the same keys and values give the same layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -17,7 +17,7 @@ use super::data_file::{DataWriter, WritePacing, by_place};
 use super::directory::manifest_name;
 use super::error::CheckpointError;
 use super::manifest::{DataFile, Manifest};
-use super::tombstone_gc::PinnedTombstones;
+use super::pinned_tombstones::PinnedTombstones;
 
 /// The only manifest.
 const NUMBER: u64 = 1;

@@ -11,8 +11,9 @@ use super::data_file::DataReader;
 use super::directory::{FileName, data_name, manifest_name};
 use super::error::{Damage, LoadError};
 use super::manifest::DataFile;
+use super::manifest_file::{LoadedManifest, ReadError, read_manifest};
 use super::merge::{Blocks, Merge, Source};
-use super::recovery::{LoadedManifest, ReadError, load_state, manifests, read_manifest};
+use super::recovery::{load_state, manifests};
 
 /// A manifest that could be read.
 pub struct Checkpoint {

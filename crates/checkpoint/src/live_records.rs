@@ -7,7 +7,8 @@
 use vetch_store::Record;
 
 use super::manifest::{DataFile, Manifest};
-use super::tombstone_gc::{PinnedTombstones, TombstoneGc};
+use super::pinned_tombstones::PinnedTombstones;
+use super::tombstone_gc::TombstoneGc;
 
 pub(super) struct LiveRecords {
     /// The files with `live` and `pinned_tombstones` counted anew.

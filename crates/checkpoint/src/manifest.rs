@@ -18,7 +18,7 @@ use vetch_store::load::{SavedLease, Unversioned};
 use vetch_store::request::Alarm;
 
 use super::data_file::{FileEncryption, WrittenFile};
-use super::tombstone_gc::PinnedTombstones;
+use super::pinned_tombstones::PinnedTombstones;
 
 const MAGIC: &[u8; 8] = b"VETCHMAN";
 const VERSION: u32 = 1;

@@ -11,8 +11,8 @@ use parking_lot::Mutex;
 use vetch_journal::Tip;
 use vetch_store::Mark;
 
-use super::checkpointer::Published;
 use super::directory::{ReferencedFiles, data_name, manifest_name};
+use super::published::Published;
 
 /// The files of a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]

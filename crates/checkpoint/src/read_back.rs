@@ -11,7 +11,7 @@ use vetch_journal::Disk;
 use super::data_file::{DataReader, WrittenFile};
 use super::directory::manifest_name;
 use super::error::Damage;
-use super::recovery::{ReadError, read_manifest};
+use super::manifest_file::{ReadError, read_manifest};
 
 /// A file of a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,31 +8,25 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use vetch_encryption::{EncryptionKeys, KeyId};
-use vetch_journal::{Disk, Position, Tip, read_file};
+use vetch_encryption::EncryptionKeys;
+use vetch_journal::{Disk, Position, Tip};
 use vetch_store::load::{BadCheckpoint, History, Loader};
 use vetch_store::{Record, Store};
 
-use super::checkpointer::{Checkpointer, NextNumbers, Published};
+use super::checkpointer::{Checkpointer, NextNumbers};
 use super::data_file::DataReader;
 use super::directory::{self, FileName, manifest_name};
 use super::error::{Damage, LoadError};
 use super::live_records::LiveRecords;
-use super::manifest::{BadManifest, DataFile, Manifest};
+use super::manifest::DataFile;
+use super::manifest_file::{LoadedManifest, ReadError, read_manifest};
 use super::merge::Merge;
+use super::published::Published;
 use super::read_ahead;
 use super::{CheckpointConfig, LoadReport, Loaded};
 
 /// Records between two calls of the progress callback.
 const PROGRESS_INTERVAL: u64 = 4096;
-
-/// A manifest read from disk.
-pub(super) struct LoadedManifest {
-    pub(super) manifest: Manifest,
-    pub(super) bytes: u64,
-    /// The key it is encrypted with, if it is.
-    pub(super) key: Option<KeyId>,
-}
 
 /// A store built from a checkpoint, and its files with their live bytes counted.
 pub(super) struct LoadedState {
@@ -225,12 +219,6 @@ pub fn audit(
     Ok((Position(found.manifest.position), found.manifest.tip))
 }
 
-pub(super) enum ReadError {
-    Damaged(Damage),
-    /// No damage, so the manifest must not be skipped.
-    Refused(LoadError),
-}
-
 /// Every key that a checkpoint needs must be given, also for the one that is not loaded: it is the
 /// fallback. A damaged manifest needs none.
 fn check_keys(
@@ -253,28 +241,6 @@ fn check_keys(
         }
     }
     Ok(())
-}
-
-pub(super) fn read_manifest(
-    disk: &dyn Disk,
-    dir: &Path,
-    number: u64,
-    keys: &EncryptionKeys,
-) -> Result<LoadedManifest, ReadError> {
-    let path = dir.join(manifest_name(number));
-    let damaged = |offset, reason: String| ReadError::Damaged(Damage::new(&path, offset, reason));
-    let bytes = read_file(disk, &path).map_err(|error| damaged(0, format!("unreadable: {error}")))?;
-    let (manifest, key) = Manifest::decode(&bytes, keys).map_err(|bad| match bad {
-        BadManifest::Damaged { offset, reason } => damaged(offset, reason.into()),
-        BadManifest::NotSupported(what) => {
-            ReadError::Refused(LoadError::NotSupported { file: path.clone(), what })
-        }
-        BadManifest::Key(source) => ReadError::Refused(LoadError::Key { file: path.clone(), source }),
-    })?;
-    if manifest.number != number {
-        return Err(damaged(16, format!("the manifest says it is number {}", manifest.number)));
-    }
-    Ok(LoadedManifest { manifest, bytes: bytes.len() as u64, key })
 }
 
 /// The newest checkpoint before `number` whose files can be opened: the fallback.

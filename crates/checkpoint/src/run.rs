@@ -13,14 +13,16 @@ use std::sync::Arc;
 use vetch_journal::write_atomically;
 use vetch_store::Record;
 
-use super::checkpointer::{Checkpointer, Published};
+use super::checkpointer::Checkpointer;
 use super::data_file::{DataReader, DataWriter, WritePacing, by_place};
 use super::directory::{self, manifest_name};
 use super::error::{CheckpointError, Damage};
 use super::manifest::{DataFile, Manifest};
 use super::merge::{Blocks, InMemory, Merge, Source};
+use super::pinned_tombstones::PinnedTombstones;
 use super::plan::{self, FileStats};
-use super::tombstone_gc::{PinnedTombstones, TombstoneGc};
+use super::published::Published;
+use super::tombstone_gc::{TombstoneGc, pinned_bytes};
 use super::{Capture, Retained, RunReport};
 
 /// Records per call of `retained`.
@@ -182,7 +184,7 @@ impl Checkpointer {
         let stats: Vec<FileStats> = (files.iter().enumerate())
             .map(|(index, file)| FileStats {
                 size: file.written.size,
-                useful: file.live + file.pinned_tombstones.held_bytes(files, index),
+                useful: file.live + pinned_bytes(files, index),
                 is_stale: file.written.encryption.map(|encryption| encryption.key) != key,
                 is_readable: !self.unreadable.contains(&self.data_path(file.written.id)),
             })

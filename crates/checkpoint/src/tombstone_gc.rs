@@ -67,31 +67,10 @@ impl TombstoneGc {
     }
 }
 
-/// The tombstones of a file that [`TombstoneGc`] kept: no reason to rewrite the file before they
-/// may be dropped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct PinnedTombstones {
-    pub(super) bytes: u64,
-    /// The oldest beginning and the latest end of the lives they ended.
-    created: i64,
-    ended: i64,
-}
-
-impl PinnedTombstones {
-    pub(super) fn add(&mut self, bytes: u64, created: i64, ended: i64) {
-        if self.bytes == 0 {
-            *self = PinnedTombstones { bytes, created, ended };
-            return;
-        }
-        self.bytes += bytes;
-        self.created = self.created.min(created);
-        self.ended = self.ended.max(ended);
-    }
-
-    /// Bytes that would have to stay if the file at `index` were rewritten now. All or nothing, by
-    /// the extremes: an estimate for planning.
-    pub(super) fn held_bytes(&self, files: &[DataFile], index: usize) -> u64 {
-        let tombstone_gc = TombstoneGc::new(files, |other| other == index);
-        if self.bytes == 0 || tombstone_gc.may_drop(self.created, self.ended) { 0 } else { self.bytes }
-    }
+/// Bytes of tombstones that would have to stay if the file at `index` were rewritten now. All or
+/// nothing, by the extremes: an estimate for planning.
+pub(super) fn pinned_bytes(files: &[DataFile], index: usize) -> u64 {
+    let pinned = files[index].pinned_tombstones;
+    let tombstone_gc = TombstoneGc::new(files, |other| other == index);
+    if pinned.bytes == 0 || tombstone_gc.may_drop(pinned.created, pinned.ended) { 0 } else { pinned.bytes }
 }

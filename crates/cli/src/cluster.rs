@@ -16,7 +16,7 @@ use vetch_node::error::OpenError;
 use vetch_node::types::Progress;
 use vetch_server::grpc::{self, RequestRouter};
 
-use crate::serve::StartError;
+use join::NoCheckpoint;
 
 pub(crate) use peer_dialer::PeerDialer;
 pub(crate) use report::report;
@@ -36,6 +36,17 @@ const MAJORITY_TIMEOUT: Duration = Duration::from_secs(4);
 /// may be trimmed beyond the first ones, too.
 const CHECKPOINT_ATTEMPTS_MAX: usize = 5;
 
+/// Why a server in a cluster cannot start.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ClusterError {
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    #[error(transparent)]
+    Journal(#[from] NatsError),
+    #[error(transparent)]
+    NoCheckpoint(#[from] NoCheckpoint),
+}
+
 /// Blocks until the journal has been read, from a checkpoint of another server if there is no other
 /// way.
 pub(crate) fn open(
@@ -45,7 +56,7 @@ pub(crate) fn open(
     server: &grpc::Settings,
     dialer: &PeerDialer,
     mut progress: impl FnMut(Progress),
-) -> Result<Node, StartError> {
+) -> Result<Node, ClusterError> {
     let cluster = ClusterConfig {
         name: server.name.clone(),
         client_urls: server.client_urls.clone(),
@@ -72,8 +83,8 @@ pub(crate) fn open(
     }
 }
 
-/// Waits for a journal that cannot be reached yet, or some of whose servers are away, so that
-/// nobody knows how they are set up. One that answers and is not fit for use is refused at once.
+/// Waits for a journal that cannot be reached yet, or some of whose servers do not answer, so that
+/// their settings are unknown. One that answers and is not fit for use is refused at once.
 pub(crate) fn open_log(journal: &Options) -> Result<NatsLog, NatsError> {
     let deadline = Instant::now() + START_TIMEOUT;
     let enough = Instant::now() + MAJORITY_TIMEOUT;
@@ -172,7 +183,7 @@ fn update_route(router: &RequestRouter, location: &LeaderLocation, dialer: &Peer
             Ok(channel) if PeerDialer::is_secure(url) => router.forward_to_over_tls(channel),
             Ok(channel) => router.forward_to(channel),
             Err(error) => {
-                tracing::error!(url, error, "cannot reach the leader at the address it announces");
+                tracing::error!(url, %error, "cannot reach the leader at the address it announces");
                 router.no_leader();
             }
         },

@@ -8,7 +8,9 @@ mod output;
 mod rotate;
 
 use std::fmt;
+use std::fs::{File, OpenOptions};
 use std::io;
+use std::path::Path;
 
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
@@ -90,6 +92,11 @@ pub(crate) fn start(config: LogConfig<'_>) -> Result<(), LogError> {
     // It can only fail if there is a subscriber already, which then keeps logging.
     let _ = tracing::subscriber::set_global_default(subscriber);
     Ok(())
+}
+
+/// Opens a log file.
+fn append_to(path: &Path) -> io::Result<File> {
+    OpenOptions::new().create(true).append(true).open(path)
 }
 
 /// The form of a line.

@@ -4,6 +4,7 @@
 //! start and for a server that failed. A signal ends the process as that signal does, after
 //! everything was closed; as process 1, where signals have no default action, it is 0.
 
+mod causes;
 mod cluster;
 mod commands;
 mod compactor;
@@ -11,6 +12,7 @@ mod flags;
 mod keys;
 mod logging;
 mod migrate;
+mod migration_dir;
 mod notify;
 mod serve;
 mod settings;

@@ -35,7 +35,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_to_tell_is_fine_and_a_wrong_address_is_not() {
+    fn no_address_is_fine_and_a_wrong_one_is_not() {
         assert!(send(None, "READY=1").is_ok());
         assert!(send(Some(OsStr::new("")), "READY=1").is_ok());
         assert!(send(Some(OsStr::new("/nonexistent/socket")), "READY=1").is_err());

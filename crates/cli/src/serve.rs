@@ -12,7 +12,6 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use vetch_api::version;
 use vetch_backup::archiver::Archiver;
 use vetch_metrics::ServerMetrics;
-use vetch_nats::NatsError;
 use vetch_node::Node;
 use vetch_node::error::OpenError;
 use vetch_node::types::Progress;
@@ -22,8 +21,8 @@ use vetch_server::http::listen::Listener;
 use vetch_server::http::{ListenerConfig, Server, ServerState};
 use vetch_tls::TlsError;
 
-use crate::cluster::PeerDialer;
-use crate::migrate::marker;
+use crate::cluster::{ClusterError, PeerDialer};
+use crate::migration_dir;
 use crate::settings::Settings;
 use crate::sockets::{self, SocketError};
 use crate::wal_dir::{self, WalDirError};
@@ -66,11 +65,7 @@ pub(crate) enum StartError {
     #[error(transparent)]
     Open(#[from] OpenError),
     #[error(transparent)]
-    Journal(#[from] NatsError),
-    #[error(
-        "the journal was trimmed beyond the state of this server, and no checkpoint could be fetched from another server: {0}"
-    )]
-    NoCheckpoint(String),
+    Cluster(#[from] ClusterError),
     #[error("cannot call other servers over TLS: {0}")]
     PeerTls(#[from] TlsError),
     #[error("recovery ended without a result: {0}")]
@@ -143,7 +138,7 @@ pub(crate) async fn run_until_stopped(
         stopped = node.stopped() => if node.is_replaced() {
             ExitReason::Replaced
         } else {
-            let cause = stopped.err().unwrap_or_default();
+            let cause = stopped.err().map(|cause| cause.to_string()).unwrap_or_default();
             tracing::error!(cause, "the node has failed and stopped");
             ExitReason::NodeStopped
         }
@@ -169,7 +164,7 @@ fn prepare(path: &Path) -> Result<(), StartError> {
     if path.join(vetch_offline::UNFINISHED_DIR).exists() {
         return Err(StartError::Unfinished(path.display().to_string()));
     }
-    if marker::is_under_way(path) {
+    if migration_dir::is_under_way(path) {
         return Err(StartError::Migrating(path.display().to_string()));
     }
     create(path)
@@ -194,11 +189,12 @@ async fn open(settings: &Settings, dialer: &PeerDialer) -> Result<Node, StartErr
     let mut log = ProgressLog::new();
     let (journal, lease) = (settings.journal.clone(), settings.read_lease);
     let (server, dialer) = (settings.grpc.clone(), dialer.clone());
-    let opened = tokio::task::spawn_blocking(move || match journal {
-        None => Ok(Node::open(config, |progress| log.report(&progress))?),
-        Some(journal) => {
-            cluster::open(config, &journal, lease, &server, &dialer, |progress| log.report(&progress))
-        }
+    let opened = tokio::task::spawn_blocking(move || -> Result<Node, StartError> {
+        let report = |progress| log.report(&progress);
+        Ok(match journal {
+            None => Node::open(config, report)?,
+            Some(journal) => cluster::open(config, &journal, lease, &server, &dialer, report)?,
+        })
     });
     let node = opened.await??;
     let status = node.status();

@@ -75,7 +75,7 @@ impl Settings {
             return Err(SettingsError::NoAdvertised);
         }
         check_compaction_mode(flags)?;
-        check_gates_together(flags.text("feature-gates")).map_err(SettingsError::Gates)?;
+        check_gates_together(flags.text("feature-gates"))?;
         check_choices(flags)?;
         let client_tls = tls::client(flags, &data_dir(flags), &listeners)?;
         let peer_tls = tls::peer(flags, &data_dir(flags), &listeners)?;

@@ -6,7 +6,7 @@
 //! always start a call, however much others hold, so a client that reads its answers is never
 //! locked out. What is held may exceed the limit by an answer for each connection.
 //!
-//! What is not known to an HTTP/2 connection is counted by whoever holds it, as a [`Charge`] on the
+//! What is not known to an HTTP/2 connection is counted by its holder, as a [`Charge`] on the
 //! [`Holdings`] of the client: bodies that are collected, and everything on connections that do not
 //! speak HTTP/2.
 
@@ -143,7 +143,7 @@ impl Holdings {
     fn change(&self, before: usize, after: usize) {
         change(&self.0.charges, before, after);
         let (held, counted) = (self.charged(), self.0.counted.load(Relaxed));
-        // Whoever changes it at the same time counts what is left to be counted.
+        // A thread that changes it at the same time counts what is left to be counted.
         if held.abs_diff(counted) >= STEP
             && self.0.counted.compare_exchange(counted, held, Relaxed, Relaxed).is_ok()
         {

@@ -1,4 +1,4 @@
-//! The body of a request, from the connection to whoever serves it.
+//! The body of a request, from the connection to the service.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -9,8 +9,10 @@ use bytes::{Bytes, BytesMut};
 use http_body::{Frame, SizeHint};
 use parking_lot::Mutex;
 
-use crate::service::PREFIX;
 use crate::tasks::Bells;
+
+/// Before every gRPC message: a byte that says whether it is compressed, and four for its length.
+pub(crate) const PREFIX: usize = 5;
 
 /// Why a body ends before it is complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,8 +34,8 @@ impl std::fmt::Display for BodyError {
 
 impl std::error::Error for BodyError {}
 
-/// Bytes of a message that is not whole, or of a body that nobody reads, from which on it is given
-/// up while the connection holds too much.
+/// From this many bytes on, an incomplete message or an unread body is given up while the
+/// connection holds too much.
 pub(crate) const LONG_MESSAGE: usize = 16 << 10;
 
 /// Parts are kept together up to this: a client may send every byte in a frame of its own.
@@ -101,7 +103,7 @@ struct State {
     /// Bytes of them, which count as held.
     waiting: usize,
     end: End,
-    /// Nobody reads any more.
+    /// The reader was dropped.
     is_left: bool,
     reader: Option<Waker>,
 }

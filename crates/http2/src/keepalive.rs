@@ -9,7 +9,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 #[derive(Debug)]
 pub(crate) struct Keepalive {
     interval: Duration,
-    patience: Duration,
+    timeout: Duration,
     heard: Instant,
     is_asked: bool,
     timer: Pin<Box<Sleep>>,
@@ -23,11 +23,11 @@ pub(crate) enum Due {
 }
 
 impl Keepalive {
-    pub(crate) fn new(interval: Duration, patience: Duration) -> Keepalive {
+    pub(crate) fn new(interval: Duration, timeout: Duration) -> Keepalive {
         let heard = Instant::now();
         Keepalive {
             interval,
-            patience,
+            timeout,
             heard,
             is_asked: false,
             timer: Box::pin(sleep_until(heard + interval)),
@@ -51,7 +51,7 @@ impl Keepalive {
             let quiet_until = self.heard + self.interval;
             if Instant::now() >= quiet_until {
                 self.is_asked = true;
-                self.timer.as_mut().reset(Instant::now() + self.patience);
+                self.timer.as_mut().reset(Instant::now() + self.timeout);
                 return Poll::Ready(Due::Ask);
             }
             self.timer.as_mut().reset(quiet_until);

@@ -1,7 +1,7 @@
 //! The server's side of HTTP/2 (RFC 9113), made for many small gRPC calls.
 //!
 //! [`protocol`] is the whole of it as a state machine without I/O: bytes go in, events and bytes
-//! come out. It has no clock and waits for nothing, so every rule can be tested by handing it
+//! come out. It has no clock and waits for nothing, so every rule can be tested with
 //! bytes.
 //!
 //! The rest is the shell: [`Connection`] is one future that reads what is there, starts everything

@@ -9,9 +9,6 @@ use http::{HeaderMap, Request, Response};
 use crate::head::Head;
 use crate::incoming::Incoming;
 
-/// Before every gRPC message: a byte that says whether it is compressed, and four for its length.
-pub(crate) const PREFIX: usize = 5;
-
 /// A future that can be polled anywhere.
 pub type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 

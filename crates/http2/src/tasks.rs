@@ -199,7 +199,7 @@ impl<W> Tasks<W> {
         &self.bells
     }
 
-    /// A place for `work`, which is not polled before somebody looks.
+    /// A place for `work`, which is not polled before the next turn.
     pub(crate) fn insert(&mut self, work: W) -> TaskId {
         if let Some(place) = self.free.pop() {
             self.places[place].is_used = true;

@@ -32,7 +32,7 @@
 //! // Write: claim, then chain entries on the tip, several ahead of the append if wished.
 //! let mut tip = journal.claim()?;
 //! let mut draft = Draft::new(Kind::Writes);
-//! draft.begin_part(PartId { partition: 0, owner_epoch: tip.epoch, pseq: 1 });
+//! draft.begin_part(PartId { partition: 0, owner_epoch: tip.epoch.get(), pseq: 1 });
 //! draft.payload().extend_from_slice(b"effects of two write units");
 //! draft.end_part(2);
 //! let entry = draft.chain(&mut tip);

@@ -26,6 +26,7 @@
 //! `claim` -> appends.
 
 mod encryption;
+mod header;
 mod maintenance;
 mod open_segment;
 mod raw;
@@ -40,9 +41,9 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
+pub use header::{ENCRYPTED_RECORD_VERSION, RECORD_HEADER_LEN, RECORD_VERSION, SECTOR};
 pub use maintenance::{Maintained, Maintenance};
 pub use raw::{ClosedSegment, RawPlace, RawReader, RawRecord, RecordCheck, closed_segments};
-pub use record::{ENCRYPTED_RECORD_VERSION, RECORD_HEADER_LEN, RECORD_VERSION, SECTOR};
 pub use recovery::{CutTail, LocalReader, Recovery, RecoveryReport};
 pub use scan::Progress;
 pub use survey::{RecordSight, Sight, survey};

@@ -16,6 +16,7 @@
 
 mod append;
 mod check;
+mod events;
 mod feed;
 mod log;
 mod options;

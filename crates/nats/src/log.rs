@@ -5,34 +5,31 @@
 //! more: `Reconnected` comes first.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use async_nats::jetstream;
 use async_nats::jetstream::stream::Stream;
 use async_nats::{Client, ConnectOptions, Event};
 use bytes::Bytes;
-use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+use crossbeam_channel::Receiver;
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, watch};
 use vetch_cluster::{Log, LogError, LogEvent, Space, Ticket, Waker};
 use vetch_journal::Position;
 
 use crate::check::{self, Unsafe};
+use crate::events::{LogEventSender, Received};
 use crate::options::Options;
 use crate::reconnect::{Heard, reconnect_if_isolated};
 use crate::space::Gauge;
 use crate::tail::{Asked, Tail};
 use crate::{NatsError, append};
 
-/// Log events in the queue; when it is full, the stream's consumer waits.
-const EVENTS_MAX: usize = 1024;
 /// Appends waiting to be sent; a replica has far fewer in flight.
 const APPENDS: usize = 1024;
 /// Bytes of a message besides the record: its headers.
 const HEADERS: usize = 256;
-/// Between two attempts to send into a full queue.
-const FULL_WAIT: Duration = Duration::from_millis(1);
 
 /// A stream of JetStream.
 pub struct NatsLog {
@@ -40,7 +37,7 @@ pub struct NatsLog {
     client: Client,
     stream: Stream<()>,
     sender: LogEventSender,
-    events: Receiver<Told>,
+    events: Receiver<Received>,
     /// Whether a waker has interrupted the wait.
     woken: Arc<AtomicBool>,
     appends: mpsc::Sender<(Ticket, Position, Bytes)>,
@@ -50,59 +47,14 @@ pub struct NatsLog {
     space: Gauge,
 }
 
-/// What ends a wait for events.
-enum Told {
-    /// The connection that it came over, and the event.
-    LogEvent(u64, LogEvent),
-    /// A waker: there is other work.
-    Wake,
-}
-
-/// Sends log events to the replica, marked with the connection that they came over.
-#[derive(Clone)]
-pub(crate) struct LogEventSender {
-    to: Sender<Told>,
-    connection: Arc<AtomicU64>,
-    since: u64,
-    heard: Heard,
-}
-
-impl LogEventSender {
-    /// The same, for requests over the current connection.
-    fn for_current_connection(&self) -> LogEventSender {
-        LogEventSender { since: self.connection.load(Ordering::SeqCst), ..self.clone() }
-    }
-
-    /// The connection that the events were requested over.
-    pub(crate) fn connection(&self) -> u64 {
-        self.since
-    }
-
-    /// Sends an event, and waits while the queue is full.
-    pub(crate) async fn send(&self, event: LogEvent) {
-        match &event {
-            LogEvent::Records(page) => page.records.last().into_iter().for_each(|(at, _)| self.heard.of(*at)),
-            LogEvent::Appended { at, .. } => self.heard.of(*at),
-            _ => {}
-        }
-        let mut item = Told::LogEvent(self.since, event);
-        while let Err(TrySendError::Full(back)) = self.to.try_send(item) {
-            item = back;
-            tokio::time::sleep(FULL_WAIT).await;
-        }
-    }
-}
-
 impl NatsLog {
     /// Connects, makes the stream if there is none, and refuses one that could lose what it
     /// acknowledged.
     pub fn open(options: &Options) -> Result<NatsLog, NatsError> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.map_err(|error| NatsError::Connect(error.to_string()))?;
-        let (to, events) = bounded(EVENTS_MAX);
         let heard = Heard::nothing();
-        let sender =
-            LogEventSender { to, connection: Arc::new(AtomicU64::new(0)), since: 0, heard: heard.clone() };
+        let (sender, events) = LogEventSender::new(heard.clone());
         let (client, stream, unsafe_settings) = runtime.block_on(opened(options, sender.clone()))?;
         let (appends, queue) = mpsc::channel(APPENDS);
         runtime.spawn(send(client.clone(), options.clone(), queue, sender.clone()));
@@ -141,12 +93,12 @@ async fn opened(
         let sender = sender.clone();
         async move {
             if matches!(event, Event::Disconnected) {
-                sender.connection.fetch_add(1, Ordering::SeqCst);
+                sender.begin_connection();
             }
             if matches!(event, Event::Connected) {
                 // It has its time to show that the journal answers there.
-                sender.heard.begin();
-                if sender.connection.load(Ordering::SeqCst) > 0 {
+                sender.heard().begin();
+                if sender.current_connection() > 0 {
                     sender.for_current_connection().send(LogEvent::Reconnected).await;
                 }
             }
@@ -222,12 +174,12 @@ impl Log for NatsLog {
         let until = Instant::now() + wait;
         loop {
             match self.events.recv_deadline(until).ok()? {
-                Told::LogEvent(connection, event) => {
-                    if connection == self.sender.connection.load(Ordering::SeqCst) {
+                Received::LogEvent(connection, event) => {
+                    if connection == self.sender.current_connection() {
                         return Some(event);
                     }
                 }
-                Told::Wake => {
+                Received::Wake => {
                     // From here on it has to be asked for again: what was asked for before is
                     // looked at now.
                     self.woken.store(false, Ordering::SeqCst);
@@ -238,10 +190,10 @@ impl Log for NatsLog {
     }
 
     fn waker(&self) -> Option<Waker> {
-        let (to, woken) = (self.sender.to.clone(), Arc::clone(&self.woken));
+        let (sender, woken) = (self.sender.clone(), Arc::clone(&self.woken));
         Some(Arc::new(move || {
             // Once is enough, and who has so much news does not wait.
-            if !woken.swap(true, Ordering::SeqCst) && to.try_send(Told::Wake).is_err() {
+            if !woken.swap(true, Ordering::SeqCst) && !sender.try_wake() {
                 woken.store(false, Ordering::SeqCst);
             }
         }))

@@ -16,8 +16,8 @@ use tokio::time::Instant;
 use vetch_cluster::{LogEvent, Page, VERIFIED_RECORDS};
 use vetch_journal::Position;
 
+use crate::events::LogEventSender;
 use crate::feed::Feed;
-use crate::log::LogEventSender;
 use crate::page_size::{BYTES, PageSize, bytes_of};
 use crate::source::{Source, Wanted};
 

@@ -8,7 +8,7 @@ use std::hint::black_box;
 
 use bytes::Bytes;
 use vetch_journal::{Draft, Kind, PartId, Tip};
-use vetch_node::watch::NodeEvent;
+use vetch_node::event::NodeEvent;
 use vetch_store::range::RangeRun;
 use vetch_store::request::{
     Compare, CompareResult, CompareTarget, Event, KeyRange, PutRequest, RangeRequest, RequestOp, TxnRequest,

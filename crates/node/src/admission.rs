@@ -4,9 +4,8 @@
 //! NOSPACE alarm and is refused. The **disk** is full when the journal has no space to prepare its
 //! next segment; from then on what is left of the prepared ones is kept for requests that free
 //! space. In both cases deletes, revokes and compactions go on, and the alarm is lowered again
-//! without anybody's help once there is room. A disk that **fails** to prepare the next segment for
-//! another reason is treated alike, but for the alarm: space is not what is missing, and nobody is
-//! told so.
+//! automatically once there is room. A disk that **fails** to prepare the next segment for another
+//! reason is treated alike, but raises no alarm, because space is not what is missing.
 //!
 //! Users, roles and their permissions count as keys do, and what adds to them is refused as a put
 //! is. What takes from them, changes a password or turns authentication off is never refused for

@@ -13,137 +13,30 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+use crossbeam_channel::{Receiver, TrySendError};
 use tokio::sync::oneshot;
 use vetch_base::Seq;
+use vetch_checkpoint::PinnedCheckpoint;
+use vetch_checkpoint::identity::Identity;
+use vetch_checkpoint::transfer::CheckpointSender;
 use vetch_encryption::EncryptionKeys;
-use vetch_journal::{Position, Tip};
 
 use crate::handle::Node;
 use crate::metrics::BackupMetrics;
+use crate::retention::{BackedUp, BackupFailed, BackupRequest, Durable};
 use crate::state::NodeState;
-use crate::sync::Mutex;
-use vetch_checkpoint::identity::Identity;
-use vetch_checkpoint::transfer::CheckpointSender;
-use vetch_checkpoint::{CheckpointPins, PinnedCheckpoint};
 
-/// Limit on queued requests for a backup.
-const REQUESTS_MAX: usize = 16;
-
-/// The newest durable entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Durable {
-    pub seq: Seq,
-    /// The revision after it.
-    pub revision: i64,
-}
-
-impl From<&Tip> for Durable {
-    fn from(tip: &Tip) -> Durable {
-        Durable { seq: tip.seq, revision: tip.next_rev - 1 }
-    }
-}
-
-/// A request for a backup now.
-#[derive(Debug)]
-pub struct BackupRequest {
-    /// Take a full backup rather than only the entries since the last one.
-    pub full: bool,
-    pub reply: oneshot::Sender<Result<BackedUp, String>>,
-}
-
-/// What a backup covers.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BackedUp {
-    pub location: String,
-    /// It has everything up to this revision.
-    pub revision: i64,
-    /// Of the newest full backup.
-    pub full_revision: i64,
-}
-
+/// Why there is no backup.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BackupError {
     #[error("backups are not configured: start the server with --backup-location")]
     NotConfigured,
     #[error("too many requests for a backup wait already; try again later")]
     Busy,
-    #[error("the backup failed: {0}")]
-    Failed(String),
+    #[error(transparent)]
+    Failed(#[from] BackupFailed),
     #[error("server stopped")]
     Stopped,
-}
-
-/// The part of [`Shared`] that is about archiving.
-#[derive(Debug)]
-pub(crate) struct RetentionHold {
-    /// Limit on the bytes of journal files while entries are retained. None if there is no
-    /// archiver.
-    journal_bytes_max: Option<u64>,
-    durable: Mutex<Durable>,
-    /// Entries after this one are retained. None if none are.
-    retain_after: Mutex<Option<Seq>>,
-    /// Where requests for a backup are sent.
-    requests: Mutex<Option<Sender<BackupRequest>>>,
-    pins: Arc<CheckpointPins>,
-}
-
-impl RetentionHold {
-    /// Every entry is retained until the archiver calls [`Archive::retain_after`].
-    pub(crate) fn new(journal_bytes_max: Option<u64>, tip: &Tip, pins: Arc<CheckpointPins>) -> RetentionHold {
-        RetentionHold {
-            journal_bytes_max,
-            durable: Mutex::new(tip.into()),
-            retain_after: Mutex::new(journal_bytes_max.map(|_| Seq::ZERO)),
-            requests: Mutex::new(None),
-            pins,
-        }
-    }
-
-    pub(crate) fn is_enabled(&self) -> bool {
-        self.journal_bytes_max.is_some()
-    }
-
-    pub(crate) fn note_durable(&self, tip: &Tip) {
-        *self.durable.lock() = tip.into();
-    }
-
-    /// Up to where the journal may be trimmed if checkpoints need no entry before `wanted`.
-    pub(crate) fn trim(&self, wanted: Seq, journal_bytes: u64, disk_full: bool) -> Trim {
-        let mut retain_after = self.retain_after.lock();
-        let Some(stored) = *retain_after else { return Trim::Upto(wanted) };
-        if stored.next() >= wanted {
-            return Trim::Upto(wanted);
-        }
-        if disk_full || self.journal_bytes_max.is_some_and(|max| journal_bytes > max) {
-            *retain_after = None;
-            return Trim::Dropped(wanted);
-        }
-        Trim::Upto(stored.next())
-    }
-
-    /// Pins the newest checkpoint, if there is one.
-    pub(crate) fn pin_checkpoint(&self) -> Option<PinnedCheckpoint> {
-        self.pins.pin_newest()
-    }
-
-    /// The position from which pinned checkpoints need a shared journal.
-    pub(crate) fn pinned_position(&self) -> Option<Position> {
-        self.pins.lowest_position().map(Position)
-    }
-
-    /// Drops every pin, because the disk is full. True if there was one.
-    pub(crate) fn release_pins(&self) -> bool {
-        self.pins.release_all()
-    }
-}
-
-/// The entry up to which the journal may be trimmed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Trim {
-    Upto(Seq),
-    /// The same, and entries are dropped that the archiver has not stored.
-    Dropped(Seq),
 }
 
 /// The archiver's view of a node.
@@ -172,19 +65,19 @@ impl Archive {
 
     /// The newest entry that is durable.
     pub fn durable(&self) -> Durable {
-        *self.node.retention.durable.lock()
+        self.node.retention.durable()
     }
 
     /// The archiver has stored entries up to `seq`; later ones are retained.
     pub fn retain_after(&self, seq: Seq) {
-        *self.node.retention.retain_after.lock() = Some(seq);
+        self.node.retention.retain_after(seq);
         // Segments may have become free.
         self.node.housekeeping.ring();
     }
 
     /// Whether retained entries were dropped since the last call of [`Archive::retain_after`].
     pub fn retention_dropped(&self) -> bool {
-        self.node.retention.retain_after.lock().is_none()
+        self.node.retention.is_dropped()
     }
 
     /// Pins the newest checkpoint, if there is one.
@@ -194,9 +87,7 @@ impl Archive {
 
     /// Receives requests for a backup from now on.
     pub fn requests(&self) -> Receiver<BackupRequest> {
-        let (sender, requests) = bounded(REQUESTS_MAX);
-        *self.node.retention.requests.lock() = Some(sender);
-        requests
+        self.node.retention.open_requests()
     }
 
     pub fn metrics(&self) -> &BackupMetrics {
@@ -226,13 +117,13 @@ impl Node {
 
     /// Requests a backup and waits until it is stored.
     pub async fn back_up(&self, full: bool) -> Result<BackedUp, BackupError> {
-        let requests = self.state().retention.requests.lock().clone().ok_or(BackupError::NotConfigured)?;
+        let requests = self.state().retention.requests().ok_or(BackupError::NotConfigured)?;
         let (reply, answer) = oneshot::channel();
         requests.try_send(BackupRequest { full, reply }).map_err(|error| match error {
             TrySendError::Full(_) => BackupError::Busy,
             TrySendError::Disconnected(_) => BackupError::Stopped,
         })?;
-        answer.await.map_err(|_| BackupError::Stopped)?.map_err(BackupError::Failed)
+        Ok(answer.await.map_err(|_| BackupError::Stopped)??)
     }
 }
 

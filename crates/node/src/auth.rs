@@ -6,47 +6,13 @@
 //! to anybody.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use vetch_seeded_bugs::Bug;
 use vetch_store::auth::{Auth, AuthError, Caller, Change};
 use vetch_store::request::{WriteRequest, WriteResponse};
 
 use crate::error::NodeError;
 use crate::handle::Node;
 use crate::state::NodeState;
-use crate::sync::RwLock;
-
-/// Users and roles that are durable.
-pub(crate) struct DurableAuth {
-    /// Looked at by every request, so it has a place of its own.
-    enabled: AtomicBool,
-    current: RwLock<Arc<Auth>>,
-}
-
-impl DurableAuth {
-    pub(crate) fn new(auth: Arc<Auth>) -> DurableAuth {
-        DurableAuth { enabled: AtomicBool::new(auth.enabled()), current: RwLock::new(auth) }
-    }
-
-    pub(crate) fn publish(&self, auth: Arc<Auth>) {
-        if vetch_seeded_bugs::on(Bug::AuthLags) && auth.revision() % 2 == 1 {
-            return;
-        }
-        let mut current = self.current.write();
-        self.enabled.store(auth.enabled(), Ordering::Release);
-        *current = auth;
-    }
-
-    fn enabled(&self) -> bool {
-        self.enabled.load(Ordering::Acquire)
-    }
-
-    /// What decides about `caller`; None if everything is permitted.
-    fn judge(&self, caller: &Caller) -> Option<Arc<Auth>> {
-        (*caller != Caller::Server && self.enabled()).then(|| Arc::clone(&self.current.read()))
-    }
-}
 
 impl NodeState {
     /// What decides about `caller`; None if everything is permitted.
@@ -86,7 +52,7 @@ impl Node {
 
     /// Users and roles as far as they are durable.
     pub fn auth(&self) -> Arc<Auth> {
-        Arc::clone(&self.state().visible.auth().current.read())
+        self.state().visible.auth().current()
     }
 
     /// Changes users and roles. Returns the current revision of the keys.

@@ -38,6 +38,11 @@ impl Committer {
                     self.node.compaction.past_hashes().compacted(before, floor);
                 }
                 self.publish_unversioned(batch.unversioned);
+                let last = batch.revisions.last().map(|(revision, _)| *revision);
+                assert!(
+                    last.is_none_or(|last| last == batch.mark.revision),
+                    "a batch ends at the revision that it makes visible"
+                );
                 for (revision, events) in batch.revisions {
                     log.append(revision, events);
                 }
@@ -47,6 +52,12 @@ impl Committer {
                 log.compact(mark.compact_revision);
                 self.node.hub.write().compact(mark.compact_revision);
             }
+            assert!(
+                log.last() == mark.revision,
+                "the event log has every visible revision and no other: it ends at {}, not at {}",
+                log.last(),
+                mark.revision
+            );
             self.node.visible.set_revision(mark.revision);
         }
         if let Some(tip) = last {

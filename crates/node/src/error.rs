@@ -26,17 +26,17 @@ pub enum NodeError {
     /// The corruption alarm is raised.
     #[error("corrupt cluster")]
     Corrupt,
-    /// The node is stopping. A write that had been handed in may or may not become durable.
+    /// The node is stopping. A write that was submitted may or may not become durable.
     #[error("server stopped")]
     Stopped,
     /// No answer in time. The write may still become durable.
     #[error("request timed out")]
     Timeout,
-    /// Only the writer of the cluster can do this, and it is another server; nothing changed.
-    #[error("not the writer")]
+    /// Only the leader of the cluster can do this, and it is another server; nothing changed.
+    #[error("not the leader")]
     NotLeader,
-    /// Another server of the cluster has become the writer; nothing changed.
-    #[error("another server writes now")]
+    /// Another server of the cluster has become the leader; nothing changed.
+    #[error("another server is the leader now")]
     LeaderChanged,
 }
 
@@ -44,6 +44,18 @@ impl From<AuthError> for NodeError {
     fn from(error: AuthError) -> NodeError {
         NodeError::Store(error.into())
     }
+}
+
+/// Why a node has stopped by itself.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StopCause {
+    /// Its journal failed, or its cluster refused it.
+    #[error("{0}")]
+    Failed(String),
+    #[error("another server is the leader now")]
+    Replaced,
+    #[error("the journal begins at position {first} now")]
+    Behind { first: u64 },
 }
 
 /// Why a node could not start. Nothing on disk was changed, unless the text says so.

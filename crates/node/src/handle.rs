@@ -1,5 +1,10 @@
 //! Node: the handle that everything above uses.
 
+mod cluster;
+mod leadership_transfer;
+
+pub use leadership_transfer::TransferError;
+
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -7,23 +12,23 @@ use std::time::Duration;
 use crossbeam_channel::TrySendError;
 use tokio::sync::{oneshot, watch};
 use vetch_base::Seq;
+use vetch_checkpoint::identity::Identity;
 use vetch_encryption::KeyRing;
 use vetch_store::Validated;
 use vetch_store::auth::Caller;
 use vetch_store::request::*;
+use vetch_sync::Mutex;
 
 use crate::cluster::ClusterStatus;
-use crate::error::NodeError;
+use crate::error::{NodeError, StopCause};
 use crate::key_usage::{EncryptionStatus, KeyStillNeeded};
 use crate::metrics::NodeMetrics;
 use crate::read::{self, RangeStream};
 use crate::runtime::lease_thread;
 use crate::sequencer::Outcome;
 use crate::state::{Command, NodeState, RunState};
-use crate::sync::Mutex;
 use crate::types::*;
 use crate::watch::WatchSession;
-use vetch_checkpoint::identity::Identity;
 
 /// How often, and how long in between, a full queue is tried at shutdown for the time that leases
 /// have left.
@@ -74,9 +79,9 @@ impl Node {
         self.node.visible.revision()
     }
 
-    /// A revision that is not behind any that somebody has seen before the call. On a shared
-    /// journal another server may show what counts before this one, which wrote it, has heard that
-    /// it does.
+    /// A revision that is not behind any that a client has seen before the call. On a shared
+    /// journal another server may show a committed write before the leader that appended it knows
+    /// that it is committed.
     pub async fn confirmed_revision(&self) -> Result<i64, NodeError> {
         self.node.confirm().await?;
         Ok(self.revision())
@@ -90,13 +95,13 @@ impl Node {
         }
     }
 
-    /// Who writes to the shared journal; None on a journal of one's own.
+    /// Who leads on the shared journal; None on a local journal.
     pub fn cluster(&self) -> Option<watch::Receiver<ClusterStatus>> {
         self.node.cluster.as_ref().map(|cluster| cluster.status.subscribe())
     }
 
-    /// Whether another server has taken over from this one, or the journal was trimmed beyond it,
-    /// so that it has to be opened again.
+    /// Whether another server leads instead of this one, or the journal was trimmed beyond its
+    /// state, so that the node has to be opened again.
     pub fn is_replaced(&self) -> bool {
         matches!(self.node.lifecycle.run_state(), RunState::Replaced | RunState::Behind(_))
     }
@@ -207,7 +212,7 @@ impl Node {
         }
     }
 
-    /// Lowers whatever alarm is raised.
+    /// Lowers every raised alarm.
     pub async fn clear_alarms(&self) -> Result<(), NodeError> {
         let all = AlarmSelector { member: 0, kind: None };
         self.alarm(AlarmAction::Deactivate, all).await.map(drop)
@@ -253,7 +258,7 @@ impl Node {
         Ok((hash.hash, hash.revision))
     }
 
-    /// A hint to tidy up now. Nothing here ever needs to stop the world to give space back.
+    /// Wakes housekeeping. Space is always given back in the background.
     pub async fn defragment(&self) -> Result<(), NodeError> {
         self.node.housekeeping.ring();
         Ok(())
@@ -264,7 +269,7 @@ impl Node {
         WatchSession::new(&self.node)
     }
 
-    /// Hands a request to the sequencer and waits until it is durable.
+    /// Submits a request to the sequencer and waits until it is durable.
     pub(crate) async fn write(&self, request: WriteRequest) -> Outcome {
         let outcome = self.submit(request)?;
         match tokio::time::timeout(self.node.config.request_timeout, outcome).await {
@@ -275,10 +280,9 @@ impl Node {
     }
 
     pub(crate) fn submit(&self, request: WriteRequest) -> Result<oneshot::Receiver<Outcome>, NodeError> {
-        // Whoever stands in front of a follower lets no client through; should one come all the
-        // same, it is refused.
+        // Requests are not routed to a follower; one that comes all the same is refused.
         if self.node.is_following() {
-            // In a cluster not even the server itself decides anything, unless it is the writer.
+            // In a cluster the server itself writes only while it leads, too.
             match &self.node.cluster {
                 Some(_) => return Err(NodeError::LeaderChanged),
                 None if self.caller != Caller::Server => return Err(NodeError::Stopped),
@@ -353,14 +357,14 @@ impl Node {
         }
     }
 
-    /// Resolves when the node has stopped; an error tells why, if it was not asked to.
-    pub async fn stopped(&self) -> Result<(), String> {
+    /// Waits until the node has stopped. An error if that was not requested.
+    pub async fn stopped(&self) -> Result<(), StopCause> {
         let mut state = self.node.lifecycle.subscribe();
         let ended = state.wait_for(|state| *state != RunState::Running).await;
         match ended.as_deref() {
-            Ok(RunState::Failed(cause)) => Err(cause.clone()),
-            Ok(RunState::Replaced) => Err("another server writes to the journal now".into()),
-            Ok(RunState::Behind(first)) => Err(format!("the journal begins at position {first} now")),
+            Ok(RunState::Failed(cause)) => Err(StopCause::Failed(cause.clone())),
+            Ok(RunState::Replaced) => Err(StopCause::Replaced),
+            Ok(RunState::Behind(first)) => Err(StopCause::Behind { first: *first }),
             _ => Ok(()),
         }
     }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use vetch_encryption::{EncryptionKeys, KeyId, KeyRing};
 
-use crate::sync::Mutex;
+use vetch_sync::Mutex;
 
 /// How many files need which key; plain files are counted under none.
 pub(crate) type Counts = BTreeMap<Option<KeyId>, usize>;

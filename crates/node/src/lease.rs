@@ -234,7 +234,7 @@ fn renew(node: &Arc<NodeState>, id: i64) -> Renewal {
     node.leases.lessor().renew(id, node.clock.millis())
 }
 
-/// A positive number that nobody can guess, from the randomness that seeds the standard library's
+/// A positive number that cannot be guessed, from the randomness that seeds the standard library's
 /// hash maps.
 fn random_id(attempt: u64) -> i64 {
     let id = (RandomState::new().hash_one(attempt) >> 1) as i64;

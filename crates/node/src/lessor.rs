@@ -90,6 +90,7 @@ impl Lessor {
         self.timers.insert(id, timer);
         self.ids.set(id);
         self.queue.insert((deadline, id));
+        self.check();
     }
 
     pub(crate) fn stop(&mut self, id: i64) {
@@ -98,6 +99,12 @@ impl Lessor {
             self.ids.remove(&id);
             assert!(self.queue.remove(&(timer.queued, id)), "every timer is in the queue");
         }
+        self.check();
+    }
+
+    fn check(&self) {
+        assert!(self.queue.len() == self.timers.len(), "every timer is in the queue once");
+        assert!(self.revoking <= self.timers.len(), "only leases that are there are being revoked");
     }
 
     /// Sets the time left of every lease to what `remaining` says, in seconds, or to its full TTL.
@@ -111,6 +118,7 @@ impl Lessor {
             timer.revoking = false;
             self.queue.insert((timer.deadline, id));
         }
+        self.check();
     }
 
     pub(crate) fn renew(&mut self, id: i64, now: u64) -> Renewal {
@@ -155,6 +163,10 @@ impl Lessor {
             }
             self.queue.pop_first();
             let timer = self.timers.get_mut(&id).expect("the queue holds timers that are there");
+            assert!(
+                timer.queued <= timer.deadline || timer.revoking,
+                "no lease is examined later than its deadline"
+            );
             if timer.deadline > now {
                 timer.queued = timer.deadline;
             } else {
@@ -167,6 +179,7 @@ impl Lessor {
             }
             self.queue.insert((timer.queued, id));
         }
+        self.check();
         expired
     }
 

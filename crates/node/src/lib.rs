@@ -1,9 +1,9 @@
 //! The node: where store, journal and watch hub meet.
 //!
 //! * [`Node`] is the handle: requests in, answers out, all of them durable.
-//! * `sequencer`, `admission` and `clock` decide; they are pure and are given the store and the
+//! * `sequencer`, `admission` and `lessor` decide; they are pure and are given the store and the
 //!   time.
-//! * `runtime` holds the threads that drive them, `shared` what the threads have in common.
+//! * `runtime` holds the threads that drive them, `state` what the threads have in common.
 //! * `open` recovers the state from the checkpoint and the journal; `runtime/housekeeping` writes
 //!   checkpoints.
 //!
@@ -15,12 +15,14 @@
 mod admission;
 pub mod archive;
 mod auth;
-mod batch_window;
+pub mod batch_window;
 pub mod cluster;
 mod commit;
 mod commit_times;
 pub mod config;
+mod confirm;
 pub mod error;
+pub mod event;
 mod follow;
 mod handle;
 pub mod inspect;
@@ -29,25 +31,22 @@ mod lease;
 mod lessor;
 pub mod metrics;
 mod open;
-mod pins;
 pub mod prefixes;
-mod queue;
 mod read;
+pub mod retention;
 mod runtime;
 mod scrub;
 mod sequencer;
 mod snapshot;
 mod state;
 pub mod stepped;
-mod sync;
 mod time;
 pub mod tuning;
 pub mod types;
 pub mod watch;
 
-pub use cluster::TransferError;
 pub use follow::{FollowedLease, Follower};
-pub use handle::Node;
+pub use handle::{Node, TransferError};
 pub use key_usage::{EncryptionStatus, KeyStillNeeded};
 pub use read::RangeStream;
 pub use snapshot::Snapshot;

@@ -89,7 +89,7 @@ pub struct NodeMetrics {
 pub struct JournalMetrics {
     /// Waiting until a record is durable.
     pub sync: Histogram,
-    /// Handing a record to the operating system.
+    /// Writing a record to the operating system.
     pub write: Histogram,
     /// Both together.
     pub append: Histogram,
@@ -222,7 +222,7 @@ pub struct BackupMetrics {
     pub chunks: Counter,
     pub bytes: Counter,
     pub failures: Counter,
-    /// How often journal had to be let go that was not in the backup.
+    /// How often journal entries were dropped that were not in the backup.
     pub retention_dropped: Counter,
 }
 

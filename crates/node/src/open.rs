@@ -11,17 +11,17 @@ mod threads;
 
 use std::sync::Arc;
 
+use vetch_checkpoint::identity;
 use vetch_journal::{Disk, RealDisk};
 
 use crate::config::NodeConfig;
 use crate::error::OpenError;
 use crate::handle::Node;
+use crate::runtime::Parts;
 use crate::runtime::journal_loop::{JournalLoop, JournalPart};
 use crate::state::NodeState;
-use crate::stepped::Parts;
 use crate::time::{Monotonic, Time};
 use crate::types::Progress;
-use vetch_checkpoint::identity;
 
 use load::{Recovered, load, recover};
 use parts::{AssembledParts, connect};

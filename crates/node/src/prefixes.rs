@@ -18,7 +18,7 @@ use std::collections::HashMap;
 /// Prefixes with counters of their own.
 pub const PLACES: usize = 128;
 /// Prefixes without a place that are looked at between two turns. Newcomers and those that are
-/// there cancel each other out one by one (Misra and Gries), so whoever has more than its 129th
+/// there cancel each other out one by one (Misra and Gries), so a prefix with more than its 129th
 /// part of these writes is among them in the end.
 const CANDIDATES: usize = 128;
 /// Bytes of a prefix that are kept.

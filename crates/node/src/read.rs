@@ -12,8 +12,7 @@ use vetch_store::{AnswerBytes, Mark, ReadTxn, Store, StoreError, Validated};
 
 use crate::error::NodeError;
 use crate::metrics::Histogram;
-use crate::pins::ReadPin;
-use crate::state::NodeState;
+use crate::state::{NodeState, ReadPin};
 use crate::types::{HashKv, RangeChunk, RangeEnd};
 
 /// Times a read is begun because versions were freed in between. All but the first are pinned, so
@@ -175,8 +174,8 @@ pub(crate) async fn read_txn(
     response
 }
 
-/// A transaction of nobody is judged by what it reads, as when it came: one that reads nothing is
-/// always permitted.
+/// A transaction without a user is judged by what it reads, as when it came: one that reads nothing
+/// is always permitted.
 fn permit_txn_answer(node: &NodeState, caller: &Caller, request: &TxnRequest) -> Result<(), NodeError> {
     match caller {
         Caller::Anonymous => node.permit(caller, |auth| auth.check_read_txn(caller, request)),
@@ -379,7 +378,7 @@ async fn collect(node: &Arc<NodeState>, run: &mut HashRun, past: Option<PastHash
     loop {
         let step = {
             let store = node.store.read();
-            // What a past compaction found is there as long as nobody has hashed it.
+            // What a past compaction found is kept until it has been hashed.
             if past.is_some_and(|past| past_hash(node, past.revision) != Some(past)) {
                 return false;
             }

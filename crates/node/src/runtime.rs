@@ -24,10 +24,13 @@ pub(crate) mod fan_out;
 pub(crate) mod housekeeping;
 pub(crate) mod journal_loop;
 pub(crate) mod lease_thread;
+pub(crate) mod log_loop;
+mod parts;
 mod round;
 pub(crate) mod sequencer_loop;
 mod urgency;
 
+pub use parts::{Parts, ReplicatedParts};
 pub(crate) use urgency::Urgency;
 
 /// What came of a step.

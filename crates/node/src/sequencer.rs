@@ -8,6 +8,8 @@
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
+use vetch_checkpoint::Capture;
+use vetch_checkpoint::replay::PARTITION;
 use vetch_cluster::ReplicaId;
 use vetch_journal::{ChainedEntry, Draft, Kind, PartId, Tip};
 use vetch_store::auth::Auth;
@@ -18,9 +20,7 @@ use vetch_watch::Events;
 
 use crate::admission::Admission;
 use crate::error::NodeError;
-use crate::watch::NodeEvent;
-use vetch_checkpoint::Capture;
-use vetch_checkpoint::replay::PARTITION;
+use crate::event::NodeEvent;
 
 /// A partition's place in an entry; there is one partition so far.
 const ONLY_PARTITION: PartId = PartId { partition: PARTITION, owner_epoch: 0, pseq: 0 };
@@ -38,7 +38,7 @@ pub(crate) struct Batch<R> {
     pub(crate) draft: Option<Draft>,
     /// A checkpoint that is to be captured right behind this batch, on a shared journal.
     pub(crate) capture: Option<CaptureRequest>,
-    /// Another server is to decide behind this batch, on a shared journal.
+    /// Another server leads behind this batch, on a shared journal.
     pub(crate) transfer: Option<LeadershipTransfer>,
     /// What readers may see once the entry is durable.
     pub(crate) mark: Mark,
@@ -58,7 +58,7 @@ pub(crate) struct Unversioned {
     pub(crate) leases: Vec<LeaseChange>,
 }
 
-/// What the clock of leases must know.
+/// What the lessor must know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LeaseChange {
     Granted { id: i64, grant: u64, ttl: i64 },
@@ -80,18 +80,17 @@ impl Unversioned {
     }
 }
 
-/// A capture that somebody waits for, and what the sequencer could tell of it: nothing while
-/// another server decides.
+/// A requested capture, as far as the sequencer could make it: none while another server leads.
 pub(crate) struct CaptureRequest {
     pub(crate) reply: std::sync::mpsc::SyncSender<Capture>,
     pub(crate) capture: Option<Capture>,
 }
 
-/// That another server is to decide, who is told once it may, and what the sequencer has left for a
-/// checkpoint.
+/// A leadership transfer: its target, the reply once this server follows, and the records that the
+/// sequencer has left for a checkpoint.
 pub(crate) struct LeadershipTransfer {
     pub(crate) to: ReplicaId,
-    /// Of when it was asked for. Later requests may have been evaluated under a later one.
+    /// The leadership in which it was requested. Later requests may belong to a later one.
     pub(crate) leadership_count: u64,
     pub(crate) reply: oneshot::Sender<()>,
     pub(crate) dirty: Vec<Record>,
@@ -99,10 +98,10 @@ pub(crate) struct LeadershipTransfer {
 }
 
 pub(crate) struct Sequencer {
-    /// On a shared journal only its number means something: it counts what was handed to the
+    /// On a shared journal only its number has a meaning: it counts the batches sent to the
     /// journal.
     tip: Tip,
-    /// Whether entries get their place later, by whoever proposes them to a shared journal.
+    /// Whether entries are chained later, by the thread that proposes them to a shared journal.
     is_shared: bool,
     /// Records made since the last checkpoint was captured.
     dirty: Vec<Record>,
@@ -172,7 +171,12 @@ impl Sequencer {
         store: &mut impl Exclusive,
         request: &WriteRequest,
     ) -> Outcome {
+        let before = store.head().revision;
         let evaluated = turns::evaluate(store, request, round.draft.payload())?;
+        assert!(
+            store.head().revision == before + i64::from(!evaluated.events.is_empty()),
+            "a request takes one revision if it changes keys, and none otherwise"
+        );
         if !evaluated.events.is_empty() {
             round.units += 1;
             for event in &evaluated.events {
@@ -185,7 +189,7 @@ impl Sequencer {
         Ok(evaluated.response)
     }
 
-    /// Seals the round. The store's head must be as the last evaluation left it.
+    /// Makes a batch of the round. The store's head must be as the last evaluation left it.
     pub(crate) fn close<R>(&mut self, mut round: Round<R>, store: &Store) -> Batch<R> {
         let mark = store.head();
         let changed = round.draft.payload_len() > 0;
@@ -240,7 +244,7 @@ impl Sequencer {
         self.fresh_bytes
     }
 
-    /// Hands over the records made since the last capture.
+    /// Takes the records made since the last capture.
     pub(crate) fn take_dirty(&mut self) -> Vec<Record> {
         self.fresh_bytes = 0;
         std::mem::take(&mut self.dirty)
@@ -257,7 +261,7 @@ impl<R> Round<R> {
         self.replies.push((reply, Err(refusal)));
     }
 
-    /// Nothing to write and nobody to answer.
+    /// Nothing to write and no reply to send.
     pub(crate) fn is_empty(&self) -> bool {
         self.replies.is_empty() && self.draft.payload_len() == 0
     }

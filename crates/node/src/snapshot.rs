@@ -1,4 +1,4 @@
-//! Snapshots: the whole state at one point, without stopping anybody.
+//! Snapshots: the whole state at one point, while writes go on.
 //!
 //! The sequencer says where the point is, between two batches, together with what has no versions:
 //! leases, alarms, users. Then pointers to the versions of that point are collected in short turns.
@@ -8,17 +8,14 @@
 //! A pointer is 8 bytes a version. What a version that the store has meanwhile given back costs is
 //! paid until the snapshot is done with it.
 
-use std::sync::Arc;
-
 use tokio::sync::oneshot;
-use vetch_base::Seq;
 use vetch_store::history::HistoryRun;
 use vetch_store::load::Unversioned;
-use vetch_store::{Mark, Record, Store};
+use vetch_store::{Mark, Record};
 
 use crate::error::NodeError;
 use crate::handle::Node;
-use crate::state::{Command, NodeState};
+use crate::state::{Command, SnapshotPoint};
 
 /// The state after one journal entry.
 pub struct Snapshot {
@@ -30,47 +27,8 @@ pub struct Snapshot {
     pub versions: Vec<Record>,
 }
 
-/// A point between two batches, as the sequencer saw it.
-pub(crate) struct SnapshotPoint {
-    mark: Mark,
-    seq: Seq,
-    unversioned: Unversioned,
-    hold: CollectionHold,
-}
-
-impl SnapshotPoint {
-    /// Called with the store locked, so that nothing is freed between the look and the hold.
-    pub(crate) fn new(node: &Arc<NodeState>, store: &Store, seq: Seq) -> SnapshotPoint {
-        SnapshotPoint {
-            mark: store.head(),
-            seq,
-            unversioned: store.unversioned(),
-            hold: CollectionHold::new(node),
-        }
-    }
-}
-
-/// As long as there is one, housekeeping frees no version.
-struct CollectionHold(Arc<NodeState>);
-
-impl CollectionHold {
-    fn new(node: &Arc<NodeState>) -> CollectionHold {
-        node.compaction.begin_collecting();
-        CollectionHold(Arc::clone(node))
-    }
-}
-
-impl Drop for CollectionHold {
-    fn drop(&mut self) {
-        if self.0.compaction.end_collecting() {
-            // A compaction may have been waiting.
-            self.0.housekeeping.ring();
-        }
-    }
-}
-
 impl Node {
-    /// The newest durable state. Takes a look at every key, in turns, and blocks nobody.
+    /// The newest durable state. Visits every key, in turns, and blocks no one else.
     pub async fn snapshot(&self) -> Result<Snapshot, NodeError> {
         let (reply, answer) = oneshot::channel();
         if self.state().commands.try_send(Command::Snapshot { reply }).is_err() {

@@ -1,38 +1,45 @@
 //! Node state: what the threads of a node and its handles share.
 //!
 //! Every field is an owner with private fields of its own. The order of the locks is
-//! [`crate::sync::Rank`].
+//! [`vetch_sync::Rank`].
 
 mod activity;
+mod bell;
 mod clock;
 mod command;
 mod compaction;
 mod disk;
+mod durable_auth;
 mod leadership;
 mod leases;
 mod lifecycle;
+mod pins;
+mod snapshot_point;
 mod visible;
 mod watches;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use vetch_checkpoint::identity::Identity;
+use vetch_cluster::LogIndex;
 use vetch_journal::Tip;
+use vetch_members::Report;
 use vetch_store::Store;
+use vetch_sync::queue::Sender;
+use vetch_sync::{Rank, RwLock};
 use vetch_watch::{EventLog, Hub};
 
-use crate::archive::RetentionHold;
 use crate::cluster::Cluster;
 use crate::config::NodeConfig;
+use crate::event::NodeEvent;
 use crate::key_usage::KeyUsage;
 use crate::metrics::NodeMetrics;
-use crate::queue::Sender;
-use crate::sync::{Rank, RwLock};
+use crate::retention::RetentionHold;
 use crate::time::Time;
-use crate::watch::NodeEvent;
-use vetch_checkpoint::identity::Identity;
 
 use activity::Activity;
+use bell::HousekeepingBell;
 use clock::NodeClock;
 pub(crate) use command::{Command, CommandQueue, Reply, Write};
 use compaction::CompactionState;
@@ -41,8 +48,11 @@ use leadership::Leadership;
 use leases::LeaseState;
 use lifecycle::Lifecycle;
 pub(crate) use lifecycle::RunState;
+pub(crate) use pins::ReadPin;
+pub(crate) use snapshot_point::SnapshotPoint;
 use visible::Visible;
 use watches::Watches;
+pub(crate) use watches::{CLOSED_PER_TURN, Kept};
 
 pub(crate) struct NodeState {
     pub(crate) config: NodeConfig,
@@ -105,7 +115,7 @@ impl NodeState {
             disk: DiskGauges::new(config.checkpoint_bytes),
             retention,
             key_usage,
-            housekeeping: HousekeepingBell(handles.housekeeping),
+            housekeeping: HousekeepingBell::new(handles.housekeeping),
             activity: Activity::default(),
             metrics: NodeMetrics::default(),
             leadership: Leadership::new(tip.epoch, config.follow || cluster.is_some()),
@@ -116,6 +126,17 @@ impl NodeState {
             store: RwLock::ranked(Rank::Store, store),
             config,
         }
+    }
+
+    /// Pins `revision`, at which the caller may read. `store` is this node's, locked.
+    pub(crate) fn pin(&self, store: &Store, revision: i64) -> ReadPin<'_> {
+        self.compaction.pins().pin(store, revision, self.clock.now(), &self.housekeeping)
+    }
+
+    /// This server's report to the leader.
+    pub(crate) fn report_with(&self, cluster: &Cluster, vote: Option<LogIndex>) -> Report {
+        let keep = self.retention.pinned_position();
+        Report { member: self.identity.member_id, url: cluster.url.clone(), vote, keep }
     }
 
     /// Whether one request took longer than it should, which is counted.
@@ -137,15 +158,5 @@ impl NodeState {
 
     pub(crate) fn fail(&self, cause: String) {
         self.lifecycle.fail(cause);
-    }
-}
-
-/// Wakes the housekeeping thread: there is a compaction, a full segment, a due checkpoint.
-pub(crate) struct HousekeepingBell(crossbeam_channel::Sender<()>);
-
-impl HousekeepingBell {
-    pub(crate) fn ring(&self) {
-        // Full: it has been woken already. Closed: the node has stopped.
-        let _ = self.0.try_send(());
     }
 }

@@ -10,14 +10,14 @@ use std::sync::Arc;
 use vetch_cluster::{Log, ReplicaId};
 use vetch_journal::Disk;
 
-pub use crate::cluster::log_loop::ReplicatedLogLoop;
 pub use crate::open::replicated::Env;
-pub use crate::runtime::Step;
 pub use crate::runtime::fan_out::FanOut;
 pub use crate::runtime::housekeeping::Housekeeping;
 pub use crate::runtime::journal_loop::JournalPart;
 pub use crate::runtime::lease_thread::LeaseThread;
+pub use crate::runtime::log_loop::ReplicatedLogLoop;
 pub use crate::runtime::sequencer_loop::SequencerLoop;
+pub use crate::runtime::{Parts, ReplicatedParts, Step};
 pub use crate::time::Time;
 
 use crate::cluster::ClusterConfig;
@@ -28,18 +28,6 @@ use crate::open::assemble;
 use crate::runtime::lease_thread;
 use crate::state::{Command, RunState};
 use crate::types::Progress;
-
-/// What would be the threads of a node, with a journal of its own unless another kind is named.
-pub struct Parts<J = JournalPart> {
-    pub sequencer: SequencerLoop,
-    pub journal: J,
-    pub housekeeping: Housekeeping,
-    pub fan_out: FanOut,
-    pub lease_thread: LeaseThread,
-}
-
-/// The same on a replicated journal. Its step never ends before the node does: call it in a loop.
-pub type ReplicatedParts = Parts<ReplicatedLogLoop>;
 
 /// Recovers the data directory and returns a node at rest that follows `log` once its parts are
 /// stepped. It may be served when it has caught up.
@@ -80,7 +68,7 @@ pub fn transfer_leadership(node: &Node, to: ReplicaId) -> bool {
     node.state().commands.try_send(Command::TransferLeadership { to, reply }).is_ok()
 }
 
-/// Tells everybody who waits that the node has ended. The last act, once every part has.
+/// Tells every caller that waits that the node has ended. To be called once every part has ended.
 pub fn end(node: &Node) {
     node.state().lifecycle.end(RunState::Stopped);
 }

@@ -4,45 +4,17 @@ use std::sync::Arc;
 
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
-use vetch_store::request::Event;
-use vetch_watch::{LogEvent, Stream};
+use vetch_watch::Stream;
 
 pub use vetch_watch::{Create, Filters, NO_WATCH, Response};
 
-use crate::state::{NodeState, RunState};
-
-/// A change as the event log keeps it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NodeEvent(pub Event);
-
-// The log keeps one of these for every revision since the last compaction.
-const _: () = assert!(size_of::<vetch_watch::Events<NodeEvent>>() == 2 * size_of::<usize>());
-
-impl LogEvent for NodeEvent {
-    fn key(&self) -> &[u8] {
-        self.0.kv.key()
-    }
-
-    fn is_delete(&self) -> bool {
-        self.0.kv.is_tombstone()
-    }
-
-    fn size(&self) -> usize {
-        self.0.kv.wire_len() + self.0.prev.as_ref().map_or(0, |prev| prev.wire_len())
-    }
-
-    fn without_previous(&self) -> NodeEvent {
-        NodeEvent(Event { kv: self.0.kv.clone(), prev: None })
-    }
-}
+use crate::event::NodeEvent;
+use crate::state::{CLOSED_PER_TURN, Kept, NodeState, RunState};
 
 /// The node has stopped, and with it every watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("server stopped")]
 pub struct WatchEnd;
-
-/// Watchers of a stream that leave their groups in one turn.
-pub(crate) const CLOSED_AT_ONCE: usize = 1024;
 
 /// All watchers of one client stream.
 pub struct WatchSession {
@@ -54,9 +26,6 @@ pub struct WatchSession {
     out: Vec<Response<NodeEvent>>,
     kept: Option<Kept>,
 }
-
-/// Something that lives until the last watcher of a session is gone.
-pub(crate) type Kept = Box<dyn Send + Sync>;
 
 impl WatchSession {
     pub(crate) fn new(node: &Arc<NodeState>) -> WatchSession {
@@ -72,14 +41,14 @@ impl WatchSession {
         WatchSession { node: Arc::clone(node), stream, wake, state, progress, out: Vec::new(), kept: None }
     }
 
-    /// Says where the client calls from, for those who look for slow ones.
+    /// Sets the address of the client, for the list of slow streams.
     pub fn set_client_address(&self, client: Arc<str>) {
         self.node.watches.set_client(self.stream.id(), client);
     }
 
-    /// Answered, like everything, by [`WatchSession::next`].
+    /// Its response comes from [`WatchSession::next`], as all do.
     pub fn create(&mut self, request: &Create) {
-        // What can be done without the locks is.
+        // Done without the locks.
         self.stream.take_notices();
         let log = self.node.log.read();
         self.stream.create(&mut self.node.hub.write(), &log, request);
@@ -111,8 +80,7 @@ impl WatchSession {
         self.kept = Some(kept);
     }
 
-    /// Answers not yet taken. A client that keeps asking without reading is not listened to
-    /// meanwhile.
+    /// Responses not yet taken. No request is taken from a client that has many.
     pub fn backlog(&self) -> usize {
         self.stream.control_backlog()
     }
@@ -148,11 +116,11 @@ impl WatchSession {
 impl Drop for WatchSession {
     fn drop(&mut self) {
         self.node.watches.unregister(self.stream.id());
-        if self.stream.close_step(&mut self.node.hub.write(), CLOSED_AT_ONCE) {
+        if self.stream.close_step(&mut self.node.hub.write(), CLOSED_PER_TURN) {
             return;
         }
-        // The fan-out thread does the rest, in turns: nobody waits here for a client that had very
-        // many watchers.
+        // The fan-out thread does the rest, in turns: a client with very many watchers delays no
+        // thread here.
         let rest = std::mem::replace(&mut self.stream, Stream::closed());
         self.node.watches.close_later((rest, self.kept.take()));
     }

@@ -9,10 +9,11 @@ use vetch_checkpoint::identity::Identity;
 use vetch_node::Node;
 use vetch_node::config::NodeConfig;
 use vetch_node::error::NodeError;
+use vetch_node::event::NodeEvent;
 use vetch_node::store::StoreError;
 use vetch_node::store::request::*;
 use vetch_node::types::{AlarmAction, AlarmSelector};
-use vetch_node::watch::{Create, NodeEvent, Response, WatchSession};
+use vetch_node::watch::{Create, Response, WatchSession};
 use vetch_testkit::valid::Valid;
 
 fn config(dir: &Path) -> NodeConfig {

@@ -10,6 +10,7 @@ pub mod grpc;
 pub mod http;
 pub mod identity;
 mod offload;
+mod remote;
 
 pub use vetch_http2::border::guard_process;
 

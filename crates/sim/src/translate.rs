@@ -2,7 +2,8 @@
 
 use vetch_model as model;
 use vetch_node::error::NodeError;
-use vetch_node::watch::{Create, Filters, NodeEvent};
+use vetch_node::event::NodeEvent;
+use vetch_node::watch::{Create, Filters};
 use vetch_store::StoreError;
 use vetch_testkit::to_model;
 

@@ -8,7 +8,8 @@ use std::rc::Rc;
 use vetch_check::{Ending, WatchMessage};
 use vetch_model::{Keys, Watch};
 use vetch_node::Node;
-use vetch_node::watch::{NO_WATCH, NodeEvent, Response, WatchSession};
+use vetch_node::event::NodeEvent;
+use vetch_node::watch::{NO_WATCH, Response, WatchSession};
 
 use crate::coverage::Rare;
 use crate::env::{Env, Phase};

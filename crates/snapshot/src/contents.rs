@@ -13,7 +13,7 @@ use vetch_node::store::load::{SavedLease, SavedLeases, Unversioned};
 use vetch_node::store::request::{Alarm, AlarmKind};
 use vetch_node::store::{Mark, Record};
 
-use crate::export::Member;
+use crate::member::Member;
 use crate::messages;
 use crate::schema::{self, RevisionKey};
 

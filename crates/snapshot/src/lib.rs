@@ -18,6 +18,7 @@ mod etcd_dir;
 mod export;
 mod file;
 mod import;
+mod member;
 mod messages;
 pub mod replay;
 pub mod restore;
@@ -25,5 +26,6 @@ mod schema;
 pub mod status;
 pub mod wal;
 
-pub use export::{Export, Member};
+pub use export::Export;
 pub use file::SnapshotError;
+pub use member::Member;

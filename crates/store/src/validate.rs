@@ -1,7 +1,7 @@
 //! Checks that need only the request: they run before anything is queued, on the caller's thread.
 //!
-//! What passes becomes [`Validated`], which is all that reads and evaluation accept. It can still be
-//! refused by the state (a missing lease, a compacted revision), but never half-way: evaluation
+//! What passes becomes [`Validated`], which is all that reads and evaluation accept. It can still
+//! be refused by the state (a missing lease, a compacted revision), but never half-way: evaluation
 //! checks the chosen path of a transaction before it changes anything.
 
 use std::collections::{BTreeMap, HashSet};

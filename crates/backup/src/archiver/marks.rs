@@ -4,7 +4,8 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use vetch_base::Seq;
-use vetch_node::archive::{Archive, Durable};
+use vetch_node::archive::Archive;
+use vetch_node::retention::Durable;
 
 use crate::format::Mark;
 use crate::times;

@@ -11,7 +11,8 @@ use std::time::Duration;
 use bytes::{Buf, Bytes, BytesMut};
 use vetch_base::Seq;
 use vetch_journal::{Disk, JournalError, RawPlace, RawReader, RawRecord, RealDisk};
-use vetch_node::archive::{Archive, Durable};
+use vetch_node::archive::Archive;
+use vetch_node::retention::Durable;
 
 use super::marks::Marks;
 use crate::catalog::Timeline;

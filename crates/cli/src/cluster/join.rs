@@ -15,14 +15,15 @@ use tonic::transport::Endpoint;
 use vetch_api::vetch::peer_client::PeerClient;
 use vetch_api::vetch::{self, CheckpointHead, CheckpointRequest, CheckpointResponse};
 use vetch_base::{Epoch, Seq};
-use vetch_checkpoint::transfer::{CheckpointReceiver, TransferManifest};
-use vetch_cluster::{CheckpointMatch, Log, LogIndex};
+use vetch_checkpoint::transfer::{CheckpointReceiver, TransferError, TransferManifest};
+use vetch_cluster::{CheckpointMatch, Log, LogIndex, PeekError};
+use vetch_members::announcement::find_in_record;
+use vetch_members::{Peer, Proof};
 use vetch_nats::{NatsLog, Options};
-use vetch_node::cluster::{Peer, Proof, find_in_record};
 use vetch_node::journal::{Position, Tip};
 
-use super::{PeerDialer, START_RETRY_DELAY, START_TIMEOUT, open_log};
-use crate::serve::StartError;
+use super::peer_dialer::DialError;
+use super::{ClusterError, PeerDialer, START_RETRY_DELAY, START_TIMEOUT, open_log};
 
 /// Records before the end in which announcements are looked for, before the next one is waited for.
 const ANNOUNCEMENT_RECORDS: u64 = 64;
@@ -33,13 +34,47 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// A server that sends nothing for this long is given up.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// No other server has given its checkpoint.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the journal was trimmed beyond the state of this server, and no checkpoint could be fetched from another server: {0}"
+)]
+pub(crate) struct NoCheckpoint(JoinError);
+
+/// Why one attempt to fetch a checkpoint failed.
+#[derive(Debug, thiserror::Error)]
+enum JoinError {
+    #[error(transparent)]
+    Log(#[from] PeekError),
+    #[error("no server announces itself in the journal")]
+    NoAnnouncement,
+    #[error("there is no other server")]
+    NoOther,
+    #[error("{}", .0.join("; "))]
+    AllFailed(Vec<String>),
+    #[error(transparent)]
+    Dial(#[from] DialError),
+    #[error("{}", .0.message())]
+    Refused(#[from] tonic::Status),
+    #[error("received nothing for {0:?}")]
+    Silent(Duration),
+    #[error("it sent no manifest")]
+    NoManifest,
+    #[error("the journal was trimmed beyond its checkpoint")]
+    Trimmed,
+    #[error("its checkpoint does not match the journal's history")]
+    Differs,
+    #[error(transparent)]
+    Receive(#[from] TransferError),
+}
+
 /// Blocks until a checkpoint has been taken over, on a thread that may.
 pub(super) fn fetch_checkpoint(
     data_dir: &Path,
     member: u64,
     journal: &Options,
     dialer: &PeerDialer,
-) -> Result<(), StartError> {
+) -> Result<(), ClusterError> {
     let deadline = Instant::now() + START_TIMEOUT;
     let mut log = open_log(journal)?;
     loop {
@@ -48,14 +83,14 @@ pub(super) fn fetch_checkpoint(
             Err(why) => why,
         };
         if Instant::now() >= deadline {
-            return Err(StartError::NoCheckpoint(why));
+            return Err(NoCheckpoint(why).into());
         }
-        tracing::warn!(why, "no checkpoint from another server yet; retrying");
+        tracing::warn!(%why, "no checkpoint from another server yet; retrying");
         std::thread::sleep(START_RETRY_DELAY);
     }
 }
 
-fn attempt(log: &mut NatsLog, data_dir: &Path, member: u64, dialer: &PeerDialer) -> Result<(), String> {
+fn attempt(log: &mut NatsLog, data_dir: &Path, member: u64, dialer: &PeerDialer) -> Result<(), JoinError> {
     let (proof, peers) = find_peers(log)?;
     let mut failures = Vec::new();
     for peer in peers.iter().filter(|peer| peer.member != member) {
@@ -64,12 +99,12 @@ fn attempt(log: &mut NatsLog, data_dir: &Path, member: u64, dialer: &PeerDialer)
             Err(why) => failures.push(format!("{}: {why}", peer.url)),
         }
     }
-    if failures.is_empty() { Err("there is no other server".into()) } else { Err(failures.join("; ")) }
+    Err(if failures.is_empty() { JoinError::NoOther } else { JoinError::AllFailed(failures) })
 }
 
 /// Which servers there are, as the leader said last.
-fn find_peers(log: &mut NatsLog) -> Result<(Proof, Vec<Peer>), String> {
-    let (_, end) = vetch_cluster::bounds(log, READ_TIMEOUT).map_err(|error| error.to_string())?;
+fn find_peers(log: &mut NatsLog) -> Result<(Proof, Vec<Peer>), JoinError> {
+    let (_, end) = vetch_cluster::bounds(log, READ_TIMEOUT)?;
     let mut seen = None;
     vetch_cluster::scan_after(
         log,
@@ -80,7 +115,7 @@ fn find_peers(log: &mut NatsLog) -> Result<(Proof, Vec<Peer>), String> {
             seen.is_some() && at >= end
         },
     );
-    seen.ok_or_else(|| "no server announces itself in the journal".to_string())
+    seen.ok_or(JoinError::NoAnnouncement)
 }
 
 async fn fetch_from(
@@ -89,41 +124,39 @@ async fn fetch_from(
     peer: &Peer,
     proof: &Proof,
     dialer: &PeerDialer,
-) -> Result<(), String> {
+) -> Result<(), JoinError> {
     let with_keepalive = |endpoint: Endpoint| {
         endpoint.connect_timeout(CONNECT_TIMEOUT).http2_keep_alive_interval(CONNECT_TIMEOUT)
     };
     let channel = dialer.connect(&peer.url, with_keepalive).await?;
     let proof = vetch::Proof { seq: proof.seq.get(), hash: proof.hash.to_vec() };
     let response = PeerClient::new(channel).checkpoint(CheckpointRequest { proof: Some(proof) }).await;
-    let mut pieces = response.map_err(|status| status.message().to_string())?.into_inner();
+    let mut pieces = response?.into_inner();
     let first = next(&mut pieces).await?.and_then(|first| first.head);
-    let manifest = first.and_then(manifest).ok_or("it sent no manifest")?;
+    let manifest = first.and_then(manifest).ok_or(JoinError::NoManifest)?;
     check_history(log, &LogIndex { position: manifest.position, tip: manifest.tip })?;
     let (bytes, revision) = (manifest.bytes(), manifest.revision);
     tracing::info!(from = peer.url, bytes, revision, "fetching a checkpoint from another server");
-    let mut receiver = CheckpointReceiver::begin(data_dir, manifest).map_err(|error| error.to_string())?;
+    let mut receiver = CheckpointReceiver::begin(data_dir, manifest)?;
     while let Some(message) = next(&mut pieces).await? {
-        receiver.write(&message.piece).map_err(|error| error.to_string())?;
+        receiver.write(&message.piece)?;
     }
-    receiver.finish().map_err(|error| error.to_string())?;
+    receiver.finish()?;
     tracing::info!(bytes, revision, "fetched a checkpoint");
     Ok(())
 }
 
-async fn next(pieces: &mut Streaming<CheckpointResponse>) -> Result<Option<CheckpointResponse>, String> {
+async fn next(pieces: &mut Streaming<CheckpointResponse>) -> Result<Option<CheckpointResponse>, JoinError> {
     let piece = tokio::time::timeout(IDLE_TIMEOUT, pieces.message()).await;
-    piece
-        .map_err(|_| format!("received nothing for {IDLE_TIMEOUT:?}"))?
-        .map_err(|status| status.message().to_string())
+    Ok(piece.map_err(|_| JoinError::Silent(IDLE_TIMEOUT))??)
 }
 
 /// The checkpoint is of this journal's history.
-fn check_history(log: &mut dyn Log, index: &LogIndex) -> Result<(), String> {
-    match vetch_cluster::match_checkpoint(log, index, READ_TIMEOUT).map_err(|error| error.to_string())? {
+fn check_history(log: &mut dyn Log, index: &LogIndex) -> Result<(), JoinError> {
+    match vetch_cluster::match_checkpoint(log, index, READ_TIMEOUT)? {
         CheckpointMatch::Matches => Ok(()),
-        CheckpointMatch::Trimmed => Err("the journal was trimmed beyond its checkpoint".into()),
-        CheckpointMatch::Differs => Err("its checkpoint does not match the journal's history".into()),
+        CheckpointMatch::Trimmed => Err(JoinError::Trimmed),
+        CheckpointMatch::Differs => Err(JoinError::Differs),
     }
 }
 

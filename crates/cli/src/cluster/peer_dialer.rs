@@ -8,9 +8,20 @@ use vetch_tls::TlsError;
 use vetch_tls::peer_connector::{self, PeerConnector};
 use vetch_tls::settings::TlsSettings;
 
-use crate::commands::client::with_causes;
+use crate::causes::with_causes;
 
 const SECURE: &str = "https://";
+
+/// Why another server cannot be called.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DialError {
+    #[error("{}", with_causes(.0))]
+    Transport(#[from] tonic::transport::Error),
+    #[error(
+        "it speaks TLS, and this server has neither --trusted-ca-file nor --peer-trusted-ca-file to verify it by"
+    )]
+    NoCa,
+}
 
 /// Cloning copies a pointer.
 #[derive(Debug, Clone)]
@@ -31,8 +42,8 @@ impl PeerDialer {
         &self,
         url: &str,
         set: impl FnOnce(Endpoint) -> Endpoint,
-    ) -> Result<Channel, String> {
-        let endpoint = set(peer_connector::endpoint(url).map_err(with_causes)?);
+    ) -> Result<Channel, DialError> {
+        let endpoint = set(peer_connector::endpoint(url)?);
         Ok(match self.connector(url)? {
             Some(connector) => connector.connect_lazy(&endpoint),
             None => endpoint.connect_lazy(),
@@ -44,24 +55,20 @@ impl PeerDialer {
         &self,
         url: &str,
         set: impl FnOnce(Endpoint) -> Endpoint,
-    ) -> Result<Channel, String> {
-        let endpoint = set(peer_connector::endpoint(url).map_err(with_causes)?);
+    ) -> Result<Channel, DialError> {
+        let endpoint = set(peer_connector::endpoint(url)?);
         let connected = match self.connector(url)? {
             Some(connector) => connector.connect(&endpoint).await,
             None => endpoint.connect().await,
         };
-        connected.map_err(with_causes)
+        Ok(connected?)
     }
 
-    fn connector(&self, url: &str) -> Result<Option<&Arc<PeerConnector>>, String> {
+    fn connector(&self, url: &str) -> Result<Option<&Arc<PeerConnector>>, DialError> {
         match &self.0 {
             _ if !PeerDialer::is_secure(url) => Ok(None),
             Some(connector) => Ok(Some(connector)),
-            None => Err(
-                "it speaks TLS, and this server has neither --trusted-ca-file nor --peer-trusted-ca-file to \
-                         verify it by"
-                    .into(),
-            ),
+            None => Err(DialError::NoCa),
         }
     }
 }

@@ -7,8 +7,9 @@ use tonic::transport::Channel;
 use vetch_api::vetch::peer_client::PeerClient;
 use vetch_api::vetch::{self, ReportRequest};
 use vetch_cluster::LogIndex;
+use vetch_members::Leader;
 use vetch_node::Node;
-use vetch_node::cluster::{ClusterStatus, Leader};
+use vetch_node::cluster::ClusterStatus;
 use vetch_node::journal::Tip;
 
 use super::PeerDialer;
@@ -90,7 +91,7 @@ mod tests {
         let (done, ended) = mpsc::channel();
         std::thread::spawn(move || {
             let found = (0..200_000).filter(|_| remote_leader(&looking).is_some()).count();
-            done.send(found).expect("somebody waits");
+            done.send(found).expect("the test waits");
         });
         let changing = std::thread::spawn(move || {
             while status.receiver_count() > 0 {
@@ -98,6 +99,6 @@ mod tests {
             }
         });
         assert_eq!(ended.recv_timeout(Duration::from_secs(60)), Ok(200_000), "they wait for each other");
-        changing.join().expect("it ends when nobody looks any more");
+        changing.join().expect("it ends with its receiver");
     }
 }

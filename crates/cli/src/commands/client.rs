@@ -12,6 +12,7 @@ use vetch_api::pb::AuthenticateRequest;
 use vetch_api::pb::auth_client::AuthClient;
 
 use super::Failure;
+use crate::causes::with_causes;
 
 /// Flow control windows of a connection: with small ones every few kilobytes of a large response
 /// wait for the other side.
@@ -140,21 +141,14 @@ pub(crate) fn refused(status: tonic::Status) -> Failure {
     Failure { code: 1, text }
 }
 
-/// An error and its causes: the last cause is what the user can act on.
-pub(crate) fn with_causes(error: impl std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(&format!(": {error}"));
-        cause = error.source();
-    }
-    text
-}
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a duration such as 500ms, 2s, 5m or 168h")]
+pub(crate) struct NoDuration(String);
 
 /// A duration as the server's flags have it, or a bare number of seconds.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, NoDuration> {
     let seconds = || text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    let wrong = || format!("{text:?} is not a duration such as 500ms, 2s, 5m or 168h");
+    let wrong = || NoDuration(text.to_string());
     crate::flags::duration(text).or_else(seconds).ok_or_else(wrong)
 }
 

@@ -50,21 +50,22 @@ async fn look_at(
     trouble: &mut Vec<String>,
 ) -> Result<LookResponse, Failure> {
     let session = client.connect(endpoint).await?;
-    if let Err(reason) = check(&session).await {
-        trouble.push(reason);
+    if let Err(failure) = check(&session).await {
+        trouble.push(failure.text);
     }
     look(&session, 0).await
 }
 
 /// Whether it serves a linearizable read. "Permission denied" counts as served.
-async fn check(session: &Session) -> Result<(), String> {
+async fn check(session: &Session) -> Result<(), Failure> {
+    let failed = |text| Failure { code: 1, text };
     let request = session.request(pb::RangeRequest { key: "health".into(), ..Default::default() });
     let mut client = KvClient::new(session.channel());
     match tokio::time::timeout(TIMEOUT, client.range(request)).await {
         Ok(Ok(_)) => Ok(()),
         Ok(Err(status)) if status.code() == Code::PermissionDenied => Ok(()),
-        Ok(Err(status)) => Err(format!("a read failed: {}", refused(status).text)),
-        Err(_) => Err(format!("a read was not answered in {} s", TIMEOUT.as_secs())),
+        Ok(Err(status)) => Err(failed(format!("a read failed: {}", refused(status).text))),
+        Err(_) => Err(failed(format!("a read was not answered in {} s", TIMEOUT.as_secs()))),
     }
 }
 

@@ -13,6 +13,7 @@ use yaml_rust2::{Yaml, YamlLoader};
 
 use super::old_names::{self, OldName};
 use super::parsed::{Parsed, flag};
+use super::value::ValueError;
 use super::{Flag, Kind};
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -24,7 +25,7 @@ pub(crate) enum FileError {
     #[error("cannot unmarshal {found} into {key}, which must be {wanted}")]
     Type { key: String, found: &'static str, wanted: &'static str },
     #[error("unexpected error setting up {key}: {why}")]
-    Value { key: String, why: String },
+    Value { key: String, why: ValueError },
     #[error("invalid {0}")]
     Block(String),
 }

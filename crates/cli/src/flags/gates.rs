@@ -5,7 +5,7 @@
 
 use vetch_metrics::Feature;
 
-use super::value::boolean;
+use super::literal::boolean;
 
 /// A gate, whether it is alpha, and its default.
 const GATES: [(&str, bool, bool); 9] = [
@@ -25,13 +25,25 @@ const PERSIST: &str = "LeaseCheckpointPersist";
 const ALL_ALPHA: &str = "AllAlpha";
 const ALL_BETA: &str = "AllBeta";
 
-/// The error of a list of gates, in etcd's words.
-pub(super) fn check(text: &str) -> Result<(), String> {
+/// Why a list of gates is refused, in etcd's words.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum GateError {
+    #[error("missing bool value for {0}")]
+    NoValue(String),
+    #[error("invalid value of {name}={value}, err: strconv.ParseBool: parsing {value:?}: invalid syntax")]
+    Value { name: String, value: String },
+    #[error("unrecognized feature gate: {0}")]
+    Unknown(String),
+    #[error("enabling feature gate {gate} requires enabling feature gate {needed}")]
+    Requires { gate: &'static str, needed: &'static str },
+}
+
+pub(super) fn check(text: &str) -> Result<(), GateError> {
     read(text).map(|_| ())
 }
 
 /// The second lease gate needs the first one. etcd checks that after the list itself was accepted.
-pub(crate) fn check_together(text: &str) -> Result<(), String> {
+pub(crate) fn check_together(text: &str) -> Result<(), GateError> {
     let given = read(text)?;
     let is_on = |name: &str| {
         let (_, alpha, default) =
@@ -39,7 +51,7 @@ pub(crate) fn check_together(text: &str) -> Result<(), String> {
         is_on(&given, name, alpha, default)
     };
     if is_on(PERSIST) && !is_on(CHECKPOINT) {
-        return Err(format!("enabling feature gate {PERSIST} requires enabling feature gate {CHECKPOINT}"));
+        return Err(GateError::Requires { gate: PERSIST, needed: CHECKPOINT });
     }
     Ok(())
 }
@@ -65,24 +77,21 @@ fn is_on(given: &[(&str, bool)], name: &str, alpha: bool, default: bool) -> bool
     value(name).or_else(|| value(all)).unwrap_or(default)
 }
 
-fn read(text: &str) -> Result<Vec<(&str, bool)>, String> {
+fn read(text: &str) -> Result<Vec<(&str, bool)>, GateError> {
     let mut gates = Vec::new();
     for pair in text.split(',').filter(|pair| !pair.is_empty()) {
         let (name, value) = match pair.split_once('=') {
             Some((name, value)) => (name.trim(), value.trim()),
-            None => return Err(format!("missing bool value for {}", pair.trim())),
+            None => return Err(GateError::NoValue(pair.trim().to_string())),
         };
-        let on = boolean(value).ok_or_else(|| {
-            format!(
-                "invalid value of {name}={value}, err: strconv.ParseBool: parsing {value:?}: invalid syntax"
-            )
-        })?;
+        let wrong = || GateError::Value { name: name.to_string(), value: value.to_string() };
+        let on = boolean(value).ok_or_else(wrong)?;
         gates.push((name, on));
     }
     let known =
         |name: &str| name == ALL_ALPHA || name == ALL_BETA || GATES.iter().any(|(gate, ..)| *gate == name);
     match gates.iter().find(|(name, _)| !known(name)) {
-        Some((name, _)) => Err(format!("unrecognized feature gate: {name}")),
+        Some((name, _)) => Err(GateError::Unknown(name.to_string())),
         None => Ok(gates),
     }
 }
@@ -98,7 +107,7 @@ mod tests {
         {
             assert_eq!(check(text), Ok(()), "{text}");
         }
-        let refused = |text: &str| check(text).unwrap_err();
+        let refused = |text: &str| check(text).unwrap_err().to_string();
         assert_eq!(refused("Nope=true"), "unrecognized feature gate: Nope");
         assert_eq!(refused("InitialCorruptCheck"), "missing bool value for InitialCorruptCheck");
         assert!(

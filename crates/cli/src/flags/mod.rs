@@ -12,17 +12,18 @@
 mod file;
 mod gates;
 mod help;
+mod literal;
 mod old_names;
 mod parse;
 mod parsed;
 mod table;
 mod value;
 
-pub(crate) use gates::{check_together as check_gates_together, feature_gates};
+pub(crate) use gates::{GateError, check_together as check_gates_together, feature_gates};
 pub(crate) use help::help;
+pub(crate) use literal::{duration, duration_or_hours};
 pub(crate) use parse::{Command, UsageError, parse};
 pub(crate) use parsed::Parsed;
-pub(crate) use value::{duration, duration_or_hours};
 
 #[cfg(test)]
 mod tests;

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::old_names::{self, OldName};
-use super::parsed::{Parsed, flag};
-use super::{Kind, file, value};
+use super::parsed::{Parsed, RefusedFlag, flag};
+use super::value::ValueError;
+use super::{Kind, file, literal};
 
 /// The result of the command line.
 #[derive(Debug)]
@@ -24,21 +25,21 @@ pub(crate) enum UsageError {
     #[error("flag needs an argument: -{0}")]
     NoValue(String),
     #[error("invalid boolean value {value:?} for -{name}: {why}")]
-    Switch { name: String, value: String, why: String },
+    Switch { name: String, value: String, why: ValueError },
     #[error("invalid value {value:?} for flag -{name}: {why}")]
-    Value { name: String, value: String, why: String },
+    Value { name: String, value: String, why: ValueError },
     #[error("{0:?} is not a valid flag")]
     NotAFlag(String),
     #[error("etcd's subcommand {0} is not available here; run it with etcd's own binary")]
     Subcommand(String),
     #[error("invalid value {value:?} for {variable}: {why}")]
-    Variable { variable: String, value: String, why: String },
+    Variable { variable: String, value: String, why: ValueError },
     #[error(
         "conflicting environment variable is shadowed by corresponding command-line flag (either unset environment variable or disable flag)): {0}"
     )]
     Conflict(String),
-    #[error("--{name} is refused: {why}")]
-    Refused { name: String, why: &'static str },
+    #[error(transparent)]
+    Refused(#[from] RefusedFlag),
     #[error(transparent)]
     File(#[from] file::FileError),
 }
@@ -56,7 +57,7 @@ impl UsageError {
             | UsageError::Subcommand(_)
             | UsageError::Variable { .. }
             | UsageError::Conflict(_)
-            | UsageError::Refused { .. }
+            | UsageError::Refused(_)
             | UsageError::File(_) => 1,
         }
     }
@@ -164,10 +165,10 @@ impl Line {
 /// The value of `--version` and its like.
 fn switch(name: &str, value: Option<String>) -> Result<bool, UsageError> {
     let Some(value) = value else { return Ok(true) };
-    value::boolean(&value).ok_or_else(|| UsageError::Switch {
+    literal::boolean(&value).ok_or_else(|| UsageError::Switch {
         name: name.to_string(),
         value: value.clone(),
-        why: "parse error".to_string(),
+        why: ValueError::Syntax,
     })
 }
 

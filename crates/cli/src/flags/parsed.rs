@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use vetch_server::http::url::Url;
 
-use super::parse::UsageError;
 use super::table::{self, FLAGS};
-use super::{Class, Flag, Kind, value};
+use super::value::{self, ValueError};
+use super::{Class, Flag, Kind, literal};
 
 /// Given values and defaults, and notes for the log.
 #[derive(Debug, Default)]
@@ -21,6 +21,14 @@ pub(crate) struct Parsed {
     pub(crate) warnings: Vec<String>,
     /// Variables that were taken into account.
     pub(crate) used_variables: Vec<String>,
+}
+
+/// A flag that must not be ignored has another value than its default.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("--{name} is refused: {why}")]
+pub(crate) struct RefusedFlag {
+    name: &'static str,
+    why: &'static str,
 }
 
 impl Parsed {
@@ -39,21 +47,21 @@ impl Parsed {
     }
 
     pub(crate) fn bool(&self, name: &str) -> bool {
-        value::boolean(self.text(name)).expect("checked when parsed")
+        literal::boolean(self.text(name)).expect("checked when parsed")
     }
 
     pub(crate) fn int(&self, name: &str) -> i64 {
-        let number = value::integer(self.text(name)).expect("checked when parsed");
+        let number = literal::integer(self.text(name)).expect("checked when parsed");
         i64::try_from(number).expect("checked when parsed")
     }
 
     pub(crate) fn uint(&self, name: &str) -> u64 {
-        let number = value::integer(self.text(name)).expect("checked when parsed");
+        let number = literal::integer(self.text(name)).expect("checked when parsed");
         u64::try_from(number).expect("checked when parsed")
     }
 
     pub(crate) fn duration(&self, name: &str) -> Duration {
-        value::duration(self.text(name)).expect("checked when parsed")
+        literal::duration(self.text(name)).expect("checked when parsed")
     }
 
     /// A comma-separated list.
@@ -70,7 +78,7 @@ impl Parsed {
     }
 
     /// Sets a valid value.
-    pub(super) fn set(&mut self, flag: &'static Flag, value: String) -> Result<(), String> {
+    pub(super) fn set(&mut self, flag: &'static Flag, value: String) -> Result<(), ValueError> {
         value::check(flag.kind, &value)?;
         self.set_unchecked(flag, value);
         Ok(())
@@ -83,7 +91,7 @@ impl Parsed {
     }
 
     /// Refuses flags that must not be ignored, and notes those without effect.
-    pub(super) fn check_classes(&mut self) -> Result<(), UsageError> {
+    pub(super) fn check_classes(&mut self) -> Result<(), RefusedFlag> {
         for (name, value) in &self.given {
             let flag = flag(name).expect("it was found when it was set");
             match flag.class {
@@ -91,7 +99,7 @@ impl Parsed {
                 Class::NoEffect(why) => self.without_effect.push((flag.name, why.to_string())),
                 Class::Refused(_) if is_default(flag, value) => {}
                 Class::Refused(why) => {
-                    return Err(UsageError::Refused { name: flag.name.to_string(), why });
+                    return Err(RefusedFlag { name: flag.name, why });
                 }
             }
         }
@@ -109,8 +117,8 @@ pub(super) fn flag(name: &str) -> Option<&'static Flag> {
 /// The value is the default, whatever its spelling.
 fn is_default(flag: &Flag, value: &str) -> bool {
     match flag.kind {
-        Kind::Bool => value::boolean(value) == value::boolean(flag.default),
-        Kind::Duration => value::duration(value) == value::duration(flag.default),
+        Kind::Bool => literal::boolean(value) == literal::boolean(flag.default),
+        Kind::Duration => literal::duration(value) == literal::duration(flag.default),
         _ => value == flag.default,
     }
 }

@@ -1,6 +1,6 @@
 //! Destinations of log lines.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -9,9 +9,9 @@ use parking_lot::Mutex;
 use tracing::{Level, Metadata};
 use tracing_subscriber::fmt::MakeWriter;
 
-use super::LogError;
 use super::journald::Journal;
 use super::rotate::{Rotated, Rotation};
+use super::{LogError, append_to};
 
 /// All outputs. Cloning shares the files.
 #[derive(Debug, Clone)]
@@ -56,11 +56,6 @@ impl Outputs {
         }
         Ok(Outputs(Arc::new(Mutex::new(outputs))))
     }
-}
-
-/// Opens a file for appending.
-pub(super) fn append_to(path: &Path) -> io::Result<File> {
-    OpenOptions::new().create(true).append(true).open(path)
 }
 
 /// One line on its way to all outputs.

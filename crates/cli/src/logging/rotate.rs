@@ -16,8 +16,7 @@ use serde_json::Value;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime as Now};
 
-use super::LogError;
-use super::output::append_to;
+use super::{LogError, append_to};
 
 /// When to rotate, and how many files to keep.
 #[derive(Debug, Clone, PartialEq, Eq)]

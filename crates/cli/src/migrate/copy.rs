@@ -12,10 +12,10 @@ use vetch_encryption::EncryptionKeys;
 use vetch_snapshot::restore::{self, Options, Progress, Restored};
 
 use super::error::MigrateError;
-use super::marker::{Marker, MigrationDir, Phase};
 use super::source::{Source, SourceStatus};
 use crate::commands::print_message;
 use crate::commands::progress::Ticker;
+use crate::migration_dir::{Marker, MigrationDir, Phase};
 
 /// Replaces the contents of `place` by a copy of the present etcd.
 pub(super) async fn copy(

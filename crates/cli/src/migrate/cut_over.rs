@@ -23,10 +23,10 @@ use vetch_server::grpc::RequestRouter;
 use super::error::MigrateError;
 use super::follow::{self, Feed};
 use super::leases;
-use super::marker::{Marker, MigrationDir, Phase};
 use super::monitor;
 use super::source::Source;
 use super::verify::{Verified, verify};
+use crate::migration_dir::{Marker, MigrationDir, Phase};
 
 /// Timeout of requests that were forwarded.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(300);

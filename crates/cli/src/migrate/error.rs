@@ -3,6 +3,7 @@
 use vetch_node::error::NodeError;
 use vetch_node::store::StoreError;
 
+use super::revisions::EventError;
 use crate::commands::Failure;
 
 #[derive(Debug)]
@@ -33,6 +34,12 @@ impl From<tonic::Status> for MigrateError {
             // An expired token too: a new connection gets a new one.
             _ => MigrateError::Disconnected(text),
         }
+    }
+}
+
+impl From<EventError> for MigrateError {
+    fn from(error: EventError) -> MigrateError {
+        MigrateError::CopyAgain(error.to_string())
     }
 }
 

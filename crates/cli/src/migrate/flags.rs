@@ -1,17 +1,11 @@
 //! The command line: flags of the source etcd are parsed here, everything else is a flag of the
 //! server.
 
-use std::ffi::OsString;
-use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
 
-use super::marker;
 use crate::commands::client::{Access, duration};
-use crate::commands::{Failure, exit, parsed, print_message, print_result};
-use crate::flags::Command;
 
 /// Flags of our own, and whether they have a value.
 const OWN: [(&str, bool); 11] = [
@@ -78,50 +72,8 @@ pub(super) struct Flags {
     pub(super) access: Access,
 }
 
-#[derive(Parser, Debug)]
-#[command(
-    name = "vetch migrate cut-over",
-    about = "Tells a running 'vetch migrate' to cut over",
-    disable_version_flag = true
-)]
-struct CutOver {
-    /// The data directory of that migration.
-    #[arg(long)]
-    data_dir: PathBuf,
-    /// How long to wait for it.
-    #[arg(long, default_value = "60s", value_parser = duration)]
-    timeout: Duration,
-}
-
-/// Runs the command; `arguments` are those behind the word `migrate`.
-pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
-    let arguments: Vec<String> = arguments.map(|a| a.to_string_lossy().into_owned()).collect();
-    if arguments.first().is_some_and(|word| word == "cut-over") {
-        let rest = arguments.into_iter().skip(1).map(OsString::from);
-        return match parsed::<CutOver>("vetch migrate cut-over", rest) {
-            Ok(command) => exit(command.run()),
-            Err(code) => code,
-        };
-    }
-    let (own, rest) = split(arguments);
-    let flags: Flags = match parsed("vetch migrate", own.into_iter().map(OsString::from)) {
-        Ok(flags) => flags,
-        Err(code) => return code,
-    };
-    let variables = std::env::vars_os();
-    let variables =
-        variables.map(|(k, v)| (k.to_string_lossy().into_owned(), v.to_string_lossy().into_owned()));
-    match crate::flags::parse(rest, variables) {
-        Ok(Command::Serve(parsed)) => crate::run_server(&parsed, |settings| super::run::run(settings, flags)),
-        Ok(Command::Help | Command::Version) => {
-            exit(Err(Failure::bad_arguments("see vetch migrate --help, and vetch --help")))
-        }
-        Err(error) => crate::usage_failure(&error),
-    }
-}
-
 /// Splits the arguments: ours in clap's form, and the server's.
-fn split(arguments: Vec<String>) -> (Vec<String>, Vec<String>) {
+pub(super) fn split(arguments: Vec<String>) -> (Vec<String>, Vec<String>) {
     let (mut own, mut rest) = (Vec::new(), Vec::new());
     let mut arguments = arguments.into_iter();
     while let Some(argument) = arguments.next() {
@@ -139,49 +91,6 @@ fn split(arguments: Vec<String>) -> (Vec<String>, Vec<String>) {
         }
     }
     (own, rest)
-}
-
-impl CutOver {
-    /// Leaves the request for the other process, and reports its result.
-    fn run(&self) -> Result<(), Failure> {
-        const POLL_INTERVAL: Duration = Duration::from_millis(50);
-        let dir = &self.data_dir;
-        if let Some(done) = marker::done(dir)? {
-            return print_result(&format!(
-                "the migration into {} is done, since revision {}",
-                dir.display(),
-                done.revision
-            ));
-        }
-        if !marker::is_under_way(dir) {
-            let text = format!("no migration is in progress in {}", dir.display());
-            return Err(Failure { code: 1, text });
-        }
-        marker::request(dir)?;
-        print_message("waiting for the cut-over");
-        let begun = std::time::Instant::now();
-        while begun.elapsed() < self.timeout {
-            std::thread::sleep(POLL_INTERVAL);
-            if let Some(done) = marker::done(dir)? {
-                return print_result(&format!(
-                    "done: Vetch answers since revision {}; stop the etcd",
-                    done.revision
-                ));
-            }
-            if marker::has_failed(dir) {
-                let text =
-                    "the cut-over failed, the etcd remains the truth; the log of 'vetch migrate' says why";
-                return Err(Failure { code: 1, text: text.into() });
-            }
-        }
-        let seen = if marker::is_requested(dir) {
-            "no process has taken the request"
-        } else {
-            "it is still in progress"
-        };
-        let text = format!("no cut-over in {:?}: {seen}; see the log of 'vetch migrate'", self.timeout);
-        Err(Failure { code: 1, text })
-    }
 }
 
 #[cfg(test)]

@@ -67,7 +67,7 @@ impl Feed {
                 answer.cancel_reason
             )));
         }
-        self.assembler.take(answer.events, answer.fragment).map_err(MigrateError::CopyAgain)
+        Ok(self.assembler.take(answer.events, answer.fragment)?)
     }
 }
 

@@ -8,11 +8,11 @@ use vetch_node::{Follower, Node};
 use super::error::MigrateError;
 use super::follow::{self, Feed};
 use super::leases;
-use super::marker::MigrationDir;
-use super::run::FollowerServices;
+use super::services::FollowerServices;
 use super::source::{Source, SourceStatus};
 use super::verify::{self, Verified};
 use crate::commands::print_message;
+use crate::migration_dir::MigrationDir;
 
 /// Intervals: of status requests to the etcd, of reports, of lease lists, and of comparisons.
 const STATUS_INTERVAL: Duration = Duration::from_secs(1);

@@ -9,6 +9,21 @@ use vetch_api::mvccpb::{Event, KeyValue};
 use vetch_node::store::Record;
 use vetch_node::store::record::Fields;
 
+/// Events that no etcd sends.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum EventError {
+    #[error("an event without a key")]
+    NoKey,
+    #[error("events out of order: {revision} behind {last:?}")]
+    OutOfOrder { revision: i64, last: Option<i64> },
+    #[error("a revision without an end")]
+    Endless,
+    #[error("an event at revision {0} without a key or a revision")]
+    NoRevision(i64),
+    #[error("a put at revision {0} without a version or a creation")]
+    NoVersion(i64),
+}
+
 /// The changes of one revision, in order.
 pub(super) type Revision = Vec<Record>;
 
@@ -20,19 +35,23 @@ pub(super) struct Assembler {
 
 impl Assembler {
     /// Takes the events of a response; returns the revisions that are complete.
-    pub(super) fn take(&mut self, events: Vec<Event>, is_fragment: bool) -> Result<Vec<Revision>, String> {
+    pub(super) fn take(
+        &mut self,
+        events: Vec<Event>,
+        is_fragment: bool,
+    ) -> Result<Vec<Revision>, EventError> {
         let mut complete = Vec::new();
         for event in events {
             let kind = event.r#type();
-            let kv = event.kv.ok_or("an event without a key")?;
+            let kv = event.kv.ok_or(EventError::NoKey)?;
             let last = self.open.last().map(Record::mod_revision);
             if last.is_some_and(|last| kv.mod_revision < last) {
-                return Err(format!("events out of order: {} behind {last:?}", kv.mod_revision));
+                return Err(EventError::OutOfOrder { revision: kv.mod_revision, last });
             }
             if last.is_some_and(|last| kv.mod_revision > last) {
                 complete.push(std::mem::take(&mut self.open));
             }
-            let sub = u32::try_from(self.open.len()).map_err(|_| "a revision without an end")?;
+            let sub = u32::try_from(self.open.len()).map_err(|_| EventError::Endless)?;
             self.open.push(record(kind, &kv, sub)?);
         }
         if !is_fragment && !self.open.is_empty() {
@@ -42,16 +61,16 @@ impl Assembler {
     }
 }
 
-fn record(kind: EventType, kv: &KeyValue, sub: u32) -> Result<Record, String> {
+fn record(kind: EventType, kv: &KeyValue, sub: u32) -> Result<Record, EventError> {
     if kv.key.is_empty() || kv.mod_revision < 1 {
-        return Err(format!("an event at revision {} without a key or a revision", kv.mod_revision));
+        return Err(EventError::NoRevision(kv.mod_revision));
     }
     if kind == EventType::Delete {
         // The store knows the create revision of the deleted key.
         return Ok(Record::tombstone(&kv.key, kv.mod_revision, sub, 0));
     }
     if kv.version < 1 || kv.create_revision < 1 {
-        return Err(format!("a put at revision {} without a version or a creation", kv.mod_revision));
+        return Err(EventError::NoVersion(kv.mod_revision));
     }
     Ok(Record::new(Fields {
         key: &kv.key,

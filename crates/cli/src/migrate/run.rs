@@ -4,17 +4,17 @@ use std::time::{Duration, Instant};
 
 use vetch_node::Follower;
 use vetch_server::grpc::RequestRouter;
-use vetch_server::http::Server;
 
 use super::copy::copy;
 use super::cut_over::{CutOver, CutOverOutcome};
 use super::error::MigrateError;
 use super::flags::Flags;
 use super::follow::{self, Feed};
-use super::marker::{self, Marker, MigrationDir, Phase};
 use super::monitor::{self, SourceMonitor};
+use super::services::FollowerServices;
 use super::source::{Source, SourceStatus};
 use crate::commands::{Failure, print_message, print_result};
+use crate::migration_dir::{self, Marker, MigrationDir, Phase};
 use crate::serve::{self, ExitReason, Signals};
 use crate::settings::Settings;
 use crate::sockets;
@@ -31,7 +31,7 @@ const NOT_CONNECTED: &str = "vetch migrate: not connected to the etcd";
 
 pub(super) async fn run(settings: Settings, flags: Flags) -> Result<ExitReason, Failure> {
     let data_dir = settings.node.data_dir.clone();
-    if let Some(done) = marker::done(&data_dir)? {
+    if let Some(done) = migration_dir::done(&data_dir)? {
         print_message(&format!(
             "migrate: DONE already, at revision {}: {} is served, {} is not called any more",
             done.revision,
@@ -42,7 +42,7 @@ pub(super) async fn run(settings: Settings, flags: Flags) -> Result<ExitReason, 
     }
     check(&settings, &flags)?;
     serve::create(&data_dir)?;
-    let dir = MigrationDir::take(&data_dir).map_err(|text| Failure { code: 1, text })?;
+    let dir = MigrationDir::take(&data_dir)?;
     if dir.marker()?.is_none() && dir.member().exists() {
         let text =
             format!("{} holds data already: a migration needs a directory of its own", data_dir.display());
@@ -98,13 +98,6 @@ struct Migration {
     requested: bool,
     /// Until when a fence that was requested and abandoned may still be set.
     late_fence_until: Option<Instant>,
-}
-
-/// The parts that run while the etcd is followed.
-pub(super) struct FollowerServices {
-    pub(super) follower: Follower,
-    pub(super) router: RequestRouter,
-    server: Server,
 }
 
 impl Migration {

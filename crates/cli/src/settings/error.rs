@@ -6,6 +6,8 @@ use vetch_encryption::KeyRingError;
 use vetch_server::auth;
 use vetch_server::http::url::UrlError;
 
+use crate::flags::GateError;
+
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SettingsError {
     #[error(transparent)]
@@ -68,8 +70,8 @@ pub(crate) enum SettingsError {
     Join,
     #[error("v2 proxy is deprecated, and --discovery-fallback can't be configured as \"proxy\"")]
     ProxyFallback,
-    #[error("{0}")]
-    Gates(String),
+    #[error(transparent)]
+    Gates(#[from] GateError),
     #[error("--compact-hash-check-time must be >0 (set to 0s)")]
     HashCheckTime,
     #[error("unexpected TLS version {0:?} (must be one of: TLS1.2, TLS1.3)")]

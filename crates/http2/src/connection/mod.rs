@@ -136,7 +136,7 @@ where
         }
         worked |= self.write(cx, late)?;
         worked |= self.failed.is_none() && self.start_deferred();
-        // Whoever broke the rules and does not even read why is not waited for.
+        // A client that broke the rules and does not even read why is not waited for.
         let is_done = self.protocol.is_done() && self.is_flushed;
         if is_done || self.failed.is_some() {
             return Ok(Turn::Over);
@@ -299,8 +299,8 @@ where
         Poll::Pending
     }
 
-    /// Room that other connections give back is not announced, so whoever waits for it looks again.
-    /// False: now.
+    /// Room that other connections give back is not announced, so a connection that waits for it
+    /// checks again at an interval. False: now.
     fn look_again(&mut self, cx: &mut Context<'_>) -> bool {
         if self.deferred.iter().all(VecDeque::is_empty) && !self.protocol.holds_bodies() {
             self.timer = None;

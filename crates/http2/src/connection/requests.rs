@@ -11,9 +11,9 @@ use super::Connection;
 use super::work::{self, Waiting};
 use crate::budget::Pressure;
 use crate::head::Head;
-use crate::incoming::{self, LONG_MESSAGE, Pipe};
+use crate::incoming::{self, LONG_MESSAGE, PREFIX, Pipe};
 use crate::protocol::{Code, Event};
-use crate::service::{Call, PREFIX, Reply, Service, Weight};
+use crate::service::{Call, Reply, Service, Weight};
 use crate::tasks::TaskId;
 
 /// What a connection knows of one request.

@@ -43,7 +43,7 @@ impl Decoder {
                 take(&field);
                 self.table.insert(field);
             } else {
-                // With or without the wish that nobody on the way indexes it either.
+                // Whether or not intermediaries may index it.
                 take(&self.literal(&mut block, 4)?);
             }
         }

@@ -154,7 +154,7 @@ fn huffman_padding_is_short_and_all_ones() {
 fn blocks_that_break_the_rules_are_refused() {
     let broken = [
         ("80", "index 0"),
-        ("be", "an index that nobody set"),
+        ("be", "an index that was never set"),
         ("7f", "a literal cut off"),
         ("0085", "text cut off"),
         ("823f e1ff 03", "a resize behind a field"),

@@ -32,7 +32,7 @@ impl<T: Default> Protocol<T> {
             payload.extend(value.to_be_bytes());
         }
         self.write(kind::SETTINGS, 0, 0, &payload);
-        let more = self.receive_window - FIRST_WINDOW;
+        let more = self.windows.receive - FIRST_WINDOW;
         if more > 0 {
             self.write(kind::WINDOW_UPDATE, 0, 0, &(more as u32).to_be_bytes());
         }
@@ -50,12 +50,12 @@ impl<T: Default> Protocol<T> {
             return Ok(());
         }
         self.overhead.spend(overhead::SETTINGS)?;
-        let before = self.first_send_window;
+        let before = self.windows.first_send;
         for entry in payload.chunks_exact(6) {
             self.take_setting(u16::from_be_bytes([entry[0], entry[1]]), number(&entry[2..]))?;
         }
         // Once for all entries of the frame, however many name the initial window.
-        if self.first_send_window > before {
+        if self.windows.first_send > before {
             self.open_windows()?;
         }
         self.write(kind::SETTINGS, flag::ACK, 0, &[]);
@@ -72,7 +72,7 @@ impl<T: Default> Protocol<T> {
             setting::INITIAL_WINDOW_SIZE if i64::from(value) > LARGEST_WINDOW => {
                 return Fault::new(Code::FlowControl, "a window too large");
             }
-            setting::INITIAL_WINDOW_SIZE => self.first_send_window = i64::from(value),
+            setting::INITIAL_WINDOW_SIZE => self.windows.first_send = i64::from(value),
             _ => {}
         }
         Ok(())
@@ -85,7 +85,7 @@ impl<T: Default> Protocol<T> {
         self.overhead.spend(u32::try_from(units).unwrap_or(u32::MAX))?;
         let mut opened = Vec::new();
         for (id, stream) in self.streams.iter() {
-            let window = self.first_send_window + stream.send_credit;
+            let window = self.windows.first_send + stream.send_credit;
             if window > LARGEST_WINDOW {
                 return Fault::new(Code::FlowControl, "a window too large");
             }
@@ -97,7 +97,7 @@ impl<T: Default> Protocol<T> {
         opened.sort_unstable();
         for id in opened {
             if let Some(stream) = self.streams.get_mut(id) {
-                open_window(id, stream, &mut self.ready, &mut self.resumed);
+                open_window(id, stream, &mut self.waiting.ready, &mut self.waiting.resumed);
             }
         }
         Ok(())
@@ -115,19 +115,19 @@ impl<T: Default> Protocol<T> {
             return Fault::new(Code::Protocol, "a window that does not grow");
         }
         if id == 0 {
-            self.send_window += more;
-            if self.send_window > LARGEST_WINDOW {
+            self.windows.send += more;
+            if self.windows.send > LARGEST_WINDOW {
                 return Fault::new(Code::FlowControl, "a window too large");
             }
             return Ok(());
         }
         let Some(stream) = self.streams.get_mut(id) else { return Ok(()) };
         stream.send_credit += more;
-        let window = self.first_send_window + stream.send_credit;
+        let window = self.windows.first_send + stream.send_credit;
         if window > LARGEST_WINDOW {
             self.break_stream(id, Code::FlowControl);
         } else if window > 0 {
-            open_window(id, stream, &mut self.ready, &mut self.resumed);
+            open_window(id, stream, &mut self.waiting.ready, &mut self.waiting.resumed);
         }
         Ok(())
     }
@@ -195,10 +195,10 @@ impl<T: Default> Protocol<T> {
 
     /// The same for data of a stream that has ended meanwhile.
     pub fn release_connection(&mut self, len: usize) {
-        self.unreleased += len as u32;
-        if self.unreleased >= self.limits.connection_window / 2 {
-            let more = std::mem::take(&mut self.unreleased);
-            self.receive_window += i64::from(more);
+        self.windows.unreleased += len as u32;
+        if self.windows.unreleased >= self.limits.connection_window / 2 {
+            let more = std::mem::take(&mut self.windows.unreleased);
+            self.windows.receive += i64::from(more);
             self.write(kind::WINDOW_UPDATE, 0, 0, &more.to_be_bytes());
         }
     }

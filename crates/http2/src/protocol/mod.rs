@@ -62,7 +62,7 @@ const RESETS_REMEMBERED: usize = 256;
 pub enum Event<T> {
     /// A request. [`Protocol::begin`] tells whether it still stands.
     Request { stream: u32, head: Arc<Head> },
-    /// A part of its body; whoever has used it says so by [`Protocol::release`].
+    /// A part of its body, to be released with [`Protocol::release`] once it is used.
     Data { stream: u32, data: Bytes, end: bool },
     /// A request that was begun is over: the client gave it up, or broke the rules.
     Reset { stream: u32, state: T },
@@ -91,7 +91,42 @@ enum Farewell {
     Said(u32),
 }
 
-/// One connection. Every request carries a `T` of whoever serves it.
+/// Flow control of the connection.
+#[derive(Debug)]
+struct Windows {
+    /// Bytes that the client may still send.
+    receive: i64,
+    /// Bytes that were used of that and are not given back to the client yet.
+    unreleased: u32,
+    /// Bytes that we may still send.
+    send: i64,
+    /// The send window of a new stream.
+    first_send: i64,
+}
+
+impl Windows {
+    fn new(receive: u32) -> Windows {
+        Windows {
+            receive: i64::from(receive).max(FIRST_WINDOW),
+            unreleased: 0,
+            send: FIRST_WINDOW,
+            first_send: FIRST_WINDOW,
+        }
+    }
+}
+
+/// Streams whose turn comes.
+#[derive(Debug, Default)]
+struct WaitingStreams {
+    /// With something to send and a window for it.
+    ready: VecDeque<u32>,
+    /// With room for more of their response again.
+    resumed: Vec<u32>,
+    /// That get room when the output has some.
+    congested: Vec<u32>,
+}
+
+/// One connection. Every request carries a `T` of the service.
 #[derive(Debug)]
 pub struct Protocol<T> {
     limits: Limits,
@@ -107,18 +142,8 @@ pub struct Protocol<T> {
     preface_left: usize,
     has_settings: bool,
     newest_stream: u32,
-    /// What the client may still send, and what we have used of it without telling.
-    receive_window: i64,
-    unreleased: u32,
-    /// What we may still send, in all and at the beginning of a stream.
-    send_window: i64,
-    first_send_window: i64,
-    /// Streams with something to send and a window for it.
-    ready: VecDeque<u32>,
-    /// Streams that have room for more of their answer again, and those that will when the output
-    /// has.
-    resumed: Vec<u32>,
-    congested: Vec<u32>,
+    windows: Windows,
+    waiting: WaitingStreams,
     overhead: Overhead,
     /// The connection holds as much as it may: no stream is opened.
     refuses_streams: bool,
@@ -145,13 +170,8 @@ impl<T: Default> Protocol<T> {
             preface_left: crate::frame::PREFACE.len(),
             has_settings: false,
             newest_stream: 0,
-            receive_window: i64::from(limits.connection_window).max(FIRST_WINDOW),
-            unreleased: 0,
-            send_window: FIRST_WINDOW,
-            first_send_window: FIRST_WINDOW,
-            ready: VecDeque::new(),
-            resumed: Vec::new(),
-            congested: Vec::new(),
+            windows: Windows::new(limits.connection_window),
+            waiting: WaitingStreams::default(),
             overhead: Overhead::new(limits.overhead),
             refuses_streams: false,
             holds_bodies: false,
@@ -244,11 +264,11 @@ impl<T: Default> Protocol<T> {
         // Streams leave these lists when their turn comes, which a closed window can keep from ever
         // happening.
         let most = 2 * self.streams.len() + LISTED_MIN;
-        if self.ready.len() > most {
-            self.ready.retain(|id| self.streams.contains(*id));
+        if self.waiting.ready.len() > most {
+            self.waiting.ready.retain(|id| self.streams.contains(*id));
         }
-        if self.congested.len() > most {
-            self.congested.retain(|id| self.streams.contains(*id));
+        if self.waiting.congested.len() > most {
+            self.waiting.congested.retain(|id| self.streams.contains(*id));
         }
     }
 }

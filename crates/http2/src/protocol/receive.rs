@@ -150,7 +150,7 @@ impl<T: Default> Protocol<T> {
     }
 }
 
-/// Nobody uses priorities any more; they only have to be well-formed.
+/// Priorities are deprecated (RFC 9113); they only have to be well-formed.
 fn take_priority(header: Header, payload: &[u8]) -> Result<(), Fault> {
     if header.stream == 0 {
         return Fault::new(Code::Protocol, "a priority of no stream");

@@ -62,7 +62,7 @@ impl<T: Default> Protocol<T> {
         if let Farewell::Said(last) = self.farewell
             && id > last
         {
-            // The client will learn that it was not served, and may ask somebody else.
+            // The client will learn that it was not served, and may ask another server.
             self.remember_reset(id);
             return Ok(());
         }
@@ -116,8 +116,8 @@ impl<T: Default> Protocol<T> {
         if id == 0 || id > self.newest_stream {
             return Fault::new(Code::Protocol, "data for a stream that was never opened");
         }
-        self.receive_window -= len as i64;
-        if self.receive_window < 0 {
+        self.windows.receive -= len as i64;
+        if self.windows.receive < 0 {
             return Fault::new(Code::FlowControl, "more data than the window of the connection");
         }
         let Some(stream) = self.streams.get_mut(id) else {

@@ -54,10 +54,10 @@ impl<T: Default> Protocol<T> {
     pub fn reply(&mut self, id: u32, message: Bytes) {
         let Some(window) = self.window(id) else { return };
         let len = message.len();
-        let fits = len <= MAX_PAYLOAD && len as i64 <= window.min(self.send_window);
+        let fits = len <= MAX_PAYLOAD && len as i64 <= window.min(self.windows.send);
         self.write_grpc_head(id);
         if fits {
-            self.send_window -= len as i64;
+            self.windows.send -= len as i64;
             self.write_frame(kind::DATA, 0, id, len);
             self.output.push(message);
             self.write_tail(id, Tail::GrpcOk);
@@ -79,7 +79,7 @@ impl<T: Default> Protocol<T> {
 
     /// What may be sent on a stream, as far as its own window is concerned.
     fn window(&self, id: u32) -> Option<i64> {
-        self.streams.get(id).map(|stream| self.first_send_window + stream.send_credit)
+        self.streams.get(id).map(|stream| self.windows.first_send + stream.send_credit)
     }
 
     /// The head of an answer. If it `ends` there, it is the whole answer.
@@ -102,11 +102,11 @@ impl<T: Default> Protocol<T> {
 
     /// The stream has something to send; it does so when there is a window for it.
     fn make_ready(&mut self, id: u32) {
-        let first_window = self.first_send_window;
+        let first_window = self.windows.first_send;
         let Some(stream) = self.streams.get_mut(id) else { return };
         if first_window + stream.send_credit > 0 && !stream.is_ready {
             stream.is_ready = true;
-            self.ready.push_back(id);
+            self.waiting.ready.push_back(id);
         }
     }
 
@@ -136,8 +136,8 @@ impl<T: Default> Protocol<T> {
     /// messages: each time the socket takes something, those fill the output again.
     pub fn room(&mut self, id: u32) -> Room {
         let (is_open, is_flowing) =
-            (self.is_open(), self.output.len() < ENOUGH_OUTPUT && self.send_window > 0);
-        let (all_queued, first_window) = (self.streams.queued(), self.first_send_window);
+            (self.is_open(), self.output.len() < ENOUGH_OUTPUT && self.windows.send > 0);
+        let (all_queued, first_window) = (self.streams.queued(), self.windows.first_send);
         let Some(stream) = self.streams.get_mut(id) else { return Room::Never };
         let window = usize::try_from(first_window + stream.send_credit).unwrap_or(0);
         if stream.queued == 0 && all_queued < AHEAD_MAX {
@@ -157,7 +157,7 @@ impl<T: Default> Protocol<T> {
         }
         stream.wants_room = true;
         if !std::mem::replace(&mut stream.is_congested, true) {
-            self.congested.push(id);
+            self.waiting.congested.push(id);
         }
         Room::Later
     }
@@ -165,7 +165,7 @@ impl<T: Default> Protocol<T> {
     /// Whether the connection as a whole can take more of the bodies of answers.
     fn is_open(&self) -> bool {
         self.output.len() < ENOUGH_OUTPUT
-            && self.send_window > 0
+            && self.windows.send > 0
             && !self.holds_bodies
             && self.streams.queued() < self.limits.queued_answers
     }
@@ -173,7 +173,7 @@ impl<T: Default> Protocol<T> {
     /// Streams whose bodies were refused room and have some now.
     pub fn resumed(&mut self, out: &mut Vec<u32>) {
         if self.is_open() || self.streams.queued() < AHEAD_MAX {
-            for id in self.congested.drain(..) {
+            for id in self.waiting.congested.drain(..) {
                 let Some(stream) = self.streams.get_mut(id) else { continue };
                 stream.is_congested = false;
                 if std::mem::take(&mut stream.wants_room) {
@@ -181,7 +181,7 @@ impl<T: Default> Protocol<T> {
                 }
             }
         }
-        out.append(&mut self.resumed);
+        out.append(&mut self.waiting.resumed);
     }
 
     /// The client should take something before it asks for more.
@@ -192,9 +192,9 @@ impl<T: Default> Protocol<T> {
     /// Moves data to the output, as far as it and the windows have room; every stream a frame in
     /// turn.
     pub fn pump(&mut self) {
-        while self.send_window > 0
+        while self.windows.send > 0
             && self.output.len() < ENOUGH_OUTPUT
-            && let Some(id) = self.ready.pop_front()
+            && let Some(id) = self.waiting.ready.pop_front()
         {
             self.send_frame(id);
         }
@@ -203,23 +203,23 @@ impl<T: Default> Protocol<T> {
     fn send_frame(&mut self, id: u32) {
         let Some(stream) = self.streams.get_mut(id) else { return };
         stream.is_ready = false;
-        let window = (self.first_send_window + stream.send_credit).min(self.send_window);
+        let window = (self.windows.first_send + stream.send_credit).min(self.windows.send);
         // Its window may have been closed since; whatever opens it again makes the stream ready
         // again.
         let Ok(window @ 1..) = usize::try_from(window) else { return };
         let Some(data) = self.streams.take(id, window.min(MAX_PAYLOAD)) else { return };
-        self.send_window -= data.len() as i64;
+        self.windows.send -= data.len() as i64;
         let Some(stream) = self.streams.get_mut(id) else { return };
         stream.send_credit -= data.len() as i64;
-        let window = self.first_send_window + stream.send_credit;
+        let window = self.windows.first_send + stream.send_credit;
         let is_last = stream.unsent() == 0;
         if stream.wants_room && (stream.queued as i64) < window.min(self.limits.send_buffer as i64) {
             stream.wants_room = false;
-            self.resumed.push(id);
+            self.waiting.resumed.push(id);
         }
         if !is_last && window > 0 {
             stream.is_ready = true;
-            self.ready.push_back(id);
+            self.waiting.ready.push_back(id);
         }
         let tail = if is_last { stream.tail.take() } else { None };
         let ends = matches!(tail, Some(Tail::Nothing));

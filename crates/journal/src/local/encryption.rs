@@ -16,7 +16,7 @@ use vetch_encryption::{
     TAG_LEN,
 };
 
-use super::record::{Header, Place, RECORD_HEADER_LEN};
+use super::header::{Header, Place, RECORD_HEADER_LEN};
 
 /// Bytes that encryption adds to a payload.
 pub(super) const OVERHEAD: usize = ENVELOPE_HEADER_LEN + TAG_LEN;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use bytes::{Buf, Bytes};
 
-use super::record::SECTOR;
+use super::header::SECTOR;
 use super::segment::Segment;
 use crate::contract::JournalError;
 use crate::disk::{Disk, DiskFile};

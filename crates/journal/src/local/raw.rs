@@ -12,8 +12,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use vetch_base::Seq;
 
+use super::header::{self, Header, HeaderError, RECORD_HEADER_LEN, SECTOR};
 use super::open_segment::OpenSegment;
-use super::record::{self, Header, HeaderError, RECORD_HEADER_LEN, SECTOR};
 use super::segment::Segment;
 use crate::contract::JournalError;
 use crate::disk::Disk;
@@ -103,7 +103,7 @@ impl RawReader {
                 None => self.open_segment()?,
             };
             open.offset = self.place.offset;
-            let is_end = open.offset == open.len || record::is_zero(&open.bytes(open.offset, SECTOR as u64)?);
+            let is_end = open.offset == open.len || header::is_zero(&open.bytes(open.offset, SECTOR as u64)?);
             if !is_end {
                 let found = self.take(&mut open, until);
                 self.open = Some(open);

@@ -15,8 +15,8 @@ use vetch_seeded_bugs::Bug;
 
 use super::LocalConfig;
 use super::encryption;
+use super::header::SECTOR;
 use super::maintenance::Maintenance;
-use super::record::SECTOR;
 use super::scan::{From, Progress, Scan};
 use super::segment::{Segment, is_spare};
 use super::tail::Tail;

@@ -12,8 +12,8 @@ use vetch_encryption::{ENVELOPE_HEADER_LEN, EncryptionKeys};
 use vetch_seeded_bugs::Bug;
 
 use super::encryption::{self, Undecryptable};
+use super::header::{self, Header, HeaderError, Place, RECORD_HEADER_LEN, SECTOR};
 use super::open_segment::OpenSegment;
-use super::record::{self, Header, HeaderError, Place, RECORD_HEADER_LEN, SECTOR};
 use super::segment::Segment;
 use super::tail::{self, Tail};
 use crate::contract::{JournalError, Position, ReadItem};
@@ -190,7 +190,7 @@ impl Scan {
             return self.end_of_segment();
         }
         let sector = open.bytes(open.offset, SECTOR as u64)?;
-        if record::is_zero(&sector) {
+        if header::is_zero(&sector) {
             return self.end_of_segment();
         }
         let header = match Header::parse(&sector) {
@@ -210,7 +210,7 @@ impl Scan {
         let is_last = self.segments.as_slice().is_empty();
         if vetch_seeded_bugs::on(Bug::RevisionReused) && is_last {
             let (from, to) = (open.offset, open.offset + header.extent());
-            if to == open.len || record::is_zero(&open.bytes(to, SECTOR as u64)?) {
+            if to == open.len || header::is_zero(&open.bytes(to, SECTOR as u64)?) {
                 self.tail = Some(Tail::Torn { from, to, reason: "a planted bug".to_owned() });
                 return self.check_reached_start();
             }

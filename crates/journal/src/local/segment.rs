@@ -3,7 +3,7 @@
 use vetch_base::Seq;
 use vetch_encryption::KeyId;
 
-use crate::local::record::SECTOR;
+use crate::local::header::SECTOR;
 
 const SUFFIX: &str = ".journal";
 const SPARE_PREFIX: &str = "spare-";

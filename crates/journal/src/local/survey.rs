@@ -11,8 +11,8 @@ use vetch_base::Seq;
 use vetch_encryption::{ENVELOPE_HEADER_LEN, EncryptionKeys, KeyError, KeyId};
 
 use super::encryption::{self, Undecryptable};
+use super::header::{self, Header, HeaderError, Place, RECORD_HEADER_LEN, SECTOR};
 use super::open_segment::OpenSegment;
-use super::record::{self, Header, HeaderError, Place, RECORD_HEADER_LEN, SECTOR};
 use super::recovery::CutTail;
 use super::segment::Segment;
 use crate::contract::{Corrupt, JournalError};
@@ -122,7 +122,7 @@ impl Walk<'_> {
                     continue;
                 }
             };
-            if record::is_zero(&sector) {
+            if header::is_zero(&sector) {
                 if !self.behind_zeros(&mut open, is_last) {
                     return;
                 }
@@ -154,7 +154,7 @@ impl Walk<'_> {
         let mut at = hole;
         while at + SECTOR as u64 <= open.len {
             if let Ok(sector) = open.bytes(at, SECTOR as u64)
-                && !record::is_zero(&sector)
+                && !header::is_zero(&sector)
             {
                 if self.is_ours(&sector) {
                     self.damage(&name, hole, format!("a hole: a record follows at byte {at}"));
@@ -220,7 +220,7 @@ impl Walk<'_> {
         self.journal_id = self.journal_id.or(Some(header.journal_id));
         let payload = extent.slice(RECORD_HEADER_LEN..RECORD_HEADER_LEN + header.payload_len as usize);
         if crc32c::crc32c(&payload) != header.payload_crc {
-            let missing = record::zero_sectors(&extent).saturating_sub(header.zero_sectors);
+            let missing = header::zero_sectors(&extent).saturating_sub(header.zero_sectors);
             if missing > 0 && is_last && self.is_end(open) {
                 let reason = format!("{missing} sectors of the last write are missing");
                 let bytes = header.extent();
@@ -247,7 +247,7 @@ impl Walk<'_> {
     fn is_end(&self, open: &mut OpenSegment) -> bool {
         let mut at = open.offset;
         while at + SECTOR as u64 <= open.len {
-            if !open.bytes(at, SECTOR as u64).is_ok_and(|sector| record::is_zero(&sector)) {
+            if !open.bytes(at, SECTOR as u64).is_ok_and(|sector| header::is_zero(&sector)) {
                 return false;
             }
             at += SECTOR as u64;

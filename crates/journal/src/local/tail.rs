@@ -6,8 +6,8 @@
 //! loose sectors behind it; or an intact header with more zero sectors in its extent than were
 //! written, and only zeros behind the extent.
 
+use super::header::{self, Header, HeaderError, SECTOR};
 use super::open_segment::OpenSegment;
-use super::record::{self, Header, HeaderError, SECTOR};
 use crate::contract::JournalError;
 
 /// The judged end of a journal.
@@ -26,7 +26,7 @@ pub(super) fn judge_end(open: &mut OpenSegment, journal_id: Option<u64>) -> Resu
     let mut at = open.offset;
     while at < open.len {
         let sector = open.bytes(at, SECTOR as u64)?;
-        if !record::is_zero(&sector) {
+        if !header::is_zero(&sector) {
             refuse_record(open, at, &sector, journal_id)?;
             loose = Some((loose.map_or(at, |(from, _)| from), at + SECTOR as u64));
         }
@@ -73,7 +73,7 @@ pub(super) fn judge_damaged_record(
     is_last_segment: bool,
 ) -> Result<Tail, JournalError> {
     let from = open.offset;
-    let missing = record::zero_sectors(extent).saturating_sub(header.zero_sectors);
+    let missing = header::zero_sectors(extent).saturating_sub(header.zero_sectors);
     if missing == 0 {
         return Err(open.corrupt(from, "the payload of a record does not match its checksum"));
     }
@@ -81,7 +81,7 @@ pub(super) fn judge_damaged_record(
     let mut at = to;
     while at < open.len {
         let sector = open.bytes(at, SECTOR as u64)?;
-        if !record::is_zero(&sector) {
+        if !header::is_zero(&sector) {
             let reason = format!("a record has lost {missing} sectors, yet data follows at byte {at}");
             return Err(open.corrupt(from, reason));
         }

@@ -1,6 +1,6 @@
 //! Headers and names.
 
-use super::record::{Header, HeaderError, RECORD_HEADER_LEN, SECTOR, extent, zero_sectors};
+use super::header::{Header, HeaderError, RECORD_HEADER_LEN, SECTOR, extent, zero_sectors};
 use super::segment::{Segment, is_spare, spare_name};
 use vetch_base::Seq;
 

@@ -15,8 +15,9 @@ use vetch_seeded_bugs::Bug;
 
 use super::LocalConfig;
 use super::encryption;
+use super::header::{self, MAX_PAYLOAD, Place};
 use super::maintenance::{Maintenance, Spare};
-use super::record::{self, MAX_PAYLOAD, Place};
+use super::record;
 use super::scan::{From, Scan};
 use super::segment::Segment;
 use crate::contract::{Appended, Journal, JournalError, Position, Read, ReadItem};
@@ -261,7 +262,7 @@ impl LocalJournal {
             self.keys.encryptor(Purpose::JournalRecord, &[self.journal_id, self.tip.seq.next().get()]);
         let key = encryptor.as_ref().map(|encryptor| encryptor.header().key);
         payload += if encryptor.is_some() { encryption::OVERHEAD as u64 } else { 0 };
-        let rolled = self.make_room(record::extent(payload), key)?;
+        let rolled = self.make_room(header::extent(payload), key)?;
         let active = self.active.as_mut().expect("room was made");
         let segment = self.segments.last_mut().expect("the active one is there");
         segment.key = Some(key);

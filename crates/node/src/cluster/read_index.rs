@@ -15,22 +15,15 @@
 //! state is exactly that of an index has reached it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use crossbeam_channel::TrySendError;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use vetch_cluster::{Lease, LogIndex, Waker};
-use vetch_seeded_bugs::Bug;
+use vetch_sync::Mutex;
+use vetch_sync::queue::{Receiver, Sender, bounded};
 
 use crate::error::NodeError;
-use crate::handle::Node;
-use crate::queue::{Receiver, Sender, bounded};
-use crate::state::NodeState;
-use crate::sync::Mutex;
 use crate::time::Time;
-
-/// Between two attempts of a read, while there is no leader.
-const RETRY_DELAY: Duration = Duration::from_millis(5);
 
 /// A read has to be repeated: the leader has changed, or the index is too old to be compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,9 +92,14 @@ impl ReadQueue {
         *self.lease.lock() = lease;
     }
 
+    /// The reads that wait for the leader elsewhere. The transport takes this, once.
+    pub(crate) fn take_batches(&self) -> Option<ReadIndexBatches> {
+        self.batches.lock().take()
+    }
+
     /// An index for a read that begins now, from the lease if there is one, or from the log. Only
     /// the leader gets one.
-    async fn at_leader(&self) -> Result<Result<LogIndex, Retry>, NodeError> {
+    pub(crate) async fn at_leader(&self) -> Result<Result<LogIndex, Retry>, NodeError> {
         // Read the lease before the clock.
         let lease = self.lease.lock().lease;
         if let Some(Lease { index, until }) = lease
@@ -118,84 +116,13 @@ impl ReadQueue {
     }
 
     /// An index from the leader, that the state here has reached.
-    async fn at_follower(&self) -> Result<Result<LogIndex, Retry>, NodeError> {
+    pub(crate) async fn at_follower(&self) -> Result<Result<LogIndex, Retry>, NodeError> {
         let _permit = self.permits.try_acquire().map_err(|_| NodeError::TooManyRequests)?;
         let (reply, answer) = oneshot::channel();
         match self.remote.try_send(reply) {
             Ok(()) => answer.await.map_err(|_| NodeError::Stopped),
             Err(mpsc::error::TrySendError::Full(_)) => Err(NodeError::TooManyRequests),
             Err(mpsc::error::TrySendError::Closed(_)) => Err(NodeError::Stopped),
-        }
-    }
-}
-
-impl NodeState {
-    /// Returns once everything that was acknowledged anywhere before the call is visible here. At
-    /// once without a cluster.
-    pub(crate) async fn confirm(&self) -> Result<(), NodeError> {
-        match &self.cluster {
-            None => Ok(()),
-            // Boxed, because the future of every read would have room for it.
-            Some(cluster) => Box::pin(self.confirm_in(cluster)).await,
-        }
-    }
-
-    async fn confirm_in(&self, cluster: &super::Cluster) -> Result<(), NodeError> {
-        if vetch_seeded_bugs::on(Bug::ReadUnconfirmed) && !self.is_following() {
-            return Ok(());
-        }
-        let outcome = tokio::time::timeout(self.config.request_timeout, async {
-            loop {
-                // The leader may change while a read waits.
-                let outcome = match self.is_following() {
-                    false => cluster.reads.at_leader().await?,
-                    true => cluster.reads.at_follower().await?,
-                };
-                if outcome.is_ok() {
-                    return Ok(());
-                }
-                tokio::time::sleep(RETRY_DELAY).await;
-            }
-        });
-        let outcome = outcome.await.unwrap_or(Err(NodeError::Timeout));
-        if outcome.is_err() {
-            self.metrics.reads.unconfirmed.add(1);
-        }
-        outcome
-    }
-}
-
-impl NodeState {
-    /// The same for what only the leader knows, the time that leases have left. Refused if another
-    /// server leads now.
-    pub(crate) async fn confirm_leading(&self) -> Result<(), NodeError> {
-        let Some(cluster) = &self.cluster else { return Ok(()) };
-        if self.is_following() {
-            return Err(NodeError::LeaderChanged);
-        }
-        match tokio::time::timeout(self.config.request_timeout, cluster.reads.at_leader()).await {
-            Ok(outcome) => outcome?.map(drop).map_err(|Retry| NodeError::LeaderChanged),
-            Err(_) => Err(NodeError::Timeout),
-        }
-    }
-}
-
-impl Node {
-    /// The local reads that wait for an index from the leader. The transport takes this, once.
-    pub fn read_index_batches(&self) -> Option<ReadIndexBatches> {
-        self.state().cluster.as_ref().and_then(|cluster| cluster.reads.batches.lock().take())
-    }
-
-    /// An index for reads that wait at another server. Refused unless this server leads.
-    pub async fn read_index(&self) -> Result<LogIndex, NodeError> {
-        let node = self.state();
-        let Some(cluster) = &node.cluster else { return Err(NodeError::NotLeader) };
-        if node.is_following() {
-            return Err(NodeError::NotLeader);
-        }
-        match tokio::time::timeout(node.config.request_timeout, cluster.reads.at_leader()).await {
-            Ok(outcome) => outcome?.map_err(|Retry| NodeError::NotLeader),
-            Err(_) => Err(NodeError::Timeout),
         }
     }
 }
@@ -285,7 +212,7 @@ mod tests {
     #[tokio::test]
     async fn reads_that_come_while_a_request_is_in_flight_share_the_next() {
         let (reads, taken) = ReadQueue::new(8, Arc::new(Monotonic::new()));
-        let mut batches = reads.batches.lock().take().unwrap();
+        let mut batches = reads.take_batches().unwrap();
         let reads = Arc::new(reads);
         let ask = || {
             let reads = Arc::clone(&reads);
@@ -314,7 +241,7 @@ mod tests {
     #[tokio::test]
     async fn one_read_too_many_is_refused_wherever_the_others_wait() {
         let (reads, taken) = ReadQueue::new(2, Arc::new(Monotonic::new()));
-        let mut batches = reads.batches.lock().take().unwrap();
+        let mut batches = reads.take_batches().unwrap();
         let reads = Arc::new(reads);
         let waiting: Vec<_> = (0..2)
             .map(|_| {

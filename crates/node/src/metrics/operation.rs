@@ -43,7 +43,7 @@ impl Operation {
             WriteRequest::Txn(_) | WriteRequest::Foreign { .. } => 2,
             WriteRequest::Compact { .. } => 3,
             WriteRequest::LeaseGrant { .. } => 4,
-            // The end of a lease is a revoke, whoever asks for it.
+            // An expired lease is revoked like one that a client revokes.
             WriteRequest::LeaseRevoke { .. } | WriteRequest::LeaseExpire { .. } => 5,
             WriteRequest::LeaseRemaining { .. } => 6,
             WriteRequest::AlarmActivate(_) | WriteRequest::AlarmDeactivate(_) => 7,

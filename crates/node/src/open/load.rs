@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use vetch_checkpoint::replay;
+use vetch_checkpoint::{Checkpointer, Loaded};
 use vetch_journal::{Disk, Entry, Journal, LocalConfig, LocalJournal, Position, Tip};
 use vetch_store::load::History;
 use vetch_store::{Record, Store};
@@ -9,10 +11,8 @@ use vetch_watch::{EventLog, Events};
 
 use crate::config::NodeConfig;
 use crate::error::OpenError;
+use crate::event::NodeEvent;
 use crate::types::Progress;
-use crate::watch::NodeEvent;
-use vetch_checkpoint::replay;
-use vetch_checkpoint::{Checkpointer, Loaded};
 
 /// Events by revision.
 type Revisions = Vec<(i64, Events<NodeEvent>)>;

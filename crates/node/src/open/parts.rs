@@ -3,16 +3,17 @@
 use std::sync::Arc;
 
 use crossbeam_channel::bounded;
+use vetch_checkpoint::identity::Identity;
 use vetch_journal::{LocalJournal, Position};
 use vetch_store::request::AlarmKind;
+use vetch_sync::queue::{self, Receiver};
 
 use super::load::Recovered;
 use crate::admission::Admission;
-use crate::archive::RetentionHold;
 use crate::cluster::Cluster;
 use crate::config::NodeConfig;
 use crate::key_usage::KeyUsage;
-use crate::queue::{self, Receiver};
+use crate::retention::RetentionHold;
 use crate::runtime::fan_out::FanOut;
 use crate::runtime::housekeeping::{Housekeeping, Trimmer};
 use crate::runtime::lease_thread::LeaseThread;
@@ -21,7 +22,6 @@ use crate::scrub::Scrub;
 use crate::sequencer::{Batch, Sequencer};
 use crate::state::{NodeState, PartHandles, RecoveredState, Reply};
 use crate::time::Time;
-use vetch_checkpoint::identity::Identity;
 
 /// Trim positions that wait for the journal.
 const TRIM_QUEUE: usize = 16;

@@ -10,28 +10,25 @@ use std::time::Duration;
 
 use crossbeam_channel::bounded;
 use tokio::sync::watch;
+use vetch_checkpoint::identity;
+use vetch_checkpoint::transfer::remove_unfinished;
 use vetch_cluster::{Driver, Log, LogIndex, ReplicaId};
 use vetch_journal::{Disk, Position, RealDisk, Tip};
+use vetch_members::{Leader, Member, MemberRegistry, PeerTable};
 use vetch_store::Store;
+use vetch_sync::Mutex;
 
 use super::{AssembledParts, Recovered, connect, load, start};
-use crate::cluster::log_loop::{ReplicatedLogLoop, Work};
-use crate::cluster::member_list::Member;
-use crate::cluster::member_registry::MemberRegistry;
-use crate::cluster::peer_table::PeerTable;
-use crate::cluster::read_index::ReadQueue;
-use crate::cluster::{Cluster, ClusterConfig, ClusterStatus, Leader};
+use crate::cluster::{Cluster, ClusterConfig, ClusterStatus, ReadQueue};
 use crate::commit::Committer;
 use crate::config::NodeConfig;
 use crate::error::OpenError;
 use crate::handle::Node;
+use crate::runtime::ReplicatedParts;
+use crate::runtime::log_loop::{ReplicatedLogLoop, Work};
 use crate::state::{NodeState, RunState};
-use crate::stepped::ReplicatedParts;
-use crate::sync::Mutex;
 use crate::time::{Monotonic, Sleepless, Time};
 use crate::types::Progress;
-use vetch_checkpoint::identity;
-use vetch_checkpoint::transfer::remove_unfinished;
 
 /// Reports of other servers that wait for the journal thread.
 const REPORTS_MAX: usize = 64;

@@ -5,8 +5,7 @@ use std::time::Duration;
 use crossbeam_channel::bounded;
 
 use crate::handle::Threads;
-use crate::runtime::{Urgency, spawn};
-use crate::stepped::Parts;
+use crate::runtime::{Parts, Urgency, spawn};
 
 /// How long housekeeping, on a thread of its own, waits for room in the sequencer's queue.
 const ENQUEUE_TIMEOUT: Duration = Duration::from_millis(100);

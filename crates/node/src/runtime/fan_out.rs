@@ -4,13 +4,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use vetch_sync::queue::Receiver;
 use vetch_watch::Events;
 
+use crate::event::NodeEvent;
 use crate::prefixes::Change;
-use crate::queue::Receiver;
 use crate::runtime::Step;
-use crate::state::NodeState;
-use crate::watch::{CLOSED_AT_ONCE, NodeEvent};
+use crate::state::{CLOSED_PER_TURN, NodeState};
 
 const IDLE_INTERVAL: Duration = Duration::from_millis(500);
 
@@ -55,6 +55,10 @@ impl FanOut {
             let mut hub = self.node.hub.write();
             let before = hub.published();
             let published = hub.publish(&log, self.node.config.tuning.watch.fan_out_revisions);
+            assert!(
+                hub.published() <= self.node.visible.revision(),
+                "watchers are given nothing before it is visible"
+            );
             fresh.extend((before + 1..=hub.published()).map(|revision| log.events(revision)));
             published
         };
@@ -67,7 +71,7 @@ impl FanOut {
     /// Removes some watchers of closed streams from their groups. True if none are left.
     fn close(&self) -> bool {
         let Some((mut stream, kept)) = self.node.watches.next_to_close() else { return true };
-        if !stream.close_step(&mut self.node.hub.write(), CLOSED_AT_ONCE) {
+        if !stream.close_step(&mut self.node.hub.write(), CLOSED_PER_TURN) {
             self.node.watches.close_next((stream, kept));
             return false;
         }

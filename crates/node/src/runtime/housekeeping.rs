@@ -20,13 +20,13 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use vetch_base::Seq;
+use vetch_checkpoint::Checkpointer;
 use vetch_journal::Maintenance;
 use vetch_seeded_bugs::Bug;
 
 use crate::runtime::Step;
 use crate::scrub::Scrub;
 use crate::state::{Command, NodeState};
-use vetch_checkpoint::Checkpointer;
 
 use checkpoints::Checkpoints;
 use scrubber::Scrubber;

@@ -1,11 +1,10 @@
 //! The journal's thread: makes batches durable, then visible, then answers them.
 //!
-//! Everything that queued while the last append ran becomes one record and one sync. What is in a
-//! batch becomes visible to readers and to watchers at the same instant, and before anybody is told
-//! of it.
+//! Everything that queued while the last append ran becomes one record and one sync. A batch
+//! becomes visible to readers and to watchers at one instant, before any reply to it is sent.
 //!
-//! A short batch that finds nothing under way is appended by the sequencer's thread itself: while
-//! few write, handing it to another thread takes longer than deciding it did.
+//! With nothing in flight a short batch is appended by the sequencer's thread itself: with few
+//! clients, a thread switch takes longer than the evaluation did.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -14,13 +13,13 @@ use std::time::Duration;
 use crossbeam_channel::TryRecvError;
 use vetch_encryption::KeyId;
 use vetch_journal::{Appended, ChainedEntry, DirLock, Journal, LocalJournal, Position};
+use vetch_sync::queue::Receiver;
+use vetch_sync::{Mutex, Rank};
 
 use crate::commit::Committer;
-use crate::queue::Receiver;
 use crate::runtime::Step;
 use crate::sequencer::Batch;
 use crate::state::{NodeState, Reply};
-use crate::sync::{Mutex, Rank};
 
 /// How soon an append that found no space is tried again.
 const SPACE_RETRY_INTERVAL: Duration = Duration::from_millis(100);
@@ -29,13 +28,16 @@ const SPACE_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 pub(crate) struct JournalLoop {
     node: Arc<NodeState>,
     batches: Receiver<Batch<Reply>>,
-    /// A sender of a position nudges the queue of batches as well. None once housekeeping has
+    /// The sender of a position nudges the queue of batches as well. None once housekeeping has
     /// ended.
     trims: Option<crossbeam_channel::Receiver<Position>>,
     journal: LocalJournal,
     committer: Committer,
     /// Batches that found no space; nothing of them has been written.
     waiting: Option<Vec<Batch<Reply>>>,
+    /// An append failed for good. Later batches were evaluated on what it lost, so none of them
+    /// may become visible, not even one without an entry.
+    has_failed: bool,
     /// What was last reported of the keys that segments need: at which generation of keys, with how
     /// many segments and which key in the last of them.
     reported_keys: Option<(u64, usize, Option<Option<KeyId>>)>,
@@ -85,8 +87,8 @@ impl JournalPart {
 }
 
 impl InlineCommit {
-    /// Takes the first of these batches, makes it durable and answers it, on the calling thread.
-    /// None if others come first.
+    /// Makes the first of these batches durable and replies to it, on the calling thread. None if
+    /// others come first.
     pub(crate) fn append(&self, batches: &mut VecDeque<Batch<Reply>>) -> Option<Step> {
         let journal = self.0.upgrade()?;
         let mut journal = journal.try_lock()?;
@@ -109,12 +111,13 @@ impl JournalLoop {
             trims: Some(trims),
             journal,
             waiting: None,
+            has_failed: false,
             reported_keys: None,
             _lock: lock,
         }
     }
 
-    /// Makes the first of these durable, if nothing comes before it.
+    /// Makes the first of these durable, unless other batches come before it.
     fn append_first(&mut self, batches: &mut VecDeque<Batch<Reply>>) -> Option<Step> {
         if self.waiting.is_some() || !self.batches.is_empty() {
             return None;
@@ -124,13 +127,13 @@ impl JournalLoop {
         let step = self.make_durable(vec![batch]);
         self.report_keys(generation);
         if self.waiting.is_some() {
-            // There was no space. The journal's own thread is who tries again.
+            // There was no space. The journal's own thread tries again.
             self.batches.nudge().ring();
         }
         Some(step)
     }
 
-    /// Trims if asked to, then makes durable what is queued.
+    /// Trims if that was requested, then makes durable what is queued.
     fn step(&mut self) -> Step {
         let generation = self.node.key_usage.generation();
         let step = self.work();
@@ -138,7 +141,7 @@ impl JournalLoop {
         step
     }
 
-    /// Tells which keys the segments need, if that may have changed.
+    /// Reports which keys the segments need, if that may have changed.
     fn report_keys(&mut self, generation: u64) {
         let now = Some((generation, self.journal.segments(), self.journal.active_key()));
         if self.reported_keys != now {
@@ -148,7 +151,7 @@ impl JournalLoop {
     }
 
     fn work(&mut self) -> Step {
-        // Space must come back also while nobody writes.
+        // Space is given back also while no client writes.
         let trimmed = self.trim();
         if let Some(batches) = self.waiting.take() {
             return self.make_durable(batches);
@@ -165,6 +168,9 @@ impl JournalLoop {
     }
 
     fn make_durable(&mut self, batches: Vec<Batch<Reply>>) -> Step {
+        if self.has_failed {
+            return Step::Ended;
+        }
         let entries: Vec<ChainedEntry> = batches.iter().filter_map(|batch| batch.entry.clone()).collect();
         if entries.is_empty() {
             self.committer.commit(batches, None);
@@ -172,8 +178,10 @@ impl JournalLoop {
         }
         match self.journal.append_batch(&entries) {
             Ok(appended) => {
+                let last = entries.last().map(ChainedEntry::after);
+                assert!(last == Some(self.journal.tip()), "the journal ends with the batch that it took");
                 self.observe(&appended);
-                self.committer.commit(batches, entries.last().map(ChainedEntry::after));
+                self.committer.commit(batches, last);
                 Step::Worked
             }
             // Nothing was written. Admission keeps this from happening but for a burst right as the
@@ -185,6 +193,7 @@ impl JournalLoop {
                 Step::Idle
             }
             Err(error) => {
+                self.has_failed = true;
                 self.node.fail(error.to_string());
                 Step::Ended
             }
@@ -219,8 +228,7 @@ impl JournalLoop {
         }
     }
 
-    /// Lets go of segments that checkpoints have made unnecessary. True if there were any to think
-    /// about.
+    /// Retires segments that checkpoints have made unnecessary. True if a trim was requested.
     fn trim(&mut self) -> bool {
         let mut newest = None;
         loop {
@@ -240,8 +248,8 @@ impl JournalLoop {
         newest.is_some()
     }
 
-    /// Leaves a segment that is encrypted with the keys of yesterday. Without space for the next
-    /// one this is tried again by housekeeping, or by the next append.
+    /// Rolls to a new segment if the active one is encrypted with a replaced key. Without space for
+    /// the next one this is tried again by housekeeping, or by the next append.
     fn follow_keys(&mut self) {
         if self.journal.follow_keys().is_ok_and(|rolled| rolled) {
             self.node.disk.set_active_room(self.journal.room());

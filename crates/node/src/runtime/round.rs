@@ -8,19 +8,18 @@ use std::sync::mpsc::SyncSender;
 use std::time::Instant;
 
 use tokio::sync::oneshot;
+use vetch_checkpoint::Capture;
 use vetch_cluster::ReplicaId;
 use vetch_store::Store;
 use vetch_store::request::WriteRequest;
 use vetch_store::turns::Exclusive;
+use vetch_sync::RwLockWriteGuard;
 
 use crate::error::NodeError;
 use crate::metrics::Operation;
 use crate::sequencer::{CaptureRequest, LeadershipTransfer, Round};
-use crate::snapshot::SnapshotPoint;
-use crate::state::{Command, Reply, Write};
-use crate::sync::RwLockWriteGuard;
+use crate::state::{Command, Reply, SnapshotPoint, Write};
 use crate::tuning::Tuning;
-use vetch_checkpoint::Capture;
 
 use super::sequencer_loop::SequencerLoop;
 
@@ -71,8 +70,8 @@ impl Exclusive for Locked<'_> {
     }
 }
 
-/// When whoever waits for the store is let in. Work counts, not only requests: one may take as long
-/// as thousands of others.
+/// When other threads get a turn with the store. Work counts, not only requests: one may take as
+/// long as thousands of others.
 struct Turns {
     requests: usize,
     work: u64,
@@ -136,7 +135,7 @@ impl SequencerLoop {
             }
             Command::Snapshot { reply } => {
                 self.cut(running);
-                // Whoever asked may have gone.
+                // The caller may have gone.
                 let _ = reply.send(SnapshotPoint::new(&self.node, &running.store, self.sequencer.tip().seq));
             }
             Command::TransferLeadership { to, reply } => {
@@ -152,7 +151,7 @@ impl SequencerLoop {
         let Write { caller, request, bytes, reply } = write;
         self.node.commands.release(bytes);
         if self.is_following() {
-            // It was queued before another server began to decide.
+            // It was queued before another server became the leader.
             self.node.metrics.proposals.pending.add(-1);
             self.node.metrics.proposals.failed.add(1);
             let _ = reply.send(Err(NodeError::LeaderChanged));
@@ -223,7 +222,7 @@ impl SequencerLoop {
         self.output.batches.push_back(batch);
     }
 
-    /// Nothing is evaluated from here on, unless this server becomes the writer again. The store is
+    /// Nothing is evaluated from here on, unless this server becomes the leader again. The store is
     /// locked.
     fn transfer_leadership(&mut self, store: &Store, to: ReplicaId, reply: oneshot::Sender<()>) {
         self.node.leadership.follow();
@@ -253,8 +252,8 @@ impl SequencerLoop {
         }
     }
 
-    /// Notes what a request took that was begun at `began`, and returns the time now, at which the
-    /// next one begins.
+    /// Records how long a request took that began at `began`, and returns the present time, at
+    /// which the next one begins.
     fn time(&self, request: &WriteRequest, success: bool, began: Instant) -> Instant {
         let now = Instant::now();
         let took = now - began;
@@ -266,7 +265,7 @@ impl SequencerLoop {
         now
     }
 
-    /// Whether another server of a cluster decides.
+    /// Whether another server of the cluster leads.
     fn is_following(&self) -> bool {
         self.node.cluster.is_some() && self.node.is_following()
     }

@@ -15,14 +15,14 @@ use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{TryRecvError, TrySendError};
+use vetch_checkpoint::Capture;
+use vetch_sync::queue::{Receiver, Sender};
 
 use crate::admission::Admission;
-use crate::queue::{Receiver, Sender};
 use crate::runtime::Step;
 use crate::runtime::journal_loop::InlineCommit;
 use crate::sequencer::{Batch, Sequencer};
 use crate::state::{Command, NodeState, Reply};
-use vetch_checkpoint::Capture;
 
 /// Short batches in a row after which the next ones are likely to be short as well.
 const INLINE_AFTER_SHORT_BATCHES: usize = 8;

@@ -1,9 +1,9 @@
 //! Urgency: which threads the operating system should prefer when there are more of them than
 //! processors.
 //!
-//! A write is handed from thread to thread. Beside lists, checkpoints and compactions that keep
-//! every processor busy, each of those steps would wait for a slice of somebody else's work to end,
-//! some milliseconds every time.
+//! A write passes from thread to thread. Beside lists, checkpoints and compactions that keep every
+//! processor busy, each of those steps would wait for the time slice of another thread to end, some
+//! milliseconds every time.
 
 use rustix::process::{getpriority_process, setpriority_process};
 use rustix::thread::gettid;
@@ -14,7 +14,7 @@ pub(crate) enum Urgency {
     /// Every write waits for it, and it has little to do for each.
     High,
     Usual,
-    /// Nobody waits for it, and it may have much to do.
+    /// No request waits for it, and it may have much to do.
     Low,
 }
 
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_that_nobody_waits_for_steps_back_alone() {
+    fn a_thread_of_low_urgency_lowers_its_own_priority_alone() {
         let before = getpriority_process(Some(gettid())).unwrap();
         let of_it = std::thread::spawn(|| {
             Urgency::Low.apply();

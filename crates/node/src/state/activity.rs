@@ -2,7 +2,7 @@
 
 use crate::commit_times::CommitTimes;
 use crate::prefixes::Prefixes;
-use crate::sync::{Mutex, MutexGuard};
+use vetch_sync::{Mutex, MutexGuard};
 
 #[derive(Default)]
 pub(crate) struct Activity {

@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use crossbeam_channel::{SendError, SendTimeoutError, TrySendError};
 use tokio::sync::oneshot;
+use vetch_checkpoint::Capture;
 use vetch_cluster::ReplicaId;
 use vetch_store::auth::Caller;
 use vetch_store::request::WriteRequest;
+use vetch_sync::queue::Sender;
 
+use super::snapshot_point::SnapshotPoint;
 use crate::admission;
-use crate::queue::Sender;
 use crate::sequencer::Outcome;
-use crate::snapshot::SnapshotPoint;
-use vetch_checkpoint::Capture;
 
 /// Bytes of requests waiting for the sequencer; one more is answered "too many requests".
 const QUEUE_BYTES_MAX: u64 = 256 << 20;

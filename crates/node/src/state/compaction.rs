@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::watch;
 use vetch_store::hash::PastHashes;
+use vetch_sync::{Mutex, MutexGuard};
 
-use crate::pins::ReadPins;
-use crate::sync::{Mutex, MutexGuard};
+use super::pins::ReadPins;
 
 pub(crate) struct CompactionState {
     /// Snapshots that are collecting versions: while there are any, none is freed. Raised with the
@@ -37,7 +37,9 @@ impl CompactionState {
 
     /// True if this was the last snapshot that collected versions.
     pub(crate) fn end_collecting(&self) -> bool {
-        self.collecting_snapshots.fetch_sub(1, Ordering::AcqRel) == 1
+        let before = self.collecting_snapshots.fetch_sub(1, Ordering::AcqRel);
+        assert!(before > 0, "a snapshot ends its collection once");
+        before == 1
     }
 
     pub(crate) fn is_collecting(&self) -> bool {
@@ -59,6 +61,7 @@ impl CompactionState {
     /// Memory has been given back up to this revision. False if that is known.
     pub(crate) fn set_freed(&self, revision: i64) -> bool {
         self.freed.send_if_modified(|freed| {
+            assert!(*freed <= revision, "freed memory stays freed");
             let moved = *freed != revision;
             *freed = revision;
             moved

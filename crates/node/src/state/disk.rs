@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use vetch_journal::JournalError;
+use vetch_sync::Mutex;
 
 use crate::admission::DiskState;
-use crate::sync::Mutex;
 
 /// All of them are advisory numbers, each with one writer; none orders other memory.
 pub(crate) struct DiskGauges {

@@ -2,9 +2,9 @@
 
 use tokio::sync::{AcquireError, Semaphore, SemaphorePermit};
 use vetch_store::Store;
+use vetch_sync::{Mutex, MutexGuard};
 
 use crate::lessor::Lessor;
-use crate::sync::{Mutex, MutexGuard};
 
 /// Lists of the keys of large leases that are made at once; more of them would only share the
 /// processors.

@@ -7,9 +7,9 @@ use vetch_base::Seq;
 use vetch_journal::Tip;
 use vetch_store::Store;
 use vetch_store::request::Alarm;
+use vetch_sync::RwLock;
 
-use crate::auth::DurableAuth;
-use crate::sync::RwLock;
+use super::durable_auth::DurableAuth;
 
 pub(crate) struct Visible {
     /// The store's visible revision, readable without its lock.
@@ -36,7 +36,8 @@ impl Visible {
     }
 
     pub(crate) fn set_revision(&self, revision: i64) {
-        self.revision.store(revision, Ordering::Release);
+        let before = self.revision.swap(revision, Ordering::AcqRel);
+        assert!(before <= revision, "what was visible stays visible");
     }
 
     pub(crate) fn seq(&self) -> Seq {
@@ -44,7 +45,8 @@ impl Visible {
     }
 
     pub(crate) fn set_seq(&self, seq: Seq) {
-        self.seq.send_replace(seq);
+        let before = self.seq.send_replace(seq);
+        assert!(before <= seq, "entries become durable in the order of the journal");
     }
 
     pub(crate) fn subscribe_seq(&self) -> watch::Receiver<Seq> {

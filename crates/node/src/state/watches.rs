@@ -4,11 +4,17 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use tokio::sync::Notify;
+use vetch_sync::Mutex;
+use vetch_sync::queue;
 use vetch_watch::{Stream, StreamId};
 
-use crate::queue;
-use crate::sync::Mutex;
-use crate::watch::{Kept, NodeEvent};
+use crate::event::NodeEvent;
+
+/// Watchers of a stream that leave their groups in one turn.
+pub(crate) const CLOSED_PER_TURN: usize = 1024;
+
+/// Something that lives until the last watcher of a session is gone.
+pub(crate) type Kept = Box<dyn Send + Sync>;
 
 /// A stream whose client has gone, with watchers that have yet to leave their groups.
 pub(crate) type ClosingStream = (Stream<NodeEvent>, Option<Kept>);

@@ -50,7 +50,7 @@ fn a_lease_is_not_cut_short_by_the_record_of_an_earlier_one_with_its_id() {
     assert_eq!(left.map(|lease| lease.ttl), Some(400));
 }
 
-/// The end of a lease was refused by an alarm, and nobody asked for it again.
+/// The revoke of an expired lease was refused by an alarm, and was not tried again.
 #[test]
 fn a_lease_whose_end_was_refused_ends_later() {
     let mut fixture = SteppedNode::new();

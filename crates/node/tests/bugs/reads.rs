@@ -191,7 +191,7 @@ impl SteppedNode {
         let request = RangeRequest::new(single(key));
         match self.poll(&mut Box::pin(async move { node.range(request.valid()).await })) {
             Poll::Ready(found) => String::from_utf8(found.unwrap().kvs[0].value().to_vec()).unwrap(),
-            Poll::Pending => panic!("a small read needs nobody"),
+            Poll::Pending => panic!("a small read waits for no other thread"),
         }
     }
 }

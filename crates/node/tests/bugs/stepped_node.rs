@@ -14,9 +14,10 @@ use vetch_journal::MemDisk;
 use vetch_node::Node;
 use vetch_node::config::NodeConfig;
 use vetch_node::error::NodeError;
+use vetch_node::event::NodeEvent;
 use vetch_node::stepped::{self, Parts, Step, Time};
 use vetch_node::store::request::*;
-use vetch_node::watch::{Create, NodeEvent, Response, WatchSession};
+use vetch_node::watch::{Create, Response, WatchSession};
 use vetch_testkit::valid::Valid;
 
 /// Time that moves when it is told to.
@@ -39,7 +40,7 @@ pub(crate) struct SteppedNode {
 }
 
 /// Rounds of steps after which whatever is waited for should long have happened.
-const PATIENCE: usize = 10_000;
+const STEPS_MAX: usize = 10_000;
 
 impl SteppedNode {
     pub(crate) fn new() -> SteppedNode {
@@ -122,7 +123,7 @@ impl SteppedNode {
     /// Steps everything until `future` is done.
     pub(crate) fn wait<T>(&mut self, future: impl Future<Output = T>) -> T {
         let mut future = Box::pin(future);
-        for _ in 0..PATIENCE {
+        for _ in 0..STEPS_MAX {
             if let Poll::Ready(output) = self.poll(&mut future) {
                 return output;
             }

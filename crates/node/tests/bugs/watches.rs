@@ -208,9 +208,9 @@ fn a_live_watcher_is_shown_previous_values_before_compaction_takes_them() {
     assert_eq!((told(&responses).len(), previous.count()), (30, 30));
 }
 
-/// Whoever begins at the compaction is told the changes there without what they replaced: at once,
-/// when memory has been given back, and after a restart, with the compaction in the journal or in a
-/// checkpoint. Later changes have all of it.
+/// A watch that begins at the compaction gets the changes there without what they replaced: at
+/// once, when memory has been given back, and after a restart, with the compaction in the journal
+/// or in a checkpoint. Later changes have all of it.
 #[test]
 fn events_at_the_compaction_look_the_same_before_and_after_a_restart() {
     let mut fixture = SteppedNode::with(|config| config.checkpoint_bytes = 1 << 20);

@@ -11,7 +11,7 @@
 use tonic::{Request, Response, Status};
 use vetch_api::pb::cluster_server;
 use vetch_api::{EtcdError, pb};
-use vetch_node::cluster::Member;
+use vetch_members::Member;
 
 use super::authorise::RequiredPermission;
 use super::peer_url;

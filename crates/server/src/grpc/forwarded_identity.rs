@@ -16,8 +16,8 @@ use http::{HeaderName, HeaderValue, Request};
 use tonic::Status;
 use tonic::body::Body;
 use vetch_base::Seq;
+use vetch_members::Proof;
 use vetch_node::Node;
-use vetch_node::cluster::Proof;
 
 use vetch_tls::PeerIdentity;
 
@@ -117,7 +117,7 @@ impl ForwardedIdentity {
         Some(ForwardedIdentity { proof: Proof { seq, hash }, sender })
     }
 
-    /// Names come from certificates, so whoever tells one has one to show.
+    /// Names come from certificates, so a server that forwards one has a certificate itself.
     fn may_come_from(&self, peer: Option<&PeerIdentity>) -> bool {
         self.sender.is_none() || peer.is_some()
     }

@@ -16,7 +16,7 @@ use super::downgrade;
 use super::service_context::ServiceContext;
 use super::snapshot::{self, SnapshotQueue, SnapshotStream};
 use super::status;
-use crate::http::Remote;
+use crate::remote::Remote;
 use vetch_api::version;
 use vetch_metrics::database_bytes;
 

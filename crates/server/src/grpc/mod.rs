@@ -21,6 +21,7 @@ mod fast_path;
 mod forwarded_identity;
 mod health;
 mod kv;
+mod kv_call;
 mod lease;
 mod lock;
 mod maintenance;
@@ -46,8 +47,8 @@ use vetch_node::Node;
 
 use vetch_metrics::ServerMetrics;
 
-pub(crate) use fast_path::{KvCall, KvMethod};
 pub(crate) use forwarded_identity::FORWARDED_IDENTITY;
+pub(crate) use kv_call::{KvCall, KvMethod};
 pub use peer::{forward_read_index_requests, stay_registered};
 pub use router::RequestRouter;
 pub use rpc::Rpc;

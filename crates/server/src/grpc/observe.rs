@@ -12,8 +12,9 @@ use vetch_api::EtcdError;
 use vetch_api::mvccpb::KeyValue;
 use vetch_api::v3electionpb::LeaderResponse;
 use vetch_node::error::NodeError;
+use vetch_node::event::NodeEvent;
 use vetch_node::store::{Record, validate};
-use vetch_node::watch::{Create, Filters, NodeEvent, Response, WatchEnd, WatchSession};
+use vetch_node::watch::{Create, Filters, Response, WatchEnd, WatchSession};
 
 use super::recipes::Queue;
 use super::service_context::ServiceContext;

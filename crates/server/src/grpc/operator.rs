@@ -7,10 +7,10 @@ use vetch_api::vetch::{
     BackUpRequest, BackUpResponse, Durations, Journal, Leases, LookRequest, LookResponse, Method, Prefix,
     Server, SlowStream, Storage, Traffic, Watching,
 };
-use vetch_node::archive::BackedUp;
 use vetch_node::inspect::Laggard;
 use vetch_node::metrics::Histogram;
 use vetch_node::prefixes::Writes;
+use vetch_node::retention::BackedUp;
 use vetch_node::{KeyRange, Node};
 
 use super::authorise::RequiredPermission;

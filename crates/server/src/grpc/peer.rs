@@ -1,7 +1,8 @@
-//! The Peer service: what the servers on one journal ask and tell each other. One file for each
-//! question, with both of its ends; [`CheckpointTransfers`] has the checkpoints on their way.
+//! The Peer service: the requests between the servers of a cluster. One file for each, with client
+//! and server; [`CheckpointTransfers`] has the checkpoint transfers in progress.
 //!
-//! No user is asked for here: whoever proves that he can read the journal may have what is in it.
+//! No user is authenticated here: a server that proves that it reads the journal may have what is
+//! in it.
 
 mod checkpoint_transfer;
 mod introduce;
@@ -17,8 +18,8 @@ use vetch_api::vetch::{
 };
 use vetch_base::{Epoch, Seq};
 use vetch_cluster::LogIndex;
+use vetch_members::{Proof, Report};
 use vetch_node::Node;
-use vetch_node::cluster::{Proof, Report};
 use vetch_node::journal::{Position, Tip};
 
 use super::service_context::ServiceContext;
@@ -47,7 +48,7 @@ impl PeerService {
         self.context.node.is_known(&proof).then_some(proof).ok_or_else(denied)
     }
 
-    /// Refuses what was meant for another server, and whoever is none of this cluster.
+    /// Refuses requests for another server, and those of servers of another cluster.
     fn check_addressee(&self, to: Option<&Addressed>) -> Result<(), Status> {
         let (identity, to) = (self.context.node.identity(), to.cloned().unwrap_or_default());
         if to.cluster_id != identity.cluster_id {
@@ -116,7 +117,7 @@ impl Peer for PeerService {
     }
 }
 
-/// The leader, as the one whom a question is meant for.
+/// The leader, as the addressee of a request.
 fn leader(node: &Node) -> Result<Addressed, EtcdError> {
     let cluster = node.cluster().ok_or(EtcdError::NoLeader)?;
     let status = cluster.borrow();

@@ -30,8 +30,8 @@ use tonic::{Code, Status};
 use tower::ServiceExt;
 use vetch_node::Node;
 
-use super::fast_path::KvMethod;
 use super::forwarded_identity;
+use super::kv_call::KvMethod;
 use classify::Target;
 
 /// etcd's messages for a missing leader, and for a leader that did not answer.

@@ -22,14 +22,14 @@ use vetch_api::vetch::operator_server::OperatorServer;
 use vetch_api::vetch::peer_server::PeerServer;
 use vetch_api::wire_server::kv_server::KvServer;
 use vetch_api::wire_server::watch_server::WatchServer;
-use vetch_node::cluster::Proof;
+use vetch_members::Proof;
 
 use super::auth::AuthService;
 use super::cluster::ClusterService;
 use super::election::ElectionService;
-use super::fast_path::KvMethod;
 use super::health::HealthService;
 use super::kv::KvService;
+use super::kv_call::KvMethod;
 use super::lease::LeaseService;
 use super::lock::LockService;
 use super::maintenance::MaintenanceService;

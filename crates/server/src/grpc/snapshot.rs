@@ -22,7 +22,7 @@ use vetch_snapshot::{Export, Member};
 
 use super::service_context::ServiceContext;
 use super::status;
-use crate::http::Remote;
+use crate::remote::Remote;
 pub(super) use queue::SnapshotQueue;
 use queue::{CHECK_INTERVAL, Client, ProgressCheck, SnapshotPermit};
 use vetch_api::version;

@@ -18,7 +18,8 @@ use vetch_api::wire_server::watch_server;
 use vetch_api::{EtcdError, pb, wire};
 use vetch_http2::Charge;
 use vetch_node::cluster::ClusterStatus;
-use vetch_node::watch::{Create, Filters, NodeEvent, WatchEnd, WatchSession};
+use vetch_node::event::NodeEvent;
+use vetch_node::watch::{Create, Filters, WatchEnd, WatchSession};
 use vetch_translate::Kv;
 
 use super::authorise::RequiredPermission;
@@ -26,7 +27,7 @@ use super::router::RequestRouter;
 use super::service_context::ServiceContext;
 use super::{call_metadata, peer, status};
 use crate::auth::Credentials;
-use crate::http::Remote;
+use crate::remote::Remote;
 use vetch_metrics::WatchFrame;
 
 mod fragment;

@@ -3,7 +3,6 @@
 use std::convert::Infallible;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use http::Request;
@@ -11,21 +10,23 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use parking_lot::Mutex;
 use tonic::body::Body;
-use vetch_http2::{Holdings, Limits};
+use vetch_http2::Limits;
 
 use super::charged_body::ChargedBody;
+use super::connection_context::ConnectionContext;
 use super::detect::{Protocol, Rewound};
 use super::handshake::{Established, establish};
 use super::http2_service::Http2Service;
 use super::listen::Stream;
+use super::listener_config::{ListenerConfig, Serves};
 use super::pending_connections::{Eviction, PendingConnection};
 use super::route;
-use super::server::{ListenerConfig, Phase, ShutdownToken};
+use super::shutdown::{Phase, ShutdownToken};
 use super::stall_guard::StallGuard;
-use super::{Remote, ServerState, Serves, Settings};
-use vetch_tls::{PeerIdentity, Reason};
+use super::{ServerState, Settings};
+use crate::remote::Remote;
+use vetch_tls::Reason;
 
 /// Time for a client to send an HTTP/1 header, or to idle between requests.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(5 * 60);
@@ -47,46 +48,7 @@ const QUEUED_RESPONSE_BYTES_MAX: usize = 16 << 20;
 /// that is reset before it was served costs 5 of them.
 const OVERHEAD_MAX: u32 = 100_000;
 
-/// The paths of the RPCs that need the identity of the peer.
-const WATCH: &str = "/etcdserverpb.Watch/Watch";
-const SNAPSHOT: &str = "/etcdserverpb.Maintenance/Snapshot";
-
 type Io = Rewound<Stream>;
-
-/// What the requests of one connection need, behind one reference count.
-pub(super) struct ConnectionContext {
-    pub(super) shared: Arc<ServerState>,
-    pub(super) serves: Serves,
-    pub(super) shutdown: ShutdownToken,
-    /// The connection uses TLS.
-    pub(super) is_secure: bool,
-    pub(super) peer: Option<PeerIdentity>,
-    /// The account of the client for what the HTTP/2 connection does not count itself.
-    pub(super) holdings: Holdings,
-    pub(super) remote: Remote,
-    has_requested: AtomicBool,
-    pending: Mutex<Option<PendingConnection>>,
-}
-
-impl ConnectionContext {
-    /// The client has sent a request: the connection is not pending any more.
-    pub(super) fn note_request(&self) {
-        if !self.has_requested.load(Relaxed) && !self.has_requested.swap(true, Relaxed) {
-            self.pending.lock().take();
-        }
-    }
-
-    /// The first step of every request.
-    pub(super) fn prepare(&self, request: &mut Request<Body>) {
-        self.note_request();
-        if let Some(peer) = &self.peer {
-            request.extensions_mut().insert(peer.clone());
-        }
-        if matches!(request.uri().path(), WATCH | SNAPSHOT) {
-            request.extensions_mut().insert(self.remote.clone());
-        }
-    }
-}
 
 pub(super) async fn serve(
     stream: Stream,
@@ -109,7 +71,6 @@ pub(super) async fn serve(
     };
     let Some(Established { protocol, io, is_secure, peer }) = established else { return };
     let serves = config.serves;
-    let (has_requested, pending) = (AtomicBool::new(false), Mutex::new(Some(pending)));
     let remote = Remote { address: remote.into(), watching: Arc::clone(&shared.watching).into() };
     let holdings = Arc::clone(&shared.budget).into();
     let context = ConnectionContext {
@@ -120,8 +81,7 @@ pub(super) async fn serve(
         peer,
         holdings,
         remote,
-        has_requested,
-        pending,
+        pending: pending.into(),
     };
     let context = Arc::new(context);
     match (protocol, serves) {

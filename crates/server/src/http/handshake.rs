@@ -8,30 +8,10 @@ use std::time::Duration;
 use bytes::BytesMut;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::Serves;
 use super::detect::{Protocol, Rewound, detect};
 use super::listen::Stream;
-use super::server::ListenerConfig;
+use super::listener_config::{ListenerConfig, Security, Serves};
 use vetch_tls::{HandshakeError, PeerIdentity, Reason, Tls, close_gracefully};
-
-/// Transport security of a listener.
-#[derive(Debug, Clone)]
-pub enum Security {
-    /// Plain text.
-    Plain,
-    Tls(Arc<Tls>),
-    /// Each client chooses: the address was given with and without TLS.
-    Either(Arc<Tls>),
-}
-
-impl Security {
-    pub(super) fn tls(&self) -> Option<&Arc<Tls>> {
-        match self {
-            Security::Plain => None,
-            Security::Tls(tls) | Security::Either(tls) => Some(tls),
-        }
-    }
-}
 
 /// A connection that is ready to be served.
 pub(super) struct Established {

@@ -14,7 +14,7 @@ use vetch_api::EtcdError;
 use vetch_http2::{Answer, Boxed, Call, Head, Incoming, Reply, Service, Weight};
 
 use super::Serves;
-use super::connection::ConnectionContext;
+use super::connection_context::ConnectionContext;
 use super::route::{self, CALLS_MAX};
 use crate::grpc::{FORWARDED_IDENTITY, KvCall, KvMethod, Sender, weight};
 use vetch_metrics::{CountedMethod, ObservedCall, OpenCall};

@@ -16,7 +16,6 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream};
 use tokio_rustls::server::TlsStream;
 
 use super::detect::Rewound;
-use super::stall_guard::DetectsDisconnect;
 use super::url::{Address, Url};
 
 /// Opens the socket a URL names. A socket file left by an earlier process is replaced; any other
@@ -156,6 +155,11 @@ impl Stream {
     }
 }
 
+/// A socket that knows whether the other end has closed its side.
+pub(super) trait DetectsDisconnect {
+    fn is_disconnected(&self) -> bool;
+}
+
 impl DetectsDisconnect for Stream {
     /// Whether the other end has closed its side, even if data is left to be read.
     fn is_disconnected(&self) -> bool {
@@ -165,6 +169,12 @@ impl DetectsDisconnect for Stream {
             Stream::Tls(stream) => return stream.get_ref().0.inner().is_disconnected(),
         };
         ready.is_some_and(|ready| ready.is_ok_and(|ready| ready.is_read_closed()))
+    }
+}
+
+impl DetectsDisconnect for Rewound<Stream> {
+    fn is_disconnected(&self) -> bool {
+        self.inner().is_disconnected()
     }
 }
 

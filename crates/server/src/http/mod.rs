@@ -13,63 +13,33 @@ pub mod access;
 mod answer;
 mod charged_body;
 mod connection;
+mod connection_context;
 mod detect;
 mod endpoint;
 mod gateway;
 mod handshake;
 mod http2_service;
 pub mod listen;
+mod listener_config;
 mod pending_connections;
 mod route;
 mod server;
+mod shutdown;
 mod stall_guard;
 pub mod url;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use vetch_http2::{Budget, Holdings};
+use vetch_http2::Budget;
 use vetch_node::Node;
 
 use crate::grpc::Rpc;
 use crate::offload::Offload;
 use vetch_metrics::ServerMetrics;
 
-pub use handshake::Security;
-pub use server::{ListenerConfig, Server};
-
-/// What a listener offers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Serves {
-    GrpcAndHttp,
-    /// HTTP was moved to listeners of its own.
-    Grpc,
-    Http,
-    /// Metrics and health pages only.
-    Metrics,
-    /// The HTTP pages that etcd's members serve to each other.
-    Peer,
-}
-
-impl Serves {
-    fn traffic(self) -> &'static str {
-        match self {
-            Serves::GrpcAndHttp => "grpc+http",
-            Serves::Grpc => "grpc",
-            Serves::Http => "http",
-            Serves::Metrics => "metrics",
-            Serves::Peer => "peer",
-        }
-    }
-
-    /// The kind of port, in etcd's words for the log.
-    fn endpoint(self) -> &'static str {
-        match self {
-            Serves::GrpcAndHttp | Serves::Grpc | Serves::Http | Serves::Metrics => "client",
-            Serves::Peer => "peer",
-        }
-    }
-}
+pub use listener_config::{ListenerConfig, Security, Serves};
+pub use server::Server;
 
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -144,14 +114,6 @@ impl Default for Timeouts {
             disconnect_check_interval: Duration::from_secs(15),
         }
     }
-}
-
-/// The address of a client, and the account of its watchers. Requests that watch or take a snapshot
-/// carry it in their extensions.
-#[derive(Debug, Clone)]
-pub struct Remote {
-    pub address: Arc<str>,
-    pub watching: Holdings,
 }
 
 /// What every connection shares.

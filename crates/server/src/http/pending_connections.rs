@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_oldest_has_to_go_and_nobody_else() {
+    async fn only_the_oldest_is_evicted() {
         let pending = PendingConnections::new(2);
         let (first, mut first_eviction) = pending.register();
         let (second, mut second_eviction) = pending.register();

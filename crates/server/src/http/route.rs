@@ -11,7 +11,7 @@ use vetch_http2::Answer;
 
 use super::access::add_cors;
 use super::answer;
-use super::connection::ConnectionContext;
+use super::connection_context::ConnectionContext;
 use super::endpoint::{debug, health, metrics, peer, version};
 use super::gateway;
 use super::{ServerState, Serves};

@@ -4,62 +4,28 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use vetch_http2::border;
 
+use super::ServerState;
 use super::connection;
-use super::handshake::Security;
 use super::listen::{Listener, Stream};
+use super::listener_config::{ListenerConfig, Security};
 use super::pending_connections::PendingConnections;
-use super::{ServerState, Serves};
-
-/// What a listener serves.
-#[derive(Debug)]
-pub struct ListenerConfig {
-    pub serves: Serves,
-    pub security: Security,
-}
-
-/// The phase of the server, which connections follow.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Phase {
-    Serving,
-    /// Take no new requests, finish the running ones.
-    Draining,
-    /// Close now.
-    Closing,
-}
-
-/// Held by everything that serves a client: gives the phase, and lets the server wait for its end.
-#[derive(Debug, Clone)]
-pub(super) struct ShutdownToken {
-    phase: watch::Receiver<Phase>,
-    _alive: mpsc::Sender<()>,
-}
-
-impl ShutdownToken {
-    /// Waits until the phase is `phase` or a later one.
-    pub(super) async fn reached(&mut self, phase: Phase) {
-        // An error means that the server is gone, which is later than every phase.
-        let _ = self.phase.wait_for(|p| *p >= phase).await;
-    }
-}
+use super::shutdown::{Phase, Shutdown, ShutdownToken};
 
 /// The running listeners and their connections.
 #[derive(Debug)]
 pub struct Server {
-    phase: watch::Sender<Phase>,
-    alive: mpsc::Receiver<()>,
+    shutdown: Shutdown,
     accepting: JoinSet<()>,
 }
 
 impl Server {
     /// Serves on every listener until stopped.
     pub fn start(shared: Arc<ServerState>, listeners: Vec<(Listener, ListenerConfig)>) -> Server {
-        let (phase, phases) = watch::channel(Phase::Serving);
-        let (alive_sender, alive) = mpsc::channel(1);
-        let shutdown = ShutdownToken { phase: phases, _alive: alive_sender };
+        let (shutdown, token) = Shutdown::new();
         let mut accepting = JoinSet::new();
         let limit = connection_limit();
         let limits = ConnectionLimits {
@@ -71,25 +37,25 @@ impl Server {
             if let Some(tls) = config.security.tls() {
                 shared.metrics.tls.include(tls);
             }
-            let (shared, limits, shutdown) = (shared.clone(), limits.clone(), shutdown.clone());
-            accepting.spawn(accept(listener, Arc::new(config), shared, limits, shutdown));
+            let (shared, limits, token) = (shared.clone(), limits.clone(), token.clone());
+            accepting.spawn(accept(listener, Arc::new(config), shared, limits, token));
         }
-        Server { phase, alive, accepting }
+        Server { shutdown, accepting }
     }
 
     /// Stops accepting and lets running requests finish, at most for `timeout`. True when all are
     /// done.
     pub async fn drain(&mut self, timeout: Duration) -> bool {
-        self.phase.send_replace(Phase::Draining);
+        self.shutdown.begin(Phase::Draining);
         while self.accepting.join_next().await.is_some() {}
-        tokio::time::timeout(timeout, self.alive.recv()).await.is_ok()
+        tokio::time::timeout(timeout, self.shutdown.ended()).await.is_ok()
     }
 
     /// Closes what is left.
     pub async fn stop(mut self) {
-        self.phase.send_replace(Phase::Closing);
+        self.shutdown.begin(Phase::Closing);
         while self.accepting.join_next().await.is_some() {}
-        self.alive.recv().await;
+        self.shutdown.ended().await;
     }
 }
 

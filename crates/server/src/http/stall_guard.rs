@@ -12,19 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Interval, MissedTickBehavior, Sleep, interval, sleep};
 
 use super::Timeouts;
-use super::detect::Rewound;
-use super::listen::Stream;
-
-/// A socket that knows whether the other end has closed its side.
-pub(super) trait DetectsDisconnect {
-    fn is_disconnected(&self) -> bool;
-}
-
-impl DetectsDisconnect for Rewound<Stream> {
-    fn is_disconnected(&self) -> bool {
-        self.inner().is_disconnected()
-    }
-}
+use super::listen::DetectsDisconnect;
 
 pub(super) struct StallGuard<T> {
     io: T,

@@ -72,7 +72,7 @@ async fn a_status_lists_alarms_in_words() {
     assert_eq!((status.leader, status.is_learner, status.db_size_quota), (MEMBER, false, 2 << 30));
     assert_eq!(status.downgrade_info, Some(pb::DowngradeInfo::default()));
 
-    // Nobody has an alarm as member 0, so this clears nothing.
+    // No alarm is of member 0, so this clears nothing.
     let other = pb::AlarmRequest { action: 2, member_id: 0, alarm: 1 };
     assert_eq!(maintenance.alarm(other).await.unwrap().into_inner().alarms, []);
     let lower = pb::AlarmRequest { action: 2, ..raise };

@@ -209,7 +209,7 @@ async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 async fn a_token_that_a_follower_has_borrowed_is_asked_for_again() {
     let log = Arc::new(Mutex::new(ModelLog::new(true)));
     let leader = member(&log, MEMBER).await;
-    until("somebody leads", || leader.node.cluster().unwrap().borrow().is_leader).await;
+    until("a server leads", || leader.node.cluster().unwrap().borrow().is_leader).await;
     leader.router.serve_locally();
     let follower = member(&log, MEMBER + 1).await;
     follower.router.forward_to(leader.channel.clone());

@@ -68,7 +68,7 @@ impl World {
             name: "m1".into(),
             client_urls: vec!["http://127.0.0.1:2379".into()],
             peer_urls: vec!["http://127.0.0.1:2380".into()],
-            // Quick, because nobody attacks these passwords.
+            // Quick, because these passwords need no protection.
             auth: server_auth::Settings {
                 bcrypt_cost: 4,
                 client_cert_auth,

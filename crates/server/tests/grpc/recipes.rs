@@ -118,8 +118,8 @@ async fn a_candidate_leads_until_it_resigns() {
     let world = World::new().await;
     world.grant(77).await;
     let mut client = elections(&world);
-    let nobody = refused(client.leader(LeaderRequest { name: "el".into() }).await);
-    assert_eq!(nobody, (Code::Unknown, "election: no leader".into()));
+    let no_leader = refused(client.leader(LeaderRequest { name: "el".into() }).await);
+    assert_eq!(no_leader, (Code::Unknown, "election: no leader".into()));
 
     let won = client.campaign(campaign(77, "v1")).await.unwrap().into_inner();
     let key = LeaderKey { name: "el".into(), key: "el/4d".into(), rev: 2, lease: 77 };
@@ -159,7 +159,7 @@ async fn observers_see_every_leader() {
         let leader = next.expect("a leader was due").unwrap().unwrap();
         (leader.header, leader.kv.unwrap().value)
     };
-    // While there is nobody the observer waits; the first candidate ends that.
+    // Without a leader the observer waits; the first candidate ends that.
     let (first, value) = tokio::join!(client.campaign(campaign(1, "one")), next());
     let first = first.unwrap().into_inner().leader.unwrap();
     assert_eq!(value, (world.header(2), "one".into()));

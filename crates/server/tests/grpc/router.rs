@@ -73,7 +73,7 @@ async fn requests_are_passed_on_then_wait_and_then_are_answered_here() {
     assert_eq!(events.message().await.unwrap_err().code(), Code::Unavailable, "a stream begins again");
     let waiting = tokio::spawn(async move { kv.put(put("/waited")).await });
     tokio::time::sleep(Duration::from_millis(200)).await;
-    assert!(!waiting.is_finished(), "answered by nobody yet");
+    assert!(!waiting.is_finished(), "not answered yet");
     router.serve_locally();
     waiting.await.unwrap().unwrap();
     assert_eq!((there.under("/").await.len(), here.under("/").await.len()), (1, 1));

@@ -118,7 +118,7 @@ async fn cancels_progress_and_compaction_are_told() {
     let progress = watch.next().await;
     assert_eq!((progress.header, progress.watch_id, progress.events.len()), (world.header(5), -1, 0));
 
-    // A cancel of nobody is not answered, nor is a request with nothing in it.
+    // A cancel of no watcher is not answered, nor is a request with nothing in it.
     watch.send(RequestUnion::CancelRequest(pb::WatchCancelRequest { watch_id: 1000 })).await;
     watch.requests.send(pb::WatchRequest { request_union: None }).await.unwrap();
     watch.send(RequestUnion::CancelRequest(pb::WatchCancelRequest { watch_id: 5 })).await;

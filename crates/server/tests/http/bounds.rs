@@ -218,7 +218,7 @@ async fn watchers_are_bounded_for_one_connection_and_for_all() {
     assert_eq!(first.line().await["result"]["canceled"], serde_json::Value::Null);
     let (second, more) = watch(&server, 1500).await;
     assert_eq!(more, accepted);
-    // Whoever has few watchers may have them, whatever others have.
+    // A client with few watchers may have them, whatever others have.
     let (third, few) = watch(&server, 500).await;
     assert_eq!(few, (256 << 10) / each);
     assert_eq!(server.metric("etcd_debugging_mvcc_watcher_total").await as usize, accepted + more + few);

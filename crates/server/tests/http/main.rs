@@ -200,20 +200,20 @@ async fn the_gateway_passes_credentials_on() {
     let server = Harness::start().await;
     for (path, body) in [
         ("/v3/auth/user/add", r#"{"name":"root","password":"pw"}"#),
-        ("/v3/auth/user/add", r#"{"name":"nobody","password":"pw"}"#),
+        ("/v3/auth/user/add", r#"{"name":"guest","password":"pw"}"#),
         ("/v3/auth/user/grant", r#"{"user":"root","role":"root"}"#),
         ("/v3/auth/enable", "{}"),
     ] {
         assert_eq!(server.post(path, body).await.status, 200, "{path}");
     }
     let range = r#"{"key":"YQ=="}"#;
-    let nobody = server.post("/v3/kv/range", range).await;
+    let refused = server.post("/v3/kv/range", range).await;
     let expected = json!({"code": 3, "message": "etcdserver: user name is empty"});
-    assert_eq!((nobody.status, parsed(&nobody)), (400, expected));
+    assert_eq!((refused.status, parsed(&refused)), (400, expected));
     let wrong = server.post("/v3/auth/authenticate", r#"{"name":"root","password":"no"}"#).await;
     assert_eq!(wrong.status, 400);
     let mut tokens = Vec::new();
-    for user in ["root", "nobody"] {
+    for user in ["root", "guest"] {
         let login = format!(r#"{{"name":"{user}","password":"pw"}}"#);
         let answer = parsed(&server.post("/v3/auth/authenticate", &login).await);
         tokens.push(answer["token"].as_str().unwrap().to_owned());

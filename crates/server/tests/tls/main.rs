@@ -277,17 +277,14 @@ async fn servers_call_each_other_with_what_lies_in_the_files_now() {
 
     pki.replace_authority();
     write_caller(&pki);
-    assert!(asked(&calls).await.is_err(), "shows a certificate of an authority that nobody trusts yet");
+    assert!(asked(&calls).await.is_err(), "shows a certificate of a CA that is not trusted yet");
     pki.write("ca.crt", &pki.authority_pem());
     pki.write_server(&pki.server(3));
     until_files_are_looked_at().await;
     asked(&calls).await.unwrap();
     pki.write("call.crt", "nonsense");
     asked(&calls).await.unwrap();
-    assert!(
-        PeerConnector::open(&TlsSettings { trusted_ca_file: None, ..settings }).is_err(),
-        "trusts nobody"
-    );
+    assert!(PeerConnector::open(&TlsSettings { trusted_ca_file: None, ..settings }).is_err(), "trusts no CA");
 }
 
 #[tokio::test]

@@ -245,7 +245,7 @@ impl World {
             return;
         }
         let why = crate::executor::block_on(running.node.stopped());
-        let why = why.err().unwrap_or_else(|| "nothing said why".to_owned());
+        let why = why.err().map_or_else(|| "nothing said why".to_owned(), |cause| cause.to_string());
         say!(self.env.trace, "server {at} stopped: {why}");
         if self.plan.breach == Breach::None {
             self.env.violation(format!("server {at} stopped on an honest log: {why}"));

@@ -6,7 +6,7 @@ use vetch_node::store::describe::{Described, describe};
 
 use super::super::Failure;
 use super::filter::Filter;
-use super::show::{Out, effect_json, effect_text, record_json, record_text};
+use super::show::{Out, effect_json, effect_text, record_json, record_text, report_damage};
 use super::{DataDir, state};
 
 /// The place of an entry.
@@ -118,23 +118,4 @@ fn each(view: &DataDir, out: &mut Out, visit: &mut EntryVisitor<'_>) -> Result<(
         other => report_damage(&dir, other, out),
     })?;
     Ok(())
-}
-
-/// Damage that a scan found.
-pub(super) fn report_damage(dir: &std::path::Path, sight: Sight, out: &mut Out) {
-    let path = |file: &str| dir.join(file).display().to_string();
-    match sight {
-        Sight::Damage(damage) => out.damage(&path(&damage.file), Some(damage.offset), &damage.reason),
-        Sight::Encrypted { file, offset, source } => {
-            out.damage(&path(&file), Some(offset), &source.to_string())
-        }
-        Sight::Torn(torn) => {
-            let (file, offset, bytes) = (path(&torn.file), torn.offset, torn.bytes);
-            let text = format!(
-                "{file} at byte {offset}: an interrupted write of {bytes} bytes, which the next start cuts"
-            );
-            out.line(&text, || json!({"type": "torn", "file": file, "offset": offset, "bytes": bytes}));
-        }
-        Sight::Segment { .. } | Sight::Record(_) | Sight::Entry { .. } => {}
-    }
 }

@@ -1,8 +1,10 @@
 //! Output: one line of text or of JSON each. Damage is counted, and decides the exit code.
 
 use std::io::Write;
+use std::path::Path;
 
 use serde_json::{Value, json};
+use vetch_node::journal::Sight;
 use vetch_node::store::Record;
 use vetch_node::store::describe::{Described, What};
 
@@ -48,6 +50,25 @@ impl Out {
             return Ok(());
         }
         Err(Failure { code: 1, text: format!("{} places are damaged or cannot be read", self.problems) })
+    }
+}
+
+/// Damage that a scan found.
+pub(super) fn report_damage(dir: &Path, sight: Sight, out: &mut Out) {
+    let path = |file: &str| dir.join(file).display().to_string();
+    match sight {
+        Sight::Damage(damage) => out.damage(&path(&damage.file), Some(damage.offset), &damage.reason),
+        Sight::Encrypted { file, offset, source } => {
+            out.damage(&path(&file), Some(offset), &source.to_string())
+        }
+        Sight::Torn(torn) => {
+            let (file, offset, bytes) = (path(&torn.file), torn.offset, torn.bytes);
+            let text = format!(
+                "{file} at byte {offset}: an interrupted write of {bytes} bytes, which the next start cuts"
+            );
+            out.line(&text, || json!({"type": "torn", "file": file, "offset": offset, "bytes": bytes}));
+        }
+        Sight::Segment { .. } | Sight::Record(_) | Sight::Entry { .. } => {}
     }
 }
 

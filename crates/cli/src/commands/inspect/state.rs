@@ -10,9 +10,9 @@ use vetch_node::store::describe::{What, describe};
 
 use super::super::Failure;
 use super::super::output::size;
+use super::DataDir;
 use super::filter::Filter;
-use super::show::{Out, record_json, record_text, shown};
-use super::{DataDir, entries};
+use super::show::{Out, record_json, record_text, report_damage, shown};
 
 /// The newest checkpoint that can be read; damage of newer ones is reported.
 fn newest(view: &DataDir, out: &mut Out) -> Result<Option<Checkpoint>, Failure> {
@@ -193,7 +193,7 @@ fn journal(
                 }
             }
         }
-        other => entries::report_damage(&dir, other, out),
+        other => report_damage(&dir, other, out),
     })?;
     Ok(())
 }

@@ -10,8 +10,8 @@ use vetch_node::journal::{Sight, survey};
 
 use super::super::Failure;
 use super::super::output::size;
-use super::show::Out;
-use super::{DataDir, entries, state};
+use super::show::{self, Out};
+use super::{DataDir, state};
 
 #[derive(Default)]
 struct Segment {
@@ -77,7 +77,7 @@ fn segments(view: &DataDir, out: &mut Out) -> Result<(), Failure> {
                 "key": segment.key})
         });
     }
-    damages.into_iter().for_each(|sight| entries::report_damage(&dir, sight, out));
+    damages.into_iter().for_each(|sight| show::report_damage(&dir, sight, out));
     Ok(())
 }
 

@@ -11,6 +11,23 @@ use super::super::units::quantile;
 #[derive(Debug, Serialize)]
 pub(super) struct View {
     pub(super) seconds: f64,
+    #[serde(flatten)]
+    pub(super) server: ServerRates,
+    #[serde(flatten)]
+    pub(super) requests: RequestRates,
+    #[serde(flatten)]
+    pub(super) journal: JournalRates,
+    #[serde(flatten)]
+    pub(super) watches: WatchRates,
+    #[serde(flatten)]
+    pub(super) leases: LeaseRates,
+    /// Busiest first.
+    pub(super) prefixes: Vec<PrefixRate>,
+    pub(super) methods: Vec<MethodRate>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct ServerRates {
     pub(super) name: String,
     pub(super) uptime_seconds: f64,
     pub(super) alarms: Vec<String>,
@@ -19,6 +36,10 @@ pub(super) struct View {
     /// Processors kept busy.
     pub(super) cpu: f64,
     pub(super) revisions: f64,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct RequestRates {
     pub(super) puts: f64,
     pub(super) deletes: f64,
     pub(super) txns: f64,
@@ -27,24 +48,40 @@ pub(super) struct View {
     pub(super) sent_bytes: f64,
     pub(super) connections: u64,
     pub(super) queued_requests: u64,
-    pub(super) journal_records: f64,
-    pub(super) journal_bytes: f64,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct JournalRates {
+    #[serde(rename = "journal_records")]
+    pub(super) records: f64,
+    #[serde(rename = "journal_bytes")]
+    pub(super) bytes: f64,
     pub(super) sync_p50: Option<f64>,
     pub(super) sync_p99: Option<f64>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct WatchRates {
     pub(super) watchers: u64,
-    pub(super) watch_streams: u64,
+    #[serde(rename = "watch_streams")]
+    pub(super) streams: u64,
     pub(super) events: f64,
     pub(super) slow_streams: u64,
     pub(super) longest_lag_seconds: f64,
     pub(super) slowest: Vec<SlowStream>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct LeaseRates {
     pub(super) leases: u64,
-    pub(super) leases_overdue: u64,
-    pub(super) leases_granted: f64,
-    pub(super) leases_renewed: f64,
-    pub(super) leases_expired: f64,
-    /// Busiest first.
-    pub(super) prefixes: Vec<PrefixRate>,
-    pub(super) methods: Vec<MethodRate>,
+    #[serde(rename = "leases_overdue")]
+    pub(super) overdue: u64,
+    #[serde(rename = "leases_granted")]
+    pub(super) granted: f64,
+    #[serde(rename = "leases_renewed")]
+    pub(super) renewed: f64,
+    #[serde(rename = "leases_expired")]
+    pub(super) expired: f64,
 }
 
 #[derive(Debug, Serialize, PartialEq)]
@@ -89,36 +126,46 @@ impl View {
         let syncs = difference(journal.sync.as_ref(), old_journal.sync.as_ref());
         View {
             seconds,
-            name: server.name,
-            uptime_seconds: server.uptime_seconds,
-            alarms: server.alarms,
-            resident_bytes: server.resident_bytes,
-            cpu: (server.cpu_seconds - old_server.cpu_seconds).max(0.0) / seconds,
-            revisions: (storage.revision - old_storage.revision).max(0) as f64 / seconds,
-            storage,
-            puts: rate(traffic.puts, old_traffic.puts),
-            deletes: rate(traffic.deletes, old_traffic.deletes),
-            txns: rate(traffic.txns, old_traffic.txns),
-            ranges: rate(traffic.ranges, old_traffic.ranges),
-            received_bytes: rate(traffic.received_bytes, old_traffic.received_bytes),
-            sent_bytes: rate(traffic.sent_bytes, old_traffic.sent_bytes),
-            connections: traffic.connections,
-            queued_requests: traffic.queued_requests,
-            journal_records: rate(journal.appends, old_journal.appends),
-            journal_bytes: rate(journal.append_bytes, old_journal.append_bytes),
-            sync_p50: quantile(&syncs, 0.5),
-            sync_p99: quantile(&syncs, 0.99),
-            watchers: watching.watchers,
-            watch_streams: watching.streams,
-            events: rate(watching.events, old_watching.events),
-            slow_streams: watching.slow_streams,
-            longest_lag_seconds: watching.longest_lag_seconds,
-            slowest: watching.slowest,
-            leases: leases.leases,
-            leases_overdue: leases.overdue,
-            leases_granted: rate(leases.granted, old_leases.granted),
-            leases_renewed: rate(leases.renewed, old_leases.renewed),
-            leases_expired: rate(leases.expired, old_leases.expired),
+            server: ServerRates {
+                name: server.name,
+                uptime_seconds: server.uptime_seconds,
+                alarms: server.alarms,
+                resident_bytes: server.resident_bytes,
+                cpu: (server.cpu_seconds - old_server.cpu_seconds).max(0.0) / seconds,
+                revisions: (storage.revision - old_storage.revision).max(0) as f64 / seconds,
+                storage,
+            },
+            requests: RequestRates {
+                puts: rate(traffic.puts, old_traffic.puts),
+                deletes: rate(traffic.deletes, old_traffic.deletes),
+                txns: rate(traffic.txns, old_traffic.txns),
+                ranges: rate(traffic.ranges, old_traffic.ranges),
+                received_bytes: rate(traffic.received_bytes, old_traffic.received_bytes),
+                sent_bytes: rate(traffic.sent_bytes, old_traffic.sent_bytes),
+                connections: traffic.connections,
+                queued_requests: traffic.queued_requests,
+            },
+            journal: JournalRates {
+                records: rate(journal.appends, old_journal.appends),
+                bytes: rate(journal.append_bytes, old_journal.append_bytes),
+                sync_p50: quantile(&syncs, 0.5),
+                sync_p99: quantile(&syncs, 0.99),
+            },
+            watches: WatchRates {
+                watchers: watching.watchers,
+                streams: watching.streams,
+                events: rate(watching.events, old_watching.events),
+                slow_streams: watching.slow_streams,
+                longest_lag_seconds: watching.longest_lag_seconds,
+                slowest: watching.slowest,
+            },
+            leases: LeaseRates {
+                leases: leases.leases,
+                overdue: leases.overdue,
+                granted: rate(leases.granted, old_leases.granted),
+                renewed: rate(leases.renewed, old_leases.renewed),
+                expired: rate(leases.expired, old_leases.expired),
+            },
             prefixes,
             methods,
         }

@@ -41,60 +41,60 @@ fn head(view: &View, endpoint: &str) -> Vec<String> {
     let mut lines = vec![
         format!(
             "vetch top   {endpoint}   {}   up {}   revision {} (+{}/s)",
-            view.name,
-            time(view.uptime_seconds),
-            view.storage.revision,
-            rate(view.revisions)
+            view.server.name,
+            time(view.server.uptime_seconds),
+            view.server.storage.revision,
+            rate(view.server.revisions)
         ),
         format!(
             "data     {}, disk {}, memory {}, CPU {:.0} %",
-            data(&view.storage),
-            size(view.storage.disk_bytes),
-            size(view.resident_bytes),
-            100.0 * view.cpu
+            data(&view.server.storage),
+            size(view.server.storage.disk_bytes),
+            size(view.server.resident_bytes),
+            100.0 * view.server.cpu
         ),
         format!(
             "requests {}/s puts, {}/s deletes, {}/s txns, {}/s ranges, {} queued",
-            rate(view.puts),
-            rate(view.deletes),
-            rate(view.txns),
-            rate(view.ranges),
-            view.queued_requests
+            rate(view.requests.puts),
+            rate(view.requests.deletes),
+            rate(view.requests.txns),
+            rate(view.requests.ranges),
+            view.requests.queued_requests
         ),
         format!(
             "network  {} connections, {}/s in, {}/s out",
-            view.connections,
-            size(view.received_bytes as u64),
-            size(view.sent_bytes as u64)
+            view.requests.connections,
+            size(view.requests.received_bytes as u64),
+            size(view.requests.sent_bytes as u64)
         ),
         format!(
             "journal  {}/s records, {}/s, sync p50 {}, p99 {}",
-            rate(view.journal_records),
-            size(view.journal_bytes as u64),
-            at_most(view.sync_p50),
-            at_most(view.sync_p99)
+            rate(view.journal.records),
+            size(view.journal.bytes as u64),
+            at_most(view.journal.sync_p50),
+            at_most(view.journal.sync_p99)
         ),
         format!(
             "watching {} watchers on {} streams, {}/s events, {} slow, lag {}",
-            view.watchers,
-            view.watch_streams,
-            rate(view.events),
-            view.slow_streams,
-            time(view.longest_lag_seconds)
+            view.watches.watchers,
+            view.watches.streams,
+            rate(view.watches.events),
+            view.watches.slow_streams,
+            time(view.watches.longest_lag_seconds)
         ),
         format!(
             "leases   {}, {}/s granted, {}/s renewed, {}/s expired, {} overdue",
-            view.leases,
-            rate(view.leases_granted),
-            rate(view.leases_renewed),
-            rate(view.leases_expired),
-            view.leases_overdue
+            view.leases.leases,
+            rate(view.leases.granted),
+            rate(view.leases.renewed),
+            rate(view.leases.expired),
+            view.leases.overdue
         ),
     ];
-    if view.storage.disk_full {
+    if view.server.storage.disk_full {
         lines.push("TROUBLE  the disk is full".into());
     }
-    lines.extend(view.alarms.iter().map(|alarm| format!("TROUBLE  alarm raised: {alarm}")));
+    lines.extend(view.server.alarms.iter().map(|alarm| format!("TROUBLE  alarm raised: {alarm}")));
     lines
 }
 
@@ -122,12 +122,12 @@ fn methods(view: &View) -> Vec<String> {
 }
 
 fn streams(view: &View) -> Vec<String> {
-    if view.slowest.is_empty() {
+    if view.watches.slowest.is_empty() {
         return Vec::new();
     }
     let title = format!("{:>11} {:>10}  {:<22} {}", "LAG", "REVISIONS", "SLOW WATCH FROM", "OF");
     let mut lines = vec![String::new(), title];
-    lines.extend(view.slowest.iter().take(STREAMS).map(|stream| {
+    lines.extend(view.watches.slowest.iter().take(STREAMS).map(|stream| {
         let range = match (stream.key.as_str(), stream.range_end.as_str()) {
             (key, "") => key.to_string(),
             (key, end) => format!("{key} to {end}"),

@@ -50,7 +50,7 @@ async fn a_long_body_is_not_held_up() {
 }
 
 #[tokio::test]
-async fn a_body_that_nobody_reads_does_not_use_up_the_window() {
+async fn an_unread_body_does_not_use_up_the_window() {
     let limits = Limits { stream_window: 100_000, connection_window: 100_000, ..Limits::default() };
     let service = Arc::new(Test::default());
     let mut peer = connect(Arc::clone(&service), limits, budget());

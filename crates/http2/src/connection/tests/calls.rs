@@ -26,7 +26,7 @@ async fn calls_that_come_together_are_answered_together() {
 }
 
 #[tokio::test]
-async fn calls_that_wait_hold_up_nobody() {
+async fn calls_that_wait_hold_up_no_others() {
     for path in ["/unary-waits", "/unary-waits-apart"] {
         let service = Arc::new(Test::default());
         let mut peer = open(&service).await;
@@ -110,7 +110,7 @@ async fn a_message_may_come_in_many_parts() {
     assert_eq!(service.places.load(SeqCst), 0);
 }
 
-/// Whoever serves these says what is wrong with them, as with any other request.
+/// The service says what is wrong with these, as with any other request.
 #[tokio::test]
 async fn what_is_not_one_whole_message_goes_the_long_way() {
     let long = message_of(&vec![0; LONGEST + 1]);

@@ -144,9 +144,9 @@ async fn messages_that_never_become_whole_are_refused_when_they_are_too_much() {
     assert!(budget.refused() > 0);
 }
 
-/// What is sent ahead of whoever serves a request counts, and is given up when it is too much.
+/// What is sent ahead of the service counts, and is given up when it is too much.
 #[tokio::test]
-async fn bodies_that_nobody_reads_are_refused_when_they_are_too_much() {
+async fn unread_bodies_are_refused_when_they_are_too_much() {
     let (service, budget) = (Arc::new(Test::default()), Budget::new(SHARE, 100 * SHARE));
     let mut peer = open_with(&service, Arc::clone(&budget)).await;
     for stream in (1..201).step_by(2) {
@@ -243,7 +243,7 @@ async fn bodies_are_not_asked_for_more_when_too_much_is_held() {
     assert!(held < 5 * SHARE, "{held} bytes are held");
 }
 
-/// Answers that nobody reads, of as many bytes as the connection may hold and some more.
+/// Responses that are not read, of as many bytes as the connection may hold and some more.
 async fn fill(peer: &mut Peer, streams: std::ops::Range<u32>) {
     for stream in streams.step_by(2) {
         peer.call(stream, "/unary", &message_of(&[7; 90_000])).await;

@@ -42,7 +42,7 @@ fn mistakes_that_end_the_connection() {
         ("a priority of 4 bytes", Code::FrameSize, frame(kind::PRIORITY, 0, 1, &[0; 4])),
         ("a stream that depends on itself", Code::Protocol, frame(kind::PRIORITY, 0, 1, &[0, 0, 0, 1, 9])),
         ("a farewell of a stream", Code::Protocol, frame(kind::GOAWAY, 0, 1, &[0; 8])),
-        ("an index nobody set", Code::Compression, headers_frame(0, 1, b"\xff\xff\xff\x7f")),
+        ("an index that was never set", Code::Compression, headers_frame(0, 1, b"\xff\xff\xff\x7f")),
         ("padding longer than the frame", Code::Protocol, headers_frame(flag::PADDED, 1, b"\xff\x00")),
         (
             "data with too much padding",
@@ -173,7 +173,7 @@ fn data_after_the_end_resets_the_stream() {
 }
 
 #[test]
-fn frames_of_kinds_that_nobody_knows_are_passed_over() {
+fn frames_of_unknown_kinds_are_ignored() {
     let mut server = server();
     take(&mut server, &frame(0x42, 0xff, 7, b"whatever")).unwrap();
     take(&mut server, &client::call(1, b"")).unwrap();

@@ -6,14 +6,14 @@ use std::sync::mpsc::TryRecvError;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::SendTimeoutError;
+use vetch_checkpoint::{Capture, CheckpointError, Checkpointer, RunReport};
+use vetch_cluster::LogIndex;
 use vetch_seeded_bugs::Bug;
 use vetch_store::Record;
 use vetch_store::history::HistoryRun;
 
 use super::{IDLE_INTERVAL, Trimmer, scrubber};
 use crate::state::{Command, NodeState};
-use vetch_checkpoint::{Capture, CheckpointError, Checkpointer, RunReport};
-use vetch_cluster::LogIndex;
 
 /// How long after a checkpoint that failed, or had nothing new to write, the next one is tried.
 const RETRY_DELAY: Duration = Duration::from_secs(5);

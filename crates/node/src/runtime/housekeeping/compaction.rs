@@ -5,11 +5,11 @@ use std::time::Instant;
 use vetch_seeded_bugs::Bug;
 use vetch_store::hash::{HashRun, PastHash};
 use vetch_store::{Freed, Record};
+use vetch_sync::RwLockWriteGuard;
 use vetch_watch::Revision;
 
 use super::checkpoints::Checkpoints;
 use crate::state::NodeState;
-use crate::sync::RwLockWriteGuard;
 
 pub(super) fn run(node: &NodeState, checkpoints: &mut Checkpoints) {
     let allowed = !checkpoints.is_capturing() || vetch_seeded_bugs::on(Bug::FreedWhileCaptured);

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use crossbeam_channel::Sender;
 use vetch_base::Seq;
+use vetch_checkpoint::Checkpointer;
 use vetch_journal::Position;
+use vetch_sync::queue::Nudge;
 
-use crate::archive::Trim;
-use crate::queue::Nudge;
+use crate::retention::Trim;
 use crate::sequencer::Batch;
 use crate::state::{NodeState, Reply};
-use vetch_checkpoint::Checkpointer;
 
 pub(crate) struct Trimmer {
     node: Arc<NodeState>,

@@ -16,7 +16,7 @@ fn the_version_of_a_client_has_to_be_text() {
 }
 
 #[test]
-fn a_leader_is_wanted_by_whoever_says_so() {
+fn a_leader_is_required_if_the_headers_say_so() {
     let with = |value: &'static str| {
         HeaderMap::from_iter([("hasleader".parse().unwrap(), HeaderValue::from_static(value))])
     };

@@ -1,6 +1,6 @@
-//! Checkpoints on their way to other servers. A few at once; one that nobody takes for a while is
-//! given up, so that its files do not stay for ever. For a moment after the last piece the journal
-//! behind it stays as well: whoever took it reads on from there.
+//! Checkpoint transfers to other servers. A few are in progress at once; an idle one is given up,
+//! so that its files do not stay for ever. For a moment after the last piece the journal behind it
+//! is kept as well: the receiver reads on from there.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -83,7 +83,7 @@ fn next(slot: &Slot) -> Result<Option<CheckpointResponse>, Status> {
     Ok(piece.map(|piece| CheckpointResponse { head: None, piece: piece.to_vec() }))
 }
 
-/// Lets go of the files when nobody takes them, and some time after all were taken.
+/// Releases the files when their receiver is idle, and some time after all were sent.
 async fn watch(slot: Slot) {
     loop {
         tokio::time::sleep(IDLE_TIMEOUT).await;

@@ -8,8 +8,8 @@ use vetch_api::vetch;
 use vetch_api::vetch::introduce_response::Verdict;
 use vetch_api::vetch::peer_client::PeerClient;
 use vetch_api::vetch::{IntroduceRequest, IntroduceResponse};
+use vetch_members::{Member, Registration};
 use vetch_node::Node;
-use vetch_node::cluster::{Member, Registration};
 
 use crate::grpc::router::{LeaderChannel, RequestRouter};
 

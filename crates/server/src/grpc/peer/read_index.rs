@@ -10,7 +10,8 @@ use vetch_api::vetch::{ReadIndexRequest, ReadIndexResponse};
 use vetch_base::{Epoch, Seq};
 use vetch_cluster::LogIndex;
 use vetch_node::Node;
-use vetch_node::cluster::{READ_BATCH_WINDOW, ReadIndexBatch};
+use vetch_node::batch_window::READ_BATCH_WINDOW;
+use vetch_node::cluster::ReadIndexBatch;
 use vetch_node::journal::{Position, Tip};
 
 use crate::grpc::router::{LeaderChannel, RequestRouter};
@@ -43,8 +44,8 @@ pub async fn forward_read_index_requests(node: Node, router: RequestRouter) {
     }
 }
 
-/// Asks until there is an answer or nobody waits for it any more. It is the same to the reads who
-/// answers, and when.
+/// Requests an index until there is one or no read waits for it any more. Any leader's index will
+/// do.
 async fn answer_batch(node: &Node, router: &RequestRouter, mut batch: ReadIndexBatch) {
     while batch.has_reads() {
         let (leader, changed) = router.leader_channel();
@@ -57,7 +58,7 @@ async fn answer_batch(node: &Node, router: &RequestRouter, mut batch: ReadIndexB
                 tokio::pin!(changed);
                 let asked = tokio::select! {
                     asked = request_read_index(node, channel) => asked,
-                    // Whoever was asked may never answer.
+                    // The old leader may never answer.
                     () = &mut changed => continue,
                 };
                 match asked {

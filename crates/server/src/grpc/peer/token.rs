@@ -1,6 +1,5 @@
-//! A simple token is known to the server that gave it out, which is whoever wrote then. Any other
-//! server that is shown one asks the leader whom it stands for, and remembers the answer for a
-//! while.
+//! A simple token is known to the server that issued it, which was the leader then. Any other
+//! server that gets one asks the leader for its user, and caches the answer for a while.
 
 use std::time::Duration;
 

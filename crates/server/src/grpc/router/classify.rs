@@ -9,7 +9,7 @@ use tonic::body::Body;
 use vetch_api::pb;
 use vetch_api::pb::request_op::Request as Op;
 
-use crate::grpc::fast_path::KvMethod;
+use crate::grpc::kv_call::KvMethod;
 
 /// Bytes of a message before it: whether it is compressed, and its length.
 const PREFIX: usize = 5;

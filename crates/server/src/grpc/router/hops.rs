@@ -11,7 +11,7 @@ pub(super) const HOPS_MAX: u8 = 3;
 
 const HOPS: HeaderName = HeaderName::from_static("vetch-hops");
 
-/// A value that no server sets counts as the largest: whoever sends it is served by the leader
+/// A value that no server sets counts as the largest: such a request is served by the leader
 /// alone.
 pub(super) fn count(headers: &HeaderMap) -> u8 {
     let Some(value) = headers.get(HOPS) else { return 0 };

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use vetch_node::error::NodeError;
 
-use crate::http::Remote;
+use crate::remote::Remote;
 
 /// Snapshots that may run together.
 const CONCURRENT_MAX: usize = 2;

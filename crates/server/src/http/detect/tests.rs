@@ -31,7 +31,7 @@ async fn tells_the_protocols_apart_and_loses_no_byte() {
 }
 
 #[tokio::test]
-async fn a_peer_that_says_too_little_is_nobody() {
+async fn a_peer_that_sends_too_little_is_given_up() {
     assert_eq!(detected(&[]).await, None);
     assert_eq!(detected(&[b"PRI * HTTP"]).await, None);
     assert_eq!(detected(&[&[0x16, 3, 1, 2, 0, 1]]).await, None, "TLS where none is spoken");

@@ -71,11 +71,24 @@ async fn run(checks: &[usize], verbose: bool, shared: &ServerState) -> Response<
     answer::plain(StatusCode::OK, if verbose { text + "ok\n" } else { "ok\n".to_string() })
 }
 
-async fn check(name: &str, shared: &ServerState) -> Result<(), String> {
+/// Why a check failed.
+#[derive(Debug, thiserror::Error)]
+enum CheckError {
+    #[error("alarm activated: CORRUPT")]
+    Corrupt,
+    #[error(transparent)]
+    Read(#[from] NodeError),
+    #[error("the leader does not answer")]
+    LeaderSilent,
+    #[error("{}", .0.message())]
+    Leader(#[from] tonic::Status),
+}
+
+async fn check(name: &str, shared: &ServerState) -> Result<(), CheckError> {
     match name {
         "data_corruption" => {
             match shared.node.alarms().iter().any(|alarm| alarm.kind == AlarmKind::Corrupt) {
-                true => Err("alarm activated: CORRUPT".to_string()),
+                true => Err(CheckError::Corrupt),
                 false => Ok(()),
             }
         }
@@ -87,7 +100,7 @@ async fn check(name: &str, shared: &ServerState) -> Result<(), String> {
     }
 }
 
-async fn read(shared: &ServerState, serializable: bool) -> Result<(), String> {
+async fn read(shared: &ServerState, serializable: bool) -> Result<(), CheckError> {
     if !serializable && shared.node.cluster().is_some_and(|cluster| !cluster.borrow().is_leader) {
         return read_via_leader(shared.grpc.clone()).await;
     }
@@ -95,19 +108,20 @@ async fn read(shared: &ServerState, serializable: bool) -> Result<(), String> {
     request.serializable = serializable;
     request.keys_only = true;
     request.limit = 1;
-    let request = validate::range(request).map_err(|error| error.to_string())?;
-    shared.node.range(request).await.map(|_| ()).map_err(|error: NodeError| error.to_string())
+    let request = validate::range(request).map_err(NodeError::from)?;
+    shared.node.range(request).await?;
+    Ok(())
 }
 
 /// A follower's linearizable reads need the leader.
-async fn read_via_leader(grpc: Rpc) -> Result<(), String> {
+async fn read_via_leader(grpc: Rpc) -> Result<(), CheckError> {
     let request = pb::RangeRequest { key: "health".into(), keys_only: true, limit: 1, ..Default::default() };
     let mut client = KvClient::new(grpc);
     match tokio::time::timeout(LEADER_TIMEOUT, client.range(request)).await {
-        Err(_) => Err("the leader does not answer".to_string()),
+        Err(_) => Err(CheckError::LeaderSilent),
         // It answered, even if only with a missing permission.
         Ok(Err(status)) if matches!(status.code(), Code::InvalidArgument | Code::PermissionDenied) => Ok(()),
-        Ok(outcome) => outcome.map(|_| ()).map_err(|status| status.message().to_string()),
+        Ok(outcome) => Ok(outcome.map(drop)?),
     }
 }
 

@@ -27,10 +27,11 @@ use vetch_api::EtcdError;
 use vetch_api::gateway::{Kind, Route, route};
 use vetch_http2::{Holdings, TooMuchHeld};
 
-use super::connection::ConnectionContext;
-use super::{Remote, Timeouts};
+use super::Timeouts;
+use super::connection_context::ConnectionContext;
 use crate::grpc::Rpc;
 use crate::offload::{OFFLOAD_LEN_MIN, Offload};
+use crate::remote::Remote;
 use codec::Codec;
 use frame::Messages;
 use vetch_metrics::ServerMetrics;

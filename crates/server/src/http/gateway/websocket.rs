@@ -32,8 +32,8 @@ use vetch_http2::{Charge, Holdings, TooMuchHeld, border};
 use super::{Services, serve};
 use crate::http::answer;
 use crate::http::charged_body::charged;
-use crate::http::connection::ConnectionContext;
-use crate::http::server::{Phase, ShutdownToken};
+use crate::http::connection_context::ConnectionContext;
+use crate::http::shutdown::{Phase, ShutdownToken};
 
 /// Messages of the client waiting for the service; a client that sends faster waits.
 const QUEUE: usize = 16;

@@ -44,7 +44,7 @@ fn a_list_is_sorted_and_has_each_once() {
 }
 
 #[test]
-fn names_cannot_be_listened_on_and_nobody_can_call_an_empty_host() {
+fn names_cannot_be_listened_on_and_an_empty_host_cannot_be_called() {
     for text in ["http://localhost:1", "http://0.0.0.0:1", "http://[::]:1", "unix://x"] {
         assert_eq!(parsed(text).check_listen(), Ok(()), "{text}");
     }

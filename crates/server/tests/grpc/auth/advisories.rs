@@ -18,7 +18,7 @@ use super::*;
 
 /// CVE-2026-33413: every RPC that needs a user or root asks for one.
 #[tokio::test]
-async fn nothing_is_served_to_nobody() {
+async fn nothing_is_served_without_a_user() {
     let Guarded { world, reader, .. } = guarded().await;
     let mut maintenance = MaintenanceClient::new(world.rpc.clone());
     let mut cluster = ClusterClient::new(world.rpc.clone());
@@ -128,7 +128,7 @@ async fn puts_in_transactions_need_all_that_puts_need() {
     assert_eq!(refused!(world.kv().txn(by(&writer, request))), DENIED);
 }
 
-/// GHSA-xg4h-6gfc-h4m8: whoever may read one key cannot watch all keys from there on.
+/// GHSA-xg4h-6gfc-h4m8: a user that may read one key cannot watch all keys from there on.
 #[tokio::test]
 async fn an_open_watch_is_more_than_its_first_key() {
     let Guarded { world, reader, .. } = guarded().await;

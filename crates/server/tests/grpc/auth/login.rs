@@ -14,7 +14,7 @@ const FAILED: (Code, &str) =
     (Code::InvalidArgument, "etcdserver: authentication failed, invalid user ID or password");
 
 #[tokio::test]
-async fn nobody_logs_in_while_authentication_is_off() {
+async fn no_user_logs_in_while_authentication_is_off() {
     let world = World::new().await;
     let expected = (Code::FailedPrecondition, "etcdserver: authentication is not enabled");
     assert_eq!(refused!(world.auth().authenticate(login("root", "x"))), expected);
@@ -104,7 +104,7 @@ async fn a_hash_may_be_given_instead_of_a_password() {
     let refusal = refused!(world.auth().user_change_password(by(&root, with("no base64!"))));
     let expected = (Code::Unknown, "auth: authentication failed, password was given for no password user");
     assert_eq!(refusal, expected);
-    // Nothing at all makes a user that nobody can be.
+    // An empty password and no certificate make a user that cannot log in.
     world.auth().user_change_password(by(&root, with(""))).await.unwrap();
     assert_eq!(refused!(world.auth().authenticate(login("reader", ""))), FAILED);
 }
