@@ -7,6 +7,7 @@ use std::sync::Arc;
 use vetch_journal::MemDisk;
 use vetch_checkpoint::{Capture, CheckpointConfig, Loaded, load};
 use vetch_store::hash::HashRun;
+use vetch_testkit::valid::Valid;
 use vetch_store::range::RangeRun;
 use vetch_store::request::{Event, KeyRange, RangeRequest};
 use vetch_store::{Record, Store};
@@ -66,7 +67,7 @@ fn judge(disk: &MemDisk) {
 
 /// Everything alive now, and a hash over all of it.
 fn answers(store: &Store) -> (Vec<Record>, u32, vetch_store::load::Unversioned) {
-    let mut run = RangeRun::new(RangeRequest::new(KeyRange::new("\0", "\0")), store.visible())
+    let mut run = RangeRun::new(RangeRequest::new(KeyRange::new("\0", "\0")).valid(), store.visible())
         .expect("the newest revision can be read");
     while !run.step(store, 3, usize::MAX).expect("nothing compacts") {}
     let count = run.count(store).expect("nothing compacts");

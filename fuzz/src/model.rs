@@ -7,9 +7,12 @@ use vetch_store::hash::HashRun;
 use vetch_store::range::RangeRun;
 use vetch_store::request::{KeyRange, RangeRequest, WriteRequest};
 use vetch_store::{Store, validate};
+use vetch_testkit::valid::Valid;
 use vetch_testkit::{to_model, to_store};
 
 mod requests;
+
+use requests::Write;
 
 const MAX_OPS: usize = 6;
 const MAX_STEPS: usize = 64;
@@ -41,19 +44,22 @@ impl Pair {
                 self.store.compact_step(input.int_in_range(1..=3)?, &mut freed);
             }
             2 => self.hash(input.int_in_range(0..=head.revision)?),
-            _ => self.write(&requests::write(input, head)?),
+            _ => self.write(requests::write(input, head)?),
         }
         Ok(())
     }
 
-    fn write(&mut self, request: &WriteRequest) {
-        if let WriteRequest::Txn(txn) = request {
-            let shape = Request::Txn(to_model::txn(txn)).shape(MAX_OPS).map_err(to_store::malformed);
-            assert_eq!(validate::txn(txn, MAX_OPS), shape, "{txn:?}");
-            if shape.is_err() {
-                return;
+    fn write(&mut self, request: Write) {
+        let request = &match request {
+            Write::Txn(txn) => {
+                let shape = Request::Txn(to_model::txn(&txn)).shape(MAX_OPS).map_err(to_store::malformed);
+                let verdict = validate::txn(txn.clone(), MAX_OPS);
+                assert_eq!(verdict.as_ref().map(drop).map_err(|error| *error), shape, "{txn:?}");
+                let Ok(txn) = verdict else { return };
+                WriteRequest::Txn(txn)
             }
-        }
+            Write::Other(request) => request,
+        };
         let asked = to_model::request(request).expect("only what is specified is asked");
         let before = self.model.revision();
         let expected = self.model.evaluate(&asked).map_err(to_store::refusal);
@@ -75,7 +81,7 @@ impl Pair {
         let mark = self.store.visible();
         let asked = to_model::range(&request);
         let expected = self.model.check_at(&Request::Range(asked.clone()), to_model::moment(mark));
-        let run = RangeRun::new(request.clone(), mark);
+        let run = RangeRun::new(request.clone().valid(), mark);
         assert_eq!(run.as_ref().map(drop).map_err(|error| *error), expected.map_err(to_store::refusal));
         let Ok(mut run) = run else { return };
         while !run.step(&self.store, budget, 40).expect("nothing compacts meanwhile") {}

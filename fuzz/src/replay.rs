@@ -3,6 +3,7 @@
 
 use vetch_store::request::{DeleteRangeRequest, KeyRange, PutRequest, Remaining, WriteRequest};
 use vetch_store::{BadCommand, Mark, Record, Replayed, Store};
+use vetch_testkit::valid::Valid;
 
 pub fn run(data: &[u8]) {
     match data.split_first() {
@@ -55,7 +56,7 @@ fn replay(fresh: fn() -> Store, payload: &[u8]) {
     while !store.compact_step(2, &mut freed) {}
     let Mark { revision, .. } = store.head();
     let everything = DeleteRangeRequest { range: KeyRange::new("\0", "\0"), prev_kv: true };
-    for request in [WriteRequest::Put(put("a", "last", 0)), WriteRequest::DeleteRange(everything)] {
+    for request in [WriteRequest::Put(put("a", "last", 0).valid()), WriteRequest::DeleteRange(everything.valid())] {
         store.evaluate(&request, &mut Vec::new()).expect("nothing refuses these");
     }
     assert_eq!(store.head().revision, revision + 2);
@@ -76,20 +77,20 @@ pub(crate) fn put(key: &str, value: &str, lease: i64) -> PutRequest {
 pub fn script() -> Vec<WriteRequest> {
     let delete = |key: &str, end: &str| {
         let range = KeyRange::new(key.to_owned(), end.to_owned());
-        WriteRequest::DeleteRange(DeleteRangeRequest { range, prev_kv: false })
+        WriteRequest::DeleteRange(DeleteRangeRequest { range, prev_kv: false }.valid())
     };
     vec![
-        WriteRequest::Put(put("a", "one", 0)),
+        WriteRequest::Put(put("a", "one", 0).valid()),
         WriteRequest::LeaseGrant { id: 7, ttl: 60 },
-        WriteRequest::Put(put("ab", "two", 7)),
-        WriteRequest::Put(put("b", "", 0)),
-        WriteRequest::Put(put("a", "three", 7)),
+        WriteRequest::Put(put("ab", "two", 7).valid()),
+        WriteRequest::Put(put("b", "", 0).valid()),
+        WriteRequest::Put(put("a", "three", 7).valid()),
         delete("b", ""),
-        WriteRequest::Put(put("b", "again", 0)),
+        WriteRequest::Put(put("b", "again", 0).valid()),
         WriteRequest::LeaseRemaining { leases: vec![Remaining { id: 7, grant: 1, seconds: 30 }] },
         WriteRequest::Compact { revision: 3 },
         delete("a", "ac"),
-        WriteRequest::Put(put("c", "four", 7)),
+        WriteRequest::Put(put("c", "four", 7).valid()),
     ]
 }
 

@@ -175,7 +175,7 @@ impl Worker {
         match self.ship() {
             Ok(()) if request.full && self.waiting.len() == MOST_WAITING => {
                 let text = "too many wait for a full backup already; ask again when it is done";
-                self.reply(request, Err(text.to_owned()));
+                self.reply(request, Err(BackupFailed(text.to_owned())));
             }
             Ok(()) if request.full => {
                 self.full_not_before = Instant::now();
@@ -184,19 +184,19 @@ impl Worker {
             Ok(()) => self.reply(request, Ok(())),
             Err(error) => {
                 self.tell(&error);
-                self.reply(request, Err(error.to_string()));
+                self.reply(request, Err(BackupFailed(error.to_string())));
             }
         }
     }
 
-    fn reply(&self, request: BackupRequest, outcome: Result<(), String>) {
+    fn reply(&self, request: BackupRequest, outcome: Result<(), BackupFailed>) {
         let backed_up = || BackedUp {
             location: self.settings.location.to_string(),
             revision: self.archive.metrics().revision.get(),
             full_revision: self.archive.metrics().full_revision.get(),
         };
         // Whoever asked may have gone.
-        let _ = request.reply.send(outcome.map(|()| backed_up()).map_err(BackupFailed));
+        let _ = request.reply.send(outcome.map(|()| backed_up()));
     }
 
     /// Begins a full backup if one is due, and takes note of one that has ended.
@@ -231,7 +231,7 @@ impl Worker {
                 tracing::error!(%error, "the full backup failed; it will be tried again");
             }
         }
-        let outcome = outcome.map(|_| ()).map_err(|error| error.to_string());
+        let outcome = outcome.map(|_| ()).map_err(|error| BackupFailed(error.to_string()));
         for request in std::mem::take(&mut self.waiting) {
             self.reply(request, outcome.clone());
         }

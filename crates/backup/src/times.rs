@@ -18,9 +18,14 @@ pub fn shown(millis: u64) -> String {
     time.and_then(|time| time.format(&Rfc3339).ok()).unwrap_or_else(|| format!("{millis} ms after 1970"))
 }
 
+/// A text that is no time.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is neither a time like 2026-01-31T12:00:00Z nor seconds since 1970")]
+pub struct NoTime(String);
+
 /// A time with its zone, as in RFC 3339, or seconds since 1970.
-pub fn parse(text: &str) -> Result<u64, String> {
-    let wrong = || format!("{text:?} is neither a time like 2026-01-31T12:00:00Z nor seconds since 1970");
+pub fn parse(text: &str) -> Result<u64, NoTime> {
+    let wrong = || NoTime(text.to_owned());
     if let Ok(seconds) = text.parse::<f64>() {
         let is_possible = seconds.is_finite() && (0.0..1e12).contains(&seconds);
         return if is_possible { Ok((seconds * 1000.0) as u64) } else { Err(wrong()) };

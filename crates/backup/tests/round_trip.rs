@@ -19,6 +19,7 @@ use vetch_checkpoint::identity::Identity;
 use vetch_node::Node;
 use vetch_node::config::NodeConfig;
 use vetch_store::request::{KeyRange, PutRequest, RangeRequest};
+use vetch_testkit::valid::Valid;
 
 /// Nodes answer on this; a depot drives itself and must not be driven from within.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
@@ -111,12 +112,12 @@ async fn put(node: &Node, key: &str, value: &str) -> i64 {
         ignore_value: false,
         ignore_lease: false,
     };
-    node.put(request).await.unwrap().revision
+    node.put(request.valid()).await.unwrap().revision
 }
 
 async fn all(node: &Node) -> Vec<(Vec<u8>, Vec<u8>, i64)> {
     let request = RangeRequest::new(KeyRange::new(vec![0], vec![0]));
-    let answer = node.range(request).await.unwrap();
+    let answer = node.range(request.valid()).await.unwrap();
     answer.kvs.iter().map(|kv| (kv.key().to_vec(), kv.value().to_vec(), kv.mod_revision())).collect()
 }
 

@@ -61,9 +61,9 @@ pub use entry::{
     MAX_ENTRY_LEN, PART_HEADER_LEN, Part, PartId, Payload, PayloadRef, REF_LEN, Tip, entry_len, hash_entry,
 };
 pub use local::{
-    ClosedSegment, CutTail, ENCRYPTED_RECORD_VERSION, LocalConfig, LocalJournal, LocalReader, Maintained,
-    Maintenance, Progress, RECORD_HEADER_LEN, RECORD_VERSION, RawPlace, RawReader, RawRecord, RecordCheck,
-    RecordSight, Recovery, RecoveryReport, SECTOR, Sight, Stats, closed_segments, survey,
+    BadRecord, ClosedSegment, CutTail, ENCRYPTED_RECORD_VERSION, LocalConfig, LocalJournal, LocalReader,
+    Maintained, Maintenance, Progress, RECORD_HEADER_LEN, RECORD_VERSION, RawPlace, RawReader, RawRecord,
+    RecordCheck, RecordSight, Recovery, RecoveryReport, SECTOR, Sight, Stats, closed_segments, survey,
 };
 pub use mem_disk::{Fault, MemDisk, Op, Pending};
 pub use real_disk::RealDisk;

@@ -43,7 +43,7 @@ mod tests;
 
 pub use header::{ENCRYPTED_RECORD_VERSION, RECORD_HEADER_LEN, RECORD_VERSION, SECTOR};
 pub use maintenance::{Maintained, Maintenance};
-pub use raw::{ClosedSegment, RawPlace, RawReader, RawRecord, RecordCheck, closed_segments};
+pub use raw::{BadRecord, ClosedSegment, RawPlace, RawReader, RawRecord, RecordCheck, closed_segments};
 pub use recovery::{CutTail, LocalReader, Recovery, RecoveryReport};
 pub use scan::Progress;
 pub use survey::{RecordSight, Sight, survey};

@@ -28,7 +28,7 @@ pub(crate) struct Feed {
     /// How long a consumer may take to be made.
     timeout: Duration,
     messages: Option<Ordered>,
-    making: Option<JoinHandle<Result<Ordered, String>>>,
+    making: Option<JoinHandle<Result<Ordered, async_nats::Error>>>,
     not_before: Instant,
     /// Since when there is a consumer.
     since: Option<Instant>,
@@ -86,9 +86,7 @@ impl Feed {
                 let made = make(self.client.clone(), self.stream.clone(), from);
                 let timeout = self.timeout;
                 self.at = from;
-                self.making = Some(tokio::spawn(async move {
-                    tokio::time::timeout(timeout, made).await.map_err(|_| "not made in time".to_string())?
-                }));
+                self.making = Some(tokio::spawn(async move { tokio::time::timeout(timeout, made).await? }));
             }
         }
     }
@@ -143,14 +141,14 @@ impl Drop for Feed {
     }
 }
 
-async fn make(client: Client, stream: Stream<()>, from: u64) -> Result<Ordered, String> {
+async fn make(client: Client, stream: Stream<()>, from: u64) -> Result<Ordered, async_nats::Error> {
     let config = OrderedConfig {
         deliver_subject: client.new_inbox(),
         deliver_policy: DeliverPolicy::ByStartSequence { start_sequence: from },
         ..OrderedConfig::default()
     };
-    let consumer = stream.create_consumer(config).await.map_err(|error| error.to_string())?;
-    consumer.messages().await.map_err(|error| error.to_string())
+    let consumer = stream.create_consumer(config).await?;
+    Ok(consumer.messages().await?)
 }
 
 fn told(message: Result<Message, OrderedError>) -> Option<(u64, Bytes)> {

@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use vetch_journal::Position;
 
 use crate::options::Options;
-use crate::retry::retry_until_answered;
+use crate::retry::{Unanswered, retry_until_answered};
 
 /// An idle leader appends five records a second; without one, a follower campaigns after two
 /// seconds.
@@ -107,7 +107,7 @@ async fn is_led_elsewhere(client: &Client, options: &Options) -> bool {
 /// What is told of the stream by way of this connection.
 async fn stream_cluster(client: &Client, options: &Options) -> Option<StreamCluster> {
     let stream = jetstream::new(client.clone()).get_stream_no_info(&options.stream).await.ok()?;
-    let ask = || async { stream.get_info().await.map_err(|error| error.to_string()) };
+    let ask = || async { stream.get_info().await.map_err(Unanswered::failed) };
     let info = retry_until_answered(ask, LEADER_TIMEOUT).await.ok()?;
     Some(StreamCluster { replicas: info.config.num_replicas, cluster: info.cluster? })
 }

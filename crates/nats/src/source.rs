@@ -9,7 +9,7 @@ use futures_util::{StreamExt, stream};
 use vetch_journal::Position;
 
 use crate::page_size::bytes_of;
-use crate::retry::{RETRY_INTERVAL, retry_every, retry_until_answered};
+use crate::retry::{RETRY_INTERVAL, Unanswered, retry_every, retry_until_answered};
 
 /// Records asked for at once; their answers are larger than what a feed sends.
 const CONCURRENT_MAX: usize = 16;
@@ -38,8 +38,8 @@ pub(crate) struct Source {
 
 impl Source {
     /// The first position and the last.
-    pub(crate) async fn bounds(&self) -> Result<(Position, Position), String> {
-        let ask = || async { self.stream.get_info().await.map_err(|error| error.to_string()) };
+    pub(crate) async fn bounds(&self) -> Result<(Position, Position), Unanswered> {
+        let ask = || async { self.stream.get_info().await.map_err(Unanswered::failed) };
         let state = retry_until_answered(ask, self.timeout).await?.state;
         Ok((Position(state.first_sequence.max(1)), Position(state.last_sequence)))
     }
@@ -50,7 +50,7 @@ impl Source {
         &self,
         wanted: Wanted,
         records: &mut Vec<(Position, Bytes)>,
-    ) -> Result<(), String> {
+    ) -> Result<(), Unanswered> {
         let Wanted { from, count, bytes, large } = wanted;
         let (again, at_once) = if large {
             (LARGE_RETRY_INTERVAL, CONCURRENT_LARGE_MAX)
@@ -72,11 +72,11 @@ impl Source {
     }
 
     /// The record at a position; nothing if there is none.
-    async fn record(&self, at: u64) -> Result<Option<Bytes>, String> {
+    async fn record(&self, at: u64) -> Result<Option<Bytes>, Unanswered> {
         match self.stream.get_raw_message(at).await {
             Ok(message) => Ok(Some(message.payload)),
             Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => Ok(None),
-            Err(error) => Err(error.to_string()),
+            Err(error) => Err(Unanswered::failed(error)),
         }
     }
 }

@@ -123,7 +123,7 @@ impl Tail {
             let (first, end) = match self.source.bounds().await {
                 Ok(bounds) => bounds,
                 Err(why) => {
-                    sender.send(LogEvent::ReadFailed { why }).await;
+                    sender.send(LogEvent::ReadFailed { why: why.to_string() }).await;
                     continue;
                 }
             };

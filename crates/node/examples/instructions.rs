@@ -15,6 +15,7 @@ use vetch_store::request::{
     WriteRequest,
 };
 use vetch_store::{Record, Store};
+use vetch_testkit::valid::Valid;
 use vetch_watch::{Budget, Create, EventLog, Events, Filters, Hub, RingLimit, Stream};
 
 const KEYS: usize = 2_000;
@@ -34,8 +35,8 @@ fn main() {
     };
     let mut world = World::new();
     match path.as_str() {
-        "put" => world.writes(times, |_, key, value| WriteRequest::Put(put(key, value))),
-        "cas" => world.writes(times, |store, key, value| WriteRequest::Txn(cas(store, key, value))),
+        "put" => world.writes(times, |_, key, value| WriteRequest::Put(put(key, value).valid())),
+        "cas" => world.writes(times, |store, key, value| WriteRequest::Txn(cas(store, key, value).valid())),
         "read" => world.reads(times),
         "list" => world.lists(times),
         "watch" => world.watches(times),
@@ -58,7 +59,7 @@ impl World {
         let store = Store::default();
         let tip = Tip::genesis(store.head().revision + 1);
         let mut world = World { store, tip, keys, value: Bytes::from(vec![7; VALUE]) };
-        world.writes(KEYS, |_, key, value| WriteRequest::Put(put(key, value)));
+        world.writes(KEYS, |_, key, value| WriteRequest::Put(put(key, value).valid()));
         world
     }
 
@@ -86,7 +87,8 @@ impl World {
 
     fn run(&self, range: KeyRange, limit: i64) -> Vec<Record> {
         let request = RangeRequest { limit, ..RangeRequest::new(range) };
-        let mut run = RangeRun::new(request, self.store.visible()).expect("the newest revision can be read");
+        let mut run =
+            RangeRun::new(request.valid(), self.store.visible()).expect("the newest revision can be read");
         run.step(&self.store, CHUNK, 1 << 20).expect("nothing is compacted");
         black_box(run.count(&self.store).expect("nothing is compacted"));
         run.take()

@@ -347,16 +347,20 @@ mod tests {
     use bytes::Bytes;
     use vetch_store::auth::{Change, Permission, PermissionKind};
     use vetch_store::request::{CompareResult, CompareTarget, RangeRequest};
+    use vetch_testkit::valid::Valid;
 
     fn put(bytes: usize) -> WriteRequest {
-        WriteRequest::Put(PutRequest {
-            key: "k".into(),
-            value: vec![0; bytes].into(),
-            lease: 0,
-            prev_kv: false,
-            ignore_value: false,
-            ignore_lease: false,
-        })
+        WriteRequest::Put(
+            PutRequest {
+                key: "k".into(),
+                value: vec![0; bytes].into(),
+                lease: 0,
+                prev_kv: false,
+                ignore_value: false,
+                ignore_lease: false,
+            }
+            .valid(),
+        )
     }
 
     #[test]
@@ -424,8 +428,8 @@ mod tests {
         let txn = TxnRequest { compare: vec![compare], success, ..TxnRequest::default() };
         for (request, megabytes) in [
             (put(LARGE), 1),
-            (WriteRequest::DeleteRange(delete()), 2),
-            (WriteRequest::Txn(txn), 7),
+            (WriteRequest::DeleteRange(delete().valid()), 2),
+            (WriteRequest::Txn(txn.valid()), 7),
             (role(&"r".repeat(LARGE)), 1),
             (grant("r", LARGE), 1),
         ] {
@@ -459,7 +463,8 @@ mod tests {
             let mut raised = 0;
             for n in 0..100 {
                 let WriteRequest::Put(put) = put(bytes) else { unreachable!("a put") };
-                let request = WriteRequest::Put(PutRequest { key: format!("k{n}").into(), ..put });
+                let put = PutRequest { key: format!("k{n}").into(), ..put.into_inner() };
+                let request = WriteRequest::Put(put.valid());
                 let (admitted, alarm) = try_put(&mut admission, &mut store, &request);
                 assert!(!(admitted && alarm));
                 raised += usize::from(alarm);

@@ -14,6 +14,7 @@ use tokio::sync::{oneshot, watch};
 use vetch_base::Seq;
 use vetch_checkpoint::identity::Identity;
 use vetch_encryption::KeyRing;
+use vetch_store::Validated;
 use vetch_store::auth::Caller;
 use vetch_store::request::*;
 use vetch_sync::Mutex;
@@ -127,24 +128,26 @@ impl Node {
         self.node.hub.read().gauges()
     }
 
-    /// The request has passed [`vetch_store::validate`], as every request here.
-    pub async fn range(&self, request: RangeRequest) -> Result<RangeResponse, NodeError> {
+    pub async fn range(&self, request: Validated<RangeRequest>) -> Result<RangeResponse, NodeError> {
         read::range(&self.node, &self.caller, request).await
     }
 
     /// Chunks of about `chunk_bytes`.
-    pub fn range_stream(&self, request: RangeRequest, chunk_bytes: usize) -> RangeStream {
+    pub fn range_stream(&self, request: Validated<RangeRequest>, chunk_bytes: usize) -> RangeStream {
         RangeStream::new(&self.node, self.caller.clone(), request, chunk_bytes)
     }
 
-    pub async fn put(&self, request: PutRequest) -> Result<PutResponse, NodeError> {
+    pub async fn put(&self, request: Validated<PutRequest>) -> Result<PutResponse, NodeError> {
         match self.write(WriteRequest::Put(request)).await? {
             WriteResponse::Put(response) => Ok(response),
             other => unreachable!("a put is answered as one: {other:?}"),
         }
     }
 
-    pub async fn delete_range(&self, request: DeleteRangeRequest) -> Result<DeleteRangeResponse, NodeError> {
+    pub async fn delete_range(
+        &self,
+        request: Validated<DeleteRangeRequest>,
+    ) -> Result<DeleteRangeResponse, NodeError> {
         match self.write(WriteRequest::DeleteRange(request)).await? {
             WriteResponse::DeleteRange(response) => Ok(response),
             other => unreachable!("a delete is answered as one: {other:?}"),
@@ -152,7 +155,7 @@ impl Node {
     }
 
     /// Transactions that only read never touch the sequencer.
-    pub async fn txn(&self, request: TxnRequest) -> Result<TxnResponse, NodeError> {
+    pub async fn txn(&self, request: Validated<TxnRequest>) -> Result<TxnResponse, NodeError> {
         if request.is_read_only() {
             return read::read_txn(&self.node, &self.caller, &request).await;
         }

@@ -8,7 +8,7 @@ use vetch_store::auth::Caller;
 use vetch_store::hash::{HashRun, PastHash};
 use vetch_store::range::{RangeRun, resolve_revision};
 use vetch_store::request::{RangeRequest, RangeResponse, ResponseOp, TxnRequest, TxnResponse};
-use vetch_store::{AnswerBytes, Mark, ReadTxn, Store, StoreError};
+use vetch_store::{AnswerBytes, Mark, ReadTxn, Store, StoreError, Validated};
 
 use crate::error::NodeError;
 use crate::metrics::Histogram;
@@ -24,7 +24,7 @@ const HASH_HERE: usize = 4096;
 pub(crate) async fn range(
     node: &Arc<NodeState>,
     caller: &Caller,
-    request: RangeRequest,
+    request: Validated<RangeRequest>,
 ) -> Result<RangeResponse, NodeError> {
     let metrics = &node.metrics;
     let open = metrics.reads.open.hold();
@@ -46,7 +46,7 @@ pub(crate) async fn range(
 async fn confirm_and_run(
     node: &Arc<NodeState>,
     caller: &Caller,
-    request: &RangeRequest,
+    request: &Validated<RangeRequest>,
 ) -> Result<RangeResponse, NodeError> {
     if !request.serializable {
         node.confirm().await?;
@@ -79,7 +79,7 @@ enum Begun<'a> {
 
 fn begin_range<'a>(
     node: &'a NodeState,
-    request: &RangeRequest,
+    request: &Validated<RangeRequest>,
     pinned: Pinned,
 ) -> Result<Begun<'a>, NodeError> {
     let store = node.store.read();
@@ -97,7 +97,7 @@ fn begin_range<'a>(
 /// decides whether its revision is compacted.
 async fn finish_range(
     node: &Arc<NodeState>,
-    request: &RangeRequest,
+    request: &Validated<RangeRequest>,
     run: RangeRun,
 ) -> Result<RangeResponse, NodeError> {
     let (mut run, mut _pin) = (run, None);
@@ -158,7 +158,7 @@ async fn complete(
 pub(crate) async fn read_txn(
     node: &Arc<NodeState>,
     caller: &Caller,
-    request: &TxnRequest,
+    request: &Validated<TxnRequest>,
 ) -> Result<TxnResponse, NodeError> {
     node.metrics.writes.txns.add(1);
     let open = node.metrics.reads.open.hold();
@@ -183,7 +183,10 @@ fn permit_txn_answer(node: &NodeState, caller: &Caller, request: &TxnRequest) ->
     }
 }
 
-async fn begin_and_run_txn(node: &Arc<NodeState>, request: &TxnRequest) -> Result<TxnResponse, NodeError> {
+async fn begin_and_run_txn(
+    node: &Arc<NodeState>,
+    request: &Validated<TxnRequest>,
+) -> Result<TxnResponse, NodeError> {
     for attempt in 0..READ_ATTEMPTS {
         let (txn, _pin) = {
             let store = node.store.read();
@@ -222,7 +225,7 @@ pub struct RangeStream {
 }
 
 enum State {
-    Begin(Box<RangeRequest>),
+    Begin(Box<Validated<RangeRequest>>),
     Running(Box<RangeRun>),
     Ended,
 }
@@ -233,7 +236,7 @@ impl RangeStream {
     pub(crate) fn new(
         node: &Arc<NodeState>,
         caller: Caller,
-        request: RangeRequest,
+        request: Validated<RangeRequest>,
         chunk_bytes: usize,
     ) -> RangeStream {
         let state = State::Begin(Box::new(request));

@@ -13,6 +13,7 @@ use vetch_node::store::record::Fields;
 use vetch_node::store::request::{KeyRange, PutRequest, RangeRequest};
 use vetch_node::store::{Record, StoreError};
 use vetch_node::{Follower, Node};
+use vetch_testkit::valid::Valid;
 
 fn config(dir: &Path) -> NodeConfig {
     NodeConfig::new(dir.to_path_buf(), Identity { cluster_id: 1, member_id: 2 })
@@ -41,7 +42,7 @@ fn put(key: &'static str) -> PutRequest {
 
 async fn keys(node: &Node) -> usize {
     let all = RangeRequest::new(KeyRange::new(&b"\0"[..], &b"\0"[..]));
-    node.range(all).await.unwrap().kvs.len()
+    node.range(all.valid()).await.unwrap().kvs.len()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -52,13 +53,13 @@ async fn nothing_is_decided_before_it_leads() {
     follower.grant(7, 1).await.unwrap();
     follower.take_over(vec![created("a", 2, 7), created("b", 3, 0), created("c", 4, 0)]).await.unwrap();
     let client = follower.node().for_caller(Caller::Anonymous);
-    assert_eq!(client.put(put("x")).await, Err(NodeError::Stopped), "clients are refused");
+    assert_eq!(client.put(put("x").valid()).await, Err(NodeError::Stopped), "clients are refused");
     tokio::time::sleep(Duration::from_millis(1800)).await;
     assert_eq!(keys(follower.node()).await, 3, "no lease ends by our clock");
     assert!(!follower.forget(7).await.unwrap(), "a lease with keys is not forgotten");
 
     let node = follower.lead(&HashMap::from([(7, 1)]));
-    assert_eq!(client.put(put("x")).await.unwrap().revision, 5);
+    assert_eq!(client.put(put("x").valid()).await.unwrap().revision, 5);
     assert_eq!(keys(&node).await, 4, "the lease has its time from now on");
     tokio::time::sleep(Duration::from_millis(2000)).await;
     assert_eq!(keys(&node).await, 3, "and ends when that is over");

@@ -14,6 +14,7 @@ use vetch_node::store::StoreError;
 use vetch_node::store::request::*;
 use vetch_node::types::{AlarmAction, AlarmSelector};
 use vetch_node::watch::{Create, Response, WatchSession};
+use vetch_testkit::valid::Valid;
 
 fn config(dir: &Path) -> NodeConfig {
     let mut config = NodeConfig::new(dir.to_path_buf(), Identity { cluster_id: 1, member_id: 2 });
@@ -47,7 +48,7 @@ fn get(key: &str) -> RangeRequest {
 }
 
 async fn value_of(node: &Node, key: &str) -> Option<Vec<u8>> {
-    let response = node.range(get(key)).await.unwrap();
+    let response = node.range(get(key).valid()).await.unwrap();
     response.kvs.first().map(|kv| kv.value().to_vec())
 }
 
@@ -56,22 +57,22 @@ async fn writes_survive_a_restart_with_their_revisions() {
     let dir = tempfile::tempdir().unwrap();
     let node = open(config(dir.path()));
     for n in 0..300 {
-        let response = node.put(put(&format!("k{:03}", n % 50), &format!("v{n}"))).await.unwrap();
+        let response = node.put(put(&format!("k{:03}", n % 50), &format!("v{n}")).valid()).await.unwrap();
         assert_eq!(response.revision, n + 2);
     }
     let delete = DeleteRangeRequest { range: KeyRange::new("k010", "k020"), prev_kv: true };
-    let deleted = node.delete_range(delete).await.unwrap();
+    let deleted = node.delete_range(delete.valid()).await.unwrap();
     assert_eq!((deleted.deleted, deleted.revision), (10, 302));
-    let before = node.range(everything()).await.unwrap();
+    let before = node.range(everything().valid()).await.unwrap();
     let hash = node.hash_kv(0).await.unwrap();
     node.shutdown().await;
-    assert_eq!(node.put(put("late", "x")).await, Err(NodeError::Stopped));
+    assert_eq!(node.put(put("late", "x").valid()).await, Err(NodeError::Stopped));
     drop(node);
 
     let node = open(config(dir.path()));
-    assert_eq!(node.range(everything()).await.unwrap(), before);
+    assert_eq!(node.range(everything().valid()).await.unwrap(), before);
     assert_eq!(node.hash_kv(0).await.unwrap(), hash);
-    assert_eq!(node.put(put("next", "x")).await.unwrap().revision, 303);
+    assert_eq!(node.put(put("next", "x").valid()).await.unwrap().revision, 303);
     node.shutdown().await;
 }
 
@@ -121,7 +122,7 @@ async fn change(node: &Node, line: &str) {
     }
     let ops = line.strip_prefix("txn ").unwrap_or(line).split(';');
     let request = TxnRequest { success: ops.map(op).collect(), ..TxnRequest::default() };
-    node.txn(request).await.unwrap();
+    node.txn(request.valid()).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -138,7 +139,7 @@ async fn a_data_directory_belongs_to_one_process() {
 async fn concurrent_compare_and_swap_loses_no_update() {
     let dir = tempfile::tempdir().unwrap();
     let node = open(config(dir.path()));
-    node.put(put("counter", "0")).await.unwrap();
+    node.put(put("counter", "0").valid()).await.unwrap();
     let tasks: Vec<_> = (0..16).map(|_| tokio::spawn(increment(node.clone(), 25))).collect();
     for task in tasks {
         task.await.unwrap();
@@ -150,7 +151,7 @@ async fn concurrent_compare_and_swap_loses_no_update() {
 async fn increment(node: Node, times: usize) {
     for _ in 0..times {
         loop {
-            let kv = node.range(get("counter")).await.unwrap().kvs.remove(0);
+            let kv = node.range(get("counter").valid()).await.unwrap().kvs.remove(0);
             let next: u64 = std::str::from_utf8(&kv.value()).unwrap().parse::<u64>().unwrap() + 1;
             let txn = TxnRequest {
                 compare: vec![Compare {
@@ -161,7 +162,7 @@ async fn increment(node: Node, times: usize) {
                 success: vec![RequestOp::Put(put("counter", &next.to_string()))],
                 failure: vec![],
             };
-            if node.txn(txn).await.unwrap().succeeded {
+            if node.txn(txn.valid()).await.unwrap().succeeded {
                 break;
             }
         }
@@ -185,13 +186,13 @@ async fn a_watch_sees_past_and_present_in_order() {
     let dir = tempfile::tempdir().unwrap();
     let node = open(config(dir.path()));
     for n in 0..10 {
-        node.put(put("a", &n.to_string())).await.unwrap();
+        node.put(put("a", &n.to_string()).valid()).await.unwrap();
     }
     let mut session = node.watch();
     session.create(&Create { key: b"a".to_vec(), start_revision: 2, prev_kv: true, ..Create::default() });
     for n in 0..10 {
-        node.put(put("a", &n.to_string())).await.unwrap();
-        node.put(put("b", "other")).await.unwrap();
+        node.put(put("a", &n.to_string()).valid()).await.unwrap();
+        node.put(put("b", "other").valid()).await.unwrap();
     }
     let seen = collect(&mut session, 20).await;
     let mut expected: Vec<(i64, bool)> = (2..12).map(|revision| (revision, revision > 2)).collect();
@@ -212,20 +213,20 @@ async fn compaction_frees_memory_and_refuses_the_past() {
     let dir = tempfile::tempdir().unwrap();
     let node = open(config(dir.path()));
     for n in 0..2_000 {
-        node.put(put(&format!("k{}", n % 4), &"x".repeat(100))).await.unwrap();
+        node.put(put(&format!("k{}", n % 4), &"x".repeat(100)).valid()).await.unwrap();
     }
     let before = node.status().live_bytes;
     node.compact(1_990, true).await.unwrap();
     let after = node.status().live_bytes;
     assert!(after * 50 < before, "before={before} after={after}");
     let old = RangeRequest { revision: 1_989, ..get("k1") };
-    assert_eq!(node.range(old).await, Err(StoreError::Compacted.into()));
+    assert_eq!(node.range(old.valid()).await, Err(StoreError::Compacted.into()));
     assert_eq!(node.compact(1_990, false).await, Err(StoreError::Compacted.into()));
     assert_eq!(node.compact(9_999, false).await, Err(StoreError::FutureRevision.into()));
     node.shutdown().await;
     let node = open(config(dir.path()));
     assert_eq!(node.status().compact_revision, 1_990);
-    assert_eq!(node.range(RangeRequest { revision: 1_990, ..get("k1") }).await.unwrap().kvs.len(), 1);
+    assert_eq!(node.range(RangeRequest { revision: 1_990, ..get("k1") }.valid()).await.unwrap().kvs.len(), 1);
     node.shutdown().await;
 }
 
@@ -238,7 +239,7 @@ async fn an_expired_lease_takes_its_keys_in_one_revision() {
     let lease = node.lease_grant(0, 1).await.unwrap();
     assert_eq!(lease.ttl, 1);
     for n in 0..20 {
-        node.put(PutRequest { lease: lease.id, ..put(&format!("leased{n}"), "v") }).await.unwrap();
+        node.put(PutRequest { lease: lease.id, ..put(&format!("leased{n}"), "v") }.valid()).await.unwrap();
     }
     let info = node.lease_time_to_live(lease.id, true).await.unwrap().unwrap();
     assert_eq!((info.granted_ttl, info.keys.len()), (1, 20));
@@ -280,7 +281,7 @@ async fn the_quota_refuses_growth_and_clears_itself() {
     let node = open(config);
     let mut stored = 0;
     let refused = loop {
-        match node.put(put(&format!("k{stored}"), &"x".repeat(4_000))).await {
+        match node.put(put(&format!("k{stored}"), &"x".repeat(4_000)).valid()).await {
             Ok(_) => stored += 1,
             Err(error) => break error,
         }
@@ -290,10 +291,10 @@ async fn the_quota_refuses_growth_and_clears_itself() {
     let which = AlarmSelector { member: 0, kind: None };
     assert_eq!(node.alarm(AlarmAction::Get, which).await.unwrap().len(), 1);
     let delete = DeleteRangeRequest { range: KeyRange::new("k", "l"), prev_kv: false };
-    let revision = node.delete_range(delete).await.unwrap().revision;
+    let revision = node.delete_range(delete.valid()).await.unwrap().revision;
     node.compact(revision, true).await.unwrap();
     let deadline = std::time::Instant::now() + Duration::from_secs(5);
-    while node.put(put("again", "v")).await.is_err() {
+    while node.put(put("again", "v").valid()).await.is_err() {
         assert!(std::time::Instant::now() < deadline, "the alarm clears itself");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
@@ -306,12 +307,12 @@ async fn a_streamed_range_equals_the_unary_one() {
     let dir = tempfile::tempdir().unwrap();
     let node = open(config(dir.path()));
     for n in 0..500 {
-        node.put(put(&format!("k{n:04}"), &"x".repeat(n % 90))).await.unwrap();
+        node.put(put(&format!("k{n:04}"), &"x".repeat(n % 90)).valid()).await.unwrap();
     }
     for limit in [0, 1, 77, 500, 501] {
         let request = RangeRequest { limit, ..everything() };
-        let unary = node.range(request.clone()).await.unwrap();
-        let mut stream = node.range_stream(request, 1 << 10);
+        let unary = node.range(request.clone().valid()).await.unwrap();
+        let mut stream = node.range_stream(request.valid(), 1 << 10);
         let mut kvs = Vec::new();
         let mut end = None;
         while let Some(chunk) = stream.next().await {

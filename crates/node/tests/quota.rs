@@ -10,6 +10,7 @@ use vetch_node::config::NodeConfig;
 use vetch_node::error::NodeError;
 use vetch_node::store::request::*;
 use vetch_node::types::{AlarmAction, AlarmSelector};
+use vetch_testkit::valid::Valid;
 
 fn open(dir: &Path, quota_bytes: i64) -> Node {
     let mut config = NodeConfig::new(dir.to_path_buf(), Identity { cluster_id: 1, member_id: 2 });
@@ -34,7 +35,7 @@ fn put(key: String, bytes: usize) -> PutRequest {
 async fn fill(node: &Node, bytes: usize) -> usize {
     let mut stored = 0;
     loop {
-        match node.put(put(format!("k{stored:05}"), bytes)).await {
+        match node.put(put(format!("k{stored:05}"), bytes).valid()).await {
             Ok(_) => stored += 1,
             Err(NodeError::NoSpace) => return stored,
             Err(other) => panic!("{other}"),
@@ -44,13 +45,13 @@ async fn fill(node: &Node, bytes: usize) -> usize {
 
 async fn delete(node: &Node, from: &str, to: &str) -> i64 {
     let range = KeyRange::new(from.to_string(), to.to_string());
-    node.delete_range(DeleteRangeRequest { range, prev_kv: false }).await.unwrap().revision
+    node.delete_range(DeleteRangeRequest { range, prev_kv: false }.valid()).await.unwrap().revision
 }
 
 /// Puts again and again until it is allowed. Nothing but time may be needed for that.
 async fn comes_back(node: &Node) {
     let deadline = Instant::now() + Duration::from_secs(5);
-    while node.put(put("again".to_string(), 1)).await.is_err() {
+    while node.put(put("again".to_string(), 1).valid()).await.is_err() {
         let status = node.status();
         assert!(Instant::now() < deadline, "{} of {} bytes", status.live_bytes, status.quota_bytes);
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -101,7 +102,7 @@ async fn a_single_value_updated_until_it_is_full_comes_back_by_compaction_alone(
     let dir = tempfile::tempdir().unwrap();
     let node = open(dir.path(), 64 << 10);
     let mut revision = 0;
-    while let Ok(response) = node.put(put("k".to_string(), 8_000)).await {
+    while let Ok(response) = node.put(put("k".to_string(), 8_000).valid()).await {
         revision = response.revision;
     }
     node.compact(revision, true).await.unwrap();
@@ -116,14 +117,14 @@ async fn people_are_warned_before_it_is_reached_and_not_any_longer_than_that() {
     let near = |node: &Node| node.metrics().evaluation.near_quota.get() == 1;
     let mut stored = 0;
     while !near(&node) {
-        node.put(put(format!("k{stored:05}"), 1_000)).await.unwrap();
+        node.put(put(format!("k{stored:05}"), 1_000).valid()).await.unwrap();
         stored += 1;
     }
     let used = node.status().live_bytes;
     assert!((80_000..85_000).contains(&used), "used={used}");
     let revision = delete(&node, "k", "l").await;
     node.compact(revision, true).await.unwrap();
-    node.put(put("again".to_string(), 1)).await.unwrap();
+    node.put(put("again".to_string(), 1).valid()).await.unwrap();
     assert!(!near(&node));
     node.shutdown().await;
 }
@@ -143,9 +144,9 @@ async fn a_raised_alarm_stops_growth_and_nothing_else() {
         })],
         failure: Vec::new(),
     };
-    assert_eq!(node.txn(only_deletes).await.unwrap().revision, revision + 1);
+    assert_eq!(node.txn(only_deletes.valid()).await.unwrap().revision, revision + 1);
     node.compact(revision, true).await.unwrap();
     // Well above the low-water mark, so it stays as it is.
-    assert_eq!(node.put(put("again".to_string(), 1)).await.unwrap_err(), NodeError::NoSpace);
+    assert_eq!(node.put(put("again".to_string(), 1).valid()).await.unwrap_err(), NodeError::NoSpace);
     node.shutdown().await;
 }

@@ -26,6 +26,7 @@ use vetch_store::load::Unversioned;
 use vetch_store::request::PutRequest;
 use vetch_testkit::log::handle::ModelHandle;
 use vetch_testkit::log::model::ModelLog;
+use vetch_testkit::valid::Valid;
 
 const KEYS: usize = 300;
 
@@ -56,7 +57,7 @@ fn stood_alone_with(keys: usize) -> TempDir {
                 ignore_value: false,
                 ignore_lease: false,
             };
-            node.put(put).await.unwrap();
+            node.put(put.valid()).await.unwrap();
         }
         node.shutdown().await;
     });

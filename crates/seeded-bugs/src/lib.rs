@@ -93,16 +93,26 @@ impl Bug {
 }
 
 impl std::str::FromStr for Bug {
-    type Err = String;
+    type Err = NoSuchBug;
 
-    fn from_str(name: &str) -> Result<Bug, String> {
+    fn from_str(name: &str) -> Result<Bug, NoSuchBug> {
         let found = Bug::ALL.iter().find(|bug| bug.name() == name);
-        found.copied().ok_or_else(|| {
-            let names: Vec<&str> = Bug::ALL.iter().map(|bug| bug.name()).collect();
-            format!("there is no bug {name:?}; there are: {}", names.join(", "))
-        })
+        found.copied().ok_or_else(|| NoSuchBug(name.to_owned()))
     }
 }
+
+/// A name that no mistake has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoSuchBug(String);
+
+impl std::fmt::Display for NoSuchBug {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names: Vec<&str> = Bug::ALL.iter().map(|bug| bug.name()).collect();
+        write!(f, "there is no bug {:?}; there are: {}", self.0, names.join(", "))
+    }
+}
+
+impl std::error::Error for NoSuchBug {}
 
 #[cfg(feature = "seeded")]
 mod planted {

@@ -11,8 +11,8 @@ use vetch_model::{Answer, OpAnswer, Ranged, Refusal, Request, TxnAnswer};
 use vetch_node::Node;
 use vetch_node::error::NodeError;
 use vetch_node::types::{HashKv, RangeEnd};
-use vetch_store::StoreError;
 use vetch_store::request::RangeRequest;
+use vetch_store::{StoreError, Validated, validate};
 
 use crate::coverage::Rare;
 use crate::env::{Env, Phase};
@@ -22,7 +22,7 @@ use crate::show::Show;
 use crate::time::{MILLI, SECOND};
 use crate::trace::say;
 use crate::translate;
-use crate::workload::{How, Memory};
+use crate::workload::{How, MAX_OPS, Memory};
 use vetch_testkit::{to_model, to_store};
 
 /// Sends requests until the load is over or the run has had enough.
@@ -121,7 +121,7 @@ pub(crate) async fn serve(
 ) -> Result<(i64, Answer), NodeError> {
     Ok(match request {
         Request::Range(range) => {
-            let request = to_store::range(range);
+            let request = validate::range(to_store::range(range))?;
             match how {
                 How::Streamed(bytes) => streamed(env, node, request, bytes).await?,
                 _ => {
@@ -134,15 +134,15 @@ pub(crate) async fn serve(
             }
         }
         Request::Put(put) => {
-            let response = node.put(to_store::put(put)).await?;
+            let response = node.put(validate::put(to_store::put(put))?).await?;
             (response.revision, Answer::Put { prev_kv: response.prev_kv.as_ref().map(to_model::key_value) })
         }
         Request::Delete(delete) => {
-            let response = node.delete_range(to_store::delete(delete)).await?;
+            let response = node.delete_range(validate::delete_range(to_store::delete(delete))?).await?;
             (response.revision, Answer::Delete(to_model::deleted(&response)))
         }
         Request::Txn(txn) => {
-            let response = node.txn(to_store::txn(txn)).await?;
+            let response = node.txn(validate::txn(to_store::txn(txn), MAX_OPS)?).await?;
             (response.revision, Answer::Txn(to_model::txn_answer(&response)))
         }
         Request::Compact { revision } => {
@@ -165,7 +165,7 @@ pub(crate) async fn serve(
 async fn streamed(
     env: &Rc<Env>,
     node: &Node,
-    request: RangeRequest,
+    request: Validated<RangeRequest>,
     bytes: usize,
 ) -> Result<(i64, Answer), NodeError> {
     let before = (env.knowledge.borrow().writes, env.knowledge.borrow().compacted);

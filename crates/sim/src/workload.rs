@@ -18,6 +18,8 @@ use vetch_testkit::random::Rng;
 
 mod txn;
 
+pub(crate) use txn::MAX_OPS;
+
 /// How a request is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum How {

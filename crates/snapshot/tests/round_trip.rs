@@ -16,6 +16,7 @@ use vetch_node::store::request::{KeyRange, PutRequest, RangeRequest};
 use vetch_snapshot::restore::{Options, REVISION_BUMP, Restored, restore};
 use vetch_snapshot::status::status;
 use vetch_snapshot::{Export, Member, SnapshotError};
+use vetch_testkit::valid::Valid;
 
 const HASH_KV: u32 = 96_771_910;
 
@@ -123,7 +124,7 @@ async fn by_default_the_revision_is_moved_ahead() {
     let revision = 10 + REVISION_BUMP as i64;
     assert_eq!((outcome.mark.revision, outcome.mark.compact_revision), (revision, revision));
     let node = open(dir.path());
-    let found = node.range(RangeRequest::new(KeyRange::new("\0", "\0"))).await;
+    let found = node.range(RangeRequest::new(KeyRange::new("\0", "\0")).valid()).await;
     // Authentication is on in this snapshot, and whoever reads here is the server itself.
     let found = found.unwrap();
     let seen: Vec<(&[u8], i64)> = found.kvs.iter().map(|kv| (kv.key(), kv.mod_revision())).collect();
@@ -136,7 +137,7 @@ async fn by_default_the_revision_is_moved_ahead() {
         ignore_value: false,
         ignore_lease: false,
     };
-    assert_eq!(node.put(put).await.unwrap().revision, revision + 1);
+    assert_eq!(node.put(put.valid()).await.unwrap().revision, revision + 1);
     node.shutdown().await;
 }
 

@@ -134,17 +134,18 @@ mod tests {
     use super::*;
     use crate::Store;
     use crate::request::{DeleteRangeRequest, KeyRange, PutRequest, WriteRequest};
+    use crate::validated::valid;
 
     fn put(key: &'static str, lease: i64) -> WriteRequest {
         let (key, value) = (key.into(), "v".into());
-        WriteRequest::Put(PutRequest {
+        WriteRequest::Put(valid(PutRequest {
             key,
             value,
             lease,
             prev_kv: false,
             ignore_value: false,
             ignore_lease: false,
-        })
+        }))
     }
 
     #[test]
@@ -156,7 +157,7 @@ mod tests {
             WriteRequest::LeaseGrant { id: 7, ttl: 60 },
             put("a", 0),
             put("b", 7),
-            WriteRequest::DeleteRange(delete),
+            WriteRequest::DeleteRange(valid(delete)),
             WriteRequest::LeaseRevoke { id: 7 },
             WriteRequest::Compact { revision: 3 },
         ];

@@ -17,6 +17,7 @@ use crate::range::{RangeRun, resolve_revision};
 use crate::record::{Fields, Record};
 use crate::request::*;
 use crate::state::{Mark, Store};
+use crate::validated::Validated;
 use crate::work::Work;
 
 /// The outcome of a request that was not refused.
@@ -67,7 +68,7 @@ impl Store {
 
     /// Begins a transaction without writes at what is visible: its compares are decided now, its
     /// ranges are left to be run in steps, all of them at the same revision.
-    pub fn begin_read_txn(&self, request: &TxnRequest) -> Result<ReadTxn, StoreError> {
+    pub fn begin_read_txn(&self, request: &Validated<TxnRequest>) -> Result<ReadTxn, StoreError> {
         assert!(request.is_read_only(), "only reads are answered beside the sequencer");
         let mark = self.visible;
         let mut work = Work::of(self);
@@ -86,7 +87,7 @@ impl Store {
     }
 
     /// The same in one go.
-    pub fn read_txn(&self, request: &TxnRequest) -> Result<TxnResponse, StoreError> {
+    pub fn read_txn(&self, request: &Validated<TxnRequest>) -> Result<TxnResponse, StoreError> {
         let ReadTxn { revision, succeeded, ranges, mut allowance } = self.begin_read_txn(request)?;
         let mut responses = Vec::with_capacity(ranges.len());
         for run in ranges {

@@ -4,7 +4,7 @@
 //! only by the rules of the API. The same requests in the same order give the same answers, events
 //! and journal bytes.
 //!
-//! * [`validate`] checks what can be checked without state.
+//! * [`validate`] checks what can be checked without state; what passes is [`Validated`].
 //! * [`Store::evaluate`] runs one write request against **head** and says what to journal.
 //!   [`turns::evaluate`] does so with others let in between.
 //! * [`Store::publish`] moves **visible** once the journal has it; [`range::RangeRun`] reads there.
@@ -45,6 +45,7 @@ mod state;
 mod tree;
 pub mod turns;
 pub mod validate;
+mod validated;
 mod work;
 
 pub use compaction::Freed;
@@ -55,3 +56,4 @@ pub use payload::BadCommand;
 pub use record::Record;
 pub use replay::Replayed;
 pub use state::{Mark, Stats, Store};
+pub use validated::Validated;

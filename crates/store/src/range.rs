@@ -16,6 +16,7 @@ use crate::limits::{AnswerBytes, answer_bytes};
 use crate::record::Record;
 use crate::request::{RangeRequest, RangeResponse, SortOrder, SortTarget};
 use crate::state::{Mark, Store};
+use crate::validated::Validated;
 
 /// The revision a request reads at, given what may be seen: 0 or less means the newest.
 pub fn resolve_revision(asked: i64, mark: Mark) -> Result<i64, StoreError> {
@@ -46,9 +47,9 @@ pub struct RangeRun {
 }
 
 impl RangeRun {
-    pub fn new(request: RangeRequest, mark: Mark) -> Result<RangeRun, StoreError> {
+    pub fn new(request: Validated<RangeRequest>, mark: Mark) -> Result<RangeRun, StoreError> {
         let at = resolve_revision(request.revision, mark)?;
-        Ok(RangeRun::at(request, mark.revision, at))
+        Ok(RangeRun::at(request.into_inner(), mark.revision, at))
     }
 
     /// A run whose revisions have been decided by the caller.

@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use crate::auth;
 use crate::record::Record;
+use crate::validated::Validated;
 
 /// The keys a request is about, from the API's `key` and `range_end`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -204,9 +205,9 @@ impl TxnRequest {
 /// Everything that goes through the sequencer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WriteRequest {
-    Put(PutRequest),
-    DeleteRange(DeleteRangeRequest),
-    Txn(TxnRequest),
+    Put(Validated<PutRequest>),
+    DeleteRange(Validated<DeleteRangeRequest>),
+    Txn(Validated<TxnRequest>),
     Compact {
         revision: i64,
     },

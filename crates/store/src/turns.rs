@@ -107,6 +107,7 @@ mod tests {
     use crate::leased::LeasedRun;
     use crate::range::RangeRun;
     use crate::request::{KeyRange, PutRequest, RangeRequest};
+    use crate::validated::valid;
 
     /// Looks at everything that is visible whenever others have the store.
     struct Watched<'s> {
@@ -131,10 +132,10 @@ mod tests {
     /// What readers see: all keys, how many there are of two ranges, and those on the lease.
     fn shown(store: &Store) -> (Vec<Record>, [i64; 2], Vec<Record>) {
         let request = RangeRequest::new(KeyRange::new("\0", "\0"));
-        let mut all = RangeRun::new(request, store.visible()).expect("it is the newest");
+        let mut all = RangeRun::new(valid(request), store.visible()).expect("it is the newest");
         while !all.step(store, 7, usize::MAX).expect("nothing is freed") {}
         let some = RangeRequest::new(KeyRange::new("k020", "k050"));
-        let some = RangeRun::new(some, store.visible()).expect("it is the newest");
+        let some = RangeRun::new(valid(some), store.visible()).expect("it is the newest");
         let counts = [&all, &some].map(|run| run.count(store).expect("nothing is freed"));
         let mut leased = LeasedRun::of(store, 7);
         while leased.step(store, 7) != Some(true) {}
@@ -173,7 +174,7 @@ mod tests {
                 ignore_value: false,
                 ignore_lease: false,
             };
-            store.evaluate(&WriteRequest::Put(put), &mut journal).expect("its lease is there");
+            store.evaluate(&WriteRequest::Put(valid(put)), &mut journal).expect("its lease is there");
         }
         let revision = store.head().revision;
         store.evaluate(&WriteRequest::Compact { revision }, &mut journal).expect("it is the newest");

@@ -1,19 +1,37 @@
 //! Checks that need only the request: they run before anything is queued, on the caller's thread.
 //!
-//! A request that passes here can still be refused by the state (a missing lease, a compacted
-//! revision), but never half-way: evaluation checks the chosen path of a transaction before it
-//! changes anything.
+//! What passes becomes [`Validated`], which is all that reads and evaluation accept. It can still
+//! be refused by the state (a missing lease, a compacted revision), but never half-way: evaluation
+//! checks the chosen path of a transaction before it changes anything.
 
 use std::collections::{BTreeMap, HashSet};
 
 use crate::error::StoreError;
 use crate::request::{DeleteRangeRequest, PutRequest, RangeRequest, RequestOp, TxnRequest};
+use crate::validated::Validated;
 
-pub fn range(request: &RangeRequest) -> Result<(), StoreError> {
+pub fn range(request: RangeRequest) -> Result<Validated<RangeRequest>, StoreError> {
+    Validated::checked(request, check_range)
+}
+
+pub fn put(request: PutRequest) -> Result<Validated<PutRequest>, StoreError> {
+    Validated::checked(request, check_put)
+}
+
+pub fn delete_range(request: DeleteRangeRequest) -> Result<Validated<DeleteRangeRequest>, StoreError> {
+    Validated::checked(request, check_delete_range)
+}
+
+/// `max_ops` bounds each of the three lists; a nested transaction may use what its parents left.
+pub fn txn(request: TxnRequest, max_ops: usize) -> Result<Validated<TxnRequest>, StoreError> {
+    Validated::checked(request, |request| check_txn(request, max_ops))
+}
+
+fn check_range(request: &RangeRequest) -> Result<(), StoreError> {
     if request.range.key.is_empty() { Err(StoreError::EmptyKey) } else { Ok(()) }
 }
 
-pub fn put(request: &PutRequest) -> Result<(), StoreError> {
+fn check_put(request: &PutRequest) -> Result<(), StoreError> {
     if request.key.is_empty() {
         return Err(StoreError::EmptyKey);
     }
@@ -26,12 +44,11 @@ pub fn put(request: &PutRequest) -> Result<(), StoreError> {
     Ok(())
 }
 
-pub fn delete_range(request: &DeleteRangeRequest) -> Result<(), StoreError> {
+fn check_delete_range(request: &DeleteRangeRequest) -> Result<(), StoreError> {
     if request.range.key.is_empty() { Err(StoreError::EmptyKey) } else { Ok(()) }
 }
 
-/// `max_ops` bounds each of the three lists; a nested transaction may use what its parents left.
-pub fn txn(request: &TxnRequest, max_ops: usize) -> Result<(), StoreError> {
+fn check_txn(request: &TxnRequest, max_ops: usize) -> Result<(), StoreError> {
     shape(request, max_ops)?;
     Footprint::of(&request.success)?;
     Footprint::of(&request.failure)?;
@@ -48,9 +65,9 @@ fn shape(request: &TxnRequest, max_ops: usize) -> Result<(), StoreError> {
     }
     for op in request.success.iter().chain(&request.failure) {
         match op {
-            RequestOp::Range(op) => range(op)?,
-            RequestOp::Put(op) => put(op)?,
-            RequestOp::DeleteRange(op) => delete_range(op)?,
+            RequestOp::Range(op) => check_range(op)?,
+            RequestOp::Put(op) => check_put(op)?,
+            RequestOp::DeleteRange(op) => check_delete_range(op)?,
             RequestOp::Txn(op) => shape(op, max_ops - ops)?,
             RequestOp::Empty => return Err(StoreError::KeyNotFound),
         }
@@ -182,7 +199,7 @@ mod tests {
     }
 
     fn check(success: Vec<RequestOp>) -> Result<(), StoreError> {
-        txn(&TxnRequest { compare: vec![], success, failure: vec![] }, 128)
+        check_txn(&TxnRequest { compare: vec![], success, failure: vec![] }, 128)
     }
 
     #[test]
@@ -224,7 +241,7 @@ mod tests {
             target: CompareTarget::Version(0),
         };
         let request = TxnRequest { compare: vec![compare], ..TxnRequest::default() };
-        assert_eq!(txn(&request, 128), Err(StoreError::EmptyKey));
+        assert_eq!(txn(request, 128), Err(StoreError::EmptyKey));
     }
 
     #[test]

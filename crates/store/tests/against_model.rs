@@ -16,14 +16,16 @@ use vetch_store::lease::{ATTACHED_BYTES, LEASE_BYTES};
 use vetch_store::load::Loader;
 use vetch_store::range::{RangeRun, resolve_revision};
 use vetch_store::request::*;
-use vetch_store::{Evaluated, Mark, Record, Store, StoreError, validate};
+use vetch_store::{Evaluated, Mark, Record, Store, StoreError};
 
+use spec::requests::Write;
 use spec::{Spec, check_headers, requests};
+use vetch_testkit::valid::Valid;
 use vetch_testkit::{to_model, to_store};
 
 #[derive(Debug, Clone)]
 enum Step {
-    Write(WriteRequest),
+    Write(Write),
     /// So many of the writes that wait become visible.
     Publish(usize),
     StartRange(RangeRequest),
@@ -96,7 +98,7 @@ impl Pair {
                 let visible = self.store.visible();
                 let mut request = request.clone();
                 requests::fit_txn(&mut request, visible.revision);
-                let answer = self.store.read_txn(&request);
+                let answer = self.store.read_txn(&request.clone().valid());
                 if let Ok(answer) = &answer {
                     assert_eq!(answer.revision, visible.revision);
                     check_headers(answer, visible.revision, &mut false);
@@ -118,19 +120,20 @@ impl Pair {
         }
     }
 
-    fn write(&mut self, request: &WriteRequest) {
+    fn write(&mut self, request: &Write) {
         let mut request = request.clone();
         requests::fit(&mut request, self.store.head().revision);
         requests::aim(&mut request, self.store.leases());
-        let request = &request;
-        if let WriteRequest::Txn(txn) = request {
-            let shape = vetch_model::Request::Txn(to_model::txn(txn)).shape(4);
-            let verdict = validate::txn(txn, 4);
-            assert_eq!(verdict, shape.map_err(to_store::malformed), "{txn:?}");
-            if verdict.is_err() {
-                return;
-            }
-        }
+        let shape = match &request {
+            Write::Put(put) => vetch_model::Request::Put(to_model::put(put)).shape(4),
+            Write::DeleteRange(delete) => vetch_model::Request::Delete(to_model::delete(delete)).shape(4),
+            Write::Txn(txn) => vetch_model::Request::Txn(to_model::txn(txn)).shape(4),
+            Write::Other(_) => Ok(()),
+        };
+        let verdict = request.clone().validate(4);
+        let malformed = verdict.as_ref().map(drop).map_err(|error| *error);
+        assert_eq!(malformed, shape.map_err(to_store::malformed), "{request:?}");
+        let Ok(request) = &verdict else { return };
         let mut bytes = Vec::new();
         let before = self.store.head();
         let answer = self.store.evaluate(request, &mut bytes);
@@ -155,7 +158,7 @@ impl Pair {
         let mark = self.store.visible();
         let mut request = request.clone();
         requests::fit_revision(&mut request.revision, mark.revision);
-        match RangeRun::new(request.clone(), mark) {
+        match RangeRun::new(request.clone().valid(), mark) {
             Ok(run) => {
                 let at = resolve_revision(request.revision, mark).expect("the run has begun");
                 self.running.push(Running { run, request, header: mark.revision, at });
@@ -235,7 +238,8 @@ fn check_against(store: &Store, spec: &Spec) {
         }
         for (start, end) in [("\0", "\0"), ("a", "c"), ("ab", "\0"), ("b", "a"), ("a", "a\0")] {
             let request = RangeRequest { revision: at, ..RangeRequest::new(KeyRange::new(start, end)) };
-            let mut run = RangeRun::new(request.clone(), store.visible()).expect("a readable revision");
+            let mut run =
+                RangeRun::new(request.clone().valid(), store.visible()).expect("a readable revision");
             while !run.step(store, 3, usize::MAX).expect("a readable revision") {}
             let count = run.count(store).expect("a readable revision");
             let answer = run.finish(count);

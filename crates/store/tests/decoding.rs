@@ -11,16 +11,16 @@ use vetch_store::hash::HashRun;
 use vetch_store::record::Fields;
 use vetch_store::request::*;
 use vetch_store::{Record, Store};
+use vetch_testkit::valid::Valid;
 
-use spec::requests;
+use spec::requests::{self, Write};
 
-fn journal(writes: &[WriteRequest]) -> Vec<u8> {
+fn journal(writes: &[Write]) -> Vec<u8> {
     let mut store = Store::default();
     let mut bytes = Vec::new();
     for write in writes {
-        // What validation would refuse is refused by evaluation or harmless to it.
-        if !matches!(write, WriteRequest::Txn(txn) if vetch_store::validate::txn(txn, 128).is_err()) {
-            store.evaluate(write, &mut bytes).ok();
+        if let Ok(write) = write.clone().validate(128) {
+            store.evaluate(&write, &mut bytes).ok();
         }
     }
     bytes
@@ -39,13 +39,16 @@ fn replay_and_use(bytes: &[u8]) {
     hash.finish();
     let all = KeyRange::new("\0", "\0");
     let read = RequestOp::Range(RangeRequest::new(all.clone()));
-    store.read_txn(&TxnRequest { success: vec![read], ..TxnRequest::default() }).expect("newest is readable");
+    let read = TxnRequest { success: vec![read], ..TxnRequest::default() };
+    store.read_txn(&read.valid()).expect("newest is readable");
     let leases: Vec<i64> = store.leases().iter().map(|(id, _)| id).collect();
     for id in leases {
         store.evaluate(&WriteRequest::LeaseRevoke { id }, &mut Vec::new()).expect("it exists");
     }
     let delete = DeleteRangeRequest { range: all, prev_kv: true };
-    store.evaluate(&WriteRequest::DeleteRange(delete), &mut Vec::new()).expect("deletes are not refused");
+    store
+        .evaluate(&WriteRequest::DeleteRange(delete.valid()), &mut Vec::new())
+        .expect("deletes are not refused");
     assert_eq!(store.stats().keys, 0);
     let revision = store.head().revision;
     if revision > store.head().compact_revision {

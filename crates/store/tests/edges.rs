@@ -5,6 +5,7 @@ mod spec;
 use vetch_store::leased::LeasedRun;
 use vetch_store::request::*;
 use vetch_store::{Mark, Record, Store, StoreError, validate};
+use vetch_testkit::valid::Valid;
 
 use spec::Spec;
 
@@ -24,7 +25,7 @@ fn delete(key: &'static str, end: &'static str) -> DeleteRangeRequest {
 }
 
 fn txn(success: Vec<RequestOp>) -> WriteRequest {
-    WriteRequest::Txn(TxnRequest { success, ..TxnRequest::default() })
+    WriteRequest::Txn(TxnRequest { success, ..TxnRequest::default() }.valid())
 }
 
 /// Both are given every request; the answers of the last one are returned.
@@ -34,7 +35,7 @@ fn both(requests: &[WriteRequest]) -> Result<vetch_store::Evaluated, StoreError>
     let mut last = Err(StoreError::KeyNotFound);
     for request in requests {
         if let WriteRequest::Txn(txn) = request {
-            assert_eq!(validate::txn(txn, 128), Ok(()), "meant to pass validation");
+            assert!(validate::txn((**txn).clone(), 128).is_ok(), "meant to pass validation");
         }
         last = store.evaluate(request, &mut journal);
         spec.judge(request, &last);
@@ -55,7 +56,7 @@ fn a_read_of_the_newest_revision_does_not_see_what_its_own_transaction_changed()
     for change in [RequestOp::Put(put("k")), RequestOp::DeleteRange(delete("k", ""))] {
         for end in ["", "l"] {
             let own = txn(vec![change.clone(), read(2, end), read(0, end)]);
-            both(&[WriteRequest::Put(put("k")), own]).expect("judged by the specification");
+            both(&[WriteRequest::Put(put("k").valid()), own]).expect("judged by the specification");
         }
     }
 }
@@ -69,7 +70,7 @@ fn nothing_can_be_kept_of_a_key_that_the_transaction_deleted() {
     let keep_lease = PutRequest { ignore_lease: true, ..put("b") };
     for keep in [keep_value, keep_lease] {
         let open = vec![RequestOp::DeleteRange(delete("a", "\0")), RequestOp::Put(keep.clone())];
-        let answer = both(&[WriteRequest::Put(put("b")), txn(open)]);
+        let answer = both(&[WriteRequest::Put(put("b").valid()), txn(open)]);
         assert_eq!(answer, Err(StoreError::KeyNotFound));
 
         let inner = |ops| RequestOp::Txn(TxnRequest { success: ops, ..TxnRequest::default() });
@@ -77,12 +78,12 @@ fn nothing_can_be_kept_of_a_key_that_the_transaction_deleted() {
             inner(vec![RequestOp::DeleteRange(delete("a", "\0"))]),
             inner(vec![RequestOp::Put(keep.clone())]),
         ];
-        let answer = both(&[WriteRequest::Put(put("b")), txn(nested)]);
+        let answer = both(&[WriteRequest::Put(put("b").valid()), txn(nested)]);
         assert_eq!(answer, Err(StoreError::KeyNotFound));
 
         // The other way round there is something to keep.
         let before = vec![RequestOp::Put(keep), RequestOp::DeleteRange(delete("a", "\0"))];
-        let answer = both(&[WriteRequest::Put(put("b")), txn(before)]).expect("the key is there");
+        let answer = both(&[WriteRequest::Put(put("b").valid()), txn(before)]).expect("the key is there");
         assert_eq!(answer.events.len(), 2);
     }
 }
@@ -94,7 +95,7 @@ fn a_key_may_change_several_times_in_one_revision() {
         RequestOp::DeleteRange(delete("a", "\0")),
         RequestOp::Range(RangeRequest::new(KeyRange::new("a", "z"))),
     ];
-    let requests = [WriteRequest::Put(put("a")), WriteRequest::Put(put("b")), txn(ops)];
+    let requests = [WriteRequest::Put(put("a").valid()), WriteRequest::Put(put("b").valid()), txn(ops)];
     let answer = both(&requests).expect("not refused");
     let subs: Vec<_> = answer.events.iter().map(|event| (event.kv.sub(), event.kv.is_tombstone())).collect();
     assert_eq!(subs, [(0, false), (1, true), (2, true)]);
@@ -106,7 +107,7 @@ fn a_leased_key_without_a_value_survives_the_journal_unchanged() {
     let mut store = Store::default();
     let mut journal = Vec::new();
     store.evaluate(&WriteRequest::LeaseGrant { id: 1, ttl: 10 }, &mut journal).expect("new");
-    let leased = WriteRequest::Put(PutRequest { value: "".into(), lease: 1, ..put("a") });
+    let leased = WriteRequest::Put(PutRequest { value: "".into(), lease: 1, ..put("a") }.valid());
     let written = store.evaluate(&leased, &mut journal).expect("the lease exists");
     let mut again = Store::default();
     assert_eq!(again.replay(&journal).expect("just written")[0].events, written.events);
@@ -120,13 +121,13 @@ fn a_lease_follows_its_key_through_delete_and_create() {
     let mut do_it = |request: WriteRequest| store.evaluate(&request, &mut Vec::new()).expect("not refused");
     do_it(WriteRequest::LeaseGrant { id: 1, ttl: 10 });
     do_it(WriteRequest::LeaseGrant { id: 2, ttl: 10 });
-    do_it(WriteRequest::Put(PutRequest { lease: 1, ..put("a") }));
-    do_it(WriteRequest::DeleteRange(delete("a", "")));
-    do_it(WriteRequest::Put(put("a")));
+    do_it(WriteRequest::Put(PutRequest { lease: 1, ..put("a") }.valid()));
+    do_it(WriteRequest::DeleteRange(delete("a", "").valid()));
+    do_it(WriteRequest::Put(put("a").valid()));
     // The new life of the key has nothing to do with the lease of the old one.
     assert!(do_it(WriteRequest::LeaseRevoke { id: 1 }).events.is_empty());
-    do_it(WriteRequest::Put(PutRequest { lease: 2, ..put("a") }));
-    do_it(WriteRequest::Put(PutRequest { ignore_lease: true, ..put("a") }));
+    do_it(WriteRequest::Put(PutRequest { lease: 2, ..put("a") }.valid()));
+    do_it(WriteRequest::Put(PutRequest { ignore_lease: true, ..put("a") }.valid()));
     assert_eq!(do_it(WriteRequest::LeaseRevoke { id: 2 }).events.len(), 1);
 }
 
@@ -143,12 +144,12 @@ fn a_delete_compacted_at_gives_back_what_it_deleted() {
         };
         for number in 0..keys {
             let key = format!("k{number:02}").into();
-            write(&mut store, WriteRequest::Put(PutRequest { key, ..put("") }));
+            write(&mut store, WriteRequest::Put(PutRequest { key, ..put("") }.valid()));
         }
-        write(&mut store, WriteRequest::DeleteRange(delete("k", "l")));
+        write(&mut store, WriteRequest::DeleteRange(delete("k", "l").valid()));
         let deleted_at = store.head().revision;
-        write(&mut store, WriteRequest::Put(put("stays")));
-        write(&mut store, WriteRequest::Put(put("k00")));
+        write(&mut store, WriteRequest::Put(put("stays").valid()));
+        write(&mut store, WriteRequest::Put(put("k00").valid()));
         write(&mut store, WriteRequest::Compact { revision: deleted_at });
         store.publish(store.head());
         while !store.compact_step(1, &mut Vec::new()) {}
@@ -189,11 +190,11 @@ fn a_delete_of_a_few_very_long_keys_is_journalled_as_its_range() {
     for n in 0..3 {
         let key = format!("{}{n}", "k".repeat(100_000));
         let put = PutRequest { key: key.into(), value: "v".into(), ..put("k") };
-        store.evaluate(&WriteRequest::Put(put), &mut journal).expect("a put");
+        store.evaluate(&WriteRequest::Put(put.valid()), &mut journal).expect("a put");
     }
     let mut effects = Vec::new();
     let deleted =
-        store.evaluate(&WriteRequest::DeleteRange(delete("k", "l")), &mut effects).expect("a delete");
+        store.evaluate(&WriteRequest::DeleteRange(delete("k", "l").valid()), &mut effects).expect("a delete");
     assert_eq!(deleted.events.len(), 3);
     assert!(effects.len() < 100, "{} bytes", effects.len());
     journal.extend(effects);
@@ -208,7 +209,7 @@ fn a_delete_of_a_few_very_long_keys_is_journalled_as_its_range() {
 fn equals_stay_in_key_order_when_they_are_sorted_backwards() {
     let mut store = Store::default();
     for n in 0..14 {
-        let request = WriteRequest::Put(PutRequest { key: format!("k{n:02}").into(), ..put("") });
+        let request = WriteRequest::Put(PutRequest { key: format!("k{n:02}").into(), ..put("") }.valid());
         store.evaluate(&request, &mut Vec::new()).expect("nothing refuses it");
     }
     store.publish(store.head());
@@ -220,7 +221,7 @@ fn equals_stay_in_key_order_when_they_are_sorted_backwards() {
             ..RangeRequest::new(KeyRange::new("k", end))
         };
         let txn = TxnRequest { success: vec![RequestOp::Range(range)], ..TxnRequest::default() };
-        let answer = store.read_txn(&txn).expect("nothing refuses it");
+        let answer = store.read_txn(&txn.clone().valid()).expect("nothing refuses it");
         let Some(ResponseOp::Range(range)) = answer.responses.into_iter().next() else { panic!("one range") };
         range.kvs.iter().map(|kv| String::from_utf8_lossy(&kv.key()[1..]).into_owned()).collect::<Vec<_>>()
     };
@@ -238,7 +239,7 @@ fn equals_stay_in_key_order_when_they_are_sorted_backwards() {
 fn the_keys_of_a_lease_are_those_that_are_visible() {
     let mut store = Store::default();
     let mut shown = Vec::new();
-    let put = |key, lease| WriteRequest::Put(PutRequest { lease, ..put(key) });
+    let put = |key, lease| WriteRequest::Put(PutRequest { lease, ..put(key) }.valid());
     let delete = DeleteRangeRequest { range: KeyRange::single("a"), prev_kv: false };
     for request in [
         WriteRequest::LeaseGrant { id: 1, ttl: 10 },
@@ -247,7 +248,7 @@ fn the_keys_of_a_lease_are_those_that_are_visible() {
         put("b", 1),
         put("c", 1),
         put("b", 2),
-        WriteRequest::DeleteRange(delete),
+        WriteRequest::DeleteRange(delete.valid()),
         put("a", 2),
         put("c", 0),
         put("c", 1),

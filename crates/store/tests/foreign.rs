@@ -3,6 +3,7 @@
 use vetch_store::record::Fields;
 use vetch_store::request::*;
 use vetch_store::{Record, Store, StoreError};
+use vetch_testkit::valid::Valid;
 
 fn put(key: &'static str, lease: i64) -> RequestOp {
     let (key, value) = (key.into(), "v".into());
@@ -14,7 +15,7 @@ fn delete(key: &'static str, end: &'static str) -> RequestOp {
 }
 
 fn txn(success: Vec<RequestOp>) -> WriteRequest {
-    WriteRequest::Txn(TxnRequest { success, ..TxnRequest::default() })
+    WriteRequest::Txn(TxnRequest { success, ..TxnRequest::default() }.valid())
 }
 
 fn foreign(changes: Vec<Record>) -> WriteRequest {

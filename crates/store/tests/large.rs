@@ -9,6 +9,7 @@ use vetch_store::load::Loader;
 use vetch_store::range::RangeRun;
 use vetch_store::request::*;
 use vetch_store::{Record, Store};
+use vetch_testkit::valid::Valid;
 
 struct Dice(u64);
 
@@ -26,19 +27,22 @@ fn name(number: u64) -> Vec<u8> {
 }
 
 fn put(number: u64) -> WriteRequest {
-    WriteRequest::Put(PutRequest {
-        key: name(number).into(),
-        value: "v".into(),
-        lease: 0,
-        prev_kv: false,
-        ignore_value: false,
-        ignore_lease: false,
-    })
+    WriteRequest::Put(
+        PutRequest {
+            key: name(number).into(),
+            value: "v".into(),
+            lease: 0,
+            prev_kv: false,
+            ignore_value: false,
+            ignore_lease: false,
+        }
+        .valid(),
+    )
 }
 
 fn delete(from: u64, upto: u64) -> WriteRequest {
     let range = KeyRange::new(name(from), name(upto));
-    WriteRequest::DeleteRange(DeleteRangeRequest { range, prev_kv: false })
+    WriteRequest::DeleteRange(DeleteRangeRequest { range, prev_kv: false }.valid())
 }
 
 /// Living keys with their mod revision.
@@ -90,7 +94,7 @@ impl Run {
                 let range = KeyRange::new(from, upto);
                 let limit = self.dice.roll(2_000) as i64 + 1;
                 let request = RangeRequest { limit, revision: at, ..RangeRequest::new(range) };
-                let mut run = RangeRun::new(request, store.visible()).expect("readable");
+                let mut run = RangeRun::new(request.valid(), store.visible()).expect("readable");
                 while !run.step(store, 501, usize::MAX).expect("readable") {}
                 let count = run.count(store).expect("readable");
                 let answer = run.finish(count);
@@ -214,7 +218,7 @@ fn every_revision_is_counted() {
     for (at, &expected) in counts.iter().enumerate().skip(1) {
         let range = KeyRange::new("\0", "\0");
         let request = RangeRequest { revision: at as i64, count_only: true, ..RangeRequest::new(range) };
-        let run = RangeRun::new(request, store.visible()).expect("readable");
+        let run = RangeRun::new(request.valid(), store.visible()).expect("readable");
         assert_eq!(run.count(&store), Ok(expected), "at={at}");
     }
 }

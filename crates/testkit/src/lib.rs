@@ -4,6 +4,7 @@
 //! * `certificates`: certificate authorities, certificates and revocation lists.
 //! * `log`: a log in memory that can be told to misbehave, and the suite that every engine passes.
 //! * `faulty_disk` and `subsets`: failures of a disk, and what a power loss leaves.
+//! * `valid`: well-formed requests, validated.
 //! * `to_model` and `to_store`: requests and responses of the store in the types of the
 //!   specification, and the other way round.
 //!
@@ -16,3 +17,4 @@ pub mod random;
 pub mod subsets;
 pub mod to_model;
 pub mod to_store;
+pub mod valid;

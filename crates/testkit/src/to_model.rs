@@ -55,7 +55,7 @@ pub fn range(request: &RangeRequest) -> model::Range {
     }
 }
 
-fn put(request: &PutRequest) -> model::Put {
+pub fn put(request: &PutRequest) -> model::Put {
     model::Put {
         key: request.key.to_vec(),
         value: request.value.to_vec(),
@@ -66,7 +66,7 @@ fn put(request: &PutRequest) -> model::Put {
     }
 }
 
-fn delete(request: &DeleteRangeRequest) -> model::Delete {
+pub fn delete(request: &DeleteRangeRequest) -> model::Delete {
     model::Delete { keys: keys(&request.range), prev_kv: request.prev_kv }
 }
 

@@ -14,7 +14,7 @@ use vetch_store::request::{
     Compare, CompareResult, CompareTarget, DeleteRangeRequest, KeyRange, PutRequest, RangeRequest, SortOrder,
     SortTarget,
 };
-use vetch_store::{Record, StoreError, validate};
+use vetch_store::{Record, StoreError, Validated, validate};
 
 mod response;
 #[cfg(test)]
@@ -35,25 +35,20 @@ impl WireKv for Kv {
     }
 }
 
-pub fn range(request: pb::RangeRequest) -> Result<RangeRequest, StoreError> {
+pub fn range(request: pb::RangeRequest) -> Result<Validated<RangeRequest>, StoreError> {
     let sort = sort_of(&request);
-    let request = range_fields(request, sort.unwrap_or_default());
-    validate::range(&request)?;
+    let request = validate::range(range_fields(request, sort.unwrap_or_default()))?;
     // After the key, because etcd looks at the key first.
     sort.ok_or(StoreError::InvalidSortOption)?;
     Ok(request)
 }
 
-pub fn put(request: pb::PutRequest) -> Result<PutRequest, StoreError> {
-    let request = put_fields(request);
-    validate::put(&request)?;
-    Ok(request)
+pub fn put(request: pb::PutRequest) -> Result<Validated<PutRequest>, StoreError> {
+    validate::put(put_fields(request))
 }
 
-pub fn delete_range(request: pb::DeleteRangeRequest) -> Result<DeleteRangeRequest, StoreError> {
-    let request = delete_fields(request);
-    validate::delete_range(&request)?;
-    Ok(request)
+pub fn delete_range(request: pb::DeleteRangeRequest) -> Result<Validated<DeleteRangeRequest>, StoreError> {
+    validate::delete_range(delete_fields(request))
 }
 
 /// None: a number that the API does not define.

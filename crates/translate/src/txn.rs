@@ -3,7 +3,7 @@
 use vetch_api::pb;
 use vetch_api::pb::request_op::Request;
 use vetch_store::request::{RequestOp, TxnRequest};
-use vetch_store::{StoreError, validate};
+use vetch_store::{StoreError, Validated, validate};
 
 use super::{compare, delete_fields, put_fields, range_fields, sort_of};
 
@@ -13,14 +13,13 @@ use super::{compare, delete_fields, put_fields, range_fields, sort_of};
 /// with an undefined sort option cannot be expressed in the store's terms, so its place is held by
 /// an empty operation: validation stops there, or earlier if something earlier is wrong, and
 /// [`Holes`] remembers what was in the first such place.
-pub fn txn(request: pb::TxnRequest, max_ops: usize) -> Result<TxnRequest, StoreError> {
+pub fn txn(request: pb::TxnRequest, max_ops: usize) -> Result<Validated<TxnRequest>, StoreError> {
     let mut holes = Holes(None);
     let txn = txn_fields(request, &mut holes);
-    validate::txn(&txn, max_ops).map_err(|error| match (error, holes.0) {
+    validate::txn(txn, max_ops).map_err(|error| match (error, holes.0) {
         (StoreError::KeyNotFound, Some(reason)) => reason,
         (error, _) => error,
-    })?;
-    Ok(txn)
+    })
 }
 
 /// Why the first operation that cannot be expressed is refused.

@@ -4,6 +4,7 @@ use arbitrary::{Result, Unstructured};
 use bytes::Bytes;
 use vetch_store::Mark;
 use vetch_store::request::*;
+use vetch_testkit::valid::Valid;
 
 fn one_of<T: Clone>(input: &mut Unstructured, choices: &[T]) -> Result<T> {
     Ok(choices[input.choose_index(choices.len())?].clone())
@@ -116,19 +117,24 @@ fn txn(input: &mut Unstructured, mark: Mark, depth: u32) -> Result<TxnRequest> {
     Ok(TxnRequest { compare, success: ops(input, mark, depth)?, failure: ops(input, mark, depth)? })
 }
 
-/// A write that validation lets through, except that a transaction may be of any shape.
-pub(super) fn write(input: &mut Unstructured, mark: Mark) -> Result<WriteRequest> {
-    Ok(match input.int_in_range(0..=9)? {
+/// A transaction of any shape, or another write, which is well-formed.
+pub(super) enum Write {
+    Txn(TxnRequest),
+    Other(WriteRequest),
+}
+
+pub(super) fn write(input: &mut Unstructured, mark: Mark) -> Result<Write> {
+    Ok(Write::Other(match input.int_in_range(0..=9)? {
         0 => WriteRequest::LeaseGrant {
             id: input.int_in_range(1..=3)?,
             ttl: one_of(input, &[1, 60, i64::MAX])?,
         },
         1 => WriteRequest::LeaseRevoke { id: input.int_in_range(1..=4)? },
         2 => WriteRequest::Compact { revision: revision(input, mark)? },
-        3 => WriteRequest::DeleteRange(valid_delete(delete(input)?)),
-        4..=6 => WriteRequest::Txn(txn(input, mark, 0)?),
-        _ => WriteRequest::Put(valid_put(put(input)?)),
-    })
+        3 => WriteRequest::DeleteRange(valid_delete(delete(input)?).valid()),
+        4..=6 => return Ok(Write::Txn(txn(input, mark, 0)?)),
+        _ => WriteRequest::Put(valid_put(put(input)?).valid()),
+    }))
 }
 
 fn valid_put(mut request: PutRequest) -> PutRequest {

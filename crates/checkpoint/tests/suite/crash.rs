@@ -17,6 +17,7 @@ use std::io::ErrorKind;
 
 use vetch_journal::{Fault, Op};
 use vetch_store::request::WriteRequest;
+use vetch_testkit::valid::Valid;
 
 use crate::world::{TINY, World, names, put};
 
@@ -47,7 +48,7 @@ fn world_before_a_busy_run() -> World {
     }
     world.write(WriteRequest::LeaseGrant { id: 5, ttl: 60 });
     for n in 0..10 {
-        world.write(WriteRequest::Put(put(&format!("key/{n:02}"), "newest", 5)));
+        world.write(WriteRequest::Put(put(&format!("key/{n:02}"), "newest", 5).valid()));
     }
     world.delete("key/14");
     world.compact_fully(world.store.head().revision - 2);

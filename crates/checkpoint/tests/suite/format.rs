@@ -6,6 +6,7 @@ use vetch_checkpoint::CheckpointConfig;
 use vetch_journal::Tip;
 use vetch_store::auth::{Change, Permission, PermissionKind};
 use vetch_store::request::{Alarm, AlarmKind, Remaining, WriteRequest};
+use vetch_testkit::valid::Valid;
 
 use crate::world::{KEYS, World, keys, paths, put};
 
@@ -27,7 +28,7 @@ fn files_have_exactly_these_bytes() {
     world.write(WriteRequest::LeaseGrant { id: 7, ttl: 60 });
     world.write(WriteRequest::LeaseRemaining { leases: vec![Remaining { id: 7, grant: 1, seconds: 12 }] });
     world.write(WriteRequest::AlarmActivate(Alarm { member: 9, kind: AlarmKind::NoSpace }));
-    world.write(WriteRequest::Put(put("b", "value", 7)));
+    world.write(WriteRequest::Put(put("b", "value", 7).valid()));
     world.put("a", "1");
     world.delete("a");
     world.compact(3);
@@ -112,7 +113,7 @@ fn users_and_roles_have_exactly_these_bytes() {
 #[test]
 fn encrypted_files_have_exactly_these_bytes() {
     let mut world = World::encrypted(CheckpointConfig::default(), keys(&KEYS[..1]));
-    world.write(WriteRequest::Put(put("b", "value", 0)));
+    world.write(WriteRequest::Put(put("b", "value", 0).valid()));
     world.tip = Tip { epoch: Epoch::new(3), seq: Seq::new(7), hash: [0xab; 32], next_rev: 3 };
     world.checkpoint().unwrap();
     let content = |ending| dump(&world.disk.content(&paths(&world.disk, ending)[0]).unwrap());

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use vetch_checkpoint::CheckpointConfig;
 use vetch_journal::{Fault, Op};
 use vetch_store::request::{Alarm, AlarmKind, Remaining, RequestOp, WriteRequest};
+use vetch_testkit::valid::Valid;
 
 use crate::world::{TINY, World, damage, delete, paths, put, txn};
 
@@ -100,11 +101,11 @@ impl World {
     fn apply(&mut self, step: &Step) {
         match step {
             Step::Put { key, len, lease } => {
-                self.write(WriteRequest::Put(put(&name(*key), &"v".repeat(*len as usize), *lease)));
+                self.write(WriteRequest::Put(put(&name(*key), &"v".repeat(*len as usize), *lease).valid()));
             }
             Step::Delete { key } => self.delete(&name(*key)),
             Step::DeleteFrom { key } => {
-                self.write(WriteRequest::DeleteRange(delete(&name(*key), "\0")));
+                self.write(WriteRequest::DeleteRange(delete(&name(*key), "\0").valid()));
             }
             Step::Txn { puts, delete: gone } => {
                 let mut keys: Vec<u8> = puts.iter().copied().filter(|key| key != gone).collect();

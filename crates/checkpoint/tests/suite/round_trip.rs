@@ -5,6 +5,7 @@ use vetch_checkpoint::CheckpointConfig;
 use vetch_store::Mark;
 use vetch_store::auth::Change;
 use vetch_store::request::{Alarm, AlarmKind, Remaining, WriteRequest};
+use vetch_testkit::valid::Valid;
 
 use crate::world::{TINY, World, delete, names, open, paths, put};
 
@@ -27,11 +28,9 @@ fn keys_leases_and_alarms_come_back() {
             .write(WriteRequest::LeaseRemaining { leases: vec![Remaining { id: 7, grant: 1, seconds: 12 }] });
         world.write(WriteRequest::AlarmActivate(Alarm { member: u64::MAX, kind: AlarmKind::NoSpace }));
         for n in 0..50 {
-            world.write(WriteRequest::Put(put(
-                &format!("key/{n:02}"),
-                &"v".repeat(n),
-                if n % 5 == 0 { 7 } else { 0 },
-            )));
+            world.write(WriteRequest::Put(
+                put(&format!("key/{n:02}"), &"v".repeat(n), if n % 5 == 0 { 7 } else { 0 }).valid(),
+            ));
         }
         world.delete("key/05");
         world.put("key/06", "again");
@@ -104,7 +103,7 @@ fn when_everything_is_gone_no_file_is_left() {
         world.put(&format!("{n}"), "v");
     }
     world.checkpoint().unwrap();
-    world.write(WriteRequest::DeleteRange(delete("\0", "\0")));
+    world.write(WriteRequest::DeleteRange(delete("\0", "\0").valid()));
     world.put("one more", "v");
     world.delete("one more");
     // Compaction at the newest revision keeps the events there, so one more write lets all of it

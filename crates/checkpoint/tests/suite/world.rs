@@ -14,6 +14,7 @@ use vetch_store::request::{
     DeleteRangeRequest, Event, KeyRange, PutRequest, RangeRequest, RequestOp, TxnRequest, WriteRequest,
 };
 use vetch_store::{Freed, Mark, Record, Store};
+use vetch_testkit::valid::Valid;
 
 /// Limits so small that a few records make several blocks, files and merges.
 pub(crate) const TINY: CheckpointConfig = CheckpointConfig {
@@ -119,11 +120,11 @@ impl World {
     }
 
     pub(crate) fn put(&mut self, key: &str, value: &str) {
-        self.write(WriteRequest::Put(put(key, value, 0)));
+        self.write(WriteRequest::Put(put(key, value, 0).valid()));
     }
 
     pub(crate) fn delete(&mut self, key: &str) {
-        self.write(WriteRequest::DeleteRange(delete(key, "")));
+        self.write(WriteRequest::DeleteRange(delete(key, "").valid()));
     }
 
     pub(crate) fn compact(&mut self, revision: i64) -> bool {
@@ -234,14 +235,14 @@ pub(crate) fn delete(key: &str, range_end: &str) -> DeleteRangeRequest {
 }
 
 pub(crate) fn txn(ops: Vec<RequestOp>) -> WriteRequest {
-    WriteRequest::Txn(TxnRequest { success: ops, ..TxnRequest::default() })
+    WriteRequest::Txn(TxnRequest { success: ops, ..TxnRequest::default() }.valid())
 }
 
 /// Everything alive at a revision, with the count.
 fn list(store: &Store, at: i64) -> (Vec<Record>, i64) {
     let everything = KeyRange::new("\0", "\0");
     let request = RangeRequest { revision: at, ..RangeRequest::new(everything) };
-    let mut run = RangeRun::new(request, store.visible()).unwrap();
+    let mut run = RangeRun::new(request.valid(), store.visible()).unwrap();
     while !run.step(store, usize::MAX, usize::MAX).unwrap() {}
     let count = run.count(store).unwrap();
     let answer = run.finish(count);

@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use vetch_api::mvccpb::KeyValue;
 use vetch_node::Node;
-use vetch_node::store::Record;
+use vetch_node::error::NodeError;
 use vetch_node::store::request::{KeyRange, RangeRequest};
+use vetch_node::store::{Record, validate};
 
 use super::error::MigrateError;
 use super::source::Source;
@@ -64,7 +65,7 @@ async fn compare_keys(source: &Source, node: &Node, revision: i64) -> Result<(),
         let theirs = source.page(&key, revision, PAGE).await?;
         let range = KeyRange::new(key.clone(), Bytes::from_static(&[0]));
         let request = RangeRequest { revision, limit: PAGE, ..RangeRequest::new(range) };
-        let ours = node.range(request).await?;
+        let ours = node.range(validate::range(request).map_err(NodeError::from)?).await?;
         let is_same = theirs.kvs.len() == ours.kvs.len()
             && theirs.more == ours.more
             && theirs.kvs.iter().zip(&ours.kvs).all(|(theirs, ours)| is_equal(theirs, ours));

@@ -104,12 +104,17 @@ impl Replica {
     }
 
     fn append_barrier(&mut self, now: Duration) {
+        assert!(!self.in_flight.has_barrier(), "one barrier is in flight at a time");
         let mut tip = self.head();
         let entry = Draft::new(Kind::Barrier).chain(&mut tip);
         self.start_append(now, &[entry], false);
     }
 
     pub(crate) fn start_append(&mut self, now: Duration, entries: &[ChainedEntry], proposed: bool) -> Ticket {
+        assert!(self.is_leader(), "only a leader appends");
+        assert!(self.transfer.is_none(), "nothing is appended behind a leadership transfer");
+        assert!(self.in_flight.len() < self.config.max_in_flight, "appends in flight are limited");
+        assert!(*entries[0].before() == self.head(), "an append continues what is in flight");
         let ticket = self.next_ticket();
         let after = Position(self.log_state.position().0 + self.in_flight.len() as u64);
         let record = record::join(entries);

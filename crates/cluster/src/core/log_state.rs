@@ -214,6 +214,7 @@ impl LogState {
             tip = tip.accept(&entry, hash).map_err(|error| Divergence::chain(at, &error))?;
             accepted.push((entry, tip));
         }
+        assert!(at > self.tip_at, "records are committed in the order of the log");
         self.assert_continued_by(&tip, accepted.len(), candidate);
         accepted.iter().for_each(|(_, tip)| self.entries.push(tip.hash));
         self.tip = tip;

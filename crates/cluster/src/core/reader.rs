@@ -142,6 +142,7 @@ impl Replica {
 
     fn committed(&mut self, at: Position, pending: PendingAppend) {
         let PendingAppend { ticket, after: tip, reads, proposed, started, .. } = pending;
+        assert!(tip == *self.log_state.tip(), "an append is committed when it has been read");
         self.extend_lease(started);
         if proposed {
             self.events.push(Event::Committed { ticket, at, tip });
@@ -164,6 +165,8 @@ impl Replica {
                 self.events.push(Event::Dropped { ticket: pending.ticket });
             }
         }
+        assert!(self.log_state.leader() == Some(leader), "the leader is the one that the log names");
+        assert!(self.in_flight.is_empty(), "a new epoch decides everything in flight");
         let tip = *self.log_state.tip();
         if leader == self.me {
             // These reads have waited since before the election. The next barrier serves them.

@@ -29,5 +29,8 @@ pub fn trim_floor(servers: usize, held: &[(u64, LogIndex)]) -> Result<Option<Pos
     }
     let mut positions: Vec<Position> = held.iter().map(|(_, index)| index.position).collect();
     positions.sort_unstable_by(|one, other| other.cmp(one));
-    Ok(positions.get(servers / 2).copied())
+    let floor = positions.get(servers / 2).copied();
+    let covered = |floor: Position| held.iter().filter(|(_, index)| index.position >= floor).count();
+    assert!(floor.is_none_or(|floor| covered(floor) > servers / 2), "a majority covers what is trimmed");
+    Ok(floor)
 }

@@ -8,4 +8,5 @@ mod leadership_transfer;
 mod leases;
 mod log_failures;
 mod read_index;
+mod scripts;
 mod seeds;

@@ -17,7 +17,7 @@ use super::open_segment::OpenSegment;
 use super::segment::Segment;
 use crate::contract::JournalError;
 use crate::disk::Disk;
-use crate::entry::{Entry, Tip, entry_len, hash_entry};
+use crate::entry::{ChainError, Entry, EntryError, Tip, entry_len, hash_entry};
 
 /// Where a record begins, or will.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,6 +174,33 @@ fn segments(disk: &dyn Disk, dir: &Path) -> Result<Vec<Segment>, JournalError> {
     Ok(Segment::among(&disk.list(dir).map_err(JournalError::io("listing", dir))?))
 }
 
+/// Why bytes are not the next record of a journal.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadRecord {
+    #[error("a record is cut short")]
+    CutShort,
+    #[error("record version {0} is not known to this version")]
+    Version(u16),
+    #[error("the header of a record is damaged")]
+    Header,
+    #[error("a record begins with entry {0} out of turn")]
+    OutOfTurn(Seq),
+    #[error("a record's numbers leave no room for an entry after it")]
+    NoSuccessor,
+    #[error("a record belongs to another journal")]
+    OtherJournal,
+    #[error("the payload of a record does not match its checksum")]
+    Checksum,
+    #[error("bad entry: {0}")]
+    Entry(#[from] EntryError),
+    #[error("bad entry: {0}")]
+    Chain(#[from] ChainError),
+    #[error("bad entry: no place in a chain")]
+    NoPlace,
+    #[error("bytes behind the last entry of a record")]
+    Trailing,
+}
+
 /// Checks rows of copied records, one row after the other: checksums, order, and the chain of
 /// entries that are not encrypted.
 #[derive(Debug, Default)]
@@ -186,7 +213,7 @@ pub struct RecordCheck {
 impl RecordCheck {
     /// `rows` are whole records, the first of which follows the last one given before. The error
     /// says what is wrong, and at which byte.
-    pub fn take(&mut self, rows: &Bytes) -> Result<(), (u64, String)> {
+    pub fn take(&mut self, rows: &Bytes) -> Result<(), (u64, BadRecord)> {
         let mut at = 0;
         while at < rows.len() {
             at += self.record(&rows.slice(at..)).map_err(|reason| (at as u64, reason))?;
@@ -199,31 +226,29 @@ impl RecordCheck {
         self.next_seq
     }
 
-    fn record(&mut self, rest: &Bytes) -> Result<usize, String> {
+    fn record(&mut self, rest: &Bytes) -> Result<usize, BadRecord> {
         if rest.len() < SECTOR {
-            return Err("a record is cut short".to_owned());
+            return Err(BadRecord::CutShort);
         }
         let header = Header::parse(rest).map_err(|error| match error {
-            HeaderError::Version { version, .. } => {
-                format!("record version {version} is not known to this version")
-            }
-            HeaderError::Invalid => "the header of a record is damaged".to_owned(),
+            HeaderError::Version { version, .. } => BadRecord::Version(version),
+            HeaderError::Invalid => BadRecord::Header,
         })?;
         if self.next_seq.is_some_and(|expected| expected != header.first_seq) {
-            return Err(format!("a record begins with entry {} out of turn", header.first_seq));
+            return Err(BadRecord::OutOfTurn(header.first_seq));
         }
         if self.journal_id.is_some_and(|id| id != header.journal_id) {
-            return Err("a record belongs to another journal".to_owned());
+            return Err(BadRecord::OtherJournal);
         }
         let next_seq = header.first_seq.checked_plus(u64::from(header.entries));
-        let next_seq = next_seq.ok_or("a record's numbers leave no room for an entry after it")?;
+        let next_seq = next_seq.ok_or(BadRecord::NoSuccessor)?;
         let extent = usize::try_from(header.extent()).unwrap_or(usize::MAX);
         if extent > rest.len() {
-            return Err("a record is cut short".to_owned());
+            return Err(BadRecord::CutShort);
         }
         let payload = rest.slice(RECORD_HEADER_LEN..RECORD_HEADER_LEN + header.payload_len as usize);
         if crc32c::crc32c(&payload) != header.payload_crc {
-            return Err("the payload of a record does not match its checksum".to_owned());
+            return Err(BadRecord::Checksum);
         }
         if header.is_encrypted {
             // Who has the key sees more; what is here is as it was written.
@@ -236,16 +261,14 @@ impl RecordCheck {
         Ok(extent)
     }
 
-    fn entries(&mut self, mut payload: Bytes, count: u32) -> Result<(), String> {
+    fn entries(&mut self, mut payload: Bytes, count: u32) -> Result<(), BadRecord> {
         for _ in 0..count {
-            let len = entry_len(&payload).map_err(|error| format!("bad entry: {error}"))?;
+            let len = entry_len(&payload)?;
             let bytes = payload.split_to(len);
-            let entry = Entry::decode(&bytes).map_err(|error| format!("bad entry: {error}"))?;
-            let before =
-                self.tip.or_else(|| Tip::claimed_by(&entry)).ok_or("bad entry: no place in a chain")?;
-            let tip = before.accept(&entry, hash_entry(&bytes));
-            self.tip = Some(tip.map_err(|error| format!("bad entry: {error}"))?);
+            let entry = Entry::decode(&bytes)?;
+            let before = self.tip.or_else(|| Tip::claimed_by(&entry)).ok_or(BadRecord::NoPlace)?;
+            self.tip = Some(before.accept(&entry, hash_entry(&bytes))?);
         }
-        if payload.is_empty() { Ok(()) } else { Err("bytes behind the last entry of a record".to_owned()) }
+        if payload.is_empty() { Ok(()) } else { Err(BadRecord::Trailing) }
     }
 }

@@ -15,7 +15,7 @@ use vetch_seeded_bugs::Bug;
 
 use super::LocalConfig;
 use super::encryption;
-use super::header::{self, MAX_PAYLOAD, Place};
+use super::header::{self, MAX_PAYLOAD, Place, SECTOR};
 use super::maintenance::{Maintenance, Spare};
 use super::record;
 use super::scan::{From, Scan};
@@ -166,6 +166,7 @@ impl LocalJournal {
         self.check_poison()?;
         let keep_from = self.segments.partition_point(|segment| segment.first_seq.get() <= position.0);
         let gone = keep_from.saturating_sub(1);
+        assert!(gone == 0 || gone < self.segments.len(), "the active segment stays");
         self.maintenance.retire(self.segments.drain(..gone).map(|segment| self.dir.join(segment.name)));
         Ok(gone)
     }
@@ -230,6 +231,11 @@ impl LocalJournal {
         let replaces = self.segments.last().is_some_and(|last| last.first_seq == segment.first_seq);
         let is_empty = self.active.as_ref().is_none_or(|active| active.offset == 0);
         assert!(!replaces || is_empty, "a segment with records is named once");
+        let last = self.segments.last().map(|last| last.first_seq);
+        assert!(
+            last.is_none_or(|last| last <= segment.first_seq),
+            "segments are in the order of their entries"
+        );
         let path = self.dir.join(&segment.name);
         if let Err(error) = self.disk.rename(&spare.path, &path) {
             if error.kind() != io::ErrorKind::StorageFull {
@@ -274,6 +280,11 @@ impl LocalJournal {
         };
         record::build(&mut self.buf, place, entries, encryptor.as_ref());
         let bytes = self.buf.len() as u64;
+        assert!(bytes.is_multiple_of(SECTOR as u64), "a record owns whole sectors");
+        assert!(active.offset + bytes <= active.len, "a record stays within its segment");
+        assert!(last.seq == self.tip.seq.plus(entries.len() as u64), "sequence numbers are contiguous");
+        assert!(last.epoch >= self.tip.epoch, "epochs never go back");
+        assert!(last.next_rev >= self.tip.next_rev, "revisions never go back");
         #[expect(clippy::disallowed_methods, reason = "measures a write and a sync, for metrics")]
         let began = Instant::now();
         let written = active.file.write_at(active.offset, &self.buf);

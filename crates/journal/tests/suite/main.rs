@@ -8,6 +8,7 @@ mod forged;
 mod golden;
 mod random;
 mod real;
+mod scripts;
 mod sectors;
 mod support;
 mod survey;

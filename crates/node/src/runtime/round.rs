@@ -277,6 +277,7 @@ mod tests {
     use vetch_store::request::{
         KeyRange, PutRequest, RangeRequest, RequestOp, SortOrder, SortTarget, TxnRequest,
     };
+    use vetch_testkit::valid::Valid;
 
     fn put(key: String) -> PutRequest {
         PutRequest {
@@ -302,7 +303,7 @@ mod tests {
     #[test]
     fn the_store_is_given_away_by_work_as_well_as_by_requests() {
         let mut store = Store::default();
-        let puts: Vec<_> = (0..10_000).map(|n| WriteRequest::Put(put(format!("k{n}")))).collect();
+        let puts: Vec<_> = (0..10_000).map(|n| WriteRequest::Put(put(format!("k{n}")).valid())).collect();
         let turns = turns_of(&mut store, &puts);
         assert!(turns.into_iter().eq((1..=10_000 / 64).map(|turn| turn * 64)));
         let everything = RangeRequest::new(KeyRange::new("k", "l"));
@@ -316,7 +317,7 @@ mod tests {
             success: vec![RequestOp::Put(put("z".into())), RequestOp::Range(sorted)],
             ..TxnRequest::default()
         };
-        let large = WriteRequest::Txn(txn);
+        let large = WriteRequest::Txn(txn.valid());
         assert_eq!(turns_of(&mut store, &[large.clone(), puts[0].clone(), large]), [1, 3]);
     }
 }

@@ -6,6 +6,7 @@ use std::task::Poll;
 use vetch_journal::{Fault, Op};
 use vetch_node::error::NodeError;
 use vetch_node::store::request::{DeleteRangeRequest, KeyRange};
+use vetch_testkit::valid::Valid;
 
 use crate::stepped_node::{SteppedNode, everything, put, told};
 
@@ -21,7 +22,7 @@ fn etcd_13766_revision_and_contents_agree_after_a_crash_under_load() {
         for n in 0..60 {
             let node = fixture.node.clone();
             let request = put(&format!("k{}", n % 5), &format!("{n}"));
-            in_flight.push(Box::pin(async move { node.put(request).await }));
+            in_flight.push(Box::pin(async move { node.put(request.valid()).await }));
             // Several requests are evaluated ahead of the disk, and housekeeping runs in between.
             fixture.sequence();
             if n % 3 == 0 {
@@ -73,7 +74,7 @@ fn etcd_14685_a_crash_while_space_is_given_back_loses_nothing() {
         }
         let delete = DeleteRangeRequest { range: KeyRange::new("k1", "k2"), prev_kv: false };
         let node = fixture.node.clone();
-        let revision = fixture.wait(async move { node.delete_range(delete).await }).unwrap().revision;
+        let revision = fixture.wait(async move { node.delete_range(delete.valid()).await }).unwrap().revision;
         fixture.compact(revision);
         fixture.settle();
         fixture
@@ -86,7 +87,7 @@ fn etcd_14685_a_crash_while_space_is_given_back_loses_nothing() {
         for n in 0..30 {
             let node = fixture.node.clone();
             let request = put("filler", &format!("{n}{}", "y".repeat(300)));
-            let mut write = Box::pin(async move { node.put(request).await });
+            let mut write = Box::pin(async move { node.put(request.valid()).await });
             let _ = fixture.poll(&mut write);
             fixture.sequence();
             fixture.sync();
@@ -170,7 +171,7 @@ fn a_disk_that_fails_is_not_called_full() {
         fixture.disk().inject(Fault::FailNext(Op::Allocate, ErrorKind::Other));
         let node = fixture.node.clone();
         let value = "x".repeat(300);
-        match fixture.wait(async move { node.put(put(&format!("k{n}"), &value)).await }) {
+        match fixture.wait(async move { node.put(put(&format!("k{n}"), &value).valid()).await }) {
             Ok(_) => {}
             Err(NodeError::DiskFails) => fails = true,
             Err(other) => panic!("{other}"),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use vetch_node::store::request::{AlarmKind, PutRequest};
 use vetch_node::types::{AlarmAction, AlarmSelector};
+use vetch_testkit::valid::Valid;
 
 use crate::stepped_node::{SteppedNode, put};
 
@@ -94,7 +95,7 @@ fn the_keys_of_a_lease_are_shown_once_they_are_durable() {
     fixture.wait(async move { node.lease_grant(7, 600).await }).unwrap();
     let (writing, asking) = (fixture.node.clone(), fixture.node.clone());
     let leased = PutRequest { lease: 7, ..put("k", "v") };
-    let mut write = Box::pin(async move { writing.put(leased).await });
+    let mut write = Box::pin(async move { writing.put(leased.valid()).await });
     assert!(fixture.poll(&mut write).is_pending());
     fixture.sequence();
     fixture.sequence();
@@ -119,7 +120,7 @@ fn the_keys_of_a_lease_are_collected_in_steps_and_of_one_revision() {
     }
     let leased = |fixture: &mut SteppedNode, key: &str, lease| {
         let (node, put) = (fixture.node.clone(), PutRequest { lease, ..put(key, "v") });
-        fixture.wait(async move { node.put(put).await }).unwrap().revision
+        fixture.wait(async move { node.put(put.valid()).await }).unwrap().revision
     };
     let keys: Vec<String> = (0..30).map(|n| format!("k{n:02}")).collect();
     // In another order than that of the keys.

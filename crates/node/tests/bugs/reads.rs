@@ -7,6 +7,7 @@ use std::time::Duration;
 use vetch_node::error::NodeError;
 use vetch_node::store::StoreError;
 use vetch_node::store::request::{KeyRange, PutRequest, RangeRequest, RequestOp, ResponseOp, TxnRequest};
+use vetch_testkit::valid::Valid;
 
 use crate::stepped_node::{SteppedNode, put, single};
 
@@ -38,7 +39,7 @@ fn etcd_20418_a_read_after_a_pause_sees_everything_acknowledged() {
     let mut fixture = SteppedNode::new();
     fixture.put("k", "old");
     let node = fixture.node.clone();
-    let mut write = Box::pin(async move { node.put(put("k", "new")).await });
+    let mut write = Box::pin(async move { node.put(put("k", "new").valid()).await });
     assert!(fixture.poll(&mut write).is_pending());
     // Evaluated, and handed to the journal.
     fixture.sequence();
@@ -65,10 +66,10 @@ fn a_range_of_the_newest_is_never_too_old() {
     let request = RangeRequest::new(KeyRange::new("a", "z"));
     let node = fixture.node.clone();
     let (ranged, compared) = (request.clone(), RequestOp::Range(request));
-    let mut range = Box::pin(async move { node.range(ranged).await });
+    let mut range = Box::pin(async move { node.range(ranged.valid()).await });
     let node = fixture.node.clone();
     let txn = TxnRequest { success: vec![compared], ..TxnRequest::default() };
-    let mut txn = Box::pin(async move { node.txn(txn).await });
+    let mut txn = Box::pin(async move { node.txn(txn.valid()).await });
     assert!(
         fixture.poll(&mut range).is_pending() && fixture.poll(&mut txn).is_pending(),
         "they are read in chunks"
@@ -95,7 +96,7 @@ fn a_range_of_the_past_is_too_old_once_it_is_compacted() {
     let request =
         RangeRequest { revision: fixture.node.revision(), ..RangeRequest::new(KeyRange::new("a", "z")) };
     let node = fixture.node.clone();
-    let mut range = Box::pin(async move { node.range(request).await });
+    let mut range = Box::pin(async move { node.range(request.valid()).await });
     assert!(fixture.poll(&mut range).is_pending());
     let newest = fixture.put("a", "new");
     fixture.compact(newest);
@@ -133,16 +134,16 @@ fn compactions_in_a_loop_fail_no_read() {
     fixture.wait(async move { node.lease_grant(7, 600).await }).unwrap();
     for n in 0..20 {
         let (node, put) = (fixture.node.clone(), PutRequest { lease: 7, ..put(&format!("k{n:02}"), "old") });
-        fixture.wait(async move { node.put(put).await }).unwrap();
+        fixture.wait(async move { node.put(put.valid()).await }).unwrap();
     }
     let all = RangeRequest::new(KeyRange::new("k", "l"));
     let (node, request) = (fixture.node.clone(), all.clone());
-    let range = overtaken(&mut fixture, async move { node.range(request).await });
+    let range = overtaken(&mut fixture, async move { node.range(request.valid()).await });
     assert_eq!((range.count, range.kvs.len()), (20, 20));
     assert_eq!(range.kvs.iter().map(|kv| kv.mod_revision()).max(), Some(range.revision), "it is the newest");
     let node = fixture.node.clone();
     let txn = TxnRequest { success: vec![RequestOp::Range(all)], ..TxnRequest::default() };
-    let txn = overtaken(&mut fixture, async move { node.txn(txn).await });
+    let txn = overtaken(&mut fixture, async move { node.txn(txn.valid()).await });
     let ResponseOp::Range(inner) = &txn.responses[0] else { panic!("{txn:?}") };
     assert_eq!((inner.kvs.len(), inner.kvs[0].mod_revision()), (20, txn.revision));
     let node = fixture.node.clone();
@@ -166,7 +167,7 @@ fn a_read_that_stands_still_does_not_stop_compaction_for_ever() {
     }
     let node = fixture.node.clone();
     let request = RangeRequest::new(KeyRange::new("k", "l"));
-    let mut range = Box::pin(async move { node.range(request).await });
+    let mut range = Box::pin(async move { node.range(request.valid()).await });
     for _ in 0..5 {
         assert!(fixture.poll(&mut range).is_pending());
         overtake(&mut fixture);
@@ -188,7 +189,7 @@ impl SteppedNode {
     fn get_now(&self, key: &str) -> String {
         let node = self.node.clone();
         let request = RangeRequest::new(single(key));
-        match self.poll(&mut Box::pin(async move { node.range(request).await })) {
+        match self.poll(&mut Box::pin(async move { node.range(request.valid()).await })) {
             Poll::Ready(found) => String::from_utf8(found.unwrap().kvs[0].value().to_vec()).unwrap(),
             Poll::Pending => panic!("a small read waits for no other thread"),
         }

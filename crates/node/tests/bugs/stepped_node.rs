@@ -18,6 +18,7 @@ use vetch_node::event::NodeEvent;
 use vetch_node::stepped::{self, Parts, Step, Time};
 use vetch_node::store::request::*;
 use vetch_node::watch::{Create, Response, WatchSession};
+use vetch_testkit::valid::Valid;
 
 /// Time that moves when it is told to.
 #[derive(Default)]
@@ -138,18 +139,18 @@ impl SteppedNode {
 
     pub(crate) fn put(&mut self, key: &str, value: &str) -> i64 {
         let node = self.node.clone();
-        self.wait(async move { node.put(put(key, value)).await }).unwrap().revision
+        self.wait(async move { node.put(put(key, value).valid()).await }).unwrap().revision
     }
 
     pub(crate) fn delete(&mut self, key: &str) -> i64 {
         let node = self.node.clone();
         let request = DeleteRangeRequest { range: single(key), prev_kv: false };
-        self.wait(async move { node.delete_range(request).await }).unwrap().revision
+        self.wait(async move { node.delete_range(request.valid()).await }).unwrap().revision
     }
 
     pub(crate) fn txn(&mut self, ops: Vec<RequestOp>) -> Result<TxnResponse, NodeError> {
         let node = self.node.clone();
-        self.wait(async move { node.txn(TxnRequest { success: ops, ..TxnRequest::default() }).await })
+        self.wait(async move { node.txn(TxnRequest { success: ops, ..TxnRequest::default() }.valid()).await })
     }
 
     /// Returns when the memory has been given back.
@@ -160,7 +161,8 @@ impl SteppedNode {
 
     pub(crate) fn get(&mut self, key: &str) -> Option<String> {
         let node = self.node.clone();
-        let found = self.wait(async move { node.range(RangeRequest::new(single(key))).await }).unwrap();
+        let found =
+            self.wait(async move { node.range(RangeRequest::new(single(key)).valid()).await }).unwrap();
         found.kvs.first().map(|kv| String::from_utf8(kv.value().to_vec()).unwrap())
     }
 

@@ -2,6 +2,7 @@
 
 use vetch_node::store::request::{DeleteRangeRequest, KeyRange, RequestOp};
 use vetch_node::watch::Create;
+use vetch_testkit::valid::Valid;
 
 use crate::stepped_node::{SteppedNode, everything, put, told};
 
@@ -190,7 +191,7 @@ fn a_live_watcher_is_shown_previous_values_before_compaction_takes_them() {
     fixture.drain_settled(&mut session);
     let (deleting, compacting) = (fixture.node.clone(), fixture.node.clone());
     let all = DeleteRangeRequest { range: KeyRange::new("k", "l"), prev_kv: false };
-    let mut delete = Box::pin(async move { deleting.delete_range(all).await });
+    let mut delete = Box::pin(async move { deleting.delete_range(all.valid()).await });
     let mut compact = Box::pin(async move { compacting.compact(32, true).await });
     assert!(fixture.poll(&mut delete).is_pending());
     fixture.sequence();

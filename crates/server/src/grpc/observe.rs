@@ -13,7 +13,7 @@ use vetch_api::mvccpb::KeyValue;
 use vetch_api::v3electionpb::LeaderResponse;
 use vetch_node::error::NodeError;
 use vetch_node::event::NodeEvent;
-use vetch_node::store::Record;
+use vetch_node::store::{Record, validate};
 use vetch_node::watch::{Create, Filters, Response, WatchEnd, WatchSession};
 
 use super::recipes::Queue;
@@ -88,7 +88,8 @@ impl Observer {
     }
 
     async fn look_up(&mut self) -> Result<(), End> {
-        let found = self.context.node.range(self.queue.first()).await.map_err(|error| match error {
+        let request = validate::range(self.queue.first()).map_err(|_| End::Disrupted)?;
+        let found = self.context.node.range(request).await.map_err(|error| match error {
             NodeError::Stopped => End::Stopped,
             _ => End::Disrupted,
         })?;

@@ -142,19 +142,20 @@ async fn wait_for_delete(context: &ServiceContext, key: &[u8], from: i64) -> Res
 }
 
 pub(super) async fn range(context: &ServiceContext, request: RangeRequest) -> Result<RangeResponse, Status> {
-    validate::range(&request).map_err(|error| relayed(error.into()))?;
+    let request = validate::range(request).map_err(|error| relayed(error.into()))?;
     context.node.range(request).await.map_err(relayed)
 }
 
 pub(super) async fn txn(context: &ServiceContext, request: TxnRequest) -> Result<TxnResponse, Status> {
-    validate::txn(&request, context.settings.max_txn_ops).map_err(|error| relayed(error.into()))?;
+    let request =
+        validate::txn(request, context.settings.max_txn_ops).map_err(|error| relayed(error.into()))?;
     context.node.txn(request).await.map_err(relayed)
 }
 
 /// Deletes one key. Returns the revision of the answer.
 pub(super) async fn delete(context: &ServiceContext, key: Bytes) -> Result<i64, Status> {
     let request = DeleteRangeRequest { range: KeyRange::single(key), prev_kv: false };
-    validate::delete_range(&request).map_err(|error| relayed(error.into()))?;
+    let request = validate::delete_range(request).map_err(|error| relayed(error.into()))?;
     Ok(context.node.delete_range(request).await.map_err(relayed)?.revision)
 }
 

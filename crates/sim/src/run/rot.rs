@@ -11,6 +11,7 @@ use vetch_model::KeyValue;
 use vetch_node::Node;
 use vetch_node::error::OpenError;
 use vetch_store::request::{KeyRange, RangeRequest};
+use vetch_store::validate;
 
 use super::Run;
 use crate::coverage::Rare;
@@ -146,6 +147,7 @@ fn content(node: &Node) -> Option<Content> {
     let read = |revision: i64| {
         let mut request = RangeRequest::new(KeyRange::new([0].to_vec(), [0].to_vec()));
         request.revision = revision;
+        let request = validate::range(request).expect("every key is a range");
         block_on(node.range(request)).ok().map(|response| to_model::key_values(&response.kvs))
     };
     let mut leases = block_on(node.leases()).ok()?;

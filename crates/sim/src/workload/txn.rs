@@ -9,7 +9,7 @@ use crate::plan::Plan;
 use vetch_testkit::to_store;
 
 /// Operations that a transaction may have, as the server's default has it.
-const MAX_OPS: usize = 128;
+pub(crate) const MAX_OPS: usize = 128;
 
 impl Generator {
     pub(super) fn txn(&mut self, plan: &Plan, knowledge: &Knowledge) -> Txn {
@@ -19,7 +19,7 @@ impl Generator {
         loop {
             let txn = self.any_txn(plan, knowledge, 2);
             // What the edge refuses never reaches the node.
-            let valid = validate::txn(&to_store::txn(&txn), MAX_OPS).is_ok();
+            let valid = validate::txn(to_store::txn(&txn), MAX_OPS).is_ok();
             if valid && !may_change_twice(&txn.success) && !may_change_twice(&txn.failure) {
                 return txn;
             }

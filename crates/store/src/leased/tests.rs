@@ -1,6 +1,7 @@
 //! Runs against what the versions of their revision say, with writers, compactions and the freeing
 //! of versions between steps.
 
+use crate::validated::valid;
 use bytes::Bytes;
 
 use super::*;
@@ -33,13 +34,20 @@ impl World {
             1..=4 => WriteRequest::LeaseGrant { id: lease.max(1), ttl: 60 },
             5..=8 => {
                 let range = KeyRange::single(self.key());
-                WriteRequest::DeleteRange(DeleteRangeRequest { range, prev_kv: false })
+                WriteRequest::DeleteRange(valid(DeleteRangeRequest { range, prev_kv: false }))
             }
             9 => WriteRequest::Compact { revision: self.store.head().revision },
             _ => {
                 let (key, value) = (self.key(), Bytes::new());
                 let (prev_kv, ignore_value, ignore_lease) = (false, false, false);
-                WriteRequest::Put(PutRequest { key, value, lease, prev_kv, ignore_value, ignore_lease })
+                WriteRequest::Put(valid(PutRequest {
+                    key,
+                    value,
+                    lease,
+                    prev_kv,
+                    ignore_value,
+                    ignore_lease,
+                }))
             }
         };
         // A lease may be missing or there already, a revision compacted: that is no matter.
@@ -115,7 +123,7 @@ fn a_run_that_compaction_overtakes_says_so() {
         ignore_value: false,
         ignore_lease: false,
     };
-    world.store.evaluate(&WriteRequest::Put(put), &mut Vec::new()).expect("its lease is there");
+    world.store.evaluate(&WriteRequest::Put(valid(put)), &mut Vec::new()).expect("its lease is there");
     let revision = world.store.head().revision;
     world.store.evaluate(&WriteRequest::Compact { revision }, &mut Vec::new()).expect("it is the newest");
     world.store.publish(world.store.head());

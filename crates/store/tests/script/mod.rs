@@ -34,7 +34,7 @@ use vetch_model::Model;
 use vetch_store::auth::Caller;
 use vetch_store::hash::{HashRun, PastHashes};
 use vetch_store::request::{RequestOp, TxnRequest, WriteRequest};
-use vetch_store::{Record, Store};
+use vetch_store::{Record, Store, validate};
 
 use crate::spec::Spec;
 
@@ -152,7 +152,7 @@ impl Script {
     fn close_txn(&mut self) -> Result<Option<WriteRequest>, Failure> {
         let OpenTxn { txn, is_in_then } = self.open.pop().ok_or("no transaction is open")?;
         if self.open.is_empty() {
-            return Ok(Some(WriteRequest::Txn(txn)));
+            return Ok(Some(WriteRequest::Txn(validate::txn(txn, self.ops_max)?)));
         }
         self.add_op(RequestOp::Txn(txn), is_in_then)?;
         Ok(None)

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use goldenscript::{Argument, Command};
 use vetch_store::auth::{Change, Permission, PermissionKind};
 use vetch_store::request::*;
+use vetch_store::validate;
 
 use super::Failure;
 
@@ -158,8 +159,8 @@ pub(super) fn compare(args: &mut Args<'_>) -> Result<Compare, Failure> {
 /// A request that is a single command; None if the command is no request.
 pub(super) fn request(name: &str, args: &mut Args<'_>) -> Result<Option<WriteRequest>, Failure> {
     Ok(Some(match name {
-        "put" => WriteRequest::Put(put(args)?),
-        "del" => WriteRequest::DeleteRange(delete(args)?),
+        "put" => WriteRequest::Put(validate::put(put(args)?)?),
+        "del" => WriteRequest::DeleteRange(validate::delete_range(delete(args)?)?),
         "compact" => WriteRequest::Compact { revision: args.number("revision")? },
         "grant" => WriteRequest::LeaseGrant { id: args.number("lease")?, ttl: args.number("TTL")? },
         "revoke" => WriteRequest::LeaseRevoke { id: args.number("lease")? },

@@ -4,7 +4,7 @@ use goldenscript::{Command, Context, Runner};
 use vetch_store::leased::LeasedRun;
 use vetch_store::range::RangeRun;
 use vetch_store::request::{RangeRequest, RangeResponse, Remaining, TxnRequest, WriteRequest};
-use vetch_store::{Evaluated, Store, StoreError, TxnLimits, validate};
+use vetch_store::{Evaluated, Store, StoreError, TxnLimits, Validated, validate};
 
 use super::parse::{self, Args};
 use super::{Failure, OpenTxn, Script, show};
@@ -88,7 +88,6 @@ impl Script {
     fn txn(&mut self, request: &WriteRequest, context: &Context) -> Result<String, Failure> {
         match request {
             WriteRequest::Txn(txn) if txn.is_read_only() => {
-                validate::txn(txn, self.ops_max)?;
                 let caller = self.caller(context.prefix.as_deref());
                 self.store.auth().check_read_txn(&caller, txn)?;
                 let mut out = String::new();
@@ -101,12 +100,6 @@ impl Script {
 
     /// Has a request evaluated, and compares with the specification and with replay.
     fn write(&mut self, request: &WriteRequest, context: &Context) -> Result<String, Failure> {
-        match request {
-            WriteRequest::Put(put) => validate::put(put)?,
-            WriteRequest::DeleteRange(delete) => validate::delete_range(delete)?,
-            WriteRequest::Txn(txn) => validate::txn(txn, self.ops_max)?,
-            _ => {}
-        }
         self.store.permit(&self.caller(context.prefix.as_deref()), request)?;
         let before = self.store.head();
         let mut journal = Vec::new();
@@ -160,7 +153,7 @@ impl Script {
     }
 
     fn range(&mut self, request: &RangeRequest, context: &Context) -> Result<String, Failure> {
-        validate::range(request)?;
+        let request = &validate::range(request.clone())?;
         let caller = self.caller(context.prefix.as_deref());
         self.store.auth().check_read(&caller, &request.range.key, &request.range.range_end)?;
         let response = self.read(request, usize::MAX)?;
@@ -170,7 +163,7 @@ impl Script {
         Ok(out)
     }
 
-    fn read(&self, request: &RangeRequest, step: usize) -> Result<RangeResponse, StoreError> {
+    fn read(&self, request: &Validated<RangeRequest>, step: usize) -> Result<RangeResponse, StoreError> {
         let mut run = RangeRun::new(request.clone(), self.store.visible())?;
         while !run.step(&self.store, step, usize::MAX)? {}
         let count = run.count(&self.store)?;
@@ -179,7 +172,7 @@ impl Script {
 
     fn stream(&mut self, args: &mut Args<'_>) -> Result<String, Failure> {
         let step = usize::try_from(args.named_number("step")?)?.max(1);
-        let mut run = RangeRun::new(parse::range(args)?, self.store.visible())?;
+        let mut run = RangeRun::new(validate::range(parse::range(args)?)?, self.store.visible())?;
         let mut out = String::new();
         loop {
             let is_done = run.step(&self.store, step, usize::MAX)?;

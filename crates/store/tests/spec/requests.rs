@@ -4,6 +4,7 @@ use bytes::Bytes;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use vetch_store::request::*;
+use vetch_store::{StoreError, validate};
 
 pub(crate) fn key() -> impl Strategy<Value = Bytes> {
     let keys: [&'static [u8]; 9] = [b"a", b"a\0", b"ab", b"b", b"c", b"d", b"e", b"\xff", b"\0"];
@@ -138,26 +139,43 @@ fn alarm() -> impl Strategy<Value = Alarm> {
         .prop_map(|(member, kind)| Alarm { member, kind })
 }
 
+/// A write that may be malformed.
+#[derive(Debug, Clone)]
+pub(crate) enum Write {
+    Put(PutRequest),
+    DeleteRange(DeleteRangeRequest),
+    Txn(TxnRequest),
+    Other(WriteRequest),
+}
+
+impl Write {
+    pub(crate) fn validate(self, max_ops: usize) -> Result<WriteRequest, StoreError> {
+        Ok(match self {
+            Write::Put(put) => WriteRequest::Put(validate::put(put)?),
+            Write::DeleteRange(delete) => WriteRequest::DeleteRange(validate::delete_range(delete)?),
+            Write::Txn(txn) => WriteRequest::Txn(validate::txn(txn, max_ops)?),
+            Write::Other(request) => request,
+        })
+    }
+}
+
 /// Something to work on: most keys, and some leases.
-pub(crate) fn beginning() -> impl Strategy<Value = Vec<WriteRequest>> {
+pub(crate) fn beginning() -> impl Strategy<Value = Vec<Write>> {
     let put = (key(), value()).prop_map(|(key, value)| {
         let (lease, prev_kv, ignore_value, ignore_lease) = (0, false, false, false);
-        WriteRequest::Put(PutRequest { key, value, lease, prev_kv, ignore_value, ignore_lease })
+        Write::Put(PutRequest { key, value, lease, prev_kv, ignore_value, ignore_lease })
     });
-    let grant = (1i64..4).prop_map(|id| WriteRequest::LeaseGrant { id, ttl: 60 });
+    let grant = (1i64..4).prop_map(|id| Write::Other(WriteRequest::LeaseGrant { id, ttl: 60 }));
     vec(prop_oneof![4 => put, 1 => grant], 0..16)
 }
 
-pub(crate) fn write() -> impl Strategy<Value = WriteRequest> {
+pub(crate) fn write() -> impl Strategy<Value = Write> {
     let id = || prop_oneof![1i64..4, Just(-5i64)];
     let ttl = prop_oneof![9 => 1i64..100, 1 => Just(9_000_000_001i64)];
     let lease_time = (id(), 0i64..50).prop_map(|(id, seconds)| Remaining { id, grant: 0, seconds });
     let remaining = vec(lease_time, 0..3);
     let grant = prop_oneof![Just(0), Just(u64::MAX)];
-    prop_oneof![
-        20 => put().prop_map(WriteRequest::Put),
-        8 => delete().prop_map(WriteRequest::DeleteRange),
-        24 => txn().prop_map(WriteRequest::Txn),
+    let other = prop_oneof![
         4 => (-1i64..1000).prop_map(|revision| WriteRequest::Compact { revision }),
         6 => (id(), ttl).prop_map(|(id, ttl)| WriteRequest::LeaseGrant { id, ttl }),
         3 => id().prop_map(|id| WriteRequest::LeaseRevoke { id }),
@@ -165,15 +183,21 @@ pub(crate) fn write() -> impl Strategy<Value = WriteRequest> {
         1 => remaining.prop_map(|leases| WriteRequest::LeaseRemaining { leases }),
         1 => alarm().prop_map(WriteRequest::AlarmActivate),
         1 => alarm().prop_map(WriteRequest::AlarmDeactivate),
+    ];
+    prop_oneof![
+        20 => put().prop_map(Write::Put),
+        8 => delete().prop_map(Write::DeleteRange),
+        24 => txn().prop_map(Write::Txn),
+        18 => other.prop_map(Write::Other),
     ]
 }
 
 /// Revisions are generated as large numbers; here they become ones that exist at `head`, or are
 /// just one too large.
-pub(crate) fn fit(request: &mut WriteRequest, head: i64) {
+pub(crate) fn fit(request: &mut Write, head: i64) {
     match request {
-        WriteRequest::Txn(txn) => fit_txn(txn, head),
-        WriteRequest::Compact { revision } if *revision > 0 => *revision %= head + 2,
+        Write::Txn(txn) => fit_txn(txn, head),
+        Write::Other(WriteRequest::Compact { revision }) if *revision > 0 => *revision %= head + 2,
         _ => {}
     }
 }
@@ -198,11 +222,11 @@ pub(crate) fn fit_revision(revision: &mut i64, head: i64) {
 }
 
 /// Makes a request mean the leases that exist now, where it does not mean one that is no more.
-pub(crate) fn aim(request: &mut WriteRequest, leases: &vetch_store::lease::Leases) {
+pub(crate) fn aim(request: &mut Write, leases: &vetch_store::lease::Leases) {
     let grant_of = |id: i64| leases.get(id).map_or(0, |lease| lease.grant());
     match request {
-        WriteRequest::LeaseExpire { id, grant } if *grant == 0 => *grant = grant_of(*id),
-        WriteRequest::LeaseRemaining { leases } => {
+        Write::Other(WriteRequest::LeaseExpire { id, grant }) if *grant == 0 => *grant = grant_of(*id),
+        Write::Other(WriteRequest::LeaseRemaining { leases }) => {
             leases.iter_mut().for_each(|lease| lease.grant = grant_of(lease.id));
         }
         _ => {}

@@ -10,6 +10,7 @@ use vetch_store::request::{RequestOp, WriteRequest};
 
 use crate::world::{KEYS, TINY, World, delete, keys, put, ring, txn};
 use vetch_testkit::random::Rng;
+use vetch_testkit::valid::Valid;
 
 /// Every ring opens everything; they differ in what they encrypt with.
 const RINGS: [&[&str]; 3] = [&KEYS, &[KEYS[1], KEYS[0]], &["plain", KEYS[0], KEYS[1]]];
@@ -99,10 +100,10 @@ impl Life {
         let request = match rng.below(12) {
             0 => WriteRequest::LeaseGrant { id, ttl: 60 },
             1 => WriteRequest::LeaseRevoke { id },
-            2 => WriteRequest::DeleteRange(delete(&key, "")),
-            3 => WriteRequest::DeleteRange(delete(&key, "~")),
+            2 => WriteRequest::DeleteRange(delete(&key, "").valid()),
+            3 => WriteRequest::DeleteRange(delete(&key, "~").valid()),
             4 => txn((0..6).map(|n| RequestOp::Put(put(&format!("{n:02}"), &value, 0))).collect()),
-            _ => WriteRequest::Put(put(&key, &value, lease)),
+            _ => WriteRequest::Put(put(&key, &value, lease).valid()),
         };
         self.world.write(request);
     }

@@ -52,6 +52,7 @@ impl Trimmer {
                 upto
             }
         };
+        assert!(upto <= tip.seq.next(), "the journal is trimmed only behind checkpoints");
         if upto > self.trimmed && self.request(upto) {
             self.trimmed = upto;
         }

@@ -13,6 +13,7 @@ use vetch_api::pb;
 use vetch_api::pb::kv_client::KvClient;
 use vetch_node::error::NodeError;
 use vetch_node::store::request::{AlarmKind, KeyRange, RangeRequest};
+use vetch_node::store::validate;
 
 use super::query;
 use crate::grpc::Rpc;
@@ -107,6 +108,7 @@ async fn read(shared: &ServerState, serializable: bool) -> Result<(), CheckError
     request.serializable = serializable;
     request.keys_only = true;
     request.limit = 1;
+    let request = validate::range(request).map_err(NodeError::from)?;
     shared.node.range(request).await?;
     Ok(())
 }

@@ -12,6 +12,7 @@ use vetch_api::pb::watch_request::RequestUnion;
 use vetch_node::error::NodeError;
 use vetch_node::store::auth::{AuthError, Caller};
 use vetch_node::store::request::{KeyRange, RangeRequest};
+use vetch_testkit::valid::Valid;
 
 use super::*;
 
@@ -153,7 +154,7 @@ async fn a_read_by_a_caller_without_a_name_is_not_answered_once_authentication_i
     let node = world.node.for_caller(Caller::Anonymous);
     let mut range = RangeRequest::new(KeyRange { key: "k/".into(), range_end: "k0".into() });
     range.serializable = true;
-    let mut chunks = node.range_stream(range, 1 << 20);
+    let mut chunks = node.range_stream(range.valid(), 1 << 20);
     let first = chunks.next().await.unwrap().unwrap();
     assert!(first.end.is_none(), "there is more to come");
     world.enable().await;

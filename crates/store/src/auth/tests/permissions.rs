@@ -1,5 +1,6 @@
 //! Who may do what, through the store and everything a request can hold.
 
+use crate::validated::valid;
 use std::sync::Arc;
 
 use super::*;
@@ -36,7 +37,7 @@ fn put_request(key: &str, lease: i64, prev_kv: bool) -> PutRequest {
 }
 
 fn put(key: &str, lease: i64, prev_kv: bool) -> WriteRequest {
-    WriteRequest::Put(put_request(key, lease, prev_kv))
+    WriteRequest::Put(valid(put_request(key, lease, prev_kv)))
 }
 
 fn delete_op(key: &str, end: &str, prev_kv: bool) -> DeleteRangeRequest {
@@ -96,7 +97,7 @@ fn a_lease_without_keys_is_anybodys() {
 
 #[test]
 fn deletes_need_write_on_the_whole_range() {
-    let delete = |key, end, prev_kv| WriteRequest::DeleteRange(delete_op(key, end, prev_kv));
+    let delete = |key, end, prev_kv| WriteRequest::DeleteRange(valid(delete_op(key, end, prev_kv)));
     expect(delete("w/a", "", false), [NO, Ok(()), NO, Ok(())]);
     expect(delete("w/", "w0", false), [NO, Ok(()), NO, Ok(())]);
     expect(delete("w/", "w1", false), [NO, NO, NO, Ok(())]);
@@ -116,15 +117,15 @@ fn transactions_are_judged_with_everything_in_them() {
         RequestOp::DeleteRange(delete_op("w/a", "", true)),
     ];
     let fine = || RequestOp::Put(put_request("w/b", 0, false));
-    expect(WriteRequest::Txn(txn(vec![fine()], vec![fine()])), [NO, Ok(()), NO, Ok(())]);
+    expect(WriteRequest::Txn(valid(txn(vec![fine()], vec![fine()]))), [NO, Ok(()), NO, Ok(())]);
     for op in bad {
         let all = [NO, NO, NO, Ok(())];
-        expect(WriteRequest::Txn(txn(vec![fine(), op.clone()], vec![])), all);
-        expect(WriteRequest::Txn(txn(vec![], vec![fine(), op.clone()])), all);
+        expect(WriteRequest::Txn(valid(txn(vec![fine(), op.clone()], vec![]))), all);
+        expect(WriteRequest::Txn(valid(txn(vec![], vec![fine(), op.clone()]))), all);
         let nested = RequestOp::Txn(txn(vec![], vec![op]));
-        expect(WriteRequest::Txn(txn(vec![nested.clone()], vec![])), all);
+        expect(WriteRequest::Txn(valid(txn(vec![nested.clone()], vec![]))), all);
         let deeper = RequestOp::Txn(txn(vec![fine(), nested], vec![]));
-        expect(WriteRequest::Txn(txn(vec![], vec![deeper])), all);
+        expect(WriteRequest::Txn(valid(txn(vec![], vec![deeper]))), all);
     }
 }
 
@@ -135,11 +136,12 @@ fn comparing_is_reading() {
         result: CompareResult::Equal,
         target: CompareTarget::Version(0),
     };
-    let with = |compare| WriteRequest::Txn(TxnRequest { compare: vec![compare], ..TxnRequest::default() });
+    let with =
+        |compare| WriteRequest::Txn(valid(TxnRequest { compare: vec![compare], ..TxnRequest::default() }));
     expect(with(compare("r/a", "")), [Ok(()), NO, NO, Ok(())]);
     expect(with(compare("r/a", "r1")), [NO, NO, NO, Ok(())]);
     let nested = RequestOp::Txn(TxnRequest { compare: vec![compare("secret", "")], ..TxnRequest::default() });
-    expect(WriteRequest::Txn(txn(vec![nested], vec![])), [NO, NO, NO, Ok(())]);
+    expect(WriteRequest::Txn(valid(txn(vec![nested], vec![]))), [NO, NO, NO, Ok(())]);
     let store = store();
     let read_only =
         TxnRequest { compare: vec![compare("r/a", "")], ..txn(vec![get("r/", "r0")], vec![get("s", "")]) };
