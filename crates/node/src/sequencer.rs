@@ -13,7 +13,7 @@ use vetch_checkpoint::replay::PARTITION;
 use vetch_cluster::ReplicaId;
 use vetch_journal::{ChainedEntry, Draft, Kind, PartId, Tip};
 use vetch_store::auth::Auth;
-use vetch_store::request::{Alarm, WriteRequest, WriteResponse};
+use vetch_store::request::{Alarm, Event, WriteRequest, WriteResponse};
 use vetch_store::turns::{self, Exclusive};
 use vetch_store::{Mark, Record, Store, StoreError};
 use vetch_watch::Events;
@@ -27,6 +27,9 @@ const ONLY_PARTITION: PartId = PartId { partition: PARTITION, owner_epoch: 0, ps
 
 /// What an entry costs in the journal beside its bytes, at most.
 const ENTRY_PADDING: u64 = 512;
+
+/// Events of a request that are noted without letting others have the store.
+const EVENTS_WITH_LOCK_MAX: usize = 1024;
 
 pub(crate) type Outcome = Result<WriteResponse, NodeError>;
 
@@ -179,11 +182,12 @@ impl Sequencer {
         );
         if !evaluated.events.is_empty() {
             round.units += 1;
-            for event in &evaluated.events {
-                self.dirty.push(event.kv.clone());
-            }
-            let events: Vec<NodeEvent> = evaluated.events.into_iter().map(NodeEvent).collect();
-            round.revisions.push((store.head().revision, events.into()));
+            let (dirty, events) = (&mut self.dirty, evaluated.events);
+            let events = match events.len() > EVENTS_WITH_LOCK_MAX {
+                true => store.unlocked(|| note_events(dirty, events)),
+                false => note_events(dirty, events),
+            };
+            round.revisions.push((store.head().revision, events));
         }
         round.unversioned.note(store, &evaluated.response);
         Ok(evaluated.response)
@@ -249,6 +253,13 @@ impl Sequencer {
         self.fresh_bytes = 0;
         std::mem::take(&mut self.dirty)
     }
+}
+
+/// What checkpoints and watchers need of them.
+fn note_events(dirty: &mut Vec<Record>, events: Vec<Event>) -> Events<NodeEvent> {
+    dirty.extend(events.iter().map(|event| event.kv.clone()));
+    let events: Vec<NodeEvent> = events.into_iter().map(NodeEvent).collect();
+    events.into()
 }
 
 impl<R> Round<R> {

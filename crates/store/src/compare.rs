@@ -3,11 +3,13 @@
 use std::cmp::Ordering;
 
 use crate::error::StoreError;
+use crate::keys::Slot;
 use crate::record::Record;
 use crate::request::{Compare, CompareResult, CompareTarget, KeyRange, PutRequest, RequestOp, TxnRequest};
 use crate::state::{Mark, Store};
+use crate::turns::{Exclusive, scan};
 use crate::validate::Intervals;
-use crate::work::{Work, scan};
+use crate::work::Work;
 
 /// Which branch a transaction takes, and each nested transaction of that branch, in order.
 ///
@@ -24,7 +26,7 @@ pub(crate) struct Path {
 impl Path {
     /// Refuses a transaction whose compares examine more keys than it may.
     pub(crate) fn choose(
-        store: &Store,
+        store: &mut impl Exclusive,
         request: &TxnRequest,
         at: i64,
         work: &mut Work<'_>,
@@ -51,24 +53,10 @@ impl Path {
         Ok(path)
     }
 
-    /// The same for a transaction without writes. Its ranges are read in steps, and what they
-    /// answer is counted then; but how many keys a range had in the past is found in one go.
-    pub(crate) fn check_read_only<'r>(
-        &self,
-        store: &Store,
-        request: &'r TxnRequest,
-        mark: Mark,
-        work: &mut Work<'r>,
-    ) -> Result<(), StoreError> {
-        // A single range costs what it would cost alone.
-        let work = (self.scans > 1).then_some(work);
-        Walk { store, mark, deleted: Deleted::default(), work, in_steps: true }.check(self, request)
-    }
-
     /// Everything on the path that could be refused is checked here, before anything changes.
     pub(crate) fn check<'r>(
         &self,
-        store: &Store,
+        store: &mut impl Exclusive,
         request: &'r TxnRequest,
         mark: Mark,
         work: &mut Work<'r>,
@@ -77,33 +65,29 @@ impl Path {
             work.stand_alone(store);
         }
         let work = (self.scans > 0).then_some(work);
-        Walk { store, mark, deleted: Deleted::default(), work, in_steps: false }.check(self, request)
+        Walk { store, mark, deleted: Deleted::default(), work }.check(self, request)
     }
 }
 
 /// A path being checked, in the order in which it will be run.
-struct Walk<'r, 'w> {
-    store: &'w Store,
+struct Walk<'r, 'w, S> {
+    store: &'w mut S,
     mark: Mark,
     /// What the path deletes: a later put cannot keep a value or lease that went before it.
     deleted: Deleted<'r>,
     /// The allowances, if there is something to be counted.
     work: Option<&'w mut Work<'r>>,
-    /// Whether ranges are read later, with the lock given away in between.
-    in_steps: bool,
 }
 
-impl<'r> Walk<'r, '_> {
+impl<'r, S: Exclusive> Walk<'r, '_, S> {
     fn check(&mut self, path: &Path, request: &'r TxnRequest) -> Result<(), StoreError> {
         let mut nested = path.nested.iter();
         for op in branch(request, path.succeeded) {
             match op {
                 RequestOp::Range(range) => {
                     let at = check_revision(range.revision, self.mark)?;
-                    match &mut self.work {
-                        Some(work) if self.in_steps => work.count(self.store, range, at)?,
-                        Some(work) => work.range(self.store, range, at)?,
-                        None => {}
+                    if let Some(work) = &mut self.work {
+                        work.range(self.store, range, at)?;
                     }
                 }
                 RequestOp::Put(put) => self.check_put(put)?,
@@ -174,7 +158,7 @@ pub(crate) fn branch(request: &TxnRequest, succeeded: bool) -> &[RequestOp] {
 
 /// The revision that is read. Inside a transaction only 0 means the newest; a negative one counts
 /// as any other number here, though it is read as the newest in the end.
-fn check_revision(asked: i64, mark: Mark) -> Result<i64, StoreError> {
+pub(crate) fn check_revision(asked: i64, mark: Mark) -> Result<i64, StoreError> {
     match asked {
         0 => Ok(mark.revision),
         asked if asked > mark.revision => Err(StoreError::FutureRevision),
@@ -200,27 +184,65 @@ pub(crate) fn check_put(store: &Store, put: &PutRequest, at: i64) -> Result<(), 
 /// Whether a compare holds for every key of its range. An empty range is compared once, as a key
 /// that was never written, except by value: a value that does not exist equals nothing and differs
 /// from nothing.
-fn holds(store: &Store, compare: &Compare, at: i64, work: &mut Work<'_>) -> Result<bool, StoreError> {
-    let range = &compare.range;
-    if range.is_single() {
-        let record = store.get(&range.key, at);
-        work.compare(compared_bytes(compare, record))?;
-        return Ok(match record {
-            Some(record) => holds_for(compare, Some(record)),
-            None => holds_for_nothing(compare),
-        });
+fn holds(
+    store: &mut impl Exclusive,
+    compare: &Compare,
+    at: i64,
+    work: &mut Work<'_>,
+) -> Result<bool, StoreError> {
+    if compare.range.is_single() {
+        return holds_for_one(store, compare, at, work);
     }
-    let (mut any, mut all) = (false, true);
-    scan(store, range, |slot| {
+    let mut found = Found::default();
+    scan(store, &compare.range, |store, slot| found.look_at(store, compare, slot, at, work))?;
+    Ok(found.holds(compare))
+}
+
+/// The same for a range that is a single key.
+pub(crate) fn holds_for_one(
+    store: &Store,
+    compare: &Compare,
+    at: i64,
+    work: &mut Work<'_>,
+) -> Result<bool, StoreError> {
+    let record = store.get(&compare.range.key, at);
+    work.compare(compared_bytes(compare, record))?;
+    Ok(match record {
+        Some(record) => holds_for(compare, Some(record)),
+        None => holds_for_nothing(compare),
+    })
+}
+
+/// What has been found of a compare's range so far.
+#[derive(Default)]
+pub(crate) struct Found {
+    any: bool,
+    differs: bool,
+}
+
+impl Found {
+    /// False if no other key has to be looked at.
+    pub(crate) fn look_at(
+        &mut self,
+        store: &Store,
+        compare: &Compare,
+        slot: Slot,
+        at: i64,
+        work: &mut Work<'_>,
+    ) -> Result<bool, StoreError> {
         let record = store.keys.chain(slot).live_at(at);
         work.compare(compared_bytes(compare, record))?;
         if let Some(record) = record {
-            any = true;
-            all = holds_for(compare, Some(record));
+            self.any = true;
+            self.differs = !holds_for(compare, Some(record));
         }
-        Ok(all)
-    })?;
-    Ok(all && (any || holds_for_nothing(compare)))
+        Ok(!self.differs)
+    }
+
+    /// Whether the compare holds, once all keys were looked at.
+    pub(crate) fn holds(&self, compare: &Compare) -> bool {
+        !self.differs && (self.any || holds_for_nothing(compare))
+    }
 }
 
 /// How many bytes of values a compare of this record may look at.

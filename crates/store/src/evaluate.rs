@@ -5,6 +5,7 @@
 //! none of it to anybody until the journal entry that carries the commands is durable.
 
 use std::borrow::Cow;
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use crate::auth;
@@ -12,12 +13,11 @@ use crate::command::{self, RANGE_DELETE_BYTES, RANGE_DELETE_KEYS, RangeDelete};
 use crate::compare::{Path, branch, check_put};
 use crate::error::StoreError;
 use crate::lease;
-use crate::limits::AnswerBytes;
 use crate::range::{RangeRun, resolve_revision};
 use crate::record::{Fields, Record};
 use crate::request::*;
 use crate::state::{Mark, Store};
-use crate::validated::Validated;
+use crate::turns::{self, CHANGE_WEIGHT, Exclusive, scan};
 use crate::work::Work;
 
 /// The outcome of a request that was not refused.
@@ -28,15 +28,6 @@ pub struct Evaluated {
     pub events: Vec<Event>,
 }
 
-/// A transaction that only reads, with its branch chosen.
-pub struct ReadTxn {
-    pub revision: i64,
-    pub succeeded: bool,
-    pub ranges: Vec<RangeRun>,
-    /// What all of them may answer.
-    pub allowance: AnswerBytes,
-}
-
 impl Store {
     /// Evaluates `request` and applies it to head. Commands are appended to `journal`; a request
     /// that changed nothing appends nothing.
@@ -45,99 +36,30 @@ impl Store {
         request: &WriteRequest,
         journal: &mut Vec<u8>,
     ) -> Result<Evaluated, StoreError> {
+        let mut store = self;
+        turns::evaluate(&mut store, request, journal)
+    }
+
+    /// What [`turns::evaluate`] has no steps for.
+    pub(crate) fn evaluate_small(
+        &mut self,
+        request: &WriteRequest,
+        journal: &mut Vec<u8>,
+    ) -> Result<Evaluated, StoreError> {
         match request {
-            WriteRequest::Put(put) => self.evaluate_put(put, journal),
-            WriteRequest::DeleteRange(delete) => self.evaluate_delete(delete, journal),
-            WriteRequest::Txn(txn) => self.evaluate_txn(txn, journal),
             WriteRequest::Compact { revision } => self.evaluate_compact(*revision, journal),
             WriteRequest::LeaseGrant { id, ttl } => self.evaluate_lease_grant(*id, *ttl, journal),
-            WriteRequest::LeaseRevoke { id } => self.evaluate_lease_revoke(*id, journal),
-            WriteRequest::LeaseExpire { id, grant } => {
-                if !self.leases.is_of(*id, *grant) {
-                    return Err(StoreError::LeaseNotFound);
-                }
-                self.evaluate_lease_revoke(*id, journal)
-            }
+            WriteRequest::LeaseExpire { .. } => Err(StoreError::LeaseNotFound),
             WriteRequest::LeaseRemaining { leases } => self.evaluate_lease_remaining(leases, journal),
             WriteRequest::AlarmActivate(alarm) => self.evaluate_alarm_on(*alarm, journal),
             WriteRequest::AlarmDeactivate(alarm) => self.evaluate_alarm_off(*alarm, journal),
             WriteRequest::Auth(change) => self.evaluate_auth(change, journal),
             WriteRequest::Foreign { changes } => self.evaluate_foreign(changes, journal),
+            WriteRequest::Put(_)
+            | WriteRequest::DeleteRange(_)
+            | WriteRequest::Txn(_)
+            | WriteRequest::LeaseRevoke { .. } => unreachable!("evaluated in steps"),
         }
-    }
-
-    /// Begins a transaction without writes at what is visible: its compares are decided now, its
-    /// ranges are left to be run in steps, all of them at the same revision.
-    pub fn begin_read_txn(&self, request: &Validated<TxnRequest>) -> Result<ReadTxn, StoreError> {
-        assert!(request.is_read_only(), "only reads are answered beside the sequencer");
-        let mark = self.visible;
-        let mut work = Work::of(self);
-        let path = Path::choose(self, request, mark.revision, &mut work)?;
-        path.check_read_only(self, request, mark, &mut work)?;
-        let ranges = branch(request, path.succeeded).iter().map(|op| match op {
-            RequestOp::Range(range) => {
-                let at = resolve_revision(range.revision, mark)?;
-                Ok(RangeRun::at(range.clone(), mark.revision, at))
-            }
-            _ => unreachable!("a read-only branch holds ranges only"),
-        });
-        let ranges = ranges.collect::<Result<Vec<_>, StoreError>>()?;
-        let allowance = self.answer_allowance(ranges.len());
-        Ok(ReadTxn { revision: mark.revision, succeeded: path.succeeded, ranges, allowance })
-    }
-
-    /// The same in one go.
-    pub fn read_txn(&self, request: &Validated<TxnRequest>) -> Result<TxnResponse, StoreError> {
-        let ReadTxn { revision, succeeded, ranges, mut allowance } = self.begin_read_txn(request)?;
-        let mut responses = Vec::with_capacity(ranges.len());
-        for run in ranges {
-            responses.push(ResponseOp::Range(run.complete(self, &mut allowance)?));
-        }
-        Ok(TxnResponse { revision, succeeded, responses })
-    }
-
-    fn evaluate_put(&mut self, put: &PutRequest, journal: &mut Vec<u8>) -> Result<Evaluated, StoreError> {
-        check_put(self, put, self.head.revision)?;
-        let mut txn = Txn::begin(self);
-        let response = txn.put(put);
-        let events = txn.commit_to(journal);
-        Ok(Evaluated { response: WriteResponse::Put(response), events })
-    }
-
-    fn evaluate_delete(
-        &mut self,
-        delete: &DeleteRangeRequest,
-        journal: &mut Vec<u8>,
-    ) -> Result<Evaluated, StoreError> {
-        let mut txn = Txn::begin(self);
-        let response = txn.delete(delete);
-        let events = txn.commit_to(journal);
-        Ok(Evaluated { response: WriteResponse::DeleteRange(response), events })
-    }
-
-    fn evaluate_txn(&mut self, request: &TxnRequest, journal: &mut Vec<u8>) -> Result<Evaluated, StoreError> {
-        let mark = self.head;
-        let mut work = Work::of(self);
-        let path = self.choose_path(request, mark, &mut work);
-        self.worked += work.spent();
-        let path = path?;
-        let mut txn = Txn::begin(self);
-        let mut response = txn.run(request, &path);
-        response.revision = txn.current();
-        let events = txn.commit_to(journal);
-        Ok(Evaluated { response: WriteResponse::Txn(response), events })
-    }
-
-    /// Everything that can be refused is refused here.
-    fn choose_path<'r>(
-        &self,
-        request: &'r TxnRequest,
-        mark: Mark,
-        work: &mut Work<'r>,
-    ) -> Result<Path, StoreError> {
-        let path = Path::choose(self, request, mark.revision, work)?;
-        path.check(self, request, mark, work)?;
-        Ok(path)
     }
 
     fn evaluate_compact(&mut self, revision: i64, journal: &mut Vec<u8>) -> Result<Evaluated, StoreError> {
@@ -171,7 +93,7 @@ impl Store {
         Ok(quiet(WriteResponse::LeaseGrant { revision: self.head.revision, id, ttl, grant }))
     }
 
-    fn evaluate_lease_revoke(&mut self, id: i64, journal: &mut Vec<u8>) -> Result<Evaluated, StoreError> {
+    pub(crate) fn evaluate_revoke(&mut self, id: i64, journal: &mut Vec<u8>) -> Result<Evaluated, StoreError> {
         let events = self.revoke_lease(id).ok_or(StoreError::LeaseNotFound)?;
         command::encode_lease_revoke(journal, id);
         Ok(Evaluated { response: WriteResponse::LeaseRevoke { revision: self.head.revision, id }, events })
@@ -182,7 +104,8 @@ impl Store {
         let lease = self.leases.remove(id)?;
         let mut slots: Vec<_> = lease.slots().collect();
         slots.sort_unstable_by(|&a, &b| self.keys.key(a).cmp(self.keys.key(b)));
-        let mut txn = Txn::begin(self);
+        let mut store = self;
+        let mut txn = Txn::begin(&mut store);
         for slot in slots {
             txn.delete_slot(slot);
         }
@@ -238,15 +161,67 @@ fn quiet(response: WriteResponse) -> Evaluated {
     Evaluated { response, events: Vec::new() }
 }
 
+pub(crate) fn put(
+    store: &mut impl Exclusive,
+    put: &PutRequest,
+    journal: &mut Vec<u8>,
+) -> Result<Evaluated, StoreError> {
+    check_put(store, put, store.head.revision)?;
+    let mut txn = Txn::begin(store);
+    let response = txn.put(put);
+    let events = txn.commit_to(journal);
+    Ok(Evaluated { response: WriteResponse::Put(response), events })
+}
+
+pub(crate) fn delete(
+    store: &mut impl Exclusive,
+    delete: &DeleteRangeRequest,
+    journal: &mut Vec<u8>,
+) -> Result<Evaluated, StoreError> {
+    let mut txn = Txn::begin(store);
+    let response = txn.delete(delete);
+    let events = txn.commit_to(journal);
+    Ok(Evaluated { response: WriteResponse::DeleteRange(response), events })
+}
+
+pub(crate) fn txn(
+    store: &mut impl Exclusive,
+    request: &TxnRequest,
+    journal: &mut Vec<u8>,
+) -> Result<Evaluated, StoreError> {
+    let mark = store.head;
+    let mut work = Work::of(store);
+    let path = choose_path(store, request, mark, &mut work);
+    store.worked += work.spent();
+    let path = path?;
+    let mut txn = Txn::begin(store);
+    let mut response = txn.run(request, &path);
+    response.revision = txn.current();
+    let events = txn.commit_to(journal);
+    Ok(Evaluated { response: WriteResponse::Txn(response), events })
+}
+
+/// Everything that can be refused is refused here.
+fn choose_path<'r>(
+    store: &mut impl Exclusive,
+    request: &'r TxnRequest,
+    mark: Mark,
+    work: &mut Work<'r>,
+) -> Result<Path, StoreError> {
+    let path = Path::choose(store, request, mark.revision, work)?;
+    path.check(store, request, mark, work)?;
+    Ok(path)
+}
+
 /// Changes being made to head as one revision.
-pub(crate) struct Txn<'s> {
-    store: &'s mut Store,
+pub(crate) struct Txn<'s, S> {
+    store: &'s mut S,
     events: Vec<Event>,
     range_deletes: Vec<RangeDelete>,
 }
 
-impl<'s> Txn<'s> {
-    pub(crate) fn begin(store: &'s mut Store) -> Txn<'s> {
+impl<'s, S: Exclusive> Txn<'s, S> {
+    pub(crate) fn begin(store: &'s mut S) -> Txn<'s, S> {
         Txn { store, events: Vec::new(), range_deletes: Vec::new() }
     }
 
@@ -273,12 +248,15 @@ impl<'s> Txn<'s> {
     pub(crate) fn apply_put(&mut self, record: Record) {
         let event = self.store.put_record(record);
         self.events.push(event);
+        self.store.did(CHANGE_WEIGHT);
     }
 
     /// Deletes a living key and returns the version that went.
     pub(crate) fn delete_slot(&mut self, slot: u32) -> Record {
-        let (event, gone) = self.store.delete_slot(slot, self.next(), self.sub());
+        let (revision, sub) = (self.next(), self.sub());
+        let (event, gone) = self.store.delete_slot(slot, revision, sub);
         self.events.push(event);
+        self.store.did(CHANGE_WEIGHT);
         gone
     }
 
@@ -303,7 +281,18 @@ impl<'s> Txn<'s> {
 
     /// Deletes what is alive in a range at this point; returns the versions that went.
     pub(crate) fn delete_range(&mut self, range: &KeyRange) -> Vec<Record> {
-        let (slots, examined) = self.store.live_slots(range);
+        if range.is_single() {
+            self.store.worked += 1;
+            return self.living(&range.key).map(|slot| self.delete_slot(slot)).into_iter().collect();
+        }
+        let (mut slots, mut examined) = (Vec::new(), 0);
+        let Ok(()) = scan::<Infallible>(self.store, range, |store, slot| {
+            examined += 1;
+            if store.keys.chain(slot).live().is_some() {
+                slots.push(slot);
+            }
+            Ok(true)
+        });
         self.store.worked += examined;
         slots.into_iter().map(|slot| self.delete_slot(slot)).collect()
     }
@@ -344,9 +333,18 @@ impl<'s> Txn<'s> {
         let current = self.current();
         let mark = Mark { revision: current, compact_revision: self.store.head.compact_revision };
         let at = resolve_revision(range.revision, mark).expect("checked before the transaction began");
-        let run = RangeRun::at(range.clone(), current, at);
-        run.complete(self.store, &mut AnswerBytes::unlimited())
-            .expect("head's compaction bound was checked, and visible trails it")
+        let mut run = RangeRun::at(range.clone(), current, at);
+        let checked = "head's compaction bound was checked, and visible trails it";
+        loop {
+            let (seen, step) = (run.examined(), self.store.step());
+            let is_done = run.step(self.store, step, usize::MAX).expect(checked);
+            self.store.did(run.examined() - seen);
+            if is_done {
+                break;
+            }
+        }
+        let count = run.count(self.store).expect(checked);
+        if run.is_long_to_finish() { self.store.unlocked(|| run.finish(count)) } else { run.finish(count) }
     }
 
     fn run(&mut self, request: &TxnRequest, path: &Path) -> TxnResponse {

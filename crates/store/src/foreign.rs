@@ -23,7 +23,8 @@ impl Store {
         journal: &mut Vec<u8>,
     ) -> Result<Evaluated, StoreError> {
         self.check_foreign(changes)?;
-        let mut txn = Txn::begin(self);
+        let mut store = &mut *self;
+        let mut txn = Txn::begin(&mut store);
         for change in changes {
             if change.is_tombstone() {
                 let slot = txn.living(change.key()).expect("checked before the transaction began");

@@ -12,10 +12,17 @@
 //! Which keys are on a lease is read in steps ([`crate::leased::LeasedRun`]), so they lie in an
 //! order that a cursor can come back to, and in a tree, which never grows by copying all of itself.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod verdict;
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::auth::{Auth, Caller};
 use crate::blocks::{Blocks, Entry};
 use crate::keys::Slot;
+
+pub(crate) use verdict::Permitted;
+use verdict::{REMEMBERED_KEYS_MIN, Verdicts};
 
 /// The largest time to live a lease may ask for, in seconds.
 pub const MAX_TTL: i64 = 9_000_000_000;
@@ -36,6 +43,9 @@ pub struct Lease {
     slots: BTreeSet<Slot>,
     /// Bytes of the keys in those slots.
     key_bytes: usize,
+    /// The revision that attached the last of them.
+    attached_at: i64,
+    verdicts: Verdicts,
 }
 
 impl Lease {
@@ -71,6 +81,16 @@ impl Lease {
     /// Bytes of these keys.
     pub fn key_bytes(&self) -> usize {
         self.key_bytes
+    }
+
+    /// The revision that attached a key to it for the last time; 0 if none did.
+    pub(crate) fn attached_at(&self) -> i64 {
+        self.attached_at
+    }
+
+    /// How many of its keys `caller` may write, as far as that is known.
+    pub(crate) fn permitted(&self, caller: &Caller, auth: &Arc<Auth>) -> Permitted {
+        self.verdicts.find(caller, auth)
     }
 
     pub(crate) fn slots(&self) -> impl Iterator<Item = Slot> + '_ {
@@ -153,14 +173,25 @@ impl Leases {
         }
     }
 
-    /// Lease 0 is no lease, and a put that names one which does not exist was refused before it
-    /// came here.
-    pub(crate) fn attach(&mut self, id: i64, slot: Slot, key: &[u8]) {
+    /// Attaches a key by its version `revision`. Lease 0 is no lease, and a put that names one which
+    /// does not exist was refused before it came here.
+    pub(crate) fn attach(&mut self, id: i64, slot: Slot, key: &[u8], revision: i64, auth: &Arc<Auth>) {
         if let Some(lease) = self.by_id.get_mut(&id)
             && lease.slots.insert(slot)
         {
             lease.key_bytes += key.len();
+            lease.attached_at = lease.attached_at.max(revision);
+            lease.verdicts.attached(slot, key, auth);
             self.bytes += ATTACHED_BYTES;
+        }
+    }
+
+    /// Remembers how many keys of a lease `caller` may write.
+    pub(crate) fn note_permitted(&mut self, id: i64, caller: &Caller, auth: &Arc<Auth>, upto: Permitted) {
+        if let Some(lease) = self.by_id.get_mut(&id)
+            && lease.slots.len() >= REMEMBERED_KEYS_MIN
+        {
+            lease.verdicts.note(caller, auth, upto);
         }
     }
 
@@ -199,13 +230,13 @@ mod tests {
 
     #[test]
     fn leases_and_the_keys_on_them_are_counted_until_they_go() {
-        let mut leases = Leases::default();
+        let (mut leases, auth) = (Leases::default(), Arc::default());
         leases.grant(7, 60, 0);
         leases.grant(8, 60, 0);
-        leases.attach(7, 1, b"one");
-        leases.attach(7, 1, b"one");
-        leases.attach(7, 2, b"other");
-        leases.attach(9, 3, b"third");
+        leases.attach(7, 1, b"one", 2, &auth);
+        leases.attach(7, 1, b"one", 3, &auth);
+        leases.attach(7, 2, b"other", 4, &auth);
+        leases.attach(9, 3, b"third", 5, &auth);
         let keys = |leases: &Leases| leases.get(7).map(|lease| (lease.keys(), lease.key_bytes()));
         assert_eq!((leases.bytes(), keys(&leases)), (2 * LEASE_BYTES + 2 * ATTACHED_BYTES, Some((2, 8))));
         leases.detach(7, 2, b"other");

@@ -131,7 +131,7 @@ impl Loader {
         let may_have_leases = !leases.is_empty();
         for (slot, _) in living().filter(|&(_, living)| living && may_have_leases) {
             let version = keys.chain(slot).last().expect("a living key has a version");
-            leases.attach(version.lease(), slot, version.key());
+            leases.attach(version.lease(), slot, version.key(), version.mod_revision(), state.auth.auth());
         }
         self.superseded.sort_unstable();
         let membership = self.history.finish();

@@ -17,6 +17,7 @@ use crate::record::Record;
 use crate::request::{RangeRequest, RangeResponse, SortOrder, SortTarget};
 use crate::state::{Mark, Store};
 use crate::validated::Validated;
+use crate::work::weight;
 
 /// The revision a request reads at, given what may be seen: 0 or less means the newest.
 pub fn resolve_revision(asked: i64, mark: Mark) -> Result<i64, StoreError> {
@@ -29,6 +30,9 @@ pub fn resolve_revision(asked: i64, mark: Mark) -> Result<i64, StoreError> {
     }
     Ok(at)
 }
+
+/// Records that are sorted, filtered or cut without a second thought.
+const FINISHED_AT_ONCE_MAX: u64 = 4096;
 
 pub struct RangeRun {
     request: RangeRequest,
@@ -43,6 +47,8 @@ pub struct RangeRun {
     /// Where the next step continues; None when everything has been fetched.
     resume: Option<Bytes>,
     kvs: Vec<Record>,
+    /// Keys looked at so far.
+    examined: usize,
     cut: bool,
 }
 
@@ -57,7 +63,8 @@ impl RangeRun {
         let limit = usize::try_from(request.limit).ok().filter(|&limit| limit > 0);
         let wanted = request.fetch_limit();
         let resume = (!request.count_only).then(|| request.range.key.clone());
-        RangeRun { request, revision, at, wanted, allowance: limit, resume, kvs: Vec::new(), cut: false }
+        let kvs = Vec::new();
+        RangeRun { request, revision, at, wanted, allowance: limit, resume, kvs, examined: 0, cut: false }
     }
 
     /// The revision that is read.
@@ -74,6 +81,7 @@ impl RangeRun {
         let Some(from) = self.resume.take() else { return Ok(true) };
         if self.request.range.is_single() {
             self.kvs.extend(store.get(&from, self.at).cloned());
+            self.examined += 1;
             return Ok(true);
         }
         let keys = |slot: Slot| store.keys.key(slot);
@@ -82,6 +90,7 @@ impl RangeRun {
         let is_newest = store.has_none_younger(self.at);
         for _ in 0..budget {
             let Some(slot) = store.tree.next(&mut cursor) else { return Ok(true) };
+            self.examined += 1;
             let chain = store.keys.chain(slot);
             let last = chain.last().expect("a key in the tree has a version");
             let key = last.key();
@@ -148,6 +157,23 @@ impl RangeRun {
     /// How many records have been fetched.
     pub fn fetched(&self) -> usize {
         self.kvs.len()
+    }
+
+    /// How many keys have been looked at.
+    pub(crate) fn examined(&self) -> usize {
+        self.examined
+    }
+
+    /// Whether [`RangeRun::finish`] takes so long that nothing should wait for it.
+    pub fn is_long_to_finish(&self) -> bool {
+        let request = &self.request;
+        if request.has_default_order() && !request.has_revision_filters() && !request.keys_only {
+            return false;
+        }
+        let is_by_value = request.sort_target == SortTarget::Value;
+        let bytes = |kv: &Record| if is_by_value { kv.value_len() as u64 } else { 0 };
+        self.kvs.len() > FINISHED_AT_ONCE_MAX as usize
+            || self.kvs.iter().map(|kv| weight(request, bytes(kv))).sum::<u64>() > 8 * FINISHED_AT_ONCE_MAX
     }
 
     /// How many keys the whole range has at the run's revision.

@@ -92,7 +92,8 @@ impl Store {
 
     fn replay_changes(&mut self, changes: &[Change<'_>]) -> Result<Vec<Event>, BadCommand> {
         let revision = self.head.revision + 1;
-        let mut txn = Txn::begin(self);
+        let mut store = &mut *self;
+        let mut txn = Txn::begin(&mut store);
         for change in changes {
             match change {
                 Change::Put(wire) => {

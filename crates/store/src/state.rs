@@ -245,7 +245,9 @@ impl Store {
         match &prev {
             Some(prev) => {
                 self.superseded.push_back(revision, slot);
-                self.leases.detach(prev.lease(), slot, prev.key());
+                if prev.lease() != record.lease() {
+                    self.leases.detach(prev.lease(), slot, prev.key());
+                }
             }
             None => {
                 let keys = |slot: Slot| self.keys.key(slot);
@@ -257,7 +259,7 @@ impl Store {
                 }
             }
         }
-        self.leases.attach(record.lease(), slot, record.key());
+        self.leases.attach(record.lease(), slot, record.key(), revision, &self.auth);
         self.event(slot, record, prev)
     }
 
@@ -285,23 +287,5 @@ impl Store {
         self.membership.deleted(&keys, self.freed_to, revision, slot);
         self.tree.set_live(&keys, slot, false);
         (self.event(slot, tombstone, Some(prev.clone())), prev)
-    }
-
-    /// Slots of the keys of `range` that are alive at head, in order, and how many were examined to
-    /// find them.
-    pub(crate) fn live_slots(&self, range: &KeyRange) -> (Vec<Slot>, u64) {
-        let alive = |&slot: &Slot| self.keys.chain(slot).last().is_some_and(|last| !last.is_tombstone());
-        if range.is_single() {
-            return (self.keys.find(&range.key).filter(alive).into_iter().collect(), 1);
-        }
-        let mut examined = 0;
-        let keys = |slot: Slot| self.keys.key(slot);
-        let mut cursor = self.tree.seek(&keys, &range.key);
-        let slots = std::iter::from_fn(|| self.tree.next(&mut cursor))
-            .take_while(|&slot| range.end().is_none_or(|end| self.keys.key(slot) < end))
-            .inspect(|_| examined += 1)
-            .filter(alive)
-            .collect();
-        (slots, examined)
     }
 }

@@ -1,31 +1,40 @@
-//! Turns: a request that changes very many keys, evaluated in steps between which others get the
-//! store.
+//! Turns: a request that examines or changes very many keys, evaluated in steps between which
+//! others get the store.
 //!
 //! That is safe because of who does what with the store. One thread evaluates, and nothing else
 //! changes head meanwhile: what becomes visible, and what compaction frees, was decided before. A
-//! reader looks at what is visible, which is older than everything that is being evaluated. Between
-//! two deletes of one revision everything that readers use is whole: the chains have versions above
-//! what is visible, which readers ignore; the tree counts what is alive, and `membership` knows of
-//! exactly these changes, so a count in the past takes them back; `superseded` names every slot
-//! whose version went, and the lease keeps all others until the last of them is gone.
+//! reader looks at what is visible, which is older than everything that is being evaluated.
+//!
+//! * While a request only looks, at the keys that its compares and checks name, head stays as it
+//!   is. Compaction takes slots out of the tree in between, never those of living keys, so a scan
+//!   goes on by key and not by its place in the tree.
+//! * Between two changes of one revision everything that readers use is whole: the chains have
+//!   versions above what is visible, which readers ignore; the tree counts what is alive, and
+//!   `membership` knows of exactly these changes, so a count in the past takes them back;
+//!   `superseded` names every slot whose version went, and a lease has all others.
+//! * A range within a transaction reads what that has changed so far. Nobody else changes it.
+//! * Whether head has the revision that is being made is asked by its number only, which moves on
+//!   with the last change.
 
 use std::ops::DerefMut;
 
+use bytes::Bytes;
+
 use crate::command;
 use crate::error::StoreError;
-use crate::evaluate::Evaluated;
+use crate::evaluate::{self, Evaluated};
 use crate::keys::Slot;
 use crate::record::Record;
-use crate::request::{Event, WriteRequest, WriteResponse};
+use crate::request::{KeyRange, WriteRequest, WriteResponse};
 use crate::state::Store;
 
 /// The store, held by the only one that evaluates.
 pub trait Exclusive: DerefMut<Target = Store> {
-    /// Keys that may be examined or changed before others get the store.
+    /// Keys that may still be examined before others get the store; one at least.
     fn step(&self) -> usize;
 
-    /// Lets others have the store.
-    fn give_way(&mut self);
+    /// So many keys were examined. Others have the store if it is time for that.
+    fn did(&mut self, keys: usize);
 
     /// Does `work` while others may have the store.
     fn unlocked<R>(&mut self, work: impl FnOnce() -> R) -> R;
@@ -37,34 +46,41 @@ impl Exclusive for &mut Store {
         usize::MAX
     }
 
-    fn give_way(&mut self) {}
+    fn did(&mut self, _: usize) {}
 
     fn unlocked<R>(&mut self, work: impl FnOnce() -> R) -> R {
         work()
     }
 }
 
-/// Does what [`Store::evaluate`] does. Others get the store in between if a lease with many keys is
-/// revoked.
+/// A change of a key takes as long as examining so many.
+pub(crate) const CHANGE_WEIGHT: usize = 4;
+
+/// Does what [`Store::evaluate`] does. Others get the store in between if many keys are examined or
+/// changed.
 pub fn evaluate(
     store: &mut impl Exclusive,
     request: &WriteRequest,
     journal: &mut Vec<u8>,
 ) -> Result<Evaluated, StoreError> {
     let id = match request {
+        WriteRequest::Put(put) => return evaluate::put(store, put, journal),
+        WriteRequest::DeleteRange(delete) => return evaluate::delete(store, delete, journal),
+        WriteRequest::Txn(txn) => return evaluate::txn(store, txn, journal),
         WriteRequest::LeaseRevoke { id } => *id,
         WriteRequest::LeaseExpire { id, grant } if store.leases.is_of(*id, *grant) => *id,
-        _ => return store.evaluate(request, journal),
+        _ => return store.evaluate_small(request, journal),
     };
-    let step = store.step().max(1);
-    if store.leases.get(id).is_none_or(|lease| lease.keys() <= step) {
-        return store.evaluate(request, journal);
+    if store.leases.get(id).is_none_or(|lease| lease.keys() <= store.step()) {
+        return store.evaluate_revoke(id, journal);
     }
-    let slots = slots_by_key(store, id, step);
+    let slots = slots_by_key(store, id);
     let mut events = Vec::with_capacity(slots.len());
-    for slots in slots.chunks(step) {
-        slots.iter().for_each(|&slot| delete(store, slot, &mut events));
-        store.give_way();
+    for slot in slots {
+        let sub = u32::try_from(events.len()).expect("a lease has fewer keys than there are slots");
+        let revision = store.head.revision + 1;
+        events.push(store.delete_slot(slot, revision, sub).0);
+        store.did(CHANGE_WEIGHT);
     }
     store.leases.remove(id);
     store.head.revision += 1;
@@ -73,27 +89,22 @@ pub fn evaluate(
     Ok(Evaluated { response: WriteResponse::LeaseRevoke { revision: store.head.revision, id }, events })
 }
 
-fn delete(store: &mut Store, slot: Slot, events: &mut Vec<Event>) {
-    let sub = u32::try_from(events.len()).expect("a lease has fewer keys than there are slots");
-    let (event, _) = store.delete_slot(slot, store.head.revision + 1, sub);
-    events.push(event);
-}
-
 /// The slots of a lease at head, in order of their keys. Sorting them takes longer than any step.
-fn slots_by_key(store: &mut impl Exclusive, id: i64, step: usize) -> Vec<Slot> {
+fn slots_by_key(store: &mut impl Exclusive, id: i64) -> Vec<Slot> {
     let mut found: Vec<(Slot, Record)> = Vec::new();
     loop {
+        let (step, before) = (store.step(), found.len());
         let from = found.last().map_or(0, |(slot, _)| slot + 1);
-        let before = found.len();
         let lease = store.leases.get(id).expect("nothing else changes head");
         for slot in lease.slots_from(from).take(step) {
             let newest = store.keys.chain(slot).last().expect("a key on a lease has a version");
             found.push((slot, newest.clone()));
         }
-        if found.len() - before < step {
+        let more = found.len() - before;
+        store.did(more);
+        if more < step {
             break;
         }
-        store.give_way();
     }
     store.unlocked(move || {
         found.sort_unstable_by(|(_, a), (_, b)| a.key().cmp(b.key()));
@@ -101,18 +112,75 @@ fn slots_by_key(store: &mut impl Exclusive, id: i64, step: usize) -> Vec<Slot> {
     })
 }
 
+/// Calls `visit` for every slot of a range, alive or not, in order, until it says false.
+pub(crate) fn scan<E>(
+    store: &mut impl Exclusive,
+    range: &KeyRange,
+    mut visit: impl FnMut(&Store, Slot) -> Result<bool, E>,
+) -> Result<(), E> {
+    let (mut seen, mut next) = scan_part(store, range, &range.key, store.step(), &mut visit)?;
+    store.did(seen);
+    while let Some(from) = next {
+        (seen, next) = scan_part(store, range, &from, store.step(), &mut visit)?;
+        store.did(seen);
+    }
+    Ok(())
+}
+
+/// The same from one key of the range on, for up to `budget` slots: how many it was, and the key to
+/// go on with if there are more.
+pub(crate) fn scan_part<E>(
+    store: &Store,
+    range: &KeyRange,
+    from: &[u8],
+    budget: usize,
+    visit: &mut impl FnMut(&Store, Slot) -> Result<bool, E>,
+) -> Result<(usize, Option<Bytes>), E> {
+    let keys = |slot: Slot| store.keys.key(slot);
+    let mut cursor = store.tree.seek(&keys, from);
+    let mut seen = 0;
+    while let Some(slot) = store.tree.next(&mut cursor) {
+        if range.end().is_some_and(|end| end <= store.keys.key(slot)) {
+            break;
+        }
+        if seen == budget {
+            return Ok((seen, Some(Bytes::copy_from_slice(store.keys.key(slot)))));
+        }
+        seen += 1;
+        if !visit(store, slot)? {
+            break;
+        }
+    }
+    Ok((seen, None))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::leased::LeasedRun;
     use crate::range::RangeRun;
-    use crate::request::{KeyRange, PutRequest, RangeRequest};
+    use crate::request::*;
     use crate::validated::valid;
 
     /// Looks at everything that is visible whenever others have the store.
     struct Watched<'s> {
         store: &'s mut Store,
+        examined: usize,
         turns: usize,
+    }
+
+    impl Watched<'_> {
+        fn new(store: &mut Store) -> Watched<'_> {
+            Watched { store, examined: 0, turns: 0 }
+        }
+
+        fn give_way(&mut self) {
+            (self.examined, self.turns) = (0, self.turns + 1);
+            let (all, counts, leased) = shown(self.store);
+            assert_eq!((all.len(), counts, leased.len()), (106, [106, 30], 100), "turn {}", self.turns);
+            // Others free what was compacted before.
+            self.store.compact_step(1, &mut Vec::new());
+        }
     }
 
     impl std::ops::Deref for Watched<'_> {
@@ -144,15 +212,14 @@ mod tests {
 
     impl Exclusive for Watched<'_> {
         fn step(&self) -> usize {
-            10
+            10 - self.examined
         }
 
-        fn give_way(&mut self) {
-            self.turns += 1;
-            let (all, counts, leased) = shown(self.store);
-            assert_eq!((all.len(), counts, leased.len()), (106, [106, 30], 100), "turn {}", self.turns);
-            // Others free what was compacted before.
-            self.store.compact_step(1, &mut Vec::new());
+        fn did(&mut self, keys: usize) {
+            self.examined += keys;
+            if self.examined >= 10 {
+                self.give_way();
+            }
         }
 
         fn unlocked<R>(&mut self, work: impl FnOnce() -> R) -> R {
@@ -182,27 +249,97 @@ mod tests {
         store
     }
 
+    /// Evaluates in one go and in turns; gives how many turns it took.
+    #[track_caller]
+    fn expect_the_same(request: &WriteRequest) -> usize {
+        let (mut plain, mut store) = (filled(), filled());
+        let (mut expected, mut journal) = (Vec::new(), Vec::new());
+        let at_once = plain.evaluate(request, &mut expected);
+        let mut watched = Watched::new(&mut store);
+        let in_turns = evaluate(&mut watched, request, &mut journal);
+        let turns = watched.turns;
+        assert_eq!((in_turns, journal), (at_once, expected));
+        while !plain.compact_step(10, &mut Vec::new()) {}
+        while !store.compact_step(10, &mut Vec::new()) {}
+        assert_eq!((store.stats(), store.head()), (plain.stats(), plain.head()));
+        store.publish(store.head());
+        plain.publish(plain.head());
+        assert_eq!(shown(&store), shown(&plain));
+        assert_eq!(store.worked(), plain.worked());
+        turns
+    }
+
     #[test]
     fn a_revoke_in_turns_is_the_same_and_readers_see_nothing_of_it() {
         for request in [WriteRequest::LeaseRevoke { id: 7 }, WriteRequest::LeaseExpire { id: 7, grant: 1 }] {
-            let (mut plain, mut store) = (filled(), filled());
-            let (mut expected, mut journal) = (Vec::new(), Vec::new());
-            let at_once = plain.evaluate(&request, &mut expected).expect("the lease is there");
-            let mut watched = Watched { store: &mut store, turns: 0 };
-            let in_turns = evaluate(&mut watched, &request, &mut journal).expect("the lease is there");
-            assert!(watched.turns >= 20, "{} turns", watched.turns);
-            assert_eq!((in_turns, journal), (at_once, expected));
-            while !plain.compact_step(10, &mut Vec::new()) {}
-            while !store.compact_step(10, &mut Vec::new()) {}
-            assert_eq!((store.stats(), store.head()), (plain.stats(), plain.head()));
-            store.publish(store.head());
-            plain.publish(plain.head());
-            assert_eq!(shown(&store), shown(&plain));
-            assert_eq!(store.worked(), plain.worked());
+            let turns = expect_the_same(&request);
+            assert!(turns >= 20, "{turns} turns");
         }
         let mut store = filled();
         let gone = WriteRequest::LeaseExpire { id: 7, grant: 2 };
-        let mut watched = Watched { store: &mut store, turns: 0 };
-        assert_eq!(evaluate(&mut watched, &gone, &mut Vec::new()), Err(StoreError::LeaseNotFound));
+        let answer = evaluate(&mut Watched::new(&mut store), &gone, &mut Vec::new());
+        assert_eq!(answer, Err(StoreError::LeaseNotFound));
+    }
+
+    fn range(key: &'static str, end: &'static str) -> RangeRequest {
+        RangeRequest::new(KeyRange::new(key, end))
+    }
+
+    #[test]
+    fn a_delete_in_turns_is_the_same_and_readers_see_nothing_of_it() {
+        let range = KeyRange::new("k", "l");
+        for prev_kv in [false, true] {
+            let delete = DeleteRangeRequest { range: range.clone(), prev_kv };
+            let turns = expect_the_same(&WriteRequest::DeleteRange(valid(delete)));
+            assert!(turns >= 10 + 40, "{turns} turns");
+        }
+    }
+
+    #[test]
+    fn a_transaction_in_turns_is_the_same_and_readers_see_nothing_of_it() {
+        let compare = |operand| Compare {
+            range: KeyRange::new("k", "l"),
+            result: CompareResult::Greater,
+            target: CompareTarget::Version(operand),
+        };
+        let sorted = RangeRequest {
+            sort_order: SortOrder::Descend,
+            sort_target: SortTarget::Value,
+            ..range("\0", "\0")
+        };
+        let delete = DeleteRangeRequest { range: KeyRange::new("k01", "k07"), prev_kv: true };
+        let put = |key: &'static str| PutRequest {
+            key: key.into(),
+            value: "other".into(),
+            lease: 7,
+            prev_kv: true,
+            ignore_value: false,
+            ignore_lease: false,
+        };
+        let nested = TxnRequest {
+            compare: vec![compare(1)],
+            success: vec![RequestOp::Range(range("k", "l")), RequestOp::Put(put("new"))],
+            failure: Vec::new(),
+        };
+        let ops = vec![
+            RequestOp::Put(put("k099")),
+            RequestOp::Range(sorted.clone()),
+            RequestOp::DeleteRange(delete),
+            RequestOp::Txn(nested),
+            RequestOp::Range(RangeRequest { revision: 110, ..range("k", "l") }),
+            RequestOp::Range(sorted),
+        ];
+        let txn = |operand| TxnRequest {
+            compare: vec![compare(0), compare(operand)],
+            success: ops.clone(),
+            failure: vec![RequestOp::Range(range("k", "l")), RequestOp::Put(put("k000"))],
+        };
+        let turns = [1, 2].map(|operand| expect_the_same(&WriteRequest::Txn(valid(txn(operand)))));
+        assert!(turns[0] >= 100 && turns[1] >= 30, "{turns:?} turns");
+        let refused = TxnRequest {
+            failure: vec![RequestOp::Range(RangeRequest { revision: 999, ..range("k", "l") })],
+            ..txn(2)
+        };
+        assert!(expect_the_same(&WriteRequest::Txn(valid(refused))) >= 10);
     }
 }

@@ -20,10 +20,10 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use crate::error::StoreError;
-use crate::keys::Slot;
 use crate::limits::{AnswerBytes, RECORD_MIN, TxnLimits, answer_bytes};
 use crate::request::{KeyRange, RangeRequest, SortOrder, SortTarget};
 use crate::state::Store;
+use crate::turns::{Exclusive, scan};
 
 /// How often a transaction may examine every key of the store.
 const PASSES: u64 = 4;
@@ -110,15 +110,20 @@ impl<'r> Work<'r> {
     }
 
     /// The path deletes the keys of a range.
-    pub(crate) fn delete(&mut self, store: &Store, range: &KeyRange) -> Result<(), StoreError> {
+    pub(crate) fn delete(&mut self, store: &mut impl Exclusive, range: &KeyRange) -> Result<(), StoreError> {
         if range.is_single() {
             return self.examine(1);
         }
-        scan(store, range, |_| self.examine(1).map(|()| true))
+        scan(store, range, |_, _| self.examine(1).map(|()| true))
     }
 
     /// The path reads a range at the revision `at`.
-    pub(crate) fn range(&mut self, store: &Store, request: &RangeRequest, at: i64) -> Result<(), StoreError> {
+    pub(crate) fn range(
+        &mut self,
+        store: &mut impl Exclusive,
+        request: &RangeRequest,
+        at: i64,
+    ) -> Result<(), StoreError> {
         self.count(store, request, at)?;
         if request.count_only {
             return Ok(());
@@ -133,7 +138,7 @@ impl<'r> Work<'r> {
             return self.answer(record.map_or(0, |record| answer_bytes(request, record)));
         }
         let mut wanted = request.fetch_limit();
-        scan(store, &request.range, |slot| {
+        scan(store, &request.range, |store, slot| {
             let record = store.keys.chain(slot).live_at(at);
             self.examine(weight(request, record.map_or(0, |record| record.value_len() as u64)))?;
             if let Some(record) = record {
@@ -174,26 +179,10 @@ impl<'r> Work<'r> {
 }
 
 /// What a key in a range counts for, given the length of its value.
-fn weight(request: &RangeRequest, value_len: u64) -> u64 {
+pub(crate) fn weight(request: &RangeRequest, value_len: u64) -> u64 {
     match request.sort_target {
         SortTarget::Key if request.sort_order != SortOrder::Descend => 1,
         SortTarget::Value => SORT_WEIGHT + SORT_COMPARES * value_len / COMPARED_BYTES,
         _ => SORT_WEIGHT,
     }
-}
-
-/// Calls `visit` for every slot of a range, alive or not, until it says false.
-pub(crate) fn scan(
-    store: &Store,
-    range: &KeyRange,
-    mut visit: impl FnMut(Slot) -> Result<bool, StoreError>,
-) -> Result<(), StoreError> {
-    let keys = |slot: Slot| store.keys.key(slot);
-    let mut cursor = store.tree.seek(&keys, &range.key);
-    while let Some(slot) = store.tree.next(&mut cursor) {
-        if range.end().is_some_and(|end| end <= store.keys.key(slot)) || !visit(slot)? {
-            break;
-        }
-    }
-    Ok(())
 }

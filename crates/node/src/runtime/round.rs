@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use vetch_checkpoint::Capture;
 use vetch_cluster::ReplicaId;
 use vetch_store::Store;
+use vetch_store::permit::permit;
 use vetch_store::request::WriteRequest;
 use vetch_store::turns::Exclusive;
 use vetch_sync::RwLockWriteGuard;
@@ -38,8 +39,16 @@ struct Running<'s> {
 /// The store, locked by the thread that evaluates.
 struct Locked<'s> {
     guard: RwLockWriteGuard<'s, Store>,
-    /// See [`Tuning::turn_work`].
+    /// What may be examined in one turn, see [`BatchTuning::turn_work`], and what was in this one.
     work: usize,
+    worked: usize,
+}
+
+impl Locked<'_> {
+    fn give_way(&mut self) {
+        RwLockWriteGuard::bump(&mut self.guard);
+        self.worked = 0;
+    }
 }
 
 impl Deref for Locked<'_> {
@@ -58,14 +67,18 @@ impl DerefMut for Locked<'_> {
 
 impl Exclusive for Locked<'_> {
     fn step(&self) -> usize {
-        self.work
+        self.work.saturating_sub(self.worked).max(1)
     }
 
-    fn give_way(&mut self) {
-        RwLockWriteGuard::bump(&mut self.guard);
+    fn did(&mut self, keys: usize) {
+        self.worked += keys;
+        if self.worked >= self.work {
+            self.give_way();
+        }
     }
 
     fn unlocked<R>(&mut self, work: impl FnOnce() -> R) -> R {
+        self.worked = 0;
         RwLockWriteGuard::unlocked(&mut self.guard, work)
     }
 }
@@ -108,7 +121,7 @@ impl SequencerLoop {
         let began = Instant::now();
         self.admission.set_disk(node.disk.state(), node.disk.room() / 2);
         let work = usize::try_from(node.config.tuning.batch.turn_work).unwrap_or(usize::MAX);
-        let (open, store) = (self.sequencer.begin(), Locked { guard: node.store.write(), work });
+        let (open, store) = (self.sequencer.begin(), Locked { guard: node.store.write(), work, worked: 0 });
         let (turns, worked) = (Turns::new(&node.config.tuning, &store), store.worked());
         let mut running = Running { store, open, writes: 0, turns, at: Instant::now() };
         let mut next = Some(first);
@@ -161,7 +174,7 @@ impl SequencerLoop {
             self.node.metrics.writes.txns.add(1);
         }
         let Running { store, open, writes, turns, at } = running;
-        let success = match store.permit(&caller, &request) {
+        let success = match permit(store, &caller, &request) {
             Ok(()) => self.sequencer.evaluate(open, store, &mut self.admission, &request, reply),
             Err(refusal) => {
                 open.refuse(reply, refusal.into());
