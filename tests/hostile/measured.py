@@ -149,8 +149,8 @@ def flags(binary):
 class Field:
     """A server with users and some large values, and the polite client, for one attack after the other."""
 
-    def __init__(self, binary, scheme):
-        self.server = Server(binary, flags(binary), scheme=scheme)
+    def __init__(self, binary, scheme, more=()):
+        self.server = Server(binary, [*flags(binary), *more], scheme=scheme)
         connection = wire.Connection(self.server)
         connection.unary(wire.PUT, wire.put_of(LARGE, b"x" * LARGE_SIZE))
         connection.unary(wire.PUT, wire.put_of(HUGE, b"x" * HUGE_SIZE))
@@ -159,9 +159,11 @@ class Field:
         connection.unary(auth + "RoleAdd", wire.text(1, "root"))
         connection.unary(auth + "UserGrantRole", wire.text(1, "root") + wire.text(2, "root"))
         connection.unary(auth + "AuthEnable", b"")
-        answer = connection.unary(wire.AUTHENTICATE, wire.text(1, "root") + wire.text(2, PASSWORD))
+        self.token = log_in(connection, "root")
         connection.close()
-        self.token = field_two(answer)
+        self.start_polite()
+
+    def start_polite(self):
         self.polite = Polite(self.server, self.token)
         time.sleep(0.3)
         begun = time.monotonic()
@@ -200,7 +202,7 @@ class Field:
         ended = time.monotonic()
         self._await_polite(ended)
         most = peak.stop()
-        latencies = self.polite.latencies(target.begun, ended)
+        latencies = self.polite.latencies(target.begun, ended, not getattr(attack, "puts_wait", False))
         sent = target.sent()
         target.close()
         if self.server.process.poll() is not None:
@@ -237,6 +239,10 @@ class Field:
 def last_words(server):
     lines = [line for line in server.text().splitlines() if "panicked" in line or "overflow" in line or "assert" in line]
     return " | ".join(lines[-2:])[:300] or f"exit code {server.process.returncode}"
+
+
+def log_in(connection, name):
+    return field_two(connection.unary(wire.AUTHENTICATE, wire.text(1, name) + wire.text(2, PASSWORD)))
 
 
 def field_two(answer):

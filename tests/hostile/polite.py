@@ -37,12 +37,12 @@ class Polite:
         """The p99 in milliseconds, with the number of calls that were made in that time."""
         return p99(self.latencies(begun, ended))
 
-    def latencies(self, begun, ended):
-        """In seconds, of the calls that were made in that time."""
+    def latencies(self, begun, ended, puts=True):
+        """In seconds, of the calls that were made in that time; of gets only, if puts do not count."""
         took = []
-        for at, length, _ in list(self.calls):
+        for at, length, is_put in list(self.calls):
             # A call that takes long keeps others from being made, which would have waited as well.
-            while begun <= at <= ended and length > 0:
+            while begun <= at <= ended and length > 0 and (puts or not is_put):
                 took.append(length)
                 at, length = at + 1 / RATE, length - 1 / RATE
         return took

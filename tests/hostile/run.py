@@ -14,6 +14,7 @@ import time
 sys.dont_write_bytecode = True
 
 import bounds  # noqa: E402, F401
+import many_keys  # noqa: E402
 import measured  # noqa: E402
 from attacks import PLAIN, TLS  # noqa: E402
 from server import Server  # noqa: E402
@@ -55,7 +56,7 @@ def main():
     arguments.add_argument("--list", action="store_true", help="only list the attacks")
     arguments.add_argument("attacks", nargs="*", help="all if none is named")
     chosen = arguments.parse_args()
-    known = {attack.__name__: attack for attack in [*PLAIN, *TLS, *measured.ATTACKS]}
+    known = {attack.__name__: attack for attack in [*PLAIN, *TLS, *measured.ATTACKS, *many_keys.ATTACKS]}
     if chosen.list:
         for name, attack in known.items():
             print(f"{name:32} {(attack.__doc__ or '').strip().splitlines()[0] if attack.__doc__ else ''}")
@@ -64,7 +65,8 @@ def main():
         if name not in known:
             sys.exit(f"hostile: no such attack: {name}")
     failed = attacked("http", PLAIN, chosen.attacks) + attacked("https", TLS, chosen.attacks)
-    failed += measured.run(os.environ["VETCH_BIN"], chosen.attacks, chosen.strict, say)
+    for rows in (measured, many_keys):
+        failed += rows.run(os.environ["VETCH_BIN"], chosen.attacks, chosen.strict, say)
     if failed:
         sys.exit(f"hostile: failed: {', '.join(failed)}")
 

@@ -20,6 +20,8 @@ const ID_ATTEMPTS: u64 = 16;
 /// A lease with more keys than this is large: they are sorted away from the threads that serve
 /// requests.
 const LARGE_LEASE_KEYS: usize = 4096;
+/// A lease with at most so many keys is judged by all of them at every renewal.
+const JUDGED_AT_ONCE_MAX: usize = 256;
 /// What a key takes in an answer beside its bytes.
 const KEY_FRAME: usize = 4;
 
@@ -61,8 +63,7 @@ impl Node {
     pub async fn lease_keep_alive(&self, id: i64) -> Result<i64, NodeError> {
         let node = self.state();
         let caller = self.caller();
-        let keys = |store: &Store| LeasedRun::of(store, id);
-        permit_by_keys(node, caller, keys, Auth::check_lease_renewal).await?;
+        permit_renewal(node, caller, id).await?;
         loop {
             match renew(node, id) {
                 Renewal::Renewed { ttl } => {
@@ -122,7 +123,7 @@ impl Node {
             Some(auth) => auth.check_lease_reads(caller, keys),
             None => Ok(()),
         };
-        let (run, moment) = collect(node, begin, permit).await?;
+        let (run, moment) = collect(node, begin, permit, Found::Kept).await?;
         let keys = match run.found().len() > LARGE_LEASE_KEYS {
             true => tokio::task::spawn_blocking(|| run.finish()).await.map_err(|_| NodeError::Stopped)?,
             false => run.finish(),
@@ -141,7 +142,7 @@ impl Node {
     /// All leases, soonest to end first.
     pub async fn leases(&self) -> Result<Vec<i64>, NodeError> {
         let (node, caller) = (self.state(), self.caller());
-        permit_by_keys(node, caller, LeasedRun::of_all, Auth::check_lease_reads).await?;
+        permit_list(node, caller).await?;
         node.confirm_leading().await?;
         let ids = node.leases.lessor().ids();
         let mut deadlines = Vec::with_capacity(ids.len());
@@ -185,18 +186,52 @@ impl Moment {
     }
 }
 
-/// Judges a request by the keys that visibly hang on leases.
-async fn permit_by_keys(
-    node: &Arc<NodeState>,
-    caller: &Caller,
-    begin: impl Fn(&Store) -> LeasedRun,
-    check: impl Fn(&Auth, &Caller, &[Record]) -> Result<(), AuthError>,
-) -> Result<(), NodeError> {
-    let Some(auth) = node.judge(caller) else { return Ok(()) };
-    if auth.check_root(caller).is_ok() {
+/// Judges a list of all leases by the keys that visibly hang on any.
+async fn permit_list(node: &Arc<NodeState>, caller: &Caller) -> Result<(), NodeError> {
+    let Some(auth) = node.judge(caller).filter(|auth| auth.check_root(caller).is_err()) else {
+        return Ok(());
+    };
+    let begin = |store: &Store| (LeasedRun::of_all(store), ());
+    collect(node, begin, |(), keys| auth.check_lease_reads(caller, keys), Found::Dropped).await.map(drop)
+}
+
+/// Judges a renewal by the keys that visibly hang on its lease. What was found about a large lease
+/// is remembered until a key is attached to it that may not be written, or users change.
+async fn permit_renewal(node: &Arc<NodeState>, caller: &Caller, id: i64) -> Result<(), NodeError> {
+    let Some(auth) = node.judge(caller).filter(|auth| auth.check_root(caller).is_err()) else {
+        return Ok(());
+    };
+    let look = || {
+        let store = node.store.read();
+        let keys = store.leases().get(id).map_or(0, |lease| lease.keys());
+        (store.is_renewable(caller, id, &auth), keys > JUDGED_AT_ONCE_MAX)
+    };
+    let (mut is_known, is_large) = look();
+    let turn = match is_large && !is_known {
+        true => Some(node.leases.judge_turn().await.map_err(|_| NodeError::Stopped)?),
+        false => None,
+    };
+    if turn.is_some() {
+        // Another renewal may have found it out meanwhile.
+        is_known = look().0;
+    }
+    if is_known {
         return Ok(());
     }
-    collect(node, |store| (begin(store), ()), |(), keys| check(&auth, caller, keys)).await.map(drop)
+    let begin = |store: &Store| (LeasedRun::of(store, id), ());
+    let permit = |(): &(), keys: &[Record]| auth.check_lease_renewal(caller, keys);
+    let (run, ()) = collect(node, begin, permit, Found::Dropped).await?;
+    if is_large {
+        node.store.write().note_renewable(caller, id, &auth, run.revision());
+    }
+    Ok(())
+}
+
+/// What becomes of the keys that were found, once they were judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Found {
+    Kept,
+    Dropped,
 }
 
 /// Runs to its end what `begin` begins with the store locked, in steps that let writers in between.
@@ -205,6 +240,7 @@ async fn collect<M>(
     node: &Arc<NodeState>,
     begin: impl Fn(&Store) -> (LeasedRun, M),
     permit: impl Fn(&M, &[Record]) -> Result<(), AuthError>,
+    judged: Found,
 ) -> Result<(LeasedRun, M), NodeError> {
     let budget = node.config.tuning.scan.keys;
     for attempt in 0..READ_ATTEMPTS {
@@ -218,6 +254,9 @@ async fn collect<M>(
         let mut seen = 0;
         loop {
             permit(&moment, &run.found()[seen..])?;
+            if judged == Found::Dropped {
+                run.drop_found();
+            }
             seen = run.found().len();
             match step {
                 Some(true) => return Ok((run, moment)),

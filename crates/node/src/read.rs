@@ -1,5 +1,7 @@
 //! Reads: at the visible revision, beside the sequencer, in chunks that let writers in between.
 
+mod txn;
+
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -7,13 +9,15 @@ use vetch_seeded_bugs::Bug;
 use vetch_store::auth::Caller;
 use vetch_store::hash::{HashRun, PastHash};
 use vetch_store::range::{RangeRun, resolve_revision};
-use vetch_store::request::{RangeRequest, RangeResponse, ResponseOp, TxnRequest, TxnResponse};
-use vetch_store::{AnswerBytes, Mark, ReadTxn, Store, StoreError, Validated};
+use vetch_store::request::{RangeRequest, RangeResponse};
+use vetch_store::{AnswerBytes, Mark, Store, StoreError, Validated};
 
 use crate::error::NodeError;
 use crate::metrics::Histogram;
-use crate::state::{NodeState, ReadPin};
+use crate::state::{NodeState, ReadPin, ReadTurn};
 use crate::types::{HashKv, RangeChunk, RangeEnd};
+
+pub(crate) use txn::read_txn;
 
 /// Times a read is begun because versions were freed in between. All but the first are pinned, so
 /// that takes a read of minutes.
@@ -101,8 +105,9 @@ async fn finish_range(
     run: RangeRun,
 ) -> Result<RangeResponse, NodeError> {
     let (mut run, mut _pin) = (run, None);
+    let mut turn = node.reads.begin();
     for _ in 1..READ_ATTEMPTS {
-        match complete(node, run, &mut AnswerBytes::unlimited()).await {
+        match complete(node, run, &mut AnswerBytes::unlimited(), &mut turn).await {
             Err(NodeError::Store(StoreError::Compacted)) => {}
             outcome => return outcome,
         }
@@ -112,7 +117,7 @@ async fn finish_range(
             Begun::Running(run, pin) => (*run, pin),
         };
     }
-    match complete(node, run, &mut AnswerBytes::unlimited()).await {
+    match complete(node, run, &mut AnswerBytes::unlimited(), &mut turn).await {
         Err(NodeError::Store(StoreError::Compacted)) => Err(NodeError::Timeout),
         outcome => outcome,
     }
@@ -142,74 +147,19 @@ async fn complete(
     node: &Arc<NodeState>,
     mut run: RangeRun,
     allowance: &mut AnswerBytes,
+    turn: &mut ReadTurn<'_>,
 ) -> Result<RangeResponse, NodeError> {
     loop {
-        let seen = run.fetched();
+        let (seen, examined) = (run.fetched(), run.examined());
         let count = advance(node, &node.store.read(), &mut run)?;
         run.take_allowance(allowance, seen)?;
+        turn.note(run.examined() - examined);
         if let Some(count) = count {
-            return Ok(run.finish(count));
+            return node.reads.finish(run, count).await;
         }
+        turn.wait().await?;
         tokio::task::yield_now().await;
     }
-}
-
-/// Decides the compares at once and runs the ranges in chunks at that same revision.
-pub(crate) async fn read_txn(
-    node: &Arc<NodeState>,
-    caller: &Caller,
-    request: &Validated<TxnRequest>,
-) -> Result<TxnResponse, NodeError> {
-    node.metrics.writes.txns.add(1);
-    let open = node.metrics.reads.open.hold();
-    let response = match node.confirm().await {
-        Ok(()) => match node.permit(caller, |auth| auth.check_read_txn(caller, request)) {
-            Ok(()) => begin_and_run_txn(node, request).await,
-            Err(refusal) => Err(refusal),
-        },
-        Err(error) => Err(error),
-    };
-    drop(open);
-    permit_txn_answer(node, caller, request)?;
-    response
-}
-
-/// A transaction without a user is judged by what it reads, as when it came: one that reads nothing
-/// is always permitted.
-fn permit_txn_answer(node: &NodeState, caller: &Caller, request: &TxnRequest) -> Result<(), NodeError> {
-    match caller {
-        Caller::Anonymous => node.permit(caller, |auth| auth.check_read_txn(caller, request)),
-        _ => node.permit_answer(caller),
-    }
-}
-
-async fn begin_and_run_txn(
-    node: &Arc<NodeState>,
-    request: &Validated<TxnRequest>,
-) -> Result<TxnResponse, NodeError> {
-    for attempt in 0..READ_ATTEMPTS {
-        let (txn, _pin) = {
-            let store = node.store.read();
-            let txn = store.begin_read_txn(request)?;
-            let oldest = txn.ranges.iter().map(RangeRun::reads_at).min();
-            let pin = oldest.filter(|_| attempt > 0).map(|oldest| node.pin(&store, oldest));
-            (txn, pin)
-        };
-        match run_read_txn(node, txn).await {
-            Err(NodeError::Store(StoreError::Compacted)) => {}
-            outcome => return outcome,
-        }
-    }
-    Err(NodeError::Timeout)
-}
-
-async fn run_read_txn(node: &Arc<NodeState>, txn: ReadTxn) -> Result<TxnResponse, NodeError> {
-    let ReadTxn { revision, succeeded, ranges, mut allowance } = txn;
-    let mut responses = Vec::with_capacity(ranges.len());
-    for run in ranges {
-        responses.push(ResponseOp::Range(complete(node, run, &mut allowance).await?));
-    }
-    Ok(TxnResponse { revision, succeeded, responses })
 }
 
 /// A range being streamed at one revision, as fast as its reader takes it.
@@ -335,6 +285,7 @@ pub(crate) async fn hash_kv(
 }
 
 async fn run_hash(node: &Arc<NodeState>, revision: i64) -> Result<HashKv, NodeError> {
+    let mut turn = node.reads.begin();
     for attempt in 0..READ_ATTEMPTS {
         let (mark, past, _pin) = {
             let store = node.store.read();
@@ -353,7 +304,7 @@ async fn run_hash(node: &Arc<NodeState>, revision: i64) -> Result<HashKv, NodeEr
                 (HashRun::new(at, mark), at)
             }
         };
-        if collect(node, &mut run, past).await {
+        if collect(node, &mut run, past, &mut turn).await? {
             let hash = if run.versions() > HASH_HERE {
                 tokio::task::spawn_blocking(move || run.finish()).await.map_err(|_| NodeError::Stopped)?
             } else {
@@ -374,20 +325,27 @@ fn past_hash(node: &NodeState, revision: i64) -> Option<PastHash> {
 
 /// Collects all that is to be hashed. False if something of it may have been freed meanwhile: start
 /// again.
-async fn collect(node: &Arc<NodeState>, run: &mut HashRun, past: Option<PastHash>) -> bool {
+async fn collect(
+    node: &Arc<NodeState>,
+    run: &mut HashRun,
+    past: Option<PastHash>,
+    turn: &mut ReadTurn<'_>,
+) -> Result<bool, NodeError> {
     loop {
         let step = {
             let store = node.store.read();
             // What a past compaction found is kept until it has been hashed.
             if past.is_some_and(|past| past_hash(node, past.revision) != Some(past)) {
-                return false;
+                return Ok(false);
             }
             run.step(&store, node.config.tuning.scan.keys)
         };
         match step {
-            Some(true) => return true,
-            Some(false) => tokio::task::yield_now().await,
-            None => return false,
+            Some(true) => return Ok(true),
+            Some(false) => turn.note(node.config.tuning.scan.keys),
+            None => return Ok(false),
         }
+        turn.wait().await?;
+        tokio::task::yield_now().await;
     }
 }

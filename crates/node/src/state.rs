@@ -14,6 +14,7 @@ mod leadership;
 mod leases;
 mod lifecycle;
 mod pins;
+mod reads;
 mod snapshot_point;
 mod visible;
 mod watches;
@@ -49,6 +50,8 @@ use leases::LeaseState;
 use lifecycle::Lifecycle;
 pub(crate) use lifecycle::RunState;
 pub(crate) use pins::ReadPin;
+pub(crate) use reads::ReadTurn;
+use reads::Reads;
 pub(crate) use snapshot_point::SnapshotPoint;
 use visible::Visible;
 use watches::Watches;
@@ -64,6 +67,7 @@ pub(crate) struct NodeState {
     pub(crate) visible: Visible,
     pub(crate) commands: CommandQueue,
     pub(crate) leases: LeaseState,
+    pub(crate) reads: Reads,
     pub(crate) watches: Watches,
     pub(crate) compaction: CompactionState,
     pub(crate) disk: DiskGauges,
@@ -110,6 +114,7 @@ impl NodeState {
             visible: Visible::new(&store, &tip),
             commands: CommandQueue::new(handles.commands),
             leases: LeaseState::new(&store),
+            reads: Reads::new(),
             watches: Watches::new(handles.fan_out),
             compaction: CompactionState::new(),
             disk: DiskGauges::new(config.checkpoint_bytes),

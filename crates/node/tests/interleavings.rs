@@ -29,6 +29,8 @@ use vetch_node::store::auth::{Caller, Change, Permission, PermissionKind};
 use vetch_node::store::request::*;
 use vetch_node::types::{AlarmAction, AlarmSelector, LeaseInfo};
 use vetch_node::watch::Create;
+use vetch_store::Validated;
+use vetch_testkit::valid::Valid;
 
 /// Schedules of each scenario, unless `VETCH_SCHEDULES` says otherwise, and the seed of all of
 /// them.
@@ -162,9 +164,9 @@ fn hand_in<T: Send + 'static>(
     request
 }
 
-fn put(key: &'static str, lease: i64) -> PutRequest {
+fn put(key: &'static str, lease: i64) -> Validated<PutRequest> {
     let (key, value) = (Bytes::from_static(key.as_bytes()), Bytes::from_static(b"v"));
-    PutRequest { key, value, lease, prev_kv: false, ignore_value: false, ignore_lease: false }
+    PutRequest { key, value, lease, prev_kv: false, ignore_value: false, ignore_lease: false }.valid()
 }
 
 fn all() -> KeyRange {
@@ -196,10 +198,10 @@ fn names(lease: &LeaseInfo) -> Vec<Bytes> {
 }
 
 async fn look(node: &Node) -> Shown {
-    let range = node.range(RangeRequest::new(all())).await.unwrap();
+    let range = node.range(RangeRequest::new(all()).valid()).await.unwrap();
     let kvs = range.kvs.iter().map(|kv| (Bytes::copy_from_slice(kv.key()), kv.lease())).collect();
     let ops = vec![RequestOp::Range(RangeRequest::new(all()))];
-    let txn = node.txn(TxnRequest { success: ops, ..TxnRequest::default() }).await.unwrap();
+    let txn = node.txn(TxnRequest { success: ops, ..TxnRequest::default() }.valid()).await.unwrap();
     let hash = node.hash_kv(0).await.unwrap();
     let lease = node.lease_time_to_live(7, true).await.unwrap();
     let status = node.status();
@@ -246,7 +248,7 @@ fn nothing_is_shown_before_it_is_durable() {
                         hand_in(async move { b.put(put("first", 0)).await }),
                         hand_in(async move {
                             let range = KeyRange::single(&b"second"[..]);
-                            c.delete_range(DeleteRangeRequest { range, prev_kv: false }).await
+                            c.delete_range(DeleteRangeRequest { range, prev_kv: false }.valid()).await
                         }),
                         hand_in(async move { d.change_auth(user("someone")).await }),
                         hand_in(async move { e.compact(3, false).await }),
@@ -344,13 +346,67 @@ fn reads_are_of_one_revision_whatever_is_compacted() {
             };
             let left = |revision: i64| [3, 2, 1, 0][(revision - 4) as usize];
             for _ in 0..2 {
-                let range = block_on(node.range(RangeRequest::new(all()))).unwrap();
+                let range = block_on(node.range(RangeRequest::new(all()).valid())).unwrap();
                 let leased = range.kvs.iter().filter(|kv| kv.lease() == 7).count();
                 assert_eq!((range.count, leased), (3, left(range.revision)), "at {}", range.revision);
                 let lease = block_on(node.lease_time_to_live(7, true)).unwrap().unwrap();
                 assert_eq!(lease.keys.len(), left(lease.revision), "at {}", lease.revision);
                 assert!(lease.keys.iter().all(|version| version.mod_revision() <= lease.revision));
                 block_on(node.hash_kv(0)).unwrap();
+            }
+            writer.join().unwrap();
+        });
+    });
+}
+
+/// A request that examines or changes several keys gives the store away behind each of them:
+/// readers see all of what it does, or nothing.
+#[test]
+fn a_request_in_parts_is_seen_whole() {
+    explore(|| {
+        let mut world = World::new(|config| config.tuning.scan.keys = 1);
+        let node = world.node.clone();
+        world.first(node.lease_grant(7, 600)).unwrap();
+        for key in ["a", "b", "c"] {
+            world.first(node.put(put(key, 7))).unwrap();
+        }
+        world.run(|node, signals| {
+            signals.released.store(true, Ordering::Release);
+            let exist = || Compare {
+                range: all(),
+                result: CompareResult::Greater,
+                target: CompareTarget::Version(0),
+            };
+            let writer = {
+                let node = node.clone();
+                thread::spawn(move || {
+                    let range = KeyRange::new(&b"a"[..], &b"c"[..]);
+                    let delete = RequestOp::DeleteRange(DeleteRangeRequest { range, prev_kv: false });
+                    let read = RequestOp::Range(RangeRequest::new(all()));
+                    let success = vec![read.clone(), delete, RequestOp::Put(put("d", 0).into_inner()), read];
+                    let txn = TxnRequest { compare: vec![exist()], success, ..TxnRequest::default() };
+                    let done = block_on(node.txn(txn.valid())).unwrap();
+                    assert!(done.succeeded);
+                    let counts = [0, 3].map(|op| match &done.responses[op] {
+                        ResponseOp::Range(range) => (range.kvs.len(), range.count),
+                        other => unreachable!("a range is answered as one: {other:?}"),
+                    });
+                    assert_eq!(counts, [(3, 3), (2, 2)]);
+                    block_on(node.compact(done.revision, false)).unwrap();
+                    block_on(node.delete_range(DeleteRangeRequest { range: all(), prev_kv: false }.valid())).unwrap();
+                })
+            };
+            for _ in 0..2 {
+                let range = block_on(node.range(RangeRequest::new(all()).valid())).unwrap();
+                let leased = range.kvs.iter().filter(|kv| kv.lease() == 7).count();
+                let expected = [(3, 3), (2, 1), (0, 0)][(range.revision - 4) as usize];
+                assert_eq!((range.count, leased), expected, "at {}", range.revision);
+                assert_eq!(range.count, range.kvs.len() as i64, "at {}", range.revision);
+                let lease = block_on(node.lease_time_to_live(7, true)).unwrap().unwrap();
+                assert_eq!(lease.keys.len(), [3, 1, 0][(lease.revision - 4) as usize]);
+                let txn = TxnRequest { compare: vec![exist()], ..TxnRequest::default() };
+                let txn = block_on(node.txn(txn.valid())).unwrap();
+                assert_eq!(txn.succeeded, txn.revision < 6, "at {}", txn.revision);
             }
             writer.join().unwrap();
         });
@@ -388,7 +444,7 @@ fn what_was_acknowledged_survives() {
             writers.into_iter().for_each(|writer| writer.join().unwrap());
         });
         let again = World::open(disk.power_loss(&mut |_| false), config);
-        assert_eq!(block_on(again.node.range(RangeRequest::new(all()))).unwrap().count, 6);
+        assert_eq!(block_on(again.node.range(RangeRequest::new(all()).valid())).unwrap().count, 6);
     });
 }
 

@@ -121,6 +121,11 @@ impl LeasedRun {
         &self.found
     }
 
+    /// Drops what has been found so far: only what follows is in the answer.
+    pub fn drop_found(&mut self) {
+        self.found.clear();
+    }
+
     /// The versions of all keys, in order of the keys, each once. Needs no store: sorting takes
     /// longer than finding.
     pub fn finish(mut self) -> Vec<Record> {

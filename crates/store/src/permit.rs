@@ -183,15 +183,17 @@ impl Store {
     /// Judges up to `budget` keys of a lease, and says how many it was.
     fn judge_from(&self, caller: &Caller, id: i64, from: Slot, budget: usize) -> (usize, Step) {
         let Some(lease) = self.leases.get(id) else { return (0, Step::Done(Ok(()))) };
-        for (judged, slot) in lease.slots_from(from).enumerate() {
+        let mut judged = 0;
+        for slot in lease.slots_from(from) {
             if judged == budget {
                 return (judged, Step::Next(slot));
             }
+            judged += 1;
             if let Err(refusal) = self.auth.check_write(caller, self.keys.key(slot)) {
-                return (judged + 1, Step::Done(Err((slot, refusal))));
+                return (judged, Step::Done(Err((slot, refusal))));
             }
         }
-        (lease.keys().min(budget), Step::Done(Ok(())))
+        (judged, Step::Done(Ok(())))
     }
 
     /// Whether it is known, without looking at all keys, that `caller` may renew a lease. `auth` is

@@ -160,7 +160,7 @@ impl RangeRun {
     }
 
     /// How many keys have been looked at.
-    pub(crate) fn examined(&self) -> usize {
+    pub fn examined(&self) -> usize {
         self.examined
     }
 

@@ -44,6 +44,11 @@ impl<'r> ReadTxnRun<'r> {
         ReadTxnRun { request, mark: store.visible, work, held: 0, found: Found::default(), resume: None }
     }
 
+    /// Whether versions of its revision may have been freed since it began: start again.
+    pub fn is_overtaken(&self, store: &Store) -> bool {
+        self.mark.revision < store.freed_to
+    }
+
     /// The oldest revision that it may read.
     pub fn reads_from(&self) -> i64 {
         let ops = self.request.success.iter().chain(&self.request.failure);
@@ -54,13 +59,10 @@ impl<'r> ReadTxnRun<'r> {
         revisions.fold(self.mark.revision, i64::min)
     }
 
-    /// Examines up to `budget` keys. None if that was not enough to choose a branch.
-    ///
-    /// [`StoreError::Compacted`] if versions may have been freed meanwhile: start again.
+    /// Examines up to `budget` keys. None if that was not enough to choose a branch. Not for a run
+    /// that was overtaken.
     pub fn step(&mut self, store: &Store, budget: usize) -> Result<Option<ReadTxn>, StoreError> {
-        if self.mark.revision < store.freed_to {
-            return Err(StoreError::Compacted);
-        }
+        assert!(!self.is_overtaken(store), "the caller starts again");
         let mut left = budget.max(1);
         while let Some(compare) = self.request.compare.get(self.held) {
             if left == 0 {

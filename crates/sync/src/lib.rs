@@ -3,8 +3,8 @@
 //! Locks are taken in ascending [`Rank`] only, so no two threads can wait for each other. Builds
 //! with debug assertions check it whenever a lock is taken; release builds do not. Locks are held
 //! for short turns: a few dozen evaluations, a chunk of a scan, a few hundred revisions of fan-out.
-//! None but the journal's is held across a call that waits. What is not cut into turns is a single
-//! request, except for the revoke of a lease, which may delete a million keys.
+//! None but the journal's is held across a call that waits. A request that examines or changes very
+//! many keys gives the store's away in between.
 //!
 //! The locks are parking_lot's. With the feature `interleave` they belong to a scheduler instead,
 //! which may switch to another thread at each of them, chosen by a seed: `tests/interleavings.rs`

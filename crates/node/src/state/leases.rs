@@ -1,4 +1,4 @@
-//! Lease state: the lessor, and the limit on large lists of the keys of leases.
+//! Lease state: the lessor, and the limits on looking at all keys of large leases.
 
 use tokio::sync::{AcquireError, Semaphore, SemaphorePermit};
 use vetch_store::Store;
@@ -13,6 +13,7 @@ const LEASE_LISTS_MAX: usize = 2;
 pub(crate) struct LeaseState {
     lessor: Mutex<Lessor>,
     lists: Semaphore,
+    judging: Semaphore,
 }
 
 impl LeaseState {
@@ -22,7 +23,12 @@ impl LeaseState {
         for (id, lease) in store.leases().iter() {
             lessor.start(id, lease.grant(), lease.ttl(), lease.remaining(), 0);
         }
-        LeaseState { lessor: Mutex::new(lessor), lists: Semaphore::new(LEASE_LISTS_MAX) }
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        LeaseState {
+            lessor: Mutex::new(lessor),
+            lists: Semaphore::new(LEASE_LISTS_MAX),
+            judging: Semaphore::new((processors / 2).max(1)),
+        }
     }
 
     pub(crate) fn lessor(&self) -> MutexGuard<'_, Lessor> {
@@ -32,5 +38,11 @@ impl LeaseState {
     /// Waits for the permission to list the keys of a large lease.
     pub(crate) async fn list_turn(&self) -> Result<SemaphorePermit<'_>, AcquireError> {
         self.lists.acquire().await
+    }
+
+    /// Waits for the permission to judge a renewal by the keys of a large lease: half of the
+    /// processors do that at most.
+    pub(crate) async fn judge_turn(&self) -> Result<SemaphorePermit<'_>, AcquireError> {
+        self.judging.acquire().await
     }
 }

@@ -233,6 +233,89 @@ fn leases_are_read_and_renewed_by_those_who_may() {
     assert_eq!(auth.check_lease_reads(&Caller::Anonymous, &all), Err(UserEmpty));
 }
 
+/// A store with so many keys of `writer` on lease 1, all visible.
+fn with_large_lease(keys: usize) -> Store {
+    let mut store = store();
+    for n in 0..keys {
+        store.evaluate(&put(&format!("w/{n}"), 1, false), &mut Vec::new()).unwrap();
+    }
+    store.publish(store.head());
+    store
+}
+
+/// What it took to judge a request, in keys.
+fn judged(mut store: &mut Store, user: &str, request: &WriteRequest) -> (u64, Result<(), AuthError>) {
+    let (before, caller) = (store.worked(), as_user(store, user));
+    let once = store.permit(&caller, request);
+    let verdict = crate::permit::permit(&mut store, &caller, request);
+    assert_eq!(once, verdict, "remembering changes nothing");
+    (store.worked() - before, verdict)
+}
+
+#[test]
+fn the_keys_of_a_lease_are_judged_once_and_as_they_change() {
+    let mut store = with_large_lease(1000);
+    let evaluate = |store: &mut Store, request: &WriteRequest| store.evaluate(request, &mut Vec::new()).map(drop);
+    let nested = |n: usize| RequestOp::Txn(txn(vec![RequestOp::Put(put_request(&format!("w/{n}"), 1, false))], vec![]));
+    let puts = WriteRequest::Txn(valid(txn((0..100).map(nested).collect(), Vec::new())));
+    let (work, verdict) = judged(&mut store, "writer", &puts);
+    assert!(verdict.is_ok() && (1000..3000).contains(&work), "{work} keys for 100 puts on one lease");
+    for _ in 0..3 {
+        assert_eq!(judged(&mut store, "writer", &puts), (0, Ok(())), "it is remembered");
+        evaluate(&mut store, &puts).unwrap();
+        evaluate(&mut store, &put("w/new", 1, false)).unwrap();
+        evaluate(&mut store, &WriteRequest::DeleteRange(valid(delete_op("w/new", "", false)))).unwrap();
+    }
+    assert_eq!(judged(&mut store, "reader", &WriteRequest::LeaseRevoke { id: 1 }).1, NO, "of one user only");
+    // What comes is judged at once.
+    evaluate(&mut store, &put("other", 1, false)).unwrap();
+    for _ in 0..2 {
+        let (work, verdict) = judged(&mut store, "writer", &puts);
+        assert!(verdict == NO && work <= 2, "{work} keys to find it again");
+    }
+    evaluate(&mut store, &WriteRequest::DeleteRange(valid(delete_op("other", "", false)))).unwrap();
+    assert_eq!(judged(&mut store, "writer", &puts).1, Ok(()));
+    assert_eq!(judged(&mut store, "writer", &puts), (0, Ok(())));
+    // So are other users and roles.
+    make(Arc::make_mut(&mut store.auth), grant("writer", PermissionKind::Write, "other", ""));
+    evaluate(&mut store, &put("other", 1, false)).unwrap();
+    assert_eq!(judged(&mut store, "writer", &puts).1, Ok(()));
+    make(Arc::make_mut(&mut store.auth), revoke("writer", "other", ""));
+    assert_eq!(judged(&mut store, "writer", &puts).1, NO);
+    let old = Caller::user("writer", store.auth().revision() - 1);
+    assert_eq!(store.permit(&old, &puts), Err(OldRevision));
+}
+
+#[test]
+fn a_renewal_is_known_to_be_permitted_when_head_was_seen() {
+    let mut store = with_large_lease(100);
+    let auth = Arc::clone(store.auth());
+    let writer = as_user(&store, "writer");
+    let is_known = |store: &Store| store.is_renewable(&writer, 1, &auth);
+    assert!(!is_known(&store));
+    let at = store.visible().revision;
+    store.evaluate(&put("w/later", 1, false), &mut Vec::new()).unwrap();
+    store.note_renewable(&writer, 1, &auth, at);
+    assert!(!is_known(&store), "nobody has judged the key that came meanwhile");
+    store.publish(store.head());
+    store.note_renewable(&writer, 1, &auth, store.visible().revision);
+    assert!(is_known(&store));
+    assert!(!store.is_renewable(&as_user(&store, "reader"), 1, &auth), "another user");
+    store.evaluate(&put("w/later", 1, false), &mut Vec::new()).unwrap();
+    assert!(is_known(&store), "it was there before");
+    // A key is on the lease as long as a reader sees it there.
+    store.evaluate(&put("other", 1, false), &mut Vec::new()).unwrap();
+    assert!(!is_known(&store));
+    store.publish(store.head());
+    store.evaluate(&WriteRequest::DeleteRange(valid(delete_op("other", "", false))), &mut Vec::new()).unwrap();
+    assert_eq!(judged(&mut store, "writer", &WriteRequest::LeaseRevoke { id: 1 }).1, Ok(()));
+    assert!(!is_known(&store), "a reader still sees a key that may not be written");
+    store.publish(store.head());
+    assert!(is_known(&store));
+    make(Arc::make_mut(&mut store.auth), role_add("more"));
+    assert!(!is_known(&store), "users and roles are others now");
+}
+
 #[test]
 fn users_and_roles_are_shown_to_root_and_to_whom_they_concern() {
     let store = store();
