@@ -393,7 +393,8 @@ fn a_request_in_parts_is_seen_whole() {
                     });
                     assert_eq!(counts, [(3, 3), (2, 2)]);
                     block_on(node.compact(done.revision, false)).unwrap();
-                    block_on(node.delete_range(DeleteRangeRequest { range: all(), prev_kv: false }.valid())).unwrap();
+                    block_on(node.delete_range(DeleteRangeRequest { range: all(), prev_kv: false }.valid()))
+                        .unwrap();
                 })
             };
             for _ in 0..2 {

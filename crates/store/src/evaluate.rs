@@ -93,7 +93,11 @@ impl Store {
         Ok(quiet(WriteResponse::LeaseGrant { revision: self.head.revision, id, ttl, grant }))
     }
 
-    pub(crate) fn evaluate_revoke(&mut self, id: i64, journal: &mut Vec<u8>) -> Result<Evaluated, StoreError> {
+    pub(crate) fn evaluate_revoke(
+        &mut self,
+        id: i64,
+        journal: &mut Vec<u8>,
+    ) -> Result<Evaluated, StoreError> {
         let events = self.revoke_lease(id).ok_or(StoreError::LeaseNotFound)?;
         command::encode_lease_revoke(journal, id);
         Ok(Evaluated { response: WriteResponse::LeaseRevoke { revision: self.head.revision, id }, events })

@@ -54,11 +54,7 @@ impl Leases {
 
 /// Whether `caller` may have `request` evaluated at head now. Others get the store in between if a
 /// lease with many keys is judged.
-pub fn permit(
-    store: &mut impl Exclusive,
-    caller: &Caller,
-    request: &WriteRequest,
-) -> Result<(), AuthError> {
+pub fn permit(store: &mut impl Exclusive, caller: &Caller, request: &WriteRequest) -> Result<(), AuthError> {
     let leases = store.permit_but_leases(caller, request)?;
     leases.each_once().into_iter().try_for_each(|lease| judge(store, caller, lease))
 }

@@ -255,8 +255,11 @@ fn judged(mut store: &mut Store, user: &str, request: &WriteRequest) -> (u64, Re
 #[test]
 fn the_keys_of_a_lease_are_judged_once_and_as_they_change() {
     let mut store = with_large_lease(1000);
-    let evaluate = |store: &mut Store, request: &WriteRequest| store.evaluate(request, &mut Vec::new()).map(drop);
-    let nested = |n: usize| RequestOp::Txn(txn(vec![RequestOp::Put(put_request(&format!("w/{n}"), 1, false))], vec![]));
+    let evaluate =
+        |store: &mut Store, request: &WriteRequest| store.evaluate(request, &mut Vec::new()).map(drop);
+    let nested = |n: usize| {
+        RequestOp::Txn(txn(vec![RequestOp::Put(put_request(&format!("w/{n}"), 1, false))], vec![]))
+    };
     let puts = WriteRequest::Txn(valid(txn((0..100).map(nested).collect(), Vec::new())));
     let (work, verdict) = judged(&mut store, "writer", &puts);
     assert!(verdict.is_ok() && (1000..3000).contains(&work), "{work} keys for 100 puts on one lease");
@@ -307,7 +310,9 @@ fn a_renewal_is_known_to_be_permitted_when_head_was_seen() {
     store.evaluate(&put("other", 1, false), &mut Vec::new()).unwrap();
     assert!(!is_known(&store));
     store.publish(store.head());
-    store.evaluate(&WriteRequest::DeleteRange(valid(delete_op("other", "", false))), &mut Vec::new()).unwrap();
+    store
+        .evaluate(&WriteRequest::DeleteRange(valid(delete_op("other", "", false))), &mut Vec::new())
+        .unwrap();
     assert_eq!(judged(&mut store, "writer", &WriteRequest::LeaseRevoke { id: 1 }).1, Ok(()));
     assert!(!is_known(&store), "a reader still sees a key that may not be written");
     store.publish(store.head());
