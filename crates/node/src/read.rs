@@ -105,7 +105,7 @@ async fn finish_range(
     run: RangeRun,
 ) -> Result<RangeResponse, NodeError> {
     let (mut run, mut _pin) = (run, None);
-    let mut turn = node.reads.begin();
+    let mut turn = node.visible.reads().begin();
     for _ in 1..READ_ATTEMPTS {
         match complete(node, run, &mut AnswerBytes::unlimited(), &mut turn).await {
             Err(NodeError::Store(StoreError::Compacted)) => {}
@@ -155,7 +155,7 @@ async fn complete(
         run.take_allowance(allowance, seen)?;
         turn.note(run.examined() - examined);
         if let Some(count) = count {
-            return node.reads.finish(run, count).await;
+            return node.visible.reads().finish(run, count).await;
         }
         turn.wait().await?;
         tokio::task::yield_now().await;
@@ -285,7 +285,7 @@ pub(crate) async fn hash_kv(
 }
 
 async fn run_hash(node: &Arc<NodeState>, revision: i64) -> Result<HashKv, NodeError> {
-    let mut turn = node.reads.begin();
+    let mut turn = node.visible.reads().begin();
     for attempt in 0..READ_ATTEMPTS {
         let (mark, past, _pin) = {
             let store = node.store.read();

@@ -51,7 +51,6 @@ use lifecycle::Lifecycle;
 pub(crate) use lifecycle::RunState;
 pub(crate) use pins::ReadPin;
 pub(crate) use reads::ReadTurn;
-use reads::Reads;
 pub(crate) use snapshot_point::SnapshotPoint;
 use visible::Visible;
 use watches::Watches;
@@ -67,7 +66,6 @@ pub(crate) struct NodeState {
     pub(crate) visible: Visible,
     pub(crate) commands: CommandQueue,
     pub(crate) leases: LeaseState,
-    pub(crate) reads: Reads,
     pub(crate) watches: Watches,
     pub(crate) compaction: CompactionState,
     pub(crate) disk: DiskGauges,
@@ -114,7 +112,6 @@ impl NodeState {
             visible: Visible::new(&store, &tip),
             commands: CommandQueue::new(handles.commands),
             leases: LeaseState::new(&store),
-            reads: Reads::new(),
             watches: Watches::new(handles.fan_out),
             compaction: CompactionState::new(),
             disk: DiskGauges::new(config.checkpoint_bytes),

@@ -3,11 +3,11 @@
 use std::cmp::Ordering;
 
 use crate::error::StoreError;
+use crate::exclusive::{Exclusive, scan};
 use crate::keys::Slot;
 use crate::record::Record;
 use crate::request::{Compare, CompareResult, CompareTarget, KeyRange, PutRequest, RequestOp, TxnRequest};
 use crate::state::{Mark, Store};
-use crate::turns::{Exclusive, scan};
 use crate::validate::Intervals;
 use crate::work::Work;
 

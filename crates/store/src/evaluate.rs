@@ -12,12 +12,12 @@ use crate::auth;
 use crate::command::{self, RANGE_DELETE_BYTES, RANGE_DELETE_KEYS, RangeDelete};
 use crate::compare::{Path, branch, check_put};
 use crate::error::StoreError;
+use crate::exclusive::{CHANGE_WEIGHT, Exclusive, scan};
 use crate::lease;
 use crate::range::{RangeRun, resolve_revision};
 use crate::record::{Fields, Record};
 use crate::request::*;
 use crate::state::{Mark, Store};
-use crate::turns::{self, CHANGE_WEIGHT, Exclusive, scan};
 use crate::work::Work;
 
 /// The outcome of a request that was not refused.
@@ -29,18 +29,7 @@ pub struct Evaluated {
 }
 
 impl Store {
-    /// Evaluates `request` and applies it to head. Commands are appended to `journal`; a request
-    /// that changed nothing appends nothing.
-    pub fn evaluate(
-        &mut self,
-        request: &WriteRequest,
-        journal: &mut Vec<u8>,
-    ) -> Result<Evaluated, StoreError> {
-        let mut store = self;
-        turns::evaluate(&mut store, request, journal)
-    }
-
-    /// What [`turns::evaluate`] has no steps for.
+    /// What [`crate::turns::evaluate`] has no steps for.
     pub(crate) fn evaluate_small(
         &mut self,
         request: &WriteRequest,

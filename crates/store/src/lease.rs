@@ -173,7 +173,7 @@ impl Leases {
         }
     }
 
-    /// Attaches a key by its version `revision`. Lease 0 is no lease, and a put that names one which
+    /// Attaches a key by its version `revision`. Lease 0 is no lease, and a put that names one that
     /// does not exist was refused before it came here.
     pub(crate) fn attach(&mut self, id: i64, slot: Slot, key: &[u8], revision: i64, auth: &Arc<Auth>) {
         if let Some(lease) = self.by_id.get_mut(&id)

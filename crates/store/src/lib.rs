@@ -25,6 +25,7 @@ mod compare;
 pub mod describe;
 pub mod error;
 mod evaluate;
+mod exclusive;
 mod foreign;
 pub mod hash;
 pub mod history;

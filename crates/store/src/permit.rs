@@ -8,11 +8,11 @@
 use std::sync::Arc;
 
 use crate::auth::{Auth, AuthError, Caller};
+use crate::exclusive::Exclusive;
 use crate::keys::Slot;
 use crate::lease::Permitted;
 use crate::request::{DeleteRangeRequest, PutRequest, RequestOp, TxnRequest, WriteRequest};
 use crate::state::Store;
-use crate::turns::Exclusive;
 
 impl Auth {
     /// Reading what a transaction compares and reads. For one that writes too, see

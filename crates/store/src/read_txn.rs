@@ -7,11 +7,11 @@ use bytes::Bytes;
 
 use crate::compare::{Found, branch, check_revision, holds_for_one};
 use crate::error::StoreError;
+use crate::exclusive::scan_part;
 use crate::limits::AnswerBytes;
 use crate::range::{RangeRun, resolve_revision};
 use crate::request::*;
 use crate::state::{Mark, Store};
-use crate::turns::scan_part;
 use crate::validated::Validated;
 use crate::work::Work;
 

@@ -12,49 +12,32 @@
 //!   versions above what is visible, which readers ignore; the tree counts what is alive, and
 //!   `membership` knows of exactly these changes, so a count in the past takes them back;
 //!   `superseded` names every slot whose version went, and a lease has all others.
-//! * A range within a transaction reads what that has changed so far. Nobody else changes it.
+//! * A range within a transaction reads what that has changed so far. Nothing else changes it.
 //! * Whether head has the revision that is being made is asked by its number only, which moves on
 //!   with the last change.
-
-use std::ops::DerefMut;
-
-use bytes::Bytes;
 
 use crate::command;
 use crate::error::StoreError;
 use crate::evaluate::{self, Evaluated};
+use crate::exclusive::CHANGE_WEIGHT;
+pub use crate::exclusive::Exclusive;
 use crate::keys::Slot;
 use crate::record::Record;
-use crate::request::{KeyRange, WriteRequest, WriteResponse};
+use crate::request::{WriteRequest, WriteResponse};
 use crate::state::Store;
 
-/// The store, held by the only one that evaluates.
-pub trait Exclusive: DerefMut<Target = Store> {
-    /// Keys that may still be examined before others get the store; one at least.
-    fn step(&self) -> usize;
-
-    /// So many keys were examined. Others have the store if it is time for that.
-    fn did(&mut self, keys: usize);
-
-    /// Does `work` while others may have the store.
-    fn unlocked<R>(&mut self, work: impl FnOnce() -> R) -> R;
-}
-
-/// Nobody else wants it.
-impl Exclusive for &mut Store {
-    fn step(&self) -> usize {
-        usize::MAX
-    }
-
-    fn did(&mut self, _: usize) {}
-
-    fn unlocked<R>(&mut self, work: impl FnOnce() -> R) -> R {
-        work()
+impl Store {
+    /// Evaluates `request` and applies it to head. Commands are appended to `journal`; a request
+    /// that changed nothing appends nothing.
+    pub fn evaluate(
+        &mut self,
+        request: &WriteRequest,
+        journal: &mut Vec<u8>,
+    ) -> Result<Evaluated, StoreError> {
+        let mut store = self;
+        evaluate(&mut store, request, journal)
     }
 }
-
-/// A change of a key takes as long as examining so many.
-pub(crate) const CHANGE_WEIGHT: usize = 4;
 
 /// Does what [`Store::evaluate`] does. Others get the store in between if many keys are examined or
 /// changed.
@@ -112,50 +95,10 @@ fn slots_by_key(store: &mut impl Exclusive, id: i64) -> Vec<Slot> {
     })
 }
 
-/// Calls `visit` for every slot of a range, alive or not, in order, until it says false.
-pub(crate) fn scan<E>(
-    store: &mut impl Exclusive,
-    range: &KeyRange,
-    mut visit: impl FnMut(&Store, Slot) -> Result<bool, E>,
-) -> Result<(), E> {
-    let (mut seen, mut next) = scan_part(store, range, &range.key, store.step(), &mut visit)?;
-    store.did(seen);
-    while let Some(from) = next {
-        (seen, next) = scan_part(store, range, &from, store.step(), &mut visit)?;
-        store.did(seen);
-    }
-    Ok(())
-}
-
-/// The same from one key of the range on, for up to `budget` slots: how many it was, and the key to
-/// go on with if there are more.
-pub(crate) fn scan_part<E>(
-    store: &Store,
-    range: &KeyRange,
-    from: &[u8],
-    budget: usize,
-    visit: &mut impl FnMut(&Store, Slot) -> Result<bool, E>,
-) -> Result<(usize, Option<Bytes>), E> {
-    let keys = |slot: Slot| store.keys.key(slot);
-    let mut cursor = store.tree.seek(&keys, from);
-    let mut seen = 0;
-    while let Some(slot) = store.tree.next(&mut cursor) {
-        if range.end().is_some_and(|end| end <= store.keys.key(slot)) {
-            break;
-        }
-        if seen == budget {
-            return Ok((seen, Some(Bytes::copy_from_slice(store.keys.key(slot)))));
-        }
-        seen += 1;
-        if !visit(store, slot)? {
-            break;
-        }
-    }
-    Ok((seen, None))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::ops::DerefMut;
+
     use super::*;
     use crate::leased::LeasedRun;
     use crate::range::RangeRun;

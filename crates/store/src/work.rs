@@ -20,10 +20,10 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use crate::error::StoreError;
+use crate::exclusive::{Exclusive, scan};
 use crate::limits::{AnswerBytes, RECORD_MIN, TxnLimits, answer_bytes};
 use crate::request::{KeyRange, RangeRequest, SortOrder, SortTarget};
 use crate::state::Store;
-use crate::turns::{Exclusive, scan};
 
 /// How often a transaction may examine every key of the store.
 const PASSES: u64 = 4;

@@ -43,7 +43,7 @@ async fn begin_and_run_txn(
     node: &Arc<NodeState>,
     request: &Validated<TxnRequest>,
 ) -> Result<TxnResponse, NodeError> {
-    let mut turn = node.reads.begin();
+    let mut turn = node.visible.reads().begin();
     for attempt in 0..READ_ATTEMPTS {
         if let Some(response) = try_read_txn(node, request, attempt > 0, &mut turn).await? {
             return Ok(response);

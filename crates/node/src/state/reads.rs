@@ -117,7 +117,7 @@ mod tests {
         let all = Arc::clone(&reads.finishing).acquire_many_owned(threads).await;
         let mut context = Context::from_waker(Waker::noop());
         let mut short = pin!(reads.finish(fetched(&store, "k00100"), 100));
-        assert!(short.as_mut().poll(&mut context).is_ready(), "a short one waits for nobody");
+        assert!(short.as_mut().poll(&mut context).is_ready(), "a short one does not wait");
         let mut long = pin!(reads.finish(fetched(&store, "l"), 5000));
         assert!(long.as_mut().poll(&mut context).is_pending(), "there is no thread for it");
         drop(all);
@@ -141,7 +141,7 @@ mod tests {
             assert!(examine(turn, 1).is_ready());
         }
         let mut other = reads.begin();
-        assert!(examine(&mut other, SHORT_READ_KEYS).is_ready(), "a short one waits for nobody");
+        assert!(examine(&mut other, SHORT_READ_KEYS).is_ready(), "a short one does not wait");
         assert!(examine(&mut other, 1).is_pending(), "now it is one too many");
         running.remove(0);
         assert!(examine(&mut other, 1).is_ready(), "another one has ended");

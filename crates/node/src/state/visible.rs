@@ -1,4 +1,5 @@
-//! Visible: what readers may see beside the store's versions. All of it is durable.
+//! Visible: what readers may see beside the store's versions, all of which is durable, and how
+//! many long reads run.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -10,6 +11,7 @@ use vetch_store::request::Alarm;
 use vetch_sync::RwLock;
 
 use super::durable_auth::DurableAuth;
+use super::reads::Reads;
 
 pub(crate) struct Visible {
     /// The store's visible revision, readable without its lock.
@@ -18,6 +20,7 @@ pub(crate) struct Visible {
     seq: watch::Sender<Seq>,
     auth: DurableAuth,
     alarms: RwLock<Vec<Alarm>>,
+    reads: Reads,
 }
 
 impl Visible {
@@ -28,7 +31,12 @@ impl Visible {
             seq: watch::Sender::new(tip.seq),
             auth: DurableAuth::new(store.auth().clone()),
             alarms: RwLock::new(store.alarms().collect()),
+            reads: Reads::new(),
         }
+    }
+
+    pub(crate) fn reads(&self) -> &Reads {
+        &self.reads
     }
 
     pub(crate) fn revision(&self) -> i64 {

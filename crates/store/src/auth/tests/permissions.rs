@@ -299,7 +299,7 @@ fn a_renewal_is_known_to_be_permitted_when_head_was_seen() {
     let at = store.visible().revision;
     store.evaluate(&put("w/later", 1, false), &mut Vec::new()).unwrap();
     store.note_renewable(&writer, 1, &auth, at);
-    assert!(!is_known(&store), "nobody has judged the key that came meanwhile");
+    assert!(!is_known(&store), "the key that came meanwhile was not judged");
     store.publish(store.head());
     store.note_renewable(&writer, 1, &auth, store.visible().revision);
     assert!(is_known(&store));
