@@ -160,7 +160,7 @@ struct LeafElement {
 struct Leaf {
     elements: Vec<LeafElement>,
     first_key: Vec<u8>,
-    /// Keys and values, back to back. Empty if nobody wants the bytes.
+    /// Keys and values, back to back. Empty if the bytes are not needed.
     body: Vec<u8>,
     size: usize,
 }

@@ -190,7 +190,7 @@ fn update_route(router: &RequestRouter, location: &LeaderLocation, dialer: &Peer
     }
 }
 
-/// A connection whose end is noticed soon, whether anything is asked on it or not.
+/// A connection with keep-alives, so that its loss is noticed soon even while it is idle.
 fn with_keepalive(endpoint: Endpoint) -> Endpoint {
     endpoint
         .connect_timeout(LEADER_TIMEOUT)

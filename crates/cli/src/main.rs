@@ -177,7 +177,7 @@ fn print(text: &str) -> ExitCode {
     }
 }
 
-/// The first line is for tools that look for etcd.
+/// The first line is for tools that search for etcd.
 fn version() -> String {
     format!(
         "etcd Version: {}\nVetch Version: {}\nRust Version: {}\nTarget: {}\n",

@@ -156,7 +156,7 @@ pub(crate) async fn run_until_stopped(
 }
 
 /// The data directory is for this user alone, and not one of etcd's: starting empty where there was
-/// data would tell a control plane that everything is gone.
+/// data would make a control plane believe that everything is gone.
 fn prepare(path: &Path) -> Result<(), StartError> {
     if vetch_snapshot::restore::is_etcd(path) {
         return Err(StartError::EtcdData(path.display().to_string()));

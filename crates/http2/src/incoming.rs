@@ -123,7 +123,7 @@ impl State {
 #[derive(Debug)]
 struct Part {
     data: BytesMut,
-    /// The client has been told already that it may send as much again.
+    /// The window was already given back to the client.
     is_released: bool,
 }
 
@@ -292,7 +292,7 @@ mod tests {
         assert_eq!(tasks.bells().held(), BYTES);
         let kept = pipe.state.lock().parts.len();
         assert!(kept <= BYTES / 1000, "{kept} parts");
-        // What the client has been told to be free is not told again.
+        // A window that was given back is not given back again.
         pipe.push(&[1, 2], true, false);
         pipe.push(&[3], true, true);
         let mut read = Vec::new();

@@ -75,7 +75,7 @@ pub enum Call {
     AsRequest(Bytes, Weight),
 }
 
-/// Answers what is asked on a connection.
+/// Serves the calls of a connection.
 pub trait Service: Send + Sync + 'static {
     /// What is known of a unary call from its headers. Clients repeat their headers, so it is found
     /// out once for a connection and kept as long as it is open.

@@ -1,7 +1,7 @@
 //! The journal: the one durable, ordered truth. Everything else is rebuilt from it.
 //!
 //! * `entry`: the format of an entry, and the chain (`Tip`) that ties entries together. Pure.
-//! * `contract`: what is asked of any engine: claim, append, read, trim.
+//! * `contract`: what every engine must provide: claim, append, read, trim.
 //! * `local`: the embedded engine, segment files in a directory.
 //! * `disk`, `real_disk`, `mem_disk`: the files underneath, real ones and ones that lose power on
 //!   request.

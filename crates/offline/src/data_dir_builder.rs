@@ -52,7 +52,7 @@ pub enum BuildError {
     Identity(#[from] IdentityError),
 }
 
-/// The length of the first journal segment; later ones are as long as the server is told.
+/// The length of the first journal segment; later ones follow the server's settings.
 const JOURNAL_SEGMENT_BYTES: u64 = 16 << 20;
 
 /// A data directory under construction.

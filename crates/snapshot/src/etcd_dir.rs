@@ -66,7 +66,7 @@ impl EtcdDir {
     ///
     /// What a cluster has decided is in the log of every majority. The member of a majority whose
     /// log ends last would be elected and has all of it, and what it has besides may be decided as
-    /// well: nobody was told that it was not. Fewer members prove only what they have written down
+    /// well: no client got an error for it. Fewer members prove only what they have written down
     /// as decided.
     pub(crate) fn choose(mut members: Vec<EtcdDir>) -> Result<Chosen, SnapshotError> {
         let ids: BTreeSet<Option<u64>> = members.iter().map(|dir| Some(dir.identity()?.member_id)).collect();
@@ -113,7 +113,7 @@ pub(crate) struct Chosen {
 }
 
 impl Chosen {
-    /// Refuses to leave out what clients may have been told is done.
+    /// Refuses to leave out writes that may have been acknowledged to clients.
     pub(crate) fn check_undecided(&self) -> Result<(), SnapshotError> {
         let missing = self.undecided.iter().filter(|entry| may_change(entry)).count();
         if missing == 0 {

@@ -1,8 +1,8 @@
 //! Restore: a data directory of Vetch from a snapshot, or from the data directory of an etcd.
 //!
-//! A snapshot is older than what clients have seen since. They would take revisions that are given
-//! out a second time for ones they know, so unless told otherwise the revision is moved far ahead
-//! and everything below is marked as compacted: whoever watches or caches is told to begin anew. A
+//! A snapshot is older than what clients have seen since. They would take a revision that is
+//! assigned a second time for the one they know, so by default the revision is moved far ahead and
+//! everything below is marked as compacted: watchers and caches get "compacted" and begin anew. A
 //! data directory that was stopped is not older than anything, so there the revision stays, and
 //! clients go on as after a restart. What only its log holds, because the etcd was killed, is
 //! applied to what its database holds; for that the state has to be in memory, as it will be in the

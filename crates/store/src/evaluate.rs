@@ -255,7 +255,7 @@ impl<'s> Txn<'s> {
         self.store.head.revision + 1
     }
 
-    /// The revision a reader inside the transaction is told: its own once it has changed something.
+    /// The revision of a read inside the transaction: its own once it has changed something.
     fn current(&self) -> i64 {
         if self.events.is_empty() { self.store.head.revision } else { self.next() }
     }

@@ -1,8 +1,8 @@
-//! Leases: what they were granted and which keys hang on them.
+//! Leases: the granted time to live, and the keys that are attached.
 //!
-//! Time does not exist here. The node keeps the clocks and asks for a revoke when one has run out;
-//! all the state machine knows is the granted time to live and, after a checkpoint of the clocks,
-//! how much of it was left.
+//! Time does not exist here. The node keeps the deadlines and revokes a lease when it expires; the
+//! state machine knows only the granted time to live and, after a lease checkpoint, the time that
+//! was left.
 //!
 //! Leases and the keys on them take memory like versions do, so they count in the size of the
 //! store. What a checkpoint saves of them is kept ready in blocks that it shares: a million leases

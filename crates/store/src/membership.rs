@@ -133,7 +133,7 @@ impl Membership {
         self.open.push(change);
     }
 
-    /// Whether a block could tell how far a revision is from its first.
+    /// Whether the distance of a revision from the first of the block fits into 32 bits.
     fn fits(&self, revision: i64) -> bool {
         self.open.first().is_none_or(|first| u32::try_from(revision - first.revision).is_ok())
     }
@@ -166,7 +166,7 @@ impl Membership {
         net
     }
 
-    /// Nobody will ask about revisions below `floor` any more.
+    /// Forgets revisions below `floor`, which cannot be read any more.
     pub(crate) fn compact(&mut self, floor: i64) {
         while self.full.front().is_some_and(|block| block.last() <= floor) {
             self.full.pop_front();
@@ -182,7 +182,7 @@ fn by_key<'k>(keys: &impl KeyOf<'k>) -> impl Fn(Slot, Slot) -> Ordering {
 mod tests {
     use super::*;
 
-    /// The key of slot 5 is "005", except to those who would look at one that is gone.
+    /// The key of slot 5 is "005". Panics on a slot that was freed.
     struct Numbers {
         names: Vec<String>,
         gone: Vec<Slot>,

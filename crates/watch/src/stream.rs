@@ -2,7 +2,7 @@
 //!
 //! Guarantees: the answer to a create precedes every event of that watcher; after the answer to a
 //! cancel nothing of that watcher follows; a progress response follows every event at or below its
-//! revision; a watcher overtaken by compaction is told so, whenever the stream is next drained.
+//! revision; a watcher overtaken by compaction is cancelled when the stream is next drained.
 //!
 //! Ids behave as in etcd: automatic ids count up from 0 and skip those in use; an id chosen by the
 //! client is free again after a cancel; the id of a watcher that compaction cancelled stays taken

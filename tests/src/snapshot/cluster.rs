@@ -39,7 +39,7 @@ pub(super) async fn killed_at_once() -> Result<()> {
     while let Some(keys) = writers.join_next().await {
         acknowledged.append(&mut keys?);
     }
-    ensure!(!acknowledged.is_empty(), "nobody was told that anything is done");
+    ensure!(!acknowledged.is_empty(), "no write was acknowledged");
     let mut from_log = 0;
     for (one, other) in [(0, 1), (1, 2), (2, 0)] {
         let target = scratch.path().join(format!("vetch-{one}-{other}"));
@@ -98,7 +98,7 @@ fn start(dirs: &[PathBuf]) -> Result<Vec<Server>> {
     })
 }
 
-/// Writes keys of its own until the server is gone; returns those it was told are written.
+/// Writes keys of its own until the server is gone; returns the acknowledged ones.
 async fn write(client: Client, number: usize) -> Vec<Vec<u8>> {
     let mut acknowledged = Vec::new();
     for n in 0.. {

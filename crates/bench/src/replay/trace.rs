@@ -2,7 +2,7 @@
 //!
 //! `t` is the time in seconds, `s` the call, `m` the method, `d` the direction: `>` a message of
 //! the client, `<` one of the server, `err` the end of a call. `a` has what matters of the message;
-//! values are told by their length only.
+//! of values, only the length.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};

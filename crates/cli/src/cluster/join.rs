@@ -1,10 +1,10 @@
 //! Joining: a server that is new, or that the journal was trimmed beyond, takes another server's
 //! checkpoint.
 //!
-//! Where the others are, and the proof that this server may ask them, lies in the last
-//! announcements of the journal. The checkpoint has to be one that the journal bears witness of;
-//! whatever goes wrong, another server is asked, and then all of them again, for as long as a start
-//! may take.
+//! The last announcements of the journal have the addresses of the other servers, and the proof
+//! that this server reads the journal. The journal must contain the tip of the checkpoint. After
+//! any failure the next server is tried, and then all of them again, for as long as a start may
+//! take.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -91,7 +91,7 @@ enum HostScope {
     Anywhere,
 }
 
-/// As far as the name tells. Other names are not resolved: they may mean something else on other
+/// Judged by the name alone. Other names are not resolved: they may mean something else on other
 /// machines, or later.
 fn host_scope(host: &str) -> HostScope {
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
@@ -136,7 +136,7 @@ pub(crate) fn journal_options(
         let text =
             fs::read_to_string(path).map_err(|error| SettingsError::JournalLogin(error.to_string()))?;
         let mut logins = text.lines().map(login);
-        options.login = logins.next().unwrap_or(Ok(Login::Nobody))?;
+        options.login = logins.next().unwrap_or(Ok(Login::None))?;
         options.system = logins.next().transpose()?;
     }
     Ok(options)

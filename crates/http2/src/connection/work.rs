@@ -108,7 +108,7 @@ impl Drop for Heavy {
     }
 }
 
-/// What a look at some work has shown.
+/// The result of a poll.
 enum Seen<B> {
     Pending,
     Reply(Reply),
@@ -170,8 +170,8 @@ where
     fn defer(&mut self, task: TaskId, is_heavy: bool) {
         let queue = &mut self.deferred[usize::from(is_heavy)];
         queue.push_back(task);
-        // Not only when there is a rest: a client that goes on and on may cancel most of what it
-        // asks for.
+        // Not only when the connection is idle: a client that never pauses may cancel most of its
+        // calls.
         if queue.len() > 2 * self.protocol.open() + DEFERRED_MIN {
             queue.retain(|task| self.tasks.get(*task).is_some());
         }

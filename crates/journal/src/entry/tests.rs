@@ -157,5 +157,5 @@ fn each_rule_of_the_chain_is_checked() {
     let last = Tip { seq: Seq::new(u64::MAX - 1), ..tip };
     assert_eq!(last.accept(&Entry { seq: Seq::MAX, ..good.clone() }, [8; 32]), Err(ChainError::Overflow));
     let last = Entry { kind: Kind::NewEpoch, epoch: Epoch::MAX, ..good };
-    assert_eq!(accept(&last), Err(ChainError::Overflow), "nobody could claim after it");
+    assert_eq!(accept(&last), Err(ChainError::Overflow), "no server could claim after it");
 }

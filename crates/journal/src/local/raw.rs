@@ -1,5 +1,5 @@
-//! Raw: records as they lie in segment files, for whoever copies a journal without reading its
-//! entries.
+//! Raw: records as they lie in segment files, for a backup that copies the journal without decoding
+//! its entries.
 //!
 //! A copy is made while the journal is written: only records that are durable are touched, and what
 //! is known of the file is forgotten between two runs, because the zeros behind the end become
@@ -73,7 +73,7 @@ impl RawReader {
         Ok(reader)
     }
 
-    /// Goes on at a place that [`RawReader::place`] told.
+    /// Continues at a place that [`RawReader::place`] returned.
     pub fn resume(disk: Arc<dyn Disk>, dir: &Path, place: RawPlace) -> RawReader {
         RawReader { disk, dir: dir.to_path_buf(), place, open: None }
     }

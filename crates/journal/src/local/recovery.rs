@@ -135,8 +135,8 @@ impl Recovery {
         Ok((journal, report))
     }
 
-    /// Which key the records of each segment need, as their first one says. Where that cannot be
-    /// told the segment was not needed either, or it has no records yet.
+    /// Notes which key the records of each segment need, from the first one. Where that cannot be
+    /// read, recovery did not need the segment, or it has no records yet.
     fn note_keys(&mut self) {
         for segment in &mut self.segments {
             let mut sector = [0; SECTOR];
@@ -196,7 +196,7 @@ impl Recovery {
     }
 }
 
-/// An identity nobody can guess, from the randomness the standard library seeds its hash maps with.
+/// An unguessable identity, from the randomness that the standard library seeds its hash maps with.
 #[expect(clippy::disallowed_methods, reason = "an identity is drawn once for each journal")]
 fn random_id() -> u64 {
     RandomState::new().hash_one("journal")

@@ -331,9 +331,8 @@ fn check_header(
     Err(open.corrupt(open.offset, reason))
 }
 
-/// The entries of an encrypted record at the current offset. Its checksum is right, so it is as it
-/// was written; what does not open is told apart: a key that is missing, or bytes that were made to
-/// fit.
+/// The entries of an encrypted record at the current offset. Its checksum is right, so the bytes
+/// are as they were written. The error distinguishes a missing key from bytes that were forged.
 fn decrypt_payload(
     open: &OpenSegment,
     keys: &EncryptionKeys,

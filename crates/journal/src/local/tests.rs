@@ -31,7 +31,7 @@ fn a_header_reads_back_and_no_flipped_bit_passes() {
 }
 
 #[test]
-fn an_intact_header_of_a_later_version_is_told_apart_from_damage() {
+fn an_intact_header_of_a_later_version_is_not_reported_as_damage() {
     let mut encoded = header().encode();
     encoded[4] = 3;
     let crc = crc32c::crc32c(&encoded[..44]);

@@ -74,15 +74,15 @@ impl ReplicaThreads {
     }
 
     pub(crate) fn acknowledged(&self) -> usize {
-        self.ledger.lock().expect("nobody panics").acknowledged.len()
+        self.ledger.lock().expect("no thread panics").acknowledged.len()
     }
 
     /// Waits until this many more writes are acknowledged; how long that took.
-    pub(crate) fn wait_for(&self, more: usize, patience: Duration) -> Duration {
+    pub(crate) fn wait_for(&self, more: usize, timeout: Duration) -> Duration {
         let (begun, before) = (Instant::now(), self.acknowledged());
         while self.acknowledged() < before + more {
-            assert!(begun.elapsed() < patience, "no {more} writes in {patience:?}");
-            assert_eq!(self.ledger.lock().expect("nobody panics").trouble, Vec::<String>::new());
+            assert!(begun.elapsed() < timeout, "no {more} writes in {timeout:?}");
+            assert_eq!(self.ledger.lock().expect("no thread panics").trouble, Vec::<String>::new());
             std::thread::sleep(Duration::from_millis(5));
         }
         begun.elapsed()
@@ -90,7 +90,7 @@ impl ReplicaThreads {
 
     /// The longest time without an acknowledgement since this moment, and when it ended.
     pub(crate) fn longest_pause(&self, since: Instant) -> (Duration, Instant) {
-        let ledger = self.ledger.lock().expect("nobody panics");
+        let ledger = self.ledger.lock().expect("no thread panics");
         let mut times: Vec<Instant> =
             ledger.acknowledged.values().map(|(_, at)| *at).filter(|at| *at >= since).collect();
         times.push(since);
@@ -102,7 +102,7 @@ impl ReplicaThreads {
     /// The longest time from the acknowledgement of a write since this moment until all others had
     /// heard of it.
     pub(crate) fn slowest_to_hear(&self, since: Instant) -> Duration {
-        let ledger = self.ledger.lock().expect("nobody panics");
+        let ledger = self.ledger.lock().expect("no thread panics");
         let late = ledger.acknowledged.iter().filter(|(_, (_, at))| *at >= since);
         let late = late.map(|(seq, (_, at))| match ledger.heard.get(seq) {
             Some((servers, heard)) if *servers == self.threads.len() - 1 => *heard - *at,
@@ -117,8 +117,10 @@ impl ReplicaThreads {
         for thread in self.threads {
             thread.join().expect("no server panics");
         }
-        let ledger =
-            Arc::into_inner(self.ledger).expect("all threads ended").into_inner().expect("nobody panicked");
+        let ledger = Arc::into_inner(self.ledger)
+            .expect("all threads ended")
+            .into_inner()
+            .expect("no thread panicked");
         assert_eq!(ledger.trouble, Vec::<String>::new());
         for (seq, (hash, _)) in &ledger.acknowledged {
             assert!(!ledger.void.contains(hash), "entry {seq} was acknowledged and called void");
@@ -146,7 +148,7 @@ impl Hand {
             self.step(between_writes.min(Duration::from_millis(5)));
         }
         let tip = *self.driver.replica().log_state().tip();
-        self.ledger.lock().expect("nobody panics").tips.insert(self.node, tip);
+        self.ledger.lock().expect("no thread panics").tips.insert(self.node, tip);
     }
 
     fn write(&mut self) {
@@ -160,7 +162,7 @@ impl Hand {
 
     fn step(&mut self, wait: Duration) {
         let events = self.driver.step(wait);
-        let mut ledger = self.ledger.lock().expect("nobody panics");
+        let mut ledger = self.ledger.lock().expect("no thread panics");
         for event in events {
             match event {
                 Event::Applied { tip, .. } => {

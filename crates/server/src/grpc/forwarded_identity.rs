@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_told_only_by_who_has_shown_one() {
+    fn a_user_is_forwarded_only_for_a_verified_certificate() {
         assert!(identity(None).may_come_from(None));
         assert!(!identity(Some("root")).may_come_from(None));
         assert!(identity(Some("root")).may_come_from(Some(&PeerIdentity::new("server"))));

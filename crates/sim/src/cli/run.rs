@@ -54,13 +54,13 @@ pub(crate) fn run(options: &Options) -> io::Result<bool> {
     say(format_args!("{} regression seeds, then {} from {base} on", regressions.len(), options.seeds));
     let seeds = regressions.into_iter().chain(base..base + options.seeds);
     let began = Instant::now();
-    let mut told = began;
+    let mut reported = began;
     let mut tally = Tally::default();
     let setup = Setup { level, histories: &options.histories, bug: None };
     pool::feed(&setup, options.jobs, seeds, |answer| {
         take(&mut tally, &answer, level);
-        if told.elapsed() > PROGRESS_INTERVAL {
-            told = Instant::now();
+        if reported.elapsed() > PROGRESS_INTERVAL {
+            reported = Instant::now();
             say(format_args!("{} passed, {} failed", tally.passed, tally.failed.len()));
         }
         true

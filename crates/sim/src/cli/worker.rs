@@ -65,9 +65,7 @@ pub(crate) fn run(options: &Options) -> io::Result<bool> {
 /// Ends this process if the simulation does not move any more.
 pub(crate) fn watch_for_hangs() {
     watchdog::start(|whom, seed| {
-        say(format_args!(
-            "seed {seed} hangs: {whom} does not come back. Somebody waits for the disk with a lock held, or loops"
-        ));
+        say(format_args!("seed {seed} hangs in {whom}: it waits for the disk with a lock held, or loops"));
         std::process::abort();
     });
 }

@@ -104,7 +104,7 @@ impl Server {
         self.starts_at = starts_at;
     }
 
-    pub(super) fn is_writer(&self) -> bool {
+    pub(super) fn is_leader(&self) -> bool {
         self.running
             .as_ref()
             .is_some_and(|running| running.node.cluster().is_some_and(|cluster| cluster.borrow().is_leader))

@@ -142,16 +142,16 @@ impl<E: LogEvent> Stream<E> {
     /// Queues the watchers whose groups have new matches.
     pub(super) fn collect(&mut self) {
         let notice = self.inbox.take();
-        let mut told: Vec<(Slot, i64)> = Vec::new();
+        let mut notified: Vec<(Slot, i64)> = Vec::new();
         if let Some(first) = notice.all {
-            told.extend(self.ids.values().map(|slot| (*slot, first)));
+            notified.extend(self.ids.values().map(|slot| (*slot, first)));
         }
         for (group, first) in notice.groups {
-            // A notice may name a group this stream has left since; then there is nobody to queue.
+            // A notice may name a group this stream has left since; then no watcher is queued.
             let peers = self.by_group.get(&group).into_iter().flatten();
-            told.extend(peers.map(|slot| (*slot, first)));
+            notified.extend(peers.map(|slot| (*slot, first)));
         }
-        for (slot, first) in told {
+        for (slot, first) in notified {
             self.notice(slot, first);
         }
     }

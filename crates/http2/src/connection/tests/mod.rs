@@ -68,7 +68,7 @@ impl Test {
         let parts = Arc::clone(&self.parts);
         Box::pin(async move {
             parts.fetch_add(1, SeqCst);
-            std::thread::sleep(super::MOST_LOOKING * 2);
+            std::thread::sleep(super::POLL_TIME_MAX * 2);
             reply
         })
     }

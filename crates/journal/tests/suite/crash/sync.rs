@@ -75,7 +75,7 @@ fn enumerate(seed: u64) -> [u64; 4] {
             // The sync of a spare or of a removal: nothing acknowledged depends on it, and it was
             // done again.
             (Ok(()), _) => {
-                assert!(life.retried > 0, "{what}: nobody noticed");
+                assert!(life.retried > 0, "{what}: the failure went unnoticed");
                 passed += 1;
             }
         }
