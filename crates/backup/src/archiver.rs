@@ -38,7 +38,7 @@ const LAST_RETRY: Duration = Duration::from_secs(15);
 /// A full backup that failed, or found nothing new, is tried again after this.
 const FULL_RETRY: Duration = Duration::from_secs(30);
 /// Requests that may wait for a full backup.
-const MOST_WAITING: usize = 16;
+const WAITING_MAX: usize = 16;
 
 /// What to do, where and how often.
 #[derive(Debug, Clone)]
@@ -101,10 +101,10 @@ struct Worker {
     settings: Settings,
     marks: Arc<Marks>,
     requests: Receiver<BackupRequest>,
-    /// None: the store has not been reached yet, or what is there has to be looked at anew.
+    /// `None`: the store has not been reached yet, or its content has to be read again.
     session: Option<Session>,
     full: Option<FullRun>,
-    /// Those who wait for a full backup.
+    /// Requests that wait for a full backup.
     waiting: Vec<BackupRequest>,
     not_before: Instant,
     full_not_before: Instant,
@@ -173,7 +173,7 @@ impl Worker {
 
     fn answer(&mut self, request: BackupRequest) {
         match self.ship() {
-            Ok(()) if request.full && self.waiting.len() == MOST_WAITING => {
+            Ok(()) if request.full && self.waiting.len() == WAITING_MAX => {
                 let text = "too many requests wait for a full backup already; try again when it is done";
                 self.reply(request, Err(BackupFailed(text.to_owned())));
             }

@@ -39,7 +39,7 @@ pub struct Listed {
     pub modified: u64,
 }
 
-/// Who was first.
+/// Whether an object was created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Put {
     Created,

@@ -42,9 +42,9 @@ pub struct Options {
     pub data_dir: PathBuf,
     /// How far to move the revision ahead, and mark it compacted; 0: it stays.
     pub bump: u64,
-    /// Who the restored member is. None: who was backed up.
+    /// The identity of the restored member. `None`: that of the member that was backed up.
     pub identity: Option<Identity>,
-    /// What opens a backup of encrypted files, and encrypts the data directory that is made.
+    /// Keys that decrypt the backup, and encrypt the new data directory.
     pub keys: EncryptionKeys,
 }
 

@@ -23,9 +23,9 @@ use crate::wire::{Happened, Inbox, Method, Wire};
 
 const DRAIN: Duration = Duration::from_secs(5);
 /// Delay before a client whose connection failed sends its next request.
-const PENALTY: Duration = Duration::from_millis(100);
+const RETRY_DELAY: Duration = Duration::from_millis(100);
 /// A thread checks at least this often whether to stop.
-const NAP: Duration = Duration::from_millis(100);
+const SLEEP_MAX: Duration = Duration::from_millis(100);
 
 /// The next request of a slot.
 pub(crate) struct Asked {
@@ -138,7 +138,7 @@ impl Driver<'_> {
             }
             self.issue(now, end);
             let limit = if issuing { end } else { end + DRAIN };
-            let until = self.next_due(end).unwrap_or(limit).min(limit).min(now + NAP);
+            let until = self.next_due(end).unwrap_or(limit).min(limit).min(now + SLEEP_MAX);
             inbox.clear();
             self.wire.wait(until, &mut inbox);
             for (tag, at, happened) in inbox.iter() {
@@ -275,7 +275,7 @@ impl Driver<'_> {
         self.tally.failure(self.slots[index].class, failure);
         self.plan.counters.errors.fetch_add(1, Ordering::Relaxed);
         if failure.is_transport() {
-            self.punished.push_back((Instant::now() + PENALTY, index));
+            self.punished.push_back((Instant::now() + RETRY_DELAY, index));
         } else {
             self.free.push_back(index);
         }

@@ -67,7 +67,7 @@ pub(crate) fn open(
     let mut journal = journal.clone();
     loop {
         let log = open_log(&journal)?;
-        // They have been looked at.
+        // The settings of the servers have been checked.
         journal.most_are_enough = true;
         for found in log.unsafe_settings() {
             tracing::warn!(%found, "the journal may lose acknowledged writes (--unsafe-journal)");

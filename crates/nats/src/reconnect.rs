@@ -31,7 +31,7 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 const LEADER_TIMEOUT: Duration = Duration::from_secs(1);
 /// A leader hears of its replicas every second when nothing is written, and within two after a
 /// write. One that was cut off when the silence began has not heard of them for longer.
-const RECENTLY: Duration = Duration::from_secs(2);
+const REPLICA_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long another connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// The next server is drawn at random, and may be the same one.
@@ -139,7 +139,7 @@ impl StreamCluster {
 
 /// Zero is reported for a replica that was never heard from.
 fn is_heard(peer: &PeerInfo) -> bool {
-    !peer.offline && !peer.active.is_zero() && peer.active <= RECENTLY
+    !peer.offline && !peer.active.is_zero() && peer.active <= REPLICA_TIMEOUT
 }
 
 /// Whether another server knows of a leader that is to be believed and that is not known here.

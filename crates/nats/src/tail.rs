@@ -30,8 +30,8 @@ const MANY: u64 = 512;
 /// How long a feed may take to start when many records are wanted. Well below the second after
 /// which a reader repeats its request.
 const FEED_WAIT: Duration = Duration::from_millis(300);
-/// For how long a feed is not waited for any more when it did not come in time.
-const LATELY: Duration = Duration::from_secs(5);
+/// For how long no read waits for a feed after one did not start in time.
+const LATE_FEED_PENALTY: Duration = Duration::from_secs(5);
 /// A feed is not silent for longer than this while there is a leader: an idle leader appends a
 /// heartbeat every 200 ms.
 const SILENCE: Duration = Duration::from_millis(250);
@@ -296,7 +296,11 @@ impl Tail {
     /// How long to wait for a feed. A late one is only polled, so that requested pages do not wait
     /// for it.
     fn feed_wait(&self) -> Duration {
-        if self.late.is_some_and(|since| since.elapsed() < LATELY) { Duration::ZERO } else { FEED_WAIT }
+        if self.late.is_some_and(|since| since.elapsed() < LATE_FEED_PENALTY) {
+            Duration::ZERO
+        } else {
+            FEED_WAIT
+        }
     }
 
     /// Adds the records that the feed has already, as far as they follow without a gap.

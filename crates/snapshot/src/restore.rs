@@ -35,7 +35,7 @@ pub struct Options {
     pub source_wal: Option<PathBuf>,
     /// Data directories of other members of the same cluster.
     pub other_members: Vec<PathBuf>,
-    /// Whether to leave out entries of the log that may not have been decided, instead of refusing
+    /// Whether to leave out entries of the log that may not be committed, instead of refusing
     /// them.
     pub leave_undecided: bool,
     pub data_dir: PathBuf,
@@ -106,10 +106,10 @@ fn from_directory(
     }
     let chosen = EtcdDir::choose(members)?;
     if !options.leave_undecided {
-        chosen.check_undecided()?;
+        chosen.check_uncommitted()?;
     }
     let identity = options.identity.or_else(|| chosen.dir.identity());
-    let source = Source { file: &chosen.dir.file, meta: &chosen.dir.meta, log: &chosen.decided };
+    let source = Source { file: &chosen.dir.file, meta: &chosen.dir.meta, log: &chosen.committed };
     build(&source, options, options.bump.unwrap_or(0), identity, keys, progress)
 }
 

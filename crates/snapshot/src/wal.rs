@@ -26,9 +26,9 @@ use record::{ENTRY, METADATA, Records, SNAPSHOT, STATE};
 /// sooner.
 const TAIL_BYTES: usize = 512 << 20;
 /// etcd begins a new file at 64 MiB; one that is larger than this was not made by it.
-const LONGEST_FILE: u64 = 1 << 30;
+const FILE_BYTES_MAX: u64 = 1 << 30;
 
-/// Entries of another kind change who is a member.
+/// Entries of another kind change the membership.
 const REQUEST: i32 = 0;
 
 #[derive(Clone, PartialEq, Message)]
@@ -44,7 +44,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Whether it is about who is a member, and not about data.
+    /// Whether it changes the membership, and not data.
     pub(crate) fn is_membership(&self) -> bool {
         self.kind != REQUEST
     }
@@ -74,7 +74,7 @@ pub(crate) struct Metadata {
 }
 
 /// Where a log ends. Of two logs, the one that ends later by this order has everything that was
-/// ever decided by both.
+/// ever committed by both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct Position {
     pub(crate) term: u64,
@@ -89,8 +89,7 @@ pub struct Tail {
     pub base: u64,
     /// Without gaps.
     pub entries: Vec<Entry>,
-    /// Up to here entries were known to be decided when this was last written down, which is not
-    /// always.
+    /// The commit index that was logged last, which may lag behind.
     pub commit: u64,
     pub(crate) last: Position,
     pub(crate) metadata: Option<Metadata>,
@@ -126,7 +125,7 @@ fn damaged(what: &str) -> SnapshotError {
 
 fn read(path: &Path) -> Result<Vec<u8>, SnapshotError> {
     let len = fs::metadata(path).map_err(SnapshotError::io("reading", path))?.len();
-    if len > LONGEST_FILE {
+    if len > FILE_BYTES_MAX {
         return Err(damaged(&format!("{} has {len} bytes", path.display())));
     }
     fs::read(path).map_err(SnapshotError::io("reading", path))
@@ -235,8 +234,8 @@ impl Tail {
 
     /// To be called behind the last file.
     pub fn finish(&mut self) -> Result<(), WalError> {
-        // A snapshot counts if it is known to be decided; else its record was the last thing before
-        // a crash.
+        // A snapshot counts if it is known to be committed; else its record was the last thing
+        // before a crash.
         let end = self.base.saturating_add(self.entries.len() as u64);
         if self.snapshot.index > end && self.snapshot.index <= self.commit {
             self.begin_behind_snapshot();

@@ -1,13 +1,13 @@
 //! Turns: a request that changes very many keys, evaluated in steps between which others get the
 //! store.
 //!
-//! That is safe because of who does what with the store. One thread evaluates, and nothing else
-//! changes head meanwhile: what becomes visible, and what compaction frees, was decided before. A
-//! reader looks at what is visible, which is older than everything that is being evaluated. Between
-//! two deletes of one revision everything that readers use is whole: the chains have versions above
-//! what is visible, which readers ignore; the tree counts what is alive, and `membership` knows of
-//! exactly these changes, so a count in the past takes them back; `superseded` names every slot
-//! whose version went, and the lease keeps all others until the last of them is gone.
+//! That is safe because only one thread evaluates, and nothing else changes head meanwhile: what
+//! becomes visible, and what compaction frees, was decided before. Readers use the visible state,
+//! which is older than everything that is being evaluated. Between two deletes of one revision all
+//! that readers use is consistent: the chains have versions above the visible revision, which
+//! readers ignore; the tree counts live keys, and `membership` has exactly these changes, so a
+//! count in the past subtracts them; `superseded` names every slot whose version went, and the
+//! lease keeps all others until the last of them is gone.
 
 use std::ops::DerefMut;
 

@@ -66,8 +66,8 @@ pub struct Stream<E> {
     ready: VecDeque<Slot>,
     /// How many of those slots are without a watcher.
     vacant: usize,
-    /// Watchers a tick asked to report, in turn. Those whose `due` flag is not set any more are
-    /// passed over.
+    /// Watchers from which a tick requested progress, in turn. Those whose `due` flag is not set
+    /// any more are skipped.
     due: VecDeque<Slot>,
     /// A progress request waits, to be answered at this revision or later.
     progress: Option<i64>,

@@ -19,7 +19,7 @@ use crate::workloads::{Chance, Values, setup};
 /// Objects of one lease of events, and its time in seconds.
 const EVENTS_PER_LEASE: usize = 1000;
 pub(super) const EVENT_TTL: i64 = 3660;
-const LARGEST: usize = 16 << 10;
+const VALUE_BYTES_MAX: usize = 16 << 10;
 /// Attempts to find an object that no other request is changing.
 const ATTEMPTS: usize = 64;
 
@@ -108,7 +108,7 @@ impl Cluster {
             nodes: 0,
             pods_per_node,
             objects: vec![Objects::default(); RESOURCES],
-            filler: Values::new(LARGEST, seed).value(),
+            filler: Values::new(VALUE_BYTES_MAX, seed).value(),
         }
     }
 

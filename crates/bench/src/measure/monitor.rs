@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use super::process::Usage;
 use super::tally::Window;
 
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Counted by those who drive, read by the monitor.
+/// Counted by the threads that generate load, read by the monitor.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) done: AtomicU64,
@@ -65,7 +65,7 @@ fn watch(pids: &[u32], window: Window, counters: &Counters, quiet: bool, over: &
     let mut peak = first.map_or(0, |usage| usage.resident_bytes);
     let (mut reported, mut done) = (Instant::now(), counters.done.load(Ordering::Relaxed));
     while Instant::now() < window.end && !over.load(Ordering::Relaxed) {
-        std::thread::sleep(LOOK.min(window.end.saturating_duration_since(Instant::now())));
+        std::thread::sleep(POLL_INTERVAL.min(window.end.saturating_duration_since(Instant::now())));
         last = look().or(last);
         peak = peak.max(last.map_or(0, |usage| usage.resident_bytes));
         if reported.elapsed() >= REPORT_INTERVAL && !quiet {
@@ -94,6 +94,6 @@ fn report(since: Duration, rate: f64, errors: u64, resident: Option<u64>) {
 
 fn sleep_until(when: Instant, over: &AtomicBool) {
     while Instant::now() < when && !over.load(Ordering::Relaxed) {
-        std::thread::sleep(LOOK.min(when.saturating_duration_since(Instant::now())));
+        std::thread::sleep(POLL_INTERVAL.min(when.saturating_duration_since(Instant::now())));
     }
 }

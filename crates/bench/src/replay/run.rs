@@ -32,7 +32,7 @@ const CONNECTIONS: usize = 71;
 /// Tags of watches: this and the number of the recorded call.
 const WATCHES: Tag = 1 << 40;
 const DRAIN: Duration = Duration::from_secs(5);
-const LARGEST: usize = 2 << 20;
+const VALUE_BYTES_MAX: usize = 2 << 20;
 
 /// A request under way; its tag is the number of its step.
 struct Op {
@@ -85,7 +85,7 @@ impl<'a> Run<'a> {
             revisions,
             leases: HashMap::default(),
             stamper: Stamper::new(),
-            filler: Values::new(LARGEST, session.common.seed).value(),
+            filler: Values::new(VALUE_BYTES_MAX, session.common.seed).value(),
             counters: Arc::default(),
             sent: 0,
             repeated: 0,

@@ -17,14 +17,14 @@ pub(crate) fn start() -> LogIndex {
     LogIndex { position: Position(0), tip: Tip::genesis(2) }
 }
 
-/// What servers were told.
+/// What servers read and clients got.
 #[derive(Default)]
 pub(crate) struct Ledger {
-    /// Every entry that anybody holds, by number.
+    /// Every entry that any server holds, by number.
     entries: BTreeMap<Seq, Hash>,
-    /// Those that clients were told of, and when.
+    /// Those that were acknowledged, and when.
     pub(crate) acknowledged: BTreeMap<Seq, (Hash, Instant)>,
-    /// How many of those who did not write it heard of an entry, and when the last of them did.
+    /// How many followers have read an entry, and when the last of them did.
     heard: BTreeMap<Seq, (usize, Instant)>,
     void: Vec<Hash>,
     tips: BTreeMap<u64, Tip>,

@@ -19,7 +19,7 @@ const MIN_TTL: i64 = 2;
 const BCRYPT_COST: u32 = 10;
 
 /// Fields of a request that change nothing that Vetch takes over: its number, the old API's, reads,
-/// logins, and who is a member of which version.
+/// logins, and the versions and attributes of members.
 const WITHOUT_EFFECT: [u32; 14] = [1, 2, 3, 100, 1012, 1013, 1102, 1106, 1107, 1202, 1300, 1301, 1302, 9900];
 const WITH_EFFECT: [u32; 19] =
     [4, 5, 6, 7, 8, 9, 10, 11, 1000, 1011, 1100, 1101, 1103, 1104, 1105, 1200, 1201, 1203, 1204];

@@ -148,7 +148,7 @@ fn a_database_that_was_sent_is_gone_on_from() {
     assert_eq!((tail.base, indexes(&tail), tail.last.index), (20, vec![], 20));
     let tail = read_all(&[&sample().snapshot(20).entry(21, b"").padded()], 4).unwrap();
     assert_eq!((tail.base, indexes(&tail)), (20, vec![21]));
-    // Killed before the end of the snapshot was known to be decided: as if there had been none.
+    // Killed before the end of the snapshot was known to be committed: as if there had been none.
     let tail = read_all(&[&sample().snapshot(20).padded()], 4).unwrap();
     assert_eq!((tail.base, indexes(&tail), tail.last.index), (4, vec![5], 5));
     // One of its own, which it has long passed.
