@@ -61,7 +61,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs `life` with a log and checked settings, and turns its end into an exit.
+/// Runs `server` with a log and checked settings, and turns its end into an exit.
 fn run_server<L, F, E>(parsed: &Parsed, server: L) -> ExitCode
 where
     L: FnOnce(Settings) -> F,

@@ -48,7 +48,7 @@ pub(crate) struct Settings {
     /// The shared journal, if there is one.
     pub(crate) journal: Option<vetch_nats::Options>,
     pub(crate) read_lease: Duration,
-    /// TLS settings of calls to other servers; None without CAs.
+    /// TLS settings of calls to other servers; None without CAs, and on a local journal.
     pub(crate) peer_client_tls: Option<TlsSettings>,
 }
 

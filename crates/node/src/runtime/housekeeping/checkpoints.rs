@@ -204,7 +204,7 @@ impl Checkpoints {
         self.has_failed = true;
         // The space that is missing may be held by files that are being copied.
         if self.node.cluster.is_some() && self.node.retention.release_pins() {
-            tracing::warn!("checkpoint files that were held for another server are let go");
+            tracing::warn!("checkpoint files that were held for another server are released");
         }
     }
 
