@@ -87,8 +87,8 @@ impl Node {
         Ok(self.revision())
     }
 
-    /// What clients see as the Raft term. On a local journal it grows with every start, as that of a
-    /// single etcd does; on a shared journal it is the epoch.
+    /// What clients see as the Raft term. On a local journal it grows with every start, as that of
+    /// a single etcd does; on a shared journal it is the epoch.
     pub fn term(&self) -> u64 {
         match self.cluster() {
             Some(cluster) => cluster.borrow().epoch.get(),
