@@ -25,10 +25,12 @@ use vetch_node::Node;
 use vetch_node::config::NodeConfig;
 use vetch_node::error::NodeError;
 use vetch_node::stepped::{self, Parts, Step, Time};
+use vetch_node::store::Validated;
 use vetch_node::store::auth::{Caller, Change, Permission, PermissionKind};
 use vetch_node::store::request::*;
 use vetch_node::types::{AlarmAction, AlarmSelector, LeaseInfo};
 use vetch_node::watch::Create;
+use vetch_testkit::valid::Valid;
 
 /// Schedules of each scenario, unless `VETCH_SCHEDULES` says otherwise, and the seed of all of
 /// them.
@@ -162,9 +164,9 @@ fn hand_in<T: Send + 'static>(
     request
 }
 
-fn put(key: &'static str, lease: i64) -> PutRequest {
+fn put(key: &'static str, lease: i64) -> Validated<PutRequest> {
     let (key, value) = (Bytes::from_static(key.as_bytes()), Bytes::from_static(b"v"));
-    PutRequest { key, value, lease, prev_kv: false, ignore_value: false, ignore_lease: false }
+    PutRequest { key, value, lease, prev_kv: false, ignore_value: false, ignore_lease: false }.valid()
 }
 
 fn all() -> KeyRange {
@@ -196,10 +198,10 @@ fn names(lease: &LeaseInfo) -> Vec<Bytes> {
 }
 
 async fn look(node: &Node) -> Shown {
-    let range = node.range(RangeRequest::new(all())).await.unwrap();
+    let range = node.range(RangeRequest::new(all()).valid()).await.unwrap();
     let kvs = range.kvs.iter().map(|kv| (Bytes::copy_from_slice(kv.key()), kv.lease())).collect();
     let ops = vec![RequestOp::Range(RangeRequest::new(all()))];
-    let txn = node.txn(TxnRequest { success: ops, ..TxnRequest::default() }).await.unwrap();
+    let txn = node.txn(TxnRequest { success: ops, ..TxnRequest::default() }.valid()).await.unwrap();
     let hash = node.hash_kv(0).await.unwrap();
     let lease = node.lease_time_to_live(7, true).await.unwrap();
     let status = node.status();
@@ -246,7 +248,7 @@ fn nothing_is_shown_before_it_is_durable() {
                         hand_in(async move { b.put(put("first", 0)).await }),
                         hand_in(async move {
                             let range = KeyRange::single(&b"second"[..]);
-                            c.delete_range(DeleteRangeRequest { range, prev_kv: false }).await
+                            c.delete_range(DeleteRangeRequest { range, prev_kv: false }.valid()).await
                         }),
                         hand_in(async move { d.change_auth(user("someone")).await }),
                         hand_in(async move { e.compact(3, false).await }),
@@ -344,7 +346,7 @@ fn reads_are_of_one_revision_whatever_is_compacted() {
             };
             let left = |revision: i64| [3, 2, 1, 0][(revision - 4) as usize];
             for _ in 0..2 {
-                let range = block_on(node.range(RangeRequest::new(all()))).unwrap();
+                let range = block_on(node.range(RangeRequest::new(all()).valid())).unwrap();
                 let leased = range.kvs.iter().filter(|kv| kv.lease() == 7).count();
                 assert_eq!((range.count, leased), (3, left(range.revision)), "at {}", range.revision);
                 let lease = block_on(node.lease_time_to_live(7, true)).unwrap().unwrap();
@@ -374,8 +376,9 @@ fn what_was_acknowledged_survives() {
                     thread::spawn(move || {
                         for key in keys {
                             let put = block_on(node.put(put(key, 0))).unwrap();
-                            let read =
-                                block_on(node.range(RangeRequest::new(KeyRange::single(key.as_bytes()))));
+                            let read = block_on(
+                                node.range(RangeRequest::new(KeyRange::single(key.as_bytes())).valid()),
+                            );
                             assert_eq!(
                                 read.unwrap().kvs[0].mod_revision(),
                                 put.revision,
@@ -388,7 +391,7 @@ fn what_was_acknowledged_survives() {
             writers.into_iter().for_each(|writer| writer.join().unwrap());
         });
         let again = World::open(disk.power_loss(&mut |_| false), config);
-        assert_eq!(block_on(again.node.range(RangeRequest::new(all()))).unwrap().count, 6);
+        assert_eq!(block_on(again.node.range(RangeRequest::new(all()).valid())).unwrap().count, 6);
     });
 }
 
@@ -423,7 +426,7 @@ fn a_revoked_permission_shows_nothing() {
                     for _ in 0..4 {
                         let was_revoked = revoked.load(Ordering::Acquire);
                         let reader = node.for_caller(Caller::user("reader", node.auth().revision()));
-                        let range = block_on(reader.range(RangeRequest::new(KeyRange::single("a"))));
+                        let range = block_on(reader.range(RangeRequest::new(KeyRange::single("a")).valid()));
                         assert!(!(was_revoked && range.is_ok()), "a range is shown");
                         let lease = block_on(reader.lease_time_to_live(7, true));
                         assert!(!(was_revoked && lease.is_ok()), "the keys of a lease are shown");
