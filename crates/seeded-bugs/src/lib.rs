@@ -75,6 +75,7 @@ bugs! {
     ReadUnconfirmed = "read-unconfirmed": "A server that takes itself for the writer reads without asking the log.",
     LeaseCutShort = "lease-cut-short": "A new writer gives leases no time, although it did not hear their renewals.",
     CaptureMisplaced = "capture-misplaced": "A checkpoint remembers a place in the log that is behind its state.",
+    RewindForgetsLease = "rewind-forgets-lease": "A rewind does not bring back the leases that had ended.",
     ReplacedUnnoticed = "replaced-unnoticed": "A writer that was replaced keeps what it had evaluated ahead.",
 }
 

@@ -11,6 +11,7 @@
 //! * [`Store::replay`] repeats journalled effects; [`load::Loader`] starts from a checkpoint.
 //! * [`auth`] decides who may do what; [`Store::permit`] is asked before a client's request is
 //!   evaluated.
+//! * [`rewind::rewind`] takes back what was evaluated and will never be in the journal.
 //! * [`Store::compact_step`] gives memory back in small steps.
 //!
 //! Not here: files, clocks, the network, watchers, passwords. See `state` for head and visible,
@@ -41,6 +42,7 @@ pub mod range;
 pub mod record;
 mod replay;
 pub mod request;
+pub mod rewind;
 mod state;
 mod tree;
 pub mod turns;
@@ -55,5 +57,6 @@ pub use limits::{AnswerBytes, TxnLimits};
 pub use payload::BadCommand;
 pub use record::Record;
 pub use replay::Replayed;
+pub use rewind::Undo;
 pub use state::{Mark, Stats, Store};
 pub use validated::Validated;
