@@ -81,7 +81,7 @@ rare! {
     AccessWon: "a user was let do what had been refused before",
     HashCompared: "hashes of all history were equal before and after a restart",
     Elected: "a server became the writer",
-    Replaced: "a writer was replaced and began again",
+    Rewound: "a leader was replaced and took back requests in flight",
     PassedOn: "a request was passed on to the writer and answered",
     PassedToNobody: "a request was passed on to a server that was gone",
     NoWriter: "a request found nobody who writes",
