@@ -16,8 +16,8 @@ use crate::limits::AnswerBytes;
 use crate::range::{RangeRun, resolve_revision};
 use crate::record::{Fields, Record};
 use crate::request::*;
-use crate::rewind::Undo;
 use crate::state::{Mark, Store};
+use crate::undo::Undo;
 use crate::validated::Validated;
 use crate::work::Work;
 

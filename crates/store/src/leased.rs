@@ -19,8 +19,8 @@
 //! names is asked for its version at V, so keys that came to the lease later are passed over; a key
 //! that left and came back may be found twice, and [`LeasedRun::finish`] drops one of them.
 //!
-//! A rewind ([`crate::rewind`]) moves keys the other way, back from the queue to their leases, where
-//! the cursor may have passed. Whoever is overtaken by one starts again.
+//! A rewind ([`crate::rewind`]) moves keys the other way, back from the queue to their leases,
+//! where the cursor may have passed. A run that is overtaken by one starts again.
 //!
 //! Records are shared, not copied: a key of a run takes a pointer.
 
@@ -71,7 +71,8 @@ impl LeasedRun {
 
     /// Examines up to `budget` keys. True when all are there.
     ///
-    /// None if versions of this revision may have been freed, or the store was rewound: start again.
+    /// None if versions of this revision may have been freed, or the store was rewound: start
+    /// again.
     pub fn step(&mut self, store: &Store, budget: usize) -> Option<bool> {
         if self.at < store.freed_to || self.rewinds != store.rewinds {
             return None;

@@ -14,7 +14,7 @@
 //! | bytes | of every version that goes; leases and users count their own |
 //! | leases, their time left and their grants; alarms; users and roles | an [`Undo`], made by each request that changes one of them, which is none of the frequent ones. The caller keeps it with the batch that is in flight |
 //! | compaction | a mark of head, and nothing is freed before it is visible: goes back with the mark |
-//! | numbers of grants | go back too: nobody is told one before it is committed |
+//! | numbers of grants | go back too: no caller gets one before it is committed |
 //! | `worked`, and how blocks, leaves and slots are laid out | stay: nothing that is answered depends on them, but for what a count in the past may cost, as after a restart |
 //!
 //! Never touched: `visible`, `freed_to` and `lingering`, which follow what is committed. Nothing
@@ -32,93 +32,13 @@
 //! come (see [`crate::turns`]): the tree counts what is alive at head and `membership` knows of
 //! exactly the changes above them, so a count in the past is right. So others may have the store in
 //! between. The exception is [`crate::leased::LeasedRun`], whose cursor relies on keys only ever
-//! leaving a lease: it notices by [`Store::rewinds`] and starts again. Whatever follows commits,
-//! the event log and the watch hub, is never told of what is in flight, so nothing has to be taken
-//! back there.
+//! leaving a lease: it notices by [`Store::rewinds`] and starts again. The event log and the watch
+//! hub get what is committed and nothing else, so nothing has to be taken back there.
 
-use std::sync::Arc;
-
-use vetch_seeded_bugs::Bug;
-
-use crate::auth::Auth;
 use crate::keys::Slot;
-use crate::lease::EndedLease;
-use crate::request::Alarm;
 use crate::state::{Mark, Store};
 use crate::turns::Exclusive;
-
-/// What takes back the changes that one request made to state without versions.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Undo(Box<Change>);
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Change {
-    /// The revision of head behind the request.
-    revision: i64,
-    before: Before,
-}
-
-/// What was there before.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Before {
-    NoLease(i64),
-    Lease(EndedLease),
-    /// The ids of leases with the time that was recorded as left, in the order of the changes.
-    Remaining(Vec<(i64, i64)>),
-    NoAlarm(Alarm),
-    Alarm(Alarm),
-    Auth(Arc<Auth>),
-}
-
-impl Undo {
-    fn new(revision: i64, before: Before) -> Undo {
-        Undo(Box::new(Change { revision, before }))
-    }
-
-    pub(crate) fn lease_granted(revision: i64, id: i64) -> Undo {
-        Undo::new(revision, Before::NoLease(id))
-    }
-
-    pub(crate) fn lease_ended(revision: i64, lease: EndedLease) -> Undo {
-        Undo::new(revision, Before::Lease(lease))
-    }
-
-    pub(crate) fn remaining(revision: i64, before: Vec<(i64, i64)>) -> Undo {
-        Undo::new(revision, Before::Remaining(before))
-    }
-
-    pub(crate) fn alarm_raised(revision: i64, alarm: Alarm) -> Undo {
-        Undo::new(revision, Before::NoAlarm(alarm))
-    }
-
-    pub(crate) fn alarm_lowered(revision: i64, alarm: Alarm) -> Undo {
-        Undo::new(revision, Before::Alarm(alarm))
-    }
-
-    pub(crate) fn auth(revision: i64, before: Arc<Auth>) -> Undo {
-        Undo::new(revision, Before::Auth(before))
-    }
-
-    fn apply(self, store: &mut Store) {
-        match self.0.before {
-            Before::NoLease(id) => store.leases.take_back_grant(id),
-            Before::Lease(_) if vetch_seeded_bugs::on(Bug::RewindForgetsLease) => {}
-            Before::Lease(lease) => store.leases.take_back_end(&lease),
-            Before::Remaining(before) => {
-                for (id, remaining) in before.into_iter().rev() {
-                    store.leases.set_remaining(id, remaining);
-                }
-            }
-            Before::NoAlarm(alarm) => {
-                store.alarms.remove(&alarm);
-            }
-            Before::Alarm(alarm) => {
-                store.alarms.insert(alarm);
-            }
-            Before::Auth(auth) => store.auth = auth,
-        }
-    }
-}
+use crate::undo::Undo;
 
 /// Makes head what it was at `to`, which is visible or younger. `undo` is of all requests that were
 /// evaluated since, in their order. Others get the store after every few changes.
@@ -126,7 +46,7 @@ pub fn rewind(store: &mut impl Exclusive, to: Mark, mut undo: Vec<Undo>) {
     let Mark { revision, compact_revision } = store.visible;
     assert!(revision <= to.revision && compact_revision <= to.compact_revision, "what was visible stays");
     assert!(to.revision <= store.head.revision, "only what was evaluated is taken back");
-    assert!(undo.iter().all(|undo| undo.0.revision >= to.revision), "no earlier request is taken back");
+    assert!(undo.iter().all(|undo| undo.revision() >= to.revision), "no earlier request is taken back");
     // Compactions up to a revision that goes do not outlive it.
     store.head.compact_revision = to.compact_revision;
     store.rewinds += 1;
@@ -134,7 +54,7 @@ pub fn rewind(store: &mut impl Exclusive, to: Mark, mut undo: Vec<Undo>) {
     let mut changes = 0;
     loop {
         let newest = store.newest_change(to.revision);
-        if let Some(undo) = undo.pop_if(|undo| newest.is_none_or(|(revision, _)| undo.0.revision >= revision))
+        if let Some(undo) = undo.pop_if(|undo| newest.is_none_or(|(revision, _)| undo.revision() >= revision))
         {
             undo.apply(store);
         } else if let Some((revision, slot)) = newest {

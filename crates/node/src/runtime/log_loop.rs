@@ -9,7 +9,8 @@
 //!
 //! * `work`: what is in flight. `proposals` takes batches and proposes them.
 //! * `reads`: read indexes. `events`: what the replica reports. `apply`: entries of other leaders.
-//! * `step_down`: how a leader becomes a follower. `exit`: how the loop ends. `maintenance`: trims, and the room that the log has left.
+//! * `step_down`: how a leader becomes a follower. `exit`: how the loop ends.
+//! * `maintenance`: trims, and the room that the log has left.
 
 mod apply;
 mod events;

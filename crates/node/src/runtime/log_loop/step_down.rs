@@ -3,7 +3,7 @@
 //!
 //! The sequencer may be in the middle of a round, so this takes three steps. From the moment that
 //! `following` is set, with the store locked, nothing is evaluated. A command makes the sequencer
-//! hand over what it has, behind all batches. Once that batch is here, so is everything that was
+//! send what it has, behind all batches. Once that batch is here, so is everything that was
 //! evaluated and not committed, and the store is rewound to what is visible. Meanwhile nothing that
 //! the log reports is handled.
 
