@@ -35,7 +35,7 @@ pub(crate) enum ExitReason {
     Signal(i32),
     /// The node failed.
     NodeStopped,
-    /// Another server of the cluster took over: the node has to be opened again.
+    /// The node has to be opened again, from its checkpoint or another server's.
     Replaced,
 }
 
@@ -81,7 +81,7 @@ const BACKUP_DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) async fn serve(mut settings: Settings) -> Result<ExitReason, StartError> {
     loop {
         match serve_once(&settings).await? {
-            ExitReason::Replaced => tracing::info!("restarting as a follower of the new leader"),
+            ExitReason::Replaced => tracing::info!("opening the data directory again"),
             end => return Ok(end),
         }
         if let Some(journal) = &mut settings.journal {

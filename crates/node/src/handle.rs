@@ -101,8 +101,8 @@ impl Node {
         self.node.cluster.as_ref().map(|cluster| cluster.status.subscribe())
     }
 
-    /// Whether another server leads instead of this one, or the journal was trimmed beyond its
-    /// state, so that the node has to be opened again.
+    /// Whether the journal refused what this server had evaluated, or was trimmed beyond its state,
+    /// so that the node has to be opened again.
     pub fn is_replaced(&self) -> bool {
         matches!(self.node.lifecycle.run_state(), RunState::Replaced | RunState::Behind(_))
     }

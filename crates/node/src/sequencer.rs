@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
+use vetch_base::Seq;
 use vetch_checkpoint::Capture;
 use vetch_checkpoint::replay::PARTITION;
 use vetch_cluster::ReplicaId;
@@ -15,7 +16,7 @@ use vetch_journal::{ChainedEntry, Draft, Kind, PartId, Tip};
 use vetch_store::auth::Auth;
 use vetch_store::request::{Alarm, WriteRequest, WriteResponse};
 use vetch_store::turns::{self, Exclusive};
-use vetch_store::{Mark, Record, Store, StoreError};
+use vetch_store::{Mark, Record, Store, StoreError, Undo};
 use vetch_watch::Events;
 
 use crate::admission::Admission;
@@ -40,6 +41,8 @@ pub(crate) struct Batch<R> {
     pub(crate) capture: Option<CaptureRequest>,
     /// Another server leads behind this batch, on a shared journal.
     pub(crate) transfer: Option<LeadershipTransfer>,
+    /// Nothing is evaluated behind this batch, on a shared journal.
+    pub(crate) end_of_lead: Option<EndOfLead>,
     /// What readers may see once the entry is durable.
     pub(crate) mark: Mark,
     pub(crate) revisions: Vec<(i64, Events<NodeEvent>)>,
@@ -56,6 +59,8 @@ pub(crate) struct Unversioned {
     /// All alarms, if any changed.
     pub(crate) alarms: Option<Vec<Alarm>>,
     pub(crate) leases: Vec<LeaseChange>,
+    /// What takes all of it back, in the order in which it was evaluated.
+    pub(crate) undo: Vec<Undo>,
 }
 
 /// What the lessor must know.
@@ -67,7 +72,8 @@ pub(crate) enum LeaseChange {
 
 impl Unversioned {
     /// Notes what an evaluation changed.
-    fn note(&mut self, store: &Store, response: &WriteResponse) {
+    fn note(&mut self, store: &Store, response: &WriteResponse, undo: Option<Undo>) {
+        self.undo.extend(undo);
         match *response {
             WriteResponse::Auth { .. } => self.auth = Some(Arc::clone(store.auth())),
             WriteResponse::Alarm { .. } => self.alarms = Some(store.alarms().collect()),
@@ -97,6 +103,13 @@ pub(crate) struct LeadershipTransfer {
     pub(crate) fresh_bytes: u64,
 }
 
+/// This server leads no more: what the sequencer had left for a checkpoint, with what was evaluated
+/// and will not be committed, and the number that it has counted batches to.
+pub(crate) struct EndOfLead {
+    pub(crate) dirty: Vec<Record>,
+    pub(crate) number: Seq,
+}
+
 pub(crate) struct Sequencer {
     /// On a shared journal only its number has a meaning: it counts the batches sent to the
     /// journal.
@@ -119,9 +132,14 @@ pub(crate) struct Round<R> {
     replies: Vec<(R, Outcome)>,
 }
 
+/// Bytes of these records in a checkpoint.
+pub(crate) fn saved_bytes(records: &[Record]) -> u64 {
+    records.iter().map(|record| record.saved_len() as u64).sum()
+}
+
 impl Sequencer {
     pub(crate) fn new(tip: Tip, is_shared: bool, dirty: Vec<Record>) -> Sequencer {
-        let fresh_bytes = dirty.iter().map(|record| record.saved_len() as u64).sum();
+        let fresh_bytes = saved_bytes(&dirty);
         Sequencer { tip, is_shared, dirty, fresh_bytes }
     }
 
@@ -185,7 +203,7 @@ impl Sequencer {
             let events: Vec<NodeEvent> = evaluated.events.into_iter().map(NodeEvent).collect();
             round.revisions.push((store.head().revision, events.into()));
         }
-        round.unversioned.note(store, &evaluated.response);
+        round.unversioned.note(store, &evaluated.response, evaluated.undo);
         Ok(evaluated.response)
     }
 
@@ -208,6 +226,7 @@ impl Sequencer {
             draft: None,
             capture: None,
             transfer: None,
+            end_of_lead: None,
             mark,
             revisions: round.revisions,
             unversioned: round.unversioned,
@@ -228,6 +247,7 @@ impl Sequencer {
             draft,
             capture: None,
             transfer: None,
+            end_of_lead: None,
             mark,
             revisions: round.revisions,
             unversioned: round.unversioned,
@@ -242,6 +262,11 @@ impl Sequencer {
 
     pub(crate) fn fresh_bytes(&self) -> u64 {
         self.fresh_bytes
+    }
+
+    /// Hands over all that is kept for the next checkpoint.
+    pub(crate) fn end_lead(&mut self) -> EndOfLead {
+        EndOfLead { dirty: self.take_dirty(), number: self.tip.seq }
     }
 
     /// Takes the records made since the last capture.

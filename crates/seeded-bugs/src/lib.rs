@@ -74,6 +74,7 @@ bugs! {
     ReadUnconfirmed = "read-unconfirmed": "A server that takes itself for the leader reads without confirming it in the log.",
     LeaseCutShort = "lease-cut-short": "A new leader does not extend leases, although it did not see their renewals.",
     CaptureMisplaced = "capture-misplaced": "A checkpoint records a place in the log that is behind its state.",
+    RewindForgetsLease = "rewind-forgets-lease": "A rewind does not bring back the leases that had ended.",
     ReplacedUnnoticed = "replaced-unnoticed": "A leader that was replaced keeps what it had evaluated ahead.",
 }
 
@@ -135,7 +136,7 @@ mod planted {
         let planted = PLANTED.load(Ordering::Relaxed);
         if planted == UNDECIDED {
             let named = std::env::var("VETCH_BUG").ok().map(|name| name.parse());
-            plant(named.transpose().unwrap_or_else(|unknown: String| panic!("VETCH_BUG: {unknown}")));
+            plant(named.transpose().unwrap_or_else(|unknown| panic!("VETCH_BUG: {unknown}")));
             return on(bug);
         }
         planted == bug as u8

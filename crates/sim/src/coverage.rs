@@ -81,7 +81,7 @@ rare! {
     AccessWon: "a user was let do what had been refused before",
     HashCompared: "hashes of all history were equal before and after a restart",
     Elected: "a server became the leader",
-    Replaced: "a leader was replaced and began again",
+    Rewound: "a leader was replaced and took back requests in flight",
     Forwarded: "a request was forwarded to the leader and answered",
     ForwardedInVain: "a request was forwarded to a server that was gone",
     NoLeader: "a request found no leader",

@@ -33,7 +33,7 @@ impl Store {
             }
         }
         let events = txn.commit_to(journal);
-        Ok(Evaluated { response: WriteResponse::Foreign { revision: self.head.revision }, events })
+        Ok(Evaluated::versioned(WriteResponse::Foreign { revision: self.head.revision }, events))
     }
 
     fn check_foreign(&self, changes: &[Record]) -> Result<(), StoreError> {

@@ -82,6 +82,21 @@ impl Lease {
     }
 }
 
+/// A lease that has ended, but for its keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct EndedLease {
+    id: i64,
+    ttl: i64,
+    remaining: i64,
+    grant: u64,
+}
+
+impl EndedLease {
+    pub(crate) fn id(&self) -> i64 {
+        self.id
+    }
+}
+
 #[derive(Debug, Default)]
 pub struct Leases {
     by_id: BTreeMap<i64, Lease>,
@@ -146,11 +161,39 @@ impl Leases {
         Some(lease)
     }
 
-    pub(crate) fn set_remaining(&mut self, id: i64, remaining: i64) {
-        if let Some(lease) = self.by_id.get_mut(&id) {
-            lease.remaining = remaining;
-            self.saved.set(SavedLease { id, ttl: lease.ttl, remaining });
-        }
+    /// Returns what was on record before, if there is such a lease.
+    pub(crate) fn set_remaining(&mut self, id: i64, remaining: i64) -> Option<i64> {
+        let lease = self.by_id.get_mut(&id)?;
+        self.saved.set(SavedLease { id, ttl: lease.ttl, remaining });
+        Some(std::mem::replace(&mut lease.remaining, remaining))
+    }
+
+    /// What has to be known of a lease to bring it back once it has ended.
+    pub(crate) fn ended(&self, id: i64) -> Option<EndedLease> {
+        self.get(id).map(|lease| EndedLease {
+            id,
+            ttl: lease.ttl,
+            remaining: lease.remaining,
+            grant: lease.grant,
+        })
+    }
+
+    /// Takes back the newest grant. Its keys have gone before.
+    pub(crate) fn take_back_grant(&mut self, id: i64) {
+        let lease = self.remove(id).expect("a granted lease is there until it is revoked");
+        assert!(lease.grant == self.grants, "grants are taken back newest first");
+        assert!(!lease.has_keys(), "what hung on a lease is taken back before it");
+        self.grants -= 1;
+    }
+
+    /// Takes back the end of a lease. Its keys come back after it, one by one.
+    pub(crate) fn take_back_end(&mut self, ended: &EndedLease) {
+        let EndedLease { id, ttl, remaining, grant } = *ended;
+        let lease = Lease { ttl, remaining, grant, ..Lease::default() };
+        let before = self.by_id.insert(id, lease);
+        assert!(before.is_none(), "a lease of the same id is taken back before");
+        self.saved.set(SavedLease { id, ttl, remaining });
+        self.bytes += LEASE_BYTES;
     }
 
     /// Lease 0 is no lease, and a put that names one which does not exist was refused before it

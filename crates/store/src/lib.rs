@@ -11,6 +11,7 @@
 //! * [`Store::replay`] repeats journalled effects; [`load::Loader`] starts from a checkpoint.
 //! * [`auth`] decides who may do what; [`Store::permit`] checks a client's request before it is
 //!   evaluated.
+//! * [`rewind::rewind`] takes back what was evaluated and will never be in the journal.
 //! * [`Store::compact_step`] frees memory in small steps.
 //!
 //! Not here: files, clocks, the network, watchers, passwords. See `state` for head and visible,
@@ -41,9 +42,11 @@ pub mod range;
 pub mod record;
 mod replay;
 pub mod request;
+pub mod rewind;
 mod state;
 mod tree;
 pub mod turns;
+mod undo;
 pub mod validate;
 mod validated;
 mod work;
@@ -56,4 +59,5 @@ pub use payload::BadCommand;
 pub use record::{BadRecord, Record};
 pub use replay::Replayed;
 pub use state::{Mark, Stats, Store};
+pub use undo::Undo;
 pub use validated::Validated;

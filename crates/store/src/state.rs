@@ -75,6 +75,8 @@ pub struct Store {
     pub(crate) txn_limits: TxnLimits,
     /// Keys examined or changed by evaluations, since the store was made or loaded.
     pub(crate) worked: u64,
+    /// Grows with every step of a rewind.
+    pub(crate) rewinds: u64,
 }
 
 /// What bounds a journal entry, together with the size of requests; more than a single such put may
@@ -100,6 +102,7 @@ impl Default for Store {
             kept_limit: KEPT_VALUE_BYTES,
             txn_limits: TxnLimits::default(),
             worked: 0,
+            rewinds: 0,
         }
     }
 }
@@ -152,6 +155,11 @@ impl Store {
     /// grants to new ones.
     pub fn freed_to(&self) -> i64 {
         self.freed_to
+    }
+
+    /// A number that changes whenever something that was evaluated is taken back.
+    pub fn rewinds(&self) -> u64 {
+        self.rewinds
     }
 
     /// Alarms at head.

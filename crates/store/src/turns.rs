@@ -16,7 +16,7 @@ use crate::error::StoreError;
 use crate::evaluate::Evaluated;
 use crate::keys::Slot;
 use crate::record::Record;
-use crate::request::{Event, WriteRequest, WriteResponse};
+use crate::request::{Event, WriteRequest};
 use crate::state::Store;
 
 /// The store, held by the only one that evaluates.
@@ -66,11 +66,12 @@ pub fn evaluate(
         slots.iter().for_each(|&slot| delete(store, slot, &mut events));
         store.give_way();
     }
+    let ended = store.leases.ended(id).expect("nothing else changes head");
     store.leases.remove(id);
     store.head.revision += 1;
     store.worked += events.len() as u64;
     command::encode_lease_revoke(journal, id);
-    Ok(Evaluated { response: WriteResponse::LeaseRevoke { revision: store.head.revision, id }, events })
+    Ok(Evaluated::of_revoke(store.head.revision, ended, events))
 }
 
 fn delete(store: &mut Store, slot: Slot, events: &mut Vec<Event>) {

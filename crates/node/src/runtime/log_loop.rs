@@ -4,12 +4,13 @@
 //! A follower applies what other servers appended. That is visible at once, because what is read
 //! from the log is committed. A leader chains batches, proposes them, and completes them once they
 //! are committed. Proposals that were dropped while this server stays the leader are proposed
-//! again, in order. A leader that was replaced has evaluated what may never be committed: the node
-//! ends, and is opened again from its checkpoint and the log.
+//! again, in order. A leader that was replaced takes back what it has evaluated and will never be
+//! committed, and goes on as a follower.
 //!
 //! * `work`: what is in flight. `proposals` takes batches and proposes them.
 //! * `reads`: read indexes. `events`: what the replica reports. `apply`: entries of other leaders.
-//! * `exit`: how the loop ends. `maintenance`: trims, and the room that the log has left.
+//! * `step_down`: how a leader becomes a follower. `exit`: how the loop ends.
+//! * `maintenance`: trims, and the room that the log has left.
 
 mod apply;
 mod events;
@@ -17,6 +18,7 @@ mod exit;
 mod maintenance;
 mod proposals;
 mod reads;
+mod step_down;
 mod work;
 
 use std::sync::Arc;
@@ -78,6 +80,9 @@ impl ReplicatedLogLoop {
     /// Takes commands, steps the replica, and handles its events. Waits no longer than `wait` for
     /// log events.
     pub fn step(&mut self, wait: Duration) -> Step {
+        if self.work.stepping_down.is_some() {
+            return self.continue_stepping_down(wait);
+        }
         if self.work.halted.is_some() {
             std::thread::sleep(wait);
             return self.checkpoint_before_exit();
@@ -96,10 +101,13 @@ impl ReplicatedLogLoop {
         // The driver sends proposals only after this. A replica starts nothing by itself but
         // barriers and new-epoch entries, which change no state.
         self.publish_read_lease();
-        for event in self.driver.step(wait.min(self.wait_max())) {
-            if self.handle(event) == Step::Ended {
-                return Step::Ended;
-            }
+        let events = self.driver.step(wait.min(self.wait_max()));
+        self.work.events.extend(events);
+        if self.handle_events() == Step::Ended {
+            return Step::Ended;
+        }
+        if self.work.stepping_down.is_some() {
+            return Step::Worked;
         }
         self.publish_read_lease();
         self.answer_reached();

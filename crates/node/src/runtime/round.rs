@@ -18,7 +18,7 @@ use vetch_sync::RwLockWriteGuard;
 use crate::error::NodeError;
 use crate::metrics::Operation;
 use crate::sequencer::{CaptureRequest, LeadershipTransfer, Round};
-use crate::state::{Command, Reply, SnapshotPoint, Write};
+use crate::state::{Command, NodeState, Reply, SnapshotPoint, Write};
 use crate::tuning::Tuning;
 
 use super::sequencer_loop::SequencerLoop;
@@ -35,11 +35,18 @@ struct Running<'s> {
     at: Instant,
 }
 
-/// The store, locked by the thread that evaluates.
-struct Locked<'s> {
+/// The store, locked by the thread that changes head.
+pub(super) struct Locked<'s> {
     guard: RwLockWriteGuard<'s, Store>,
     /// See [`Tuning::turn_work`].
     work: usize,
+}
+
+impl<'s> Locked<'s> {
+    pub(super) fn of(node: &'s NodeState) -> Locked<'s> {
+        let work = usize::try_from(node.config.tuning.batch.turn_work).unwrap_or(usize::MAX);
+        Locked { guard: node.store.write(), work }
+    }
 }
 
 impl Deref for Locked<'_> {
@@ -107,8 +114,7 @@ impl SequencerLoop {
         let node = Arc::clone(&self.node);
         let began = Instant::now();
         self.admission.set_disk(node.disk.state(), node.disk.room() / 2);
-        let work = usize::try_from(node.config.tuning.batch.turn_work).unwrap_or(usize::MAX);
-        let (open, store) = (self.sequencer.begin(), Locked { guard: node.store.write(), work });
+        let (open, store) = (self.sequencer.begin(), Locked::of(&node));
         let (turns, worked) = (Turns::new(&node.config.tuning, &store), store.worked());
         let mut running = Running { store, open, writes: 0, turns, at: Instant::now() };
         let mut next = Some(first);
@@ -141,6 +147,10 @@ impl SequencerLoop {
             Command::TransferLeadership { to, reply } => {
                 self.cut(running);
                 self.transfer_leadership(&running.store, to, reply);
+            }
+            Command::EndLead => {
+                self.cut(running);
+                self.end_lead(&running.store);
             }
             Command::ReviewAlarms => self.review(&mut running.open, &mut running.store),
             Command::Stop => self.output.stop = true,
@@ -230,6 +240,14 @@ impl SequencerLoop {
         let (fresh_bytes, dirty) = (self.sequencer.fresh_bytes(), self.sequencer.take_dirty());
         let mut batch = self.sequencer.close(self.sequencer.begin(), store);
         batch.transfer = Some(LeadershipTransfer { to, leadership_count, reply, dirty, fresh_bytes });
+        self.output.batches.push_back(batch);
+    }
+
+    /// The journal's thread takes back what it cannot commit, once this batch has reached it.
+    fn end_lead(&mut self, store: &Store) {
+        self.admission.end_lead();
+        let mut batch = self.sequencer.close(self.sequencer.begin(), store);
+        batch.end_of_lead = Some(self.sequencer.end_lead());
         self.output.batches.push_back(batch);
     }
 

@@ -11,8 +11,7 @@ pub(crate) enum RunState {
     Stopped,
     /// The node failed, above all because the journal did; nothing more is acknowledged.
     Failed(String),
-    /// Another server leads now, and this one has evaluated what is not in the log: open the node
-    /// again.
+    /// This server has evaluated what the log does not take: open the node again.
     Replaced,
     /// The shared journal was trimmed beyond what this server has applied, and begins at this
     /// position: the server needs another one's checkpoint.

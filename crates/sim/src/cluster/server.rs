@@ -47,6 +47,8 @@ pub(super) struct Running {
     pub(super) serves: bool,
     pub(super) stopping: bool,
     pub(super) epoch: Epoch,
+    /// Batches that it took back.
+    pub(super) rewound: u64,
     pub(super) author: ReplicaId,
 }
 
@@ -133,8 +135,8 @@ impl Running {
         let wakeful = std::array::from_fn(|_| if lazy { *rng.pick(&[100, 100, 25, 5]) } else { 100 });
         let visible = node.revision();
         let life = Rc::default();
-        let (serves, stopping, epoch) = (false, false, Epoch::ZERO);
-        Running { node, life, parts, looks, wakeful, visible, serves, stopping, epoch, author }
+        let (serves, stopping, epoch, rewound) = (false, false, Epoch::ZERO, 0);
+        Running { node, life, parts, looks, wakeful, visible, serves, stopping, epoch, rewound, author }
     }
 
     pub(super) fn serving(&self) -> Serving {

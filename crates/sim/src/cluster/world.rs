@@ -220,6 +220,11 @@ impl World {
             running.epoch = status.epoch;
             self.env.hit(Rare::Elected);
         }
+        let rewound = running.node.metrics().proposals.rewound.get();
+        if rewound > std::mem::replace(&mut running.rewound, rewound) {
+            say!(self.env.trace, "server {at} was replaced, and took back {rewound} batches so far");
+            self.env.hit(Rare::Rewound);
+        }
         let ended = running.parts[Which::Journal as usize].has_ended();
         let stopped = running.stopping && running.parts.iter().take(3).all(Part::has_ended);
         if stopped {
@@ -238,12 +243,6 @@ impl World {
 
     fn ended_by_itself(&mut self, at: usize) {
         let Some(running) = &self.servers[at].running else { return };
-        if running.node.is_replaced() {
-            self.env.hit(Rare::Replaced);
-            say!(self.env.trace, "server {at} was replaced");
-            self.end(at, false, self.env.now() + MILLI);
-            return;
-        }
         let why = crate::executor::block_on(running.node.stopped());
         let why = why.err().map_or_else(|| "nothing said why".to_owned(), |cause| cause.to_string());
         say!(self.env.trace, "server {at} stopped: {why}");

@@ -15,7 +15,20 @@ use crate::runtime::Step;
 use crate::state::RunState;
 
 impl ReplicatedLogLoop {
-    pub(super) fn handle(&mut self, event: Event) -> Step {
+    /// Handles what was reported, up to where this server begins to step down: what follows meets
+    /// the state of a follower.
+    pub(super) fn handle_events(&mut self) -> Step {
+        while self.work.stepping_down.is_none()
+            && let Some(event) = self.work.events.pop_front()
+        {
+            if self.handle(event) == Step::Ended {
+                return Step::Ended;
+            }
+        }
+        Step::Worked
+    }
+
+    fn handle(&mut self, event: Event) -> Step {
         match event {
             Event::Applied { entry, tip, .. } => return self.apply(&entry, &tip),
             Event::Committed { ticket, tip, .. } => return self.committed(ticket, &tip),
@@ -23,7 +36,7 @@ impl ReplicatedLogLoop {
             Event::ReadIndex { reads, index } => self.answer_reads(&reads, Ok(index)),
             Event::ReadIndexLost { reads } => self.answer_reads(&reads, Err(Retry)),
             Event::Leading { epoch, tip } => self.begin_leading(epoch, &tip),
-            Event::Following { epoch, leader } => return self.begin_following(epoch, leader),
+            Event::Following { epoch, leader } => self.begin_following(epoch, leader),
             Event::LeadershipTransferred => self.leadership_transferred(),
             Event::Ignored { at, why } => tracing::debug!(at = at.0, ?why, "a record is ignored"),
             Event::Suspect { read, end } => {
@@ -127,12 +140,12 @@ impl ReplicatedLogLoop {
         }
     }
 
-    fn begin_following(&mut self, epoch: Epoch, leader: ReplicaId) -> Step {
+    fn begin_following(&mut self, epoch: Epoch, leader: ReplicaId) {
         if vetch_seeded_bugs::on(Bug::ReplacedUnnoticed) {
             self.work.is_leader = false;
         }
         if self.work.is_leader {
-            return self.replaced(format!("another server is the leader since epoch {epoch}"));
+            self.step_down();
         }
         tracing::info!(epoch = epoch.get(), "another server is the leader");
         // It announces its address soon; usually the member list has it.
@@ -141,6 +154,5 @@ impl ReplicatedLogLoop {
         self.update_status(|status| {
             (status.epoch, status.leader, status.transferring) = (epoch, leader, false);
         });
-        Step::Worked
     }
 }

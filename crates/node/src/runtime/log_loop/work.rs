@@ -6,19 +6,24 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 use vetch_base::Seq;
-use vetch_cluster::Ticket;
+use vetch_cluster::{Event, Ticket};
 use vetch_members::PeerTable;
 use vetch_store::Record;
 use vetch_store::auth::Auth;
 
 use super::maintenance::Maintenance;
 use super::reads::ReadsInProgress;
+use super::step_down::SteppingDown;
 use crate::batch_window::BatchWindow;
 use crate::sequencer::Batch;
 use crate::state::Reply;
 
 pub(crate) struct Work {
     pub(super) is_leader: bool,
+    /// Set while this server takes back what it evaluated as the leader.
+    pub(super) stepping_down: Option<SteppingDown>,
+    /// Reported and not handled, in order.
+    pub(super) events: VecDeque<Event>,
     /// To be proposed, in order.
     pub(super) queue: VecDeque<Batch<Reply>>,
     /// Proposed and not decided, in order.
@@ -53,6 +58,8 @@ impl Work {
     pub(crate) fn new(number: Seq, auth: Arc<Auth>, peers: PeerTable) -> Work {
         Work {
             is_leader: false,
+            stepping_down: None,
+            events: VecDeque::new(),
             queue: VecDeque::new(),
             in_flight: VecDeque::new(),
             dropped: Vec::new(),
@@ -121,9 +128,10 @@ impl Work {
         assert!(self.in_flight.is_empty(), "a new epoch decides everything in flight");
     }
 
-    /// Takes every batch that was not committed.
+    /// Takes every batch that was not committed, in the order in which they were evaluated: what is
+    /// dropped was the oldest in flight.
     pub(super) fn take_uncommitted(&mut self) -> Vec<Batch<Reply>> {
         let in_flight = self.in_flight.drain(..).flat_map(|(_, batches)| batches);
-        in_flight.chain(self.dropped.drain(..)).chain(self.queue.drain(..)).collect()
+        self.dropped.drain(..).chain(in_flight).chain(self.queue.drain(..)).collect()
     }
 }
