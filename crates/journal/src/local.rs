@@ -25,10 +25,13 @@
 //! Life: `LocalJournal::recover` -> `Recovery` (stream of entries) -> `finish` -> `LocalJournal` ->
 //! `claim` -> appends.
 
+mod begin;
 mod encryption;
+mod entries;
 mod header;
 mod maintenance;
 mod open_segment;
+mod published;
 mod raw;
 mod record;
 mod recovery;
@@ -41,13 +44,14 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-pub use header::{ENCRYPTED_RECORD_VERSION, RECORD_HEADER_LEN, RECORD_VERSION, SECTOR};
+pub use entries::{EncodedEntry, EntriesError, EntriesFrom, EntryReader};
+pub use header::{ENCRYPTED_RECORD_VERSION, RECORD_HEADER_LEN, RECORD_VERSION, SECTOR, SHARED_WRITE};
 pub use maintenance::{Maintained, Maintenance};
 pub use raw::{BadRecord, ClosedSegment, RawPlace, RawReader, RawRecord, RecordCheck, closed_segments};
 pub use recovery::{CutTail, LocalReader, Recovery, RecoveryReport};
 pub use scan::Progress;
 pub use survey::{RecordSight, Sight, survey};
-pub use writer::{LocalJournal, Stats};
+pub use writer::{Cut, LocalJournal, Stats};
 
 use vetch_encryption::EncryptionKeys;
 
@@ -67,6 +71,9 @@ pub struct LocalConfig {
     pub new_journal_id: Option<u64>,
     /// Encrypt new records and open old ones.
     pub keys: EncryptionKeys,
+    /// Bytes of recent entries that are kept in memory for readers, once the journal has several
+    /// members.
+    pub recent_bytes: u64,
 }
 
 impl Default for LocalConfig {
@@ -77,6 +84,7 @@ impl Default for LocalConfig {
             unsafe_no_fsync: false,
             new_journal_id: None,
             keys: EncryptionKeys::none(),
+            recent_bytes: 16 << 20,
         }
     }
 }

@@ -50,8 +50,7 @@ fn go_on_without_reboot(life: &Life, judge: &mut Judge, what: &str) {
     judge.power_loss(life, 4, 2, &format!("{what}, after the next append"));
 }
 
-fn enumerate(seed: u64) -> [u64; 4] {
-    let workload = Workload::new(seed, 14);
+fn enumerate(workload: &Workload, seed: u64) -> [u64; 4] {
     let mut judge = Judge::new(0);
     let (mut poisoned, mut passed) = (0, 0);
     for at in 0.. {
@@ -59,7 +58,7 @@ fn enumerate(seed: u64) -> [u64; 4] {
         let faulty = FaultyDisk::new(&disk, Calls::Syncs, at, false);
         let mut life = Life::on(disk, Arc::new(faulty.clone()), &workload.config);
         life.retries = true;
-        let (journal, outcome) = live(&mut life, &workload);
+        let (journal, outcome) = live(&mut life, workload);
         if !faulty.was_hit() {
             outcome.expect("nothing failed");
             break;
@@ -88,11 +87,24 @@ fn enumerate(seed: u64) -> [u64; 4] {
 #[test]
 fn a_failed_sync_anywhere_ends_the_writer_and_loses_nothing_acknowledged() {
     let count = workloads(50);
-    let [poisoned, passed, cases, distinct] = for_seeds(count, enumerate);
+    let [poisoned, passed, cases, distinct] =
+        for_seeds(count, |seed| enumerate(&Workload::new(seed, 14), seed));
     tell!(
         "journal, failed syncs: {count} workloads, {} failures ({poisoned} ended the process, {passed} were made good), \
          {cases} cases, {distinct} different disks",
         poisoned + passed
     );
     assert!(poisoned > 5 * count && passed > count, "{poisoned} {passed}");
+}
+
+#[test]
+fn a_failed_sync_of_a_member_of_several_loses_nothing_and_brings_nothing_back() {
+    let count = workloads(50);
+    let [poisoned, passed, cases, distinct] =
+        for_seeds(count, |seed| enumerate(&Workload::of_member(seed, 14), seed));
+    tell!(
+        "journal, failed syncs of a member: {count} workloads, {poisoned} ended the process, {passed} were made good, \
+         {cases} cases, {distinct} different disks"
+    );
+    assert!(poisoned > 5 * count, "{poisoned}");
 }
