@@ -37,9 +37,9 @@ fn power_loss_at_every_operation_keeps_everything_acknowledged() {
 /// With cuts, writes of several records and journals that begin anew among the operations.
 #[test]
 fn power_loss_at_every_operation_of_a_member_of_several_keeps_what_it_must() {
-    let count = workloads(100);
+    let count = workloads(50);
     let [ops, cases, nested, distinct, torn] =
-        for_seeds(count, |seed| enumerate(Workload::of_member(seed, 14), seed, 2));
+        for_seeds(count, |seed| enumerate(Workload::of_member(seed, 14), seed, 1));
     tell!(
         "journal, power loss of a member: {count} workloads, {ops} crash points, {cases} cases ({nested} of them power \
          losses during recovery), {distinct} different disks, {torn} torn"
