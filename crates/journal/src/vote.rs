@@ -68,8 +68,8 @@ pub enum VoteError {
          leaders: remove it from its cluster and add it anew"
     )]
     Damaged(PathBuf),
-    #[error("{path}: the vote is of member {found:x} of another cluster or place, this is member {member:x}")]
-    Foreign { path: PathBuf, found: MemberId, member: MemberId },
+    #[error("{path}: this is the vote of member {:x} of cluster {:x}, not of this one", .found.member, .found.cluster)]
+    Foreign { path: PathBuf, found: Voter },
     /// An earlier write or sync failed: what the file holds is unknown until the next start.
     #[error("the vote could not be saved and the member must be started anew: {0}")]
     Poisoned(Arc<str>),
@@ -108,8 +108,7 @@ impl VoteFile {
         let newest = slots.into_iter().flatten().max_by_key(|slot| slot.counter);
         let newest = newest.ok_or_else(|| VoteError::Damaged(path.clone()))?;
         if newest.voter != voter {
-            let (found, member) = (newest.voter.member, voter.member);
-            return Err(VoteError::Foreign { path, found, member });
+            return Err(VoteError::Foreign { path, found: newest.voter });
         }
         let file = disk.open_write(&path).map_err(|error| io_error(&path, error))?;
         let Slot { counter, vote, .. } = newest;

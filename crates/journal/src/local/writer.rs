@@ -1,5 +1,5 @@
 //! Writer: the open local journal. One record, one write, one sync per batch; a failure of either
-//! ends it.
+//! ends it. What a member of several does beside that is in `replicated`, `cut` and `begin`.
 //!
 //! Invariant: everything that can fail for want of space happens before the first byte of a record
 //! is written, so `NoSpace` leaves the journal as it was and the same batch may be given again.
@@ -309,7 +309,8 @@ impl LocalJournal {
         self.write_out(entries.len(), last, rolled)
     }
 
-    /// Where the next record goes, in the active segment, which has records of this key from now on.
+    /// Where the next record goes: in the active segment, which has records of this key from now
+    /// on.
     fn place(&mut self, key: Option<KeyId>) -> Place {
         let active = self.active.as_ref().expect("room was made");
         let segment = self.segments.last_mut().expect("the active one is there");

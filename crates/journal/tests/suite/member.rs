@@ -5,8 +5,8 @@ use std::sync::Arc;
 use vetch_base::{Epoch, Seq};
 use vetch_encryption::EncryptionKeys;
 use vetch_journal::{
-    ChainError, ChainedEntry, Entry, Journal, JournalError, LocalConfig, LocalJournal, MemDisk, Position,
-    ReceiveError, SECTOR, Sight, Tip, survey,
+    ChainError, ChainedEntry, Entry, Journal, JournalError, LocalConfig, LocalJournal, LocalReader, MemDisk,
+    Position, Read, ReceiveError, SECTOR, Sight, Tip, survey,
 };
 
 use crate::encryption::{KEYS, ring};
@@ -256,6 +256,11 @@ fn what_was_announced_happens_only_if_a_start_is_from_there() {
     let tip = Tip { epoch: Epoch::new(8), seq: Seq::new(3), hash: [3; 32], next_rev: 9 };
     journal.announce_begin(tip).expect("no faults");
     let announced = disk.power_loss(&mut |_| false);
+    let offline = |start| LocalReader::open(Arc::new(announced.clone()), &dir(), Some(start), &tiny().keys);
+    let mut reader = offline(tip).expect("a start gives up what there is");
+    assert!(reader.next_entry().expect("nothing is damaged").is_none());
+    let mut reader = offline(genesis()).expect("it is not needed yet");
+    assert!(reader.next_entry().expect("nothing is damaged").is_some());
     let (found, after, _) = recover(&announced, tip).expect("the checkpoint was installed");
     assert_eq!((found.len(), *after.tip()), (0, tip));
     let announced = disk.power_loss(&mut |_| false);

@@ -161,7 +161,7 @@ fn power_loss_and_kills_at_every_operation_keep_what_was_answered() {
             let booted = disk.power_loss(&mut |_| *fates.next().expect("asked once"));
             cases += judge(&booted, answered, under_way, &format!("power lost at {at}, kept {set:?}"), 2);
         }
-        // Killed: the next process reads what was not synced, acts upon it, and then the power goes.
+        // Killed: the next process reads what was not synced, acts upon it, and the power goes.
         let killed = disk.process_killed();
         if let Ok(file) = open(&killed) {
             let acted = Some(file.vote());

@@ -4,14 +4,14 @@
 
 use std::sync::Arc;
 
-use vetch_journal::{Journal, JournalError, LocalJournal, MemDisk, Position};
+use vetch_journal::{Fault, Journal, JournalError, LocalJournal, MemDisk, Op, Pending, Position};
 use vetch_testkit::faulty_disk::{Calls, FaultyDisk};
 
 use super::judge::Judge;
 use super::life::Life;
 use super::workload::{Step, Workload};
 use super::{for_seeds, workloads};
-use crate::support::{batch, genesis, noise, tell};
+use crate::support::{append, batch, fresh, genesis, noise, recover, tell};
 
 /// Lives until the sync fails. The journal is returned if it failed under one that was open.
 fn live(life: &mut Life, workload: &Workload) -> (Option<LocalJournal>, Result<(), JournalError>) {
@@ -107,4 +107,22 @@ fn a_failed_sync_of_a_member_of_several_loses_nothing_and_brings_nothing_back() 
          {cases} cases, {distinct} different disks"
     );
     assert!(poisoned > 5 * count, "{poisoned}");
+}
+
+/// What a start could not zero does not come back behind what was appended since.
+#[test]
+fn a_torn_end_whose_removal_failed_stays_away() {
+    let disk = MemDisk::new();
+    let mut journal = fresh(&disk);
+    disk.inject(Fault::CrashAt(1));
+    append(&mut journal, &[noise(1, 1200)]).expect_err("the power goes");
+    let disk = disk.power_loss(&mut |pending| !matches!(pending, Pending::Sector { sector: 1, .. }));
+    disk.inject(Fault::FailNext(Op::SyncData, std::io::ErrorKind::Other));
+    assert!(recover(&disk, genesis()).is_err(), "the end cannot be made zero");
+    let disk = disk.process_killed();
+    let (_, mut journal, report) = recover(&disk, genesis()).expect("it looks zero");
+    assert!(report.cut.is_none());
+    journal.claim().expect("one sector");
+    let booted = disk.power_loss(&mut |_| false);
+    assert_eq!(recover(&booted, genesis()).expect("nothing is damaged").0.len(), 2);
 }
