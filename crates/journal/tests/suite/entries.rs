@@ -1,11 +1,15 @@
 //! Durable entries, read beside the writer.
 
-use std::sync::Arc;
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
 
 use vetch_base::Seq;
 use vetch_encryption::EncryptionKeys;
 use vetch_journal::{
-    Disk, EntriesError, EntriesFrom, Entry, Journal, LocalConfig, LocalJournal, MemDisk, Position,
+    DirLock, Disk, DiskFile, EntriesError, EntriesFrom, Entry, Journal, LocalConfig, LocalJournal, LockError,
+    MemDisk, Position,
 };
 use vetch_testkit::random::Rng;
 
@@ -87,6 +91,93 @@ fn a_reader_is_told_what_it_cannot_have() {
     match journal.entries_from(Seq::new(2)).next_entry() {
         Err(EntriesError::Trimmed { wanted, first }) => assert_eq!((wanted.get(), first.get()), (2, 4)),
         other => panic!("{other:?}"),
+    }
+}
+
+type Hook = Box<dyn FnOnce() + Send>;
+
+/// A disk on which something happens just before a file is opened for reading.
+#[derive(Clone, Default)]
+struct Hooked {
+    disk: MemDisk,
+    hook: Arc<Mutex<Option<Hook>>>,
+}
+
+impl fmt::Debug for Hooked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Hooked")
+    }
+}
+
+impl Disk for Hooked {
+    fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        let hook = self.hook.lock().expect("no panic").take();
+        if let Some(hook) = hook {
+            hook();
+        }
+        self.disk.open(path)
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        self.disk.create(path)
+    }
+
+    fn open_write(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        self.disk.open_write(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.disk.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.disk.remove(path)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        self.disk.list(dir)
+    }
+
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
+        self.disk.create_dir_all(dir)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.disk.sync_dir(dir)
+    }
+
+    fn free_space(&self, dir: &Path) -> io::Result<u64> {
+        self.disk.free_space(dir)
+    }
+
+    fn lock_dir(&self, dir: &Path) -> Result<DirLock, LockError> {
+        self.disk.lock_dir(dir)
+    }
+}
+
+/// A cut, and what takes the place of what it cut, in the middle of a read.
+#[test]
+fn a_cut_in_the_middle_of_a_read_is_no_damage() {
+    for others in 0..4 {
+        let disk = Hooked::default();
+        let config = LocalConfig { recent_bytes: 0, ..tiny() };
+        let recovery = LocalJournal::recover(Arc::new(disk.clone()), &dir(), config, genesis());
+        let mut journal = recovery.and_then(|recovery| recovery.finish()).expect("an empty directory").0;
+        replicate(&mut journal, &vec![noise(1, 300); 5]);
+        let entries = journal.entries();
+        let journal = Arc::new(Mutex::new(journal));
+        let writer = journal.clone();
+        let cut: Hook = Box::new(move || {
+            let mut journal = writer.lock().expect("no panic");
+            journal.cut(Seq::new(2), Seq::ZERO).expect("no faults");
+            replicate(&mut journal, &vec![noise(2, 700); others]);
+        });
+        *disk.hook.lock().expect("no panic") = Some(cut);
+        let mut reading = entries.from(Seq::new(4));
+        let found = reading.next_entry().expect("no damage").map(|found| found.bytes);
+        let expected = journal.lock().expect("no panic").entries_from(Seq::new(4)).next_entry();
+        assert_eq!(found, expected.expect("no damage").map(|found| found.bytes), "{others} others");
+        assert_eq!(found.is_some(), others > 1);
     }
 }
 

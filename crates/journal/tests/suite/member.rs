@@ -145,6 +145,8 @@ fn a_cut_goes_back_to_any_entry_and_the_journal_goes_on_from_there() {
             let cut = journal.cut(Seq::new(to), Seq::new(to)).expect("no faults");
             assert_eq!(cut.entries, 13 - to);
             assert_eq!(*journal.tip(), tips[to as usize], "cut to {to}");
+            let is_empty = journal.room() == tiny().segment_len;
+            assert_eq!(journal.active_key().is_none(), is_empty, "an empty segment needs no key");
             let booted = disk.power_loss(&mut |_| false);
             replicate(&mut journal, &[noise(50, 900), noise(51, 5)]);
             let last = *journal.tip();

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use vetch_base::{Epoch, MemberId};
-use vetch_journal::{Disk, Fault, MemDisk, SECTOR, Vote, VoteError, VoteFile, Voter};
+use vetch_journal::{Disk, Fault, MemDisk, Pending, SECTOR, Vote, VoteError, VoteFile, Voter};
 use vetch_testkit::faulty_disk::{Calls, FaultyDisk};
 use vetch_testkit::subsets::subsets;
 
@@ -86,6 +86,26 @@ fn one_damaged_copy_is_made_good_and_two_are_refused() {
     assert!(matches!(open(&disk), Err(VoteError::Damaged(_))));
     disk.remove(Path::new(FILE)).expect("it exists");
     assert!(matches!(open(&disk), Err(VoteError::Io { .. })), "a missing vote is not a new one");
+}
+
+/// Should a disk tear the very sector that it writes, a start tears the older copy first.
+#[test]
+fn a_start_never_risks_the_only_copy_of_the_newest_vote() {
+    let (older, newer) = (with_votes(1), with_votes(0));
+    for newest in 0..2 {
+        let disk = older.process_exit();
+        let slot = newest * SECTOR..(newest + 1) * SECTOR;
+        let mut content = older.content(Path::new(FILE)).expect("it exists");
+        content[slot.clone()].copy_from_slice(&newer.content(Path::new(FILE)).expect("it exists")[slot]);
+        disk.overwrite(Path::new(FILE), &content);
+        // Its first operation makes the name durable, the second writes.
+        disk.inject(Fault::CrashAt(1));
+        open(&disk).expect_err("the power goes");
+        let [Pending::Sector { sector, .. }] = disk.pending()[..] else { panic!("one sector is written") };
+        let torn = disk.power_loss(&mut |_| true);
+        torn.flip_bit(Path::new(FILE), sector * SECTOR as u64 + 40, 0);
+        assert_eq!(open(&torn).expect("the other copy").vote(), vote(5, 0));
+    }
 }
 
 #[test]
