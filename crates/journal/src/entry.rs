@@ -17,7 +17,7 @@ use vetch_base::{Epoch, Seq};
 mod chain;
 mod codec;
 
-pub use chain::{ChainError, ChainedEntry, Draft, Tip};
+pub use chain::{ChainError, ChainedEntry, Draft, ReceiveError, Tip};
 pub use codec::entry_len;
 
 #[cfg(test)]
@@ -137,6 +137,11 @@ impl Entry {
         }
         let is_outside = |part: &Part| matches!(part.payload, Payload::Ref(_));
         self.parts.iter().any(is_outside).then(|| "a payload outside the journal".to_owned())
+    }
+
+    /// The hash of the entry before that an encoded entry names.
+    pub(crate) fn prev_hash_of(encoded: &[u8]) -> Option<Hash> {
+        encoded.get(codec::PREV_HASH).and_then(|hash| hash.try_into().ok())
     }
 
     /// Revisions this entry consumes: the sum of its parts' counts.

@@ -117,9 +117,8 @@ impl DataDirBuilder {
         let config = LocalConfig {
             segment_len: JOURNAL_SEGMENT_BYTES,
             spares: 0,
-            unsafe_no_fsync: false,
-            new_journal_id: None,
             keys: self.keys,
+            ..LocalConfig::default()
         };
         let recovery = LocalJournal::recover(Arc::clone(&self.disk), &member.join("journal"), config, tip)?;
         let (mut journal, _) = recovery.finish()?;

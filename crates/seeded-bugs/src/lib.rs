@@ -44,6 +44,8 @@ bugs! {
     SyncErrorIgnored = "sync-error-ignored": "A failed sync is taken for a successful one.",
     SegmentNameNotSynced = "segment-name-not-synced": "A new segment's name is not made durable.",
     FoundNameNotSynced = "found-name-not-synced": "Recovery trusts names that an earlier process had not made durable.",
+    CutNotSynced = "cut-not-synced": "Entries that were cut from the journal's end are not gone for good.",
+    VoteNotSynced = "vote-not-synced": "A vote is answered before the disk has it.",
     TornTailAccepted = "torn-tail-accepted": "A record whose checksum is wrong is accepted.",
     RevisionReused = "revision-reused": "Recovery drops the last record, so that its revisions are assigned again.",
     TrimmedTooFar = "trimmed-too-far": "The journal is trimmed beyond what a checkpoint covers.",

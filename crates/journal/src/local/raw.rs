@@ -6,6 +6,7 @@
 //! records. Checksums and the order of records are checked on the way out, and once more, with the
 //! chain of entries, wherever the copy is looked at.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -68,6 +69,28 @@ impl RawReader {
             if reader.next_record(seq.prev_or_zero())?.is_none() {
                 let reason = format!("no record begins with entry {seq}");
                 return Err(JournalError::corrupt(&holder.name, reader.place.offset, reason));
+            }
+        }
+        Ok(reader)
+    }
+
+    /// Begins with the record that holds entry `seq`; entries up to `until` must be durable.
+    pub(super) fn holding(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        seq: Seq,
+        until: Seq,
+    ) -> Result<RawReader, JournalError> {
+        let segments = segments(disk.as_ref(), dir)?;
+        let holder = segments.iter().rev().find(|segment| segment.first_seq <= seq);
+        // Gone, as a file that cannot be opened is.
+        let missing = || JournalError::io("looking for an entry in", dir)(io::ErrorKind::NotFound.into());
+        let first = holder.ok_or_else(missing)?.first_seq;
+        let mut reader = RawReader::resume(disk, dir, RawPlace { segment: first, offset: 0, seq: first });
+        while let Some(record) = reader.next_record(until)? {
+            if record.last_seq >= seq {
+                reader.place = record.place;
+                break;
             }
         }
         Ok(reader)
