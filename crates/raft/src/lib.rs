@@ -28,4 +28,5 @@ pub use log::EntrySource;
 pub use members::{Action, MemberChange, Members, MembersError, bootstrap, members_draft, members_of};
 pub use message::{Beat, Body, Message, Place};
 pub use store::Checkpoint;
+pub use wire::{WIRE_VERSION, WireError};
 

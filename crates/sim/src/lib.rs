@@ -11,6 +11,7 @@
 //! * `nemesis`, `world`, `run`: lives of the server, with faults in them and between them; then
 //!   peace and judgement.
 //! * `log`: the rules of a replicated log alone, on a log in memory that misbehaves.
+//! * `raft`: the members of built-in replication alone, on model disks.
 //! * `cluster`: several servers on one log that they share, with troubles between them and in it.
 //! * `coverage`: rare things that must really have happened.
 //!
@@ -34,6 +35,7 @@ mod nemesis;
 mod operator;
 mod part;
 mod plan;
+pub mod raft;
 mod recorder;
 pub mod run;
 mod show;
