@@ -61,6 +61,11 @@ impl Log {
         Some(self.terms[behind - 1].1)
     }
 
+    /// The last entry that is not in memory.
+    pub(crate) fn forgotten(&self) -> Seq {
+        self.before_recent.seq
+    }
+
     /// An entry, if it is in memory.
     pub(crate) fn recent(&self, seq: Seq) -> Option<&LogEntry> {
         let at = seq.get().checked_sub(self.before_recent.seq.get() + 1)?;

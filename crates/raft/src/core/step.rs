@@ -165,10 +165,10 @@ impl Core {
                 return Ok(*forced || unguarded || self.now >= self.quiet_until);
             }
             Body::CampaignNow => return Ok(!self.has_unsynced_log()),
-            Body::Accepted { index, .. } if *index > last && message.term == self.term() => {
+            Body::Accepted { index, .. } if *index > last && self.leads_in(message.term) => {
                 return Err(MessageError::BeyondEnd);
             }
-            Body::HeartbeatAnswer { beat, .. } if message.term == self.term() => {
+            Body::HeartbeatAnswer { beat, .. } if self.leads_in(message.term) => {
                 self.beats.answered(message.from, beat.number);
             }
             _ => {}
@@ -180,6 +180,10 @@ impl Core {
     /// crate has such a rule, but forgets it with the leader, when it hears of a higher term.
     fn heard_a_leader(&mut self) {
         self.quiet_until = self.quiet_until.max(self.now + self.config.election_timeout);
+    }
+
+    fn leads_in(&self, term: Epoch) -> bool {
+        self.node.raft.state == StateRole::Leader && self.term() == term
     }
 
     fn has_unsynced_log(&self) -> bool {

@@ -6,6 +6,9 @@ use vetch_journal::{ChainedEntry, Draft, Kind, PartId, Tip};
 use super::judge::Judged;
 use super::world::{Occurrence, Reader, World};
 
+/// Entries that clients have under way at most.
+const IN_FLIGHT_MAX: u64 = 64;
+
 impl World {
     /// A client writes at a member that takes itself for the leader.
     pub(super) fn write(&mut self, at: usize) -> Judged {
@@ -17,6 +20,10 @@ impl World {
         let (is_awake, now) = (member.is_awake(now), member.time(now));
         let Some(core) = member.core.as_mut().filter(|core| is_awake && core.is_leader()) else { return Ok(()) };
         let mut tip = core.head();
+        // Clients wait for their answers.
+        if tip.seq.since(core.committed()) > IN_FLIGHT_MAX {
+            return Ok(());
+        }
         let entries: Vec<ChainedEntry> = units.iter().map(|units| entry(&mut tip, *units, &value)).collect();
         match core.propose(now, &entries) {
             Ok(ticket) => {

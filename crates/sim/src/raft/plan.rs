@@ -55,7 +55,6 @@ impl Plan {
         let paces = if rng.percent(50) { vec![100] } else { vec![65, 155, 100] };
         Plan {
             voters: rng.between(1, 5),
-            config,
             paces,
             lost: often(rng, 60, 1, 20),
             doubled: often(rng, 50, 1, 30),
@@ -68,11 +67,13 @@ impl Plan {
             changes: often(rng, 60, 200, 3000),
             transfers: often(rng, 40, 200, 3000),
             checkpoints: often(rng, 70, 200, 3000),
-            writes: rng.between(4, 120),
+            // So that followers which get one entry a message can catch up in peace.
+            writes: if config.max_message < 1000 { rng.between(30, 120) } else { rng.between(4, 120) },
             reads: rng.between(10, 200),
             value: *rng.pick(&[8, 8, 200]),
             trouble: Duration::from_millis(rng.between(3000, 15_000)),
             grace: Duration::from_secs(30),
+            config,
         }
     }
 }
