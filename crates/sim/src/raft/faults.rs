@@ -33,12 +33,14 @@ impl World {
     /// Faults and clients recur. They ignore `member` and draw one.
     pub(super) fn trouble(&mut self, member: usize, occurrence: Occurrence) -> Judged {
         let any = self.rng.below(self.members.len());
+        // Faults hit the leader as often as all others together.
+        let target = self.leader().filter(|_| self.rng.percent(45)).unwrap_or(any);
         match occurrence {
             Occurrence::Start => return self.start(member),
             Occurrence::Write => {
                 self.again(self.plan.writes, Occurrence::Write);
                 // Clients find the leader.
-                let leader = self.leader().filter(|_| self.rng.percent(80));
+                let leader = self.leader().filter(|_| self.rng.percent(70));
                 return self.write(leader.unwrap_or(any));
             }
             Occurrence::Read => {
@@ -54,9 +56,7 @@ impl World {
         }
         let mean = match &occurrence {
             Occurrence::Crash => {
-                // The leader as often as all others together.
-                let leader = self.leader().filter(|_| self.rng.percent(40));
-                self.crash(leader.unwrap_or(any));
+                self.crash(target);
                 self.plan.crashes
             }
             Occurrence::Blackout => {
@@ -66,12 +66,12 @@ impl World {
             }
             Occurrence::Pause => {
                 let until = self.now + self.soon(2000);
-                self.members[any].paused_until = self.members[any].paused_until.max(until);
+                self.members[target].paused_until = self.members[target].paused_until.max(until);
                 self.count("paused");
                 self.plan.pauses
             }
             Occurrence::Cut => {
-                self.cut(any);
+                self.cut(target);
                 self.plan.cuts
             }
             Occurrence::Change => {
