@@ -168,8 +168,8 @@ impl Core {
         } else if self.node.raft.lead_transferee.is_none() {
             self.transfer = None;
         }
-        if leader != raft::INVALID_ID && leader != self.me && self.followed != (term, leader) {
-            self.followed = (term, leader);
+        if leader != raft::INVALID_ID && leader != self.me && self.contact.followed != (term, leader) {
+            self.contact.followed = (term, leader);
             let leader = ReplicaId { member: leader, incarnation: 0 };
             self.events.push(Event::Following { epoch: term, leader });
         }

@@ -82,8 +82,7 @@ pub struct Core {
     now: Duration,
     next_tick: Duration,
     timer: ElectionTimer,
-    /// Until when no votes are given but to the target of a leadership transfer.
-    quiet_until: Duration,
+    contact: Contact,
     members: Members,
     applied: Tip,
     disk: Disk,
@@ -96,17 +95,23 @@ pub struct Core {
     leading: Option<Epoch>,
     /// To whom leadership is being transferred.
     transfer: Option<u64>,
+    /// Followers that were told to fetch a checkpoint, and when.
+    fetching: BTreeMap<u64, Duration>,
+    stopped: bool,
+    commands: Vec<Command>,
+    events: Vec<Event>,
+}
+
+/// What a follower keeps of what it heard from leaders.
+struct Contact {
+    /// Until when no votes are given but to the target of a leadership transfer.
+    quiet_until: Duration,
     /// The leader that was reported last, with its term.
     followed: (Epoch, u64),
     /// The last term in which the leader was told what this member holds.
     announced: Epoch,
-    /// Followers that were told to fetch a checkpoint, and when.
-    fetching: BTreeMap<u64, Duration>,
     /// The last index for which `Behind` was reported.
     behind: Seq,
-    stopped: bool,
-    commands: Vec<Command>,
-    events: Vec<Event>,
 }
 
 impl Core {
@@ -133,7 +138,12 @@ impl Core {
             now,
             next_tick: now + config.heartbeat_interval,
             timer,
-            quiet_until: now + quiet,
+            contact: Contact {
+                quiet_until: now + quiet,
+                followed: (Epoch::ZERO, 0),
+                announced: Epoch::ZERO,
+                behind: Seq::ZERO,
+            },
             members,
             applied,
             disk,
@@ -143,10 +153,7 @@ impl Core {
             beats: Beats::default(),
             leading: None,
             transfer: None,
-            followed: (Epoch::ZERO, 0),
-            announced: Epoch::ZERO,
             fetching: BTreeMap::new(),
-            behind: Seq::ZERO,
             stopped: false,
             commands: Vec::new(),
             events: Vec::new(),

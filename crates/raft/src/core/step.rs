@@ -162,7 +162,7 @@ impl Core {
             }
             Body::Campaign { forced, .. } => {
                 let unguarded = vetch_seeded_bugs::on(Bug::VotesUnguarded);
-                return Ok(*forced || unguarded || self.now >= self.quiet_until);
+                return Ok(*forced || unguarded || self.now >= self.contact.quiet_until);
             }
             Body::CampaignNow => return Ok(!self.has_unsynced_log()),
             Body::Accepted { index, .. } if *index > last && self.leads_in(message.term) => {
@@ -179,7 +179,7 @@ impl Core {
     /// A leader may count on this member not to help another one to be elected for a while. The
     /// crate has such a rule, but forgets it with the leader, when it hears of a higher term.
     fn heard_a_leader(&mut self) {
-        self.quiet_until = self.quiet_until.max(self.now + self.config.election_timeout);
+        self.contact.quiet_until = self.contact.quiet_until.max(self.now + self.config.election_timeout);
     }
 
     fn leads_in(&self, term: Epoch) -> bool {
@@ -239,8 +239,8 @@ impl Core {
     }
 
     fn report_behind(&mut self, tip: &Tip) {
-        if !self.stopped && tip.seq > self.behind {
-            self.behind = tip.seq;
+        if !self.stopped && tip.seq > self.contact.behind {
+            self.contact.behind = tip.seq;
             self.events.push(Event::Behind { first: Position(tip.seq.get()) });
         }
     }
@@ -250,8 +250,8 @@ impl Core {
             return;
         }
         match &message.body {
-            Body::Heartbeat { .. } if self.announced != message.term => {
-                self.announced = message.term;
+            Body::Heartbeat { .. } if self.contact.announced != message.term => {
+                self.contact.announced = message.term;
                 self.announce(message.from);
             }
             Body::Accepted { .. } if self.is_fetching(message.from) => {
