@@ -20,13 +20,10 @@ mod store;
 mod wire;
 
 pub use config::Config;
-pub use core::{
-    ChangeRefusal, Command, Core, MessageError, Persist, Start, TransferRefusal, Vote,
-};
+pub use core::{ChangeRefusal, Command, Core, MessageError, Persist, Start, TransferRefusal, Vote};
 pub use entry::{LogEntry, LogEntryError};
 pub use log::EntrySource;
 pub use members::{Action, MemberChange, Members, MembersError, bootstrap, members_draft, members_of};
 pub use message::{Beat, Body, Message, Place};
 pub use store::Checkpoint;
 pub use wire::{WIRE_VERSION, WireError};
-

@@ -150,7 +150,10 @@ mod tests {
         assert_eq!(terms(&log), [Some(0), Some(1), Some(3), Some(4), None]);
         log.trim(Seq::new(2));
         assert_eq!(terms(&log), [None, None, Some(3), Some(4), None]);
-        assert_eq!((log.floor(), log.tip_at(Seq::new(2)).map(|tip| tip.epoch)), (Seq::new(2), Some(Epoch::new(3))));
+        assert_eq!(
+            (log.floor(), log.tip_at(Seq::new(2)).map(|tip| tip.epoch)),
+            (Seq::new(2), Some(Epoch::new(3)))
+        );
     }
 
     #[test]

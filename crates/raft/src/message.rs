@@ -26,18 +26,47 @@ pub struct Message {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
     /// Encoded entries behind `after`, which may be none.
-    Append { after: Place, commit: Seq, entries: Vec<Bytes> },
+    Append {
+        after: Place,
+        commit: Seq,
+        entries: Vec<Bytes>,
+    },
     /// The sender has synced its log up to `index`.
-    Accepted { index: Seq, commit: Seq },
+    Accepted {
+        index: Seq,
+        commit: Seq,
+    },
     /// The sender's log does not have `index`, which was to be appended behind. It may have `hint`.
-    Rejected { index: Seq, hint: Place, commit: Seq },
-    Heartbeat { commit: Seq, beat: Beat },
-    HeartbeatAnswer { commit: Seq, beat: Beat },
+    Rejected {
+        index: Seq,
+        hint: Place,
+        commit: Seq,
+    },
+    Heartbeat {
+        commit: Seq,
+        beat: Beat,
+    },
+    HeartbeatAnswer {
+        commit: Seq,
+        beat: Beat,
+    },
     /// The sender asks for votes, or for pre-votes. `forced` after a leadership transfer.
-    Campaign { pre: bool, forced: bool, last: Place, commit: Place },
-    Vote { pre: bool, granted: bool, commit: Place },
+    Campaign {
+        pre: bool,
+        forced: bool,
+        last: Place,
+        commit: Place,
+    },
+    Vote {
+        pre: bool,
+        granted: bool,
+        commit: Place,
+    },
     /// What the receiver needs was trimmed. It needs a checkpoint at `tip` or later.
-    Checkpoint { tip: Tip, members: Members },
+    Checkpoint {
+        tip: Tip,
+        members: Members,
+    },
     /// Leadership is transferred to the receiver: it is to campaign at once.
     CampaignNow,
 }
@@ -173,7 +202,11 @@ impl Message {
             Body::Vote { pre, granted, commit } => {
                 set_commit(&mut pb, commit);
                 pb.reject = !granted;
-                if *pre { MessageType::MsgRequestPreVoteResponse } else { MessageType::MsgRequestVoteResponse }
+                if *pre {
+                    MessageType::MsgRequestPreVoteResponse
+                } else {
+                    MessageType::MsgRequestVoteResponse
+                }
             }
             Body::CampaignNow => MessageType::MsgTimeoutNow,
             Body::Checkpoint { tip, members } => {

@@ -74,7 +74,8 @@ impl Storage for Store {
                 next = next.next();
                 continue;
             }
-            let read = self.source.read(next, last.min(self.log.forgotten()), left).filter(|read| !read.is_empty());
+            let read =
+                self.source.read(next, last.min(self.log.forgotten()), left).filter(|read| !read.is_empty());
             let Some(read) = read else { return Err(Error::Store(StorageError::Unavailable)) };
             for entry in read {
                 if entry.seq() != next || self.log.epoch(next) != Some(entry.epoch()) {

@@ -33,7 +33,9 @@ fn entries() -> impl Strategy<Value = Vec<Bytes>> {
 }
 
 fn body() -> impl Strategy<Value = Body> {
-    let beat = || (seq(), any::<(u64, u64)>()).prop_map(|(commit, (number, reads))| (commit, Beat { number, reads }));
+    let beat = || {
+        (seq(), any::<(u64, u64)>()).prop_map(|(commit, (number, reads))| (commit, Beat { number, reads }))
+    };
     let tip = any::<(u64, u64, [u8; 32], i64)>().prop_map(|(epoch, seq, hash, next_rev)| Tip {
         epoch: Epoch::new(epoch),
         seq: Seq::new(seq),
@@ -41,22 +43,38 @@ fn body() -> impl Strategy<Value = Body> {
         next_rev,
     });
     prop_oneof![
-        (place(), seq(), entries()).prop_map(|(after, commit, entries)| Body::Append { after, commit, entries }),
+        (place(), seq(), entries()).prop_map(|(after, commit, entries)| Body::Append {
+            after,
+            commit,
+            entries
+        }),
         (seq(), seq()).prop_map(|(index, commit)| Body::Accepted { index, commit }),
         (seq(), place(), seq()).prop_map(|(index, hint, commit)| Body::Rejected { index, hint, commit }),
         beat().prop_map(|(commit, beat)| Body::Heartbeat { commit, beat }),
         beat().prop_map(|(commit, beat)| Body::HeartbeatAnswer { commit, beat }),
-        (any::<(bool, bool)>(), place(), place())
-            .prop_map(|((pre, forced), last, commit)| Body::Campaign { pre, forced, last, commit }),
-        (any::<(bool, bool)>(), place()).prop_map(|((pre, granted), commit)| Body::Vote { pre, granted, commit }),
+        (any::<(bool, bool)>(), place(), place()).prop_map(|((pre, forced), last, commit)| Body::Campaign {
+            pre,
+            forced,
+            last,
+            commit
+        }),
+        (any::<(bool, bool)>(), place()).prop_map(|((pre, granted), commit)| Body::Vote {
+            pre,
+            granted,
+            commit
+        }),
         (tip, members()).prop_map(|(tip, members)| Body::Checkpoint { tip, members }),
         Just(Body::CampaignNow),
     ]
 }
 
 fn message() -> impl Strategy<Value = Message> {
-    (any::<(u64, u64, u64)>(), body())
-        .prop_map(|((from, to, term), body)| Message { from, to, term: Epoch::new(term), body })
+    (any::<(u64, u64, u64)>(), body()).prop_map(|((from, to, term), body)| Message {
+        from,
+        to,
+        term: Epoch::new(term),
+        body,
+    })
 }
 
 proptest! {

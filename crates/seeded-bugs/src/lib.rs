@@ -161,7 +161,9 @@ mod planted {
         let planted = PLANTED.load(Ordering::Relaxed);
         if planted == UNDECIDED {
             let named = std::env::var("VETCH_BUG").ok().map(|name| name.parse());
-            plant(named.transpose().unwrap_or_else(|unknown: super::NoSuchBug| panic!("VETCH_BUG: {unknown}")));
+            plant(
+                named.transpose().unwrap_or_else(|unknown: super::NoSuchBug| panic!("VETCH_BUG: {unknown}")),
+            );
             return on(bug);
         }
         planted == bug as u8

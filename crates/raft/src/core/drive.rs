@@ -42,7 +42,8 @@ impl Core {
     /// Brings the log up to what the crate has appended or replaced.
     fn mirror(&mut self) {
         let log = &self.node.raft.raft_log;
-        let is_new = |entry: &&RaftEntry| log.store.log.epoch(Seq::new(entry.index)) != Some(Epoch::new(entry.term));
+        let is_new =
+            |entry: &&RaftEntry| log.store.log.epoch(Seq::new(entry.index)) != Some(Epoch::new(entry.term));
         let Some(first) = log.unstable_entries().iter().find(is_new).map(|entry| entry.index) else { return };
         let new: Vec<(Seq, Epoch)> = log.unstable_entries()[(first - log.unstable.offset) as usize..]
             .iter()
@@ -69,13 +70,13 @@ impl Core {
         let entries = ready.take_entries();
         let committed = ready.take_committed_entries();
         let indexes = ready.take_read_states();
-        let messages =
-            if by_leader { ready.take_messages() } else { ready.take_persisted_messages() };
+        let messages = if by_leader { ready.take_messages() } else { ready.take_persisted_messages() };
         self.node.advance_append_async(ready);
         if must_sync {
             let log = &self.node.store().log;
             let recent = |entry: &RaftEntry| log.recent(Seq::new(entry.index)).cloned();
-            let entries = entries.iter().map(|entry| recent(entry).expect("what is not on disk is in memory"));
+            let entries =
+                entries.iter().map(|entry| recent(entry).expect("what is not on disk is in memory"));
             let entries = entries.collect();
             let command = self.disk.persist(number, self.vote(), entries);
             self.commands.push(command);
@@ -129,9 +130,10 @@ impl Core {
             self.proposals.begin(entry, &mut self.events);
             self.leading = Some(entry.epoch());
             self.events.push(Event::Leading { epoch: entry.epoch(), tip: *entry.tip() });
+        } else if !self.proposals.applied(entry, &mut self.events) {
             return;
         }
-        self.proposals.applied(entry, &mut self.events);
+        self.reported = self.applied;
     }
 
     /// A change that cannot be made is none, on every member alike.

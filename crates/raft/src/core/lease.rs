@@ -79,8 +79,11 @@ impl Core {
 
     /// When the last heartbeat was sent that a majority of today's voters answered.
     fn confirmed_at(&self) -> Option<Duration> {
-        let counted = |member: &&u64| vetch_seeded_bugs::on(Bug::LearnersConfirm) || self.members.voters().contains(member);
-        let answered = self.beats.answered.iter().filter(|(member, _)| **member != self.me && counted(member));
+        let counted = |member: &&u64| {
+            vetch_seeded_bugs::on(Bug::LearnersConfirm) || self.members.voters().contains(member)
+        };
+        let answered =
+            self.beats.answered.iter().filter(|(member, _)| **member != self.me && counted(member));
         let mut times: Vec<Duration> = answered.map(|(_, time)| *time).collect();
         times.sort_unstable_by(|one, other| other.cmp(one));
         let others = self.members.voters().len() / 2;

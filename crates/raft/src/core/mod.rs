@@ -85,6 +85,8 @@ pub struct Core {
     contact: Contact,
     members: Members,
     applied: Tip,
+    /// As `applied`, but not within a proposal of several entries, which is reported as a whole.
+    reported: Tip,
     disk: Disk,
     /// Entries of the input that is being handled, which the crate may or may not take.
     staged: Vec<LogEntry>,
@@ -146,6 +148,7 @@ impl Core {
             },
             members,
             applied,
+            reported: applied,
             disk,
             staged: Vec::new(),
             proposals: Proposals::default(),
@@ -209,7 +212,7 @@ impl Core {
 
     /// The tip after everything that was reported.
     pub fn applied(&self) -> Tip {
-        self.applied
+        self.reported
     }
 
     /// The last entry that is committed as far as this member knows.
@@ -231,7 +234,7 @@ impl Core {
     /// Whether this member has reached `index`, so that a read may be answered. Halts if its
     /// history is not the leader's.
     pub fn reached(&mut self, index: &LogIndex) -> bool {
-        if self.stopped || self.applied.seq < index.tip.seq {
+        if self.stopped || self.reported.seq < index.tip.seq {
             return false;
         }
         match self.log().tip_at(index.tip.seq) {
@@ -246,7 +249,7 @@ impl Core {
     /// A checkpoint of what was reported up to its tip is on disk. Followers that need what is
     /// trimmed fetch it.
     pub fn checkpointed(&mut self, checkpoint: Checkpoint) {
-        assert!(checkpoint.tip.seq <= self.applied.seq, "a checkpoint has what was applied");
+        assert!(checkpoint.tip.seq <= self.reported.seq, "a checkpoint has what was reported");
         if checkpoint.tip.seq > self.node.store().checkpoint.tip.seq {
             self.node.mut_store().checkpoint = checkpoint;
         }

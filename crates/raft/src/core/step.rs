@@ -127,9 +127,11 @@ impl Core {
         let commit = match &message.body {
             Body::Append { commit, .. } if vetch_seeded_bugs::on(Bug::CommitBeyondMatch) => commit.get(),
             Body::Accepted { .. }
-                if vetch_seeded_bugs::on(Bug::OldTermCommitted) && self.node.raft.state == StateRole::Leader =>
+                if vetch_seeded_bugs::on(Bug::OldTermCommitted)
+                    && self.node.raft.state == StateRole::Leader =>
             {
-                let matched = |member: &u64| self.node.raft.prs().get(*member).map_or(0, |progress| progress.matched);
+                let matched =
+                    |member: &u64| self.node.raft.prs().get(*member).map_or(0, |progress| progress.matched);
                 let mut matched: Vec<u64> = self.members.voters().iter().map(matched).collect();
                 matched.sort_unstable();
                 matched[(matched.len() - 1) / 2]
@@ -306,7 +308,9 @@ fn decode(entries: &[Bytes], after: Place, term: Epoch) -> Result<Vec<LogEntry>,
             None => LogEntry::read(bytes.clone())?,
         };
         let is_first = decoded.is_empty();
-        if is_first && (entry.seq() != after.seq.next() || entry.epoch() < after.epoch) || entry.epoch() > term {
+        if is_first && (entry.seq() != after.seq.next() || entry.epoch() < after.epoch)
+            || entry.epoch() > term
+        {
             return Err(MessageError::Order);
         }
         decoded.push(entry);

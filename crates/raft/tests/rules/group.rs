@@ -28,7 +28,13 @@ pub(crate) fn beginning(voters: &[u64]) -> Checkpoint {
     Checkpoint { tip: *last.tip(), members }
 }
 
-pub(crate) fn member(me: u64, checkpoint: Checkpoint, vote: Vote, tail: Vec<LogEntry>, now: Duration) -> Core {
+pub(crate) fn member(
+    me: u64,
+    checkpoint: Checkpoint,
+    vote: Vote,
+    tail: Vec<LogEntry>,
+    now: Duration,
+) -> Core {
     let start = Start { me, seed: me, vote, checkpoint, tail, source: Box::new(NoSource) };
     Core::new(Config::default(), start, now)
 }

@@ -41,10 +41,13 @@ fn a_follower_acknowledges_when_synced_and_answers_heartbeats_before() {
     group.deliver(|message| message.to == follower);
     group.pass(ms(100));
     group.deliver(|message| message.to == follower && matches!(message.body, Body::Heartbeat { .. }));
-    assert!(group.messages.is_empty() || !group.sends(follower, |body| matches!(body, Body::Accepted { .. })));
+    assert!(
+        group.messages.is_empty() || !group.sends(follower, |body| matches!(body, Body::Accepted { .. }))
+    );
     group.pass(ms(100));
     let is_beat = |body: &Body| matches!(body, Body::Heartbeat { .. });
-    let beat = group.messages.iter().find(|message| message.to == follower && is_beat(&message.body)).cloned();
+    let beat =
+        group.messages.iter().find(|message| message.to == follower && is_beat(&message.body)).cloned();
     let now = group.now;
     group.messages.clear();
     group.core(follower).receive(now, beat.unwrap()).unwrap();

@@ -18,7 +18,9 @@ impl World {
         let now = self.now;
         let member = &mut self.members[at];
         let (is_awake, now) = (member.is_awake(now), member.time(now));
-        let Some(core) = member.core.as_mut().filter(|core| is_awake && core.is_leader()) else { return Ok(()) };
+        let Some(core) = member.core.as_mut().filter(|core| is_awake && core.is_leader()) else {
+            return Ok(());
+        };
         let mut tip = core.head();
         // Clients wait for their answers.
         if tip.seq.since(core.committed()) > IN_FLIGHT_MAX {
@@ -42,7 +44,8 @@ impl World {
         if !self.members[at].is_awake(self.now) {
             return Ok(());
         }
-        let leaders: Vec<usize> = (0..self.members.len()).filter(|at| self.members[*at].is_leader()).collect();
+        let leaders: Vec<usize> =
+            (0..self.members.len()).filter(|at| self.members[*at].is_leader()).collect();
         if leaders.is_empty() {
             return Ok(());
         }
@@ -87,7 +90,8 @@ impl World {
         let member = &mut self.members[at];
         let Some(core) = member.core.as_mut().filter(|_| !member.indexed.is_empty()) else { return Ok(()) };
         let indexed = std::mem::take(&mut member.indexed);
-        let (done, waiting): (Vec<_>, Vec<_>) = indexed.into_iter().partition(|(_, index)| core.reached(index));
+        let (done, waiting): (Vec<_>, Vec<_>) =
+            indexed.into_iter().partition(|(_, index)| core.reached(index));
         member.indexed.extend(waiting);
         let held = core.applied().seq;
         for (read, _) in done {

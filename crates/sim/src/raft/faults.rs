@@ -140,7 +140,9 @@ impl World {
         let id = self.members[at].id;
         let (sends, receives) = *self.rng.pick(&[(true, true), (true, false), (false, true)]);
         let only = self.rng.percent(40).then(|| self.members[self.rng.below(self.members.len())].id);
-        for other in self.members.iter().map(|member| member.id).filter(|other| only.is_none_or(|only| only == *other)) {
+        for other in
+            self.members.iter().map(|member| member.id).filter(|other| only.is_none_or(|only| only == *other))
+        {
             if sends {
                 self.cuts.insert((id, other));
             }

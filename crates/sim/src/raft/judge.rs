@@ -61,7 +61,9 @@ impl Judge {
                 "member {who} applied another entry {} than was committed: epoch {}, not {}",
                 tip.seq, tip.epoch, committed.epoch
             )),
-            None if self.tip() != before => violated(format!("member {who} skipped entries before {}", tip.seq)),
+            None if self.tip() != before => {
+                violated(format!("member {who} skipped entries before {}", tip.seq))
+            }
             None if self.dropped.contains(&tip.hash) => {
                 violated(format!("entry {} was committed after it had been dropped", tip.seq))
             }
@@ -76,7 +78,9 @@ impl Judge {
     /// A member takes itself for the leader of an epoch.
     pub(super) fn leads(&mut self, who: u64, epoch: Epoch) -> Judged {
         match self.leaders.insert(epoch, who) {
-            Some(other) if other != who => violated(format!("members {other} and {who} both lead in epoch {epoch}")),
+            Some(other) if other != who => {
+                violated(format!("members {other} and {who} both lead in epoch {epoch}"))
+            }
             _ => Ok(()),
         }
     }
@@ -109,7 +113,10 @@ impl Judge {
     /// A leader would answer a read by its lease, from this index.
     pub(super) fn lease(&self, who: u64, index: Seq) -> Judged {
         if index < self.known {
-            return violated(format!("member {who} reads {index} by its lease although {} is known", self.known));
+            return violated(format!(
+                "member {who} reads {index} by its lease although {} is known",
+                self.known
+            ));
         }
         Ok(())
     }

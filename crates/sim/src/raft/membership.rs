@@ -13,11 +13,14 @@ impl World {
     pub(super) fn change(&mut self) -> Judged {
         let leads = |at: &usize| {
             let member = &self.members[*at];
-            member.is_awake(self.now) && member.core.as_ref().is_some_and(|core| core.leader() == Some(member.id))
+            member.is_awake(self.now)
+                && member.core.as_ref().is_some_and(|core| core.leader() == Some(member.id))
         };
         let Some(at) = (0..self.members.len()).find(leads) else { return Ok(()) };
         let (id, now) = (self.members[at].id, self.members[at].time(self.now));
-        let Some(members) = self.members[at].core.as_ref().map(|core| core.members().clone()) else { return Ok(()) };
+        let Some(members) = self.members[at].core.as_ref().map(|core| core.members().clone()) else {
+            return Ok(());
+        };
         let Some(change) = self.pick_change(id, &members) else { return Ok(()) };
         let Some(core) = self.members[at].core.as_mut() else { return Ok(()) };
         let proposed = core.propose_members(now, change, b"");

@@ -18,7 +18,9 @@ impl World {
             Body::CampaignNow => "asked to campaign",
             _ => "messages",
         });
-        if self.cuts.contains(&(message.from, message.to)) || (!self.peace && self.rng.percent(self.plan.lost)) {
+        if self.cuts.contains(&(message.from, message.to))
+            || (!self.peace && self.rng.percent(self.plan.lost))
+        {
             return;
         }
         let bytes = message.encode();

@@ -259,7 +259,10 @@ impl World {
         self.judge.applied(member.id, &before, tip)?;
         let member = &self.members[at];
         if !member.disk.content().holds(tip.seq, &tip.hash) {
-            return violated(format!("member {} applied entry {} that it has not synced", member.id, tip.seq));
+            return violated(format!(
+                "member {} applied entry {} that it has not synced",
+                member.id, tip.seq
+            ));
         }
         let Some(core) = member.core.as_ref().filter(|core| core.is_leader()) else { return Ok(()) };
         let holds = |voter: &&u64| {
@@ -278,7 +281,8 @@ impl World {
         match command {
             Command::Persist(write) => {
                 let slow = !self.peace && self.rng.percent(self.plan.slow);
-                let took = if slow { self.rng.between(50_000, 1_500_000) } else { self.rng.between(50, 3000) };
+                let took =
+                    if slow { self.rng.between(50_000, 1_500_000) } else { self.rng.between(50, 3000) };
                 let now = self.now;
                 let member = &mut self.members[at];
                 member.busy_until = member.busy_until.max(now) + Duration::from_micros(took);
