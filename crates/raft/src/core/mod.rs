@@ -6,6 +6,7 @@
 //! * `disk`: what is being written, and which messages wait for it.
 //! * `lead`: proposals, changes of members, leadership transfers. `proposals` decides their fate.
 //! * `reads`, `lease`: reads at the leader.
+//! * `mistakes`: seeded bugs.
 //!
 //! The order of things on disk is the caller's duty: commands to persist are carried out one after
 //! another, in their order, and each is reported by `persisted` when all of it is synced.
@@ -14,6 +15,7 @@ mod disk;
 mod drive;
 mod lead;
 mod lease;
+mod mistakes;
 mod proposals;
 mod reads;
 mod step;

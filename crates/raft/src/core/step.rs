@@ -107,41 +107,6 @@ impl Core {
         Ok(())
     }
 
-    /// The message as a crate with a mistake would take it.
-    fn altered(&self, mut message: Message) -> Message {
-        let is_on = vetch_seeded_bugs::on;
-        match &mut message.body {
-            Body::Accepted { .. } if is_on(Bug::StaleAcks) => message.term = message.term.max(self.term()),
-            Body::CampaignNow if is_on(Bug::StaleTransfer) => message.term = message.term.max(self.term()),
-            Body::Vote { pre, .. } if is_on(Bug::PreVotesCount) => {
-                *pre &= self.node.raft.state != StateRole::Candidate;
-            }
-            _ => {}
-        }
-        message
-    }
-
-    /// What a crate with a mistake would commit after this message.
-    fn commit_too_much(&mut self, message: &Message) {
-        let log = &self.node.raft.raft_log;
-        let commit = match &message.body {
-            Body::Append { commit, .. } if vetch_seeded_bugs::on(Bug::CommitBeyondMatch) => commit.get(),
-            Body::Accepted { .. }
-                if vetch_seeded_bugs::on(Bug::OldTermCommitted)
-                    && self.node.raft.state == StateRole::Leader =>
-            {
-                let matched =
-                    |member: &u64| self.node.raft.prs().get(*member).map_or(0, |progress| progress.matched);
-                let mut matched: Vec<u64> = self.members.voters().iter().map(matched).collect();
-                matched.sort_unstable();
-                matched[(matched.len() - 1) / 2]
-            }
-            _ => return,
-        };
-        let commit = commit.min(log.last_index());
-        self.node.raft.raft_log.commit_to(commit);
-    }
-
     /// Whether the crate is to see the message.
     fn is_to_be_handled(&mut self, message: &Message) -> Result<bool, MessageError> {
         let last = self.log().last();

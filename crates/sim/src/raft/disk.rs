@@ -89,7 +89,7 @@ impl Content {
     /// The power goes while these writes are under way: a first part of them is left, and of the
     /// last of these an arbitrary part.
     pub(super) fn lose_power<'a>(&mut self, writes: impl Iterator<Item = &'a Persist>, rng: &mut Rng) {
-        if vetch_seeded_bugs::on(Bug::VoteUnsynced) && rng.percent(50) {
+        if vetch_seeded_bugs::on(Bug::VoteUnsynced) {
             self.vote = self.old_vote;
         }
         if vetch_seeded_bugs::on(Bug::CutUnsynced)

@@ -19,6 +19,7 @@ impl World {
             (plan.blackouts, Occurrence::Blackout),
             (plan.pauses, Occurrence::Pause),
             (plan.cuts, Occurrence::Cut),
+            (plan.flaps, Occurrence::Flap),
             (plan.changes, Occurrence::Change),
             (plan.transfers, Occurrence::Transfer),
             (plan.checkpoints, Occurrence::Checkpoint),
@@ -56,11 +57,12 @@ impl World {
         }
         let mean = match &occurrence {
             Occurrence::Crash => {
-                self.crash(target);
+                let loses_power = self.rng.percent(60);
+                self.crash(target, loses_power);
                 self.plan.crashes
             }
             Occurrence::Blackout => {
-                (0..self.members.len()).for_each(|at| self.crash(at));
+                (0..self.members.len()).for_each(|at| self.crash(at, true));
                 self.count("all lost power");
                 self.plan.blackouts
             }
@@ -71,8 +73,18 @@ impl World {
                 self.plan.pauses
             }
             Occurrence::Cut => {
-                self.cut(target);
+                if self.rng.percent(30) {
+                    self.split();
+                } else {
+                    self.cut(target);
+                }
                 self.plan.cuts
+            }
+            Occurrence::Flap => {
+                let times = self.rng.between(3, 15);
+                self.after(Duration::ZERO, any, Occurrence::Again(times));
+                self.count("flapped");
+                self.plan.flaps
             }
             Occurrence::Change => {
                 self.again(self.plan.changes, Occurrence::Change);
@@ -113,12 +125,34 @@ impl World {
         self.stepped(at)
     }
 
+    /// The power goes, at the worst moment.
+    pub(super) fn strike(&mut self, at: usize) -> Judged {
+        if !self.peace {
+            self.count("struck");
+            self.crash(at, true);
+        }
+        Ok(())
+    }
+
+    /// A member is killed and is back before others notice, and so on.
+    pub(super) fn flap(&mut self, at: usize, times: u32) -> Judged {
+        if self.peace {
+            return Ok(());
+        }
+        self.crash(at, false);
+        self.start(at)?;
+        if times > 0 {
+            let wait = self.soon(200);
+            self.after(wait, at, Occurrence::Again(times - 1));
+        }
+        Ok(())
+    }
+
     /// A member is killed, or loses its power.
-    fn crash(&mut self, at: usize) {
+    fn crash(&mut self, at: usize, loses_power: bool) {
         if self.members[at].core.is_none() {
             return;
         }
-        let loses_power = self.rng.percent(60);
         let member = &mut self.members[at];
         let mut content = member.disk.content();
         if loses_power {
@@ -133,6 +167,21 @@ impl World {
         let mean = if self.rng.percent(50) { 60 } else { 1000 };
         let wait = self.soon(mean);
         self.after(wait, at, Occurrence::Start);
+    }
+
+    /// Two sides do not hear each other for a while.
+    fn split(&mut self) {
+        let side: Vec<bool> = self.members.iter().map(|_| self.rng.percent(50)).collect();
+        for (one, on_one) in self.members.iter().zip(&side) {
+            for (other, on_other) in self.members.iter().zip(&side) {
+                if on_one != on_other {
+                    self.cuts.insert((one.id, other.id));
+                }
+            }
+        }
+        self.count("split");
+        let wait = self.soon(3000);
+        self.after(wait, 0, Occurrence::Heal);
     }
 
     /// Links of one member, or one link, carry nothing for a while, in one direction or both.

@@ -1,10 +1,10 @@
 //! A simulated member: its core, its disk, and what its clients wait for.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use vetch_cluster::{LogIndex, ReadId, Ticket};
-use vetch_journal::Tip;
+use vetch_journal::{Hash, Tip};
 use vetch_raft::{Config, Core, Persist, Start};
 
 use super::disk::ModelDisk;
@@ -25,6 +25,8 @@ pub(super) struct Member {
     pub(super) applied: Tip,
     /// The tips of each proposal that is not decided.
     pub(super) proposals: BTreeMap<Ticket, Vec<Tip>>,
+    /// Those of them that change members, by their hash.
+    pub(super) changes: BTreeSet<Hash>,
     /// Reads of clients here that wait until this member has reached their index.
     pub(super) indexed: BTreeMap<ReadId, LogIndex>,
 }
@@ -43,6 +45,7 @@ impl Member {
             pace,
             applied,
             proposals: BTreeMap::new(),
+            changes: BTreeSet::new(),
             indexed: BTreeMap::new(),
         }
     }

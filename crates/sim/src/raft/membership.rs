@@ -28,6 +28,7 @@ impl World {
         match proposed {
             Ok(ticket) => {
                 self.members[at].proposals.insert(ticket, vec![head]);
+                self.members[at].changes.insert(head.hash);
                 self.count(match change.action {
                     Action::Voter => "voter proposed",
                     Action::Learner => "learner proposed",

@@ -23,6 +23,12 @@ pub struct Plan {
     pub blackouts: u64,
     pub pauses: u64,
     pub cuts: u64,
+    /// The same for a member that is killed and comes back at once, several times.
+    pub flaps: u64,
+    /// Percent of writes of votes, and of entries that replace others, at which the power goes.
+    pub strikes: u64,
+    /// Percent of orders to campaign that come again, much later.
+    pub orders: u64,
     /// The same for what operators and members themselves do.
     pub changes: u64,
     pub transfers: u64,
@@ -64,6 +70,9 @@ impl Plan {
             blackouts: often(rng, 25, 1500, 6000),
             pauses: often(rng, 50, 400, 4000),
             cuts: often(rng, 60, 400, 4000),
+            flaps: often(rng, 30, 1000, 4000),
+            strikes: often(rng, 40, 5, 40),
+            orders: often(rng, 50, 30, 90),
             changes: often(rng, 60, 200, 3000),
             transfers: often(rng, 40, 200, 3000),
             checkpoints: often(rng, 70, 200, 3000),

@@ -28,6 +28,10 @@ impl World {
             let wait = self.delay();
             self.after(wait, to, Occurrence::Message(bytes.clone()));
         }
+        if matches!(message.body, Body::CampaignNow) && !self.peace && self.rng.percent(self.plan.orders) {
+            let wait = self.soon(2000);
+            self.after(wait, to, Occurrence::Message(bytes.clone()));
+        }
         let wait = self.delay();
         self.after(wait, to, Occurrence::Message(bytes));
     }

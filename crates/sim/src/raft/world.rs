@@ -29,6 +29,11 @@ pub(super) enum Occurrence {
     Read,
     Crash,
     Blackout,
+    /// Power goes at this member, soon after something rare was written.
+    Strike,
+    Flap,
+    /// A member that flaps is killed once more, and so many times after that.
+    Again(u32),
     Start,
     Pause,
     Cut,
@@ -62,6 +67,8 @@ pub(super) struct World {
     order: u64,
     /// Reads of clients that are not answered.
     pub(super) readers: BTreeMap<ReadId, Reader>,
+    /// Whether the members change by the events that are being judged.
+    changed: bool,
     /// The last entry that was acknowledged in peace.
     pub(super) settled: Seq,
 }
@@ -89,6 +96,7 @@ impl World {
             queue: BTreeMap::new(),
             order: 0,
             readers: BTreeMap::new(),
+            changed: false,
             settled: Seq::ZERO,
             rng,
             plan,
@@ -143,6 +151,8 @@ impl World {
             | Occurrence::Synced(_)
             | Occurrence::ReadIndexRequest(_)
             | Occurrence::ReadIndexReply(..)
+            | Occurrence::Strike
+            | Occurrence::Again(_)
             | Occurrence::Fetch(_) => self.at_member(at, incarnation, occurrence),
             other => self.trouble(at, other),
         }
@@ -173,6 +183,8 @@ impl World {
             Occurrence::ReadIndexRequest(read) => drop(core.read_index(now, read)),
             Occurrence::ReadIndexReply(read, index) => drop(member.indexed.insert(read, index)),
             Occurrence::Fetch(first) => return self.fetch(at, first),
+            Occurrence::Strike => return self.strike(at),
+            Occurrence::Again(times) => return self.flap(at, times),
             _ => {
                 core.tick(now);
                 let next = core.next_tick();
@@ -188,6 +200,13 @@ impl World {
         let member = &mut self.members[at];
         let (id, Some(core)) = (member.id, member.core.as_mut()) else { return Ok(()) };
         let (commands, events) = (core.take_commands(), core.take_events());
+        self.changed = events.iter().any(|event| match event {
+            Event::Applied { entry, .. } => entry.kind == Kind::Members,
+            Event::Committed { ticket, .. } => {
+                member.proposals.get(ticket).is_some_and(|tips| member.changes.contains(&tips[0].hash))
+            }
+            _ => false,
+        });
         if core.leader() == Some(id) {
             let epoch = core.term();
             self.judge.leads(id, epoch)?;
@@ -269,9 +288,9 @@ impl World {
             let holder = self.members.iter().find(|member| member.id == **voter);
             holder.is_some_and(|holder| holder.disk.content().holds(tip.seq, &tip.hash))
         };
-        // One member may have changed in the same step.
+        // It was committed among those before the change, if there is one in the same step.
         let voters = core.members().voters();
-        if voters.iter().filter(holds).count() + 1 <= voters.len() / 2 {
+        if voters.iter().filter(holds).count() <= voters.len() / 2 && !self.changed {
             return violated(format!("entry {} was committed without a majority", tip.seq));
         }
         Ok(())
@@ -287,11 +306,16 @@ impl World {
                 let member = &mut self.members[at];
                 member.busy_until = member.busy_until.max(now) + Duration::from_micros(took);
                 let (until, incarnation, number) = (member.busy_until, member.incarnation, write.number);
+                let is_rare = write.cut.is_some() || write.vote.is_some();
                 if write.cut.is_some() {
                     *self.coverage.entry("cut").or_default() += 1;
                 }
                 self.members[at].writing.push_back(write);
                 self.schedule(until, at, incarnation, Occurrence::Synced(number));
+                if is_rare && !self.peace && self.rng.percent(self.plan.strikes) {
+                    let soon = until + Duration::from_micros(self.rng.skewed(0, 1_000_000));
+                    self.schedule(soon, at, incarnation, Occurrence::Strike);
+                }
             }
             Command::Send(message) => self.send(message),
         }
