@@ -60,6 +60,9 @@ pub enum Kind {
     Seal = 6,
     /// Reserved: agreement on a trim point.
     Trim = 7,
+    /// A change of the members that replicate the journal among themselves. Reserved wherever the
+    /// journal is alone on its disk or the log is elsewhere.
+    Members = 8,
 }
 
 impl Kind {
@@ -73,13 +76,14 @@ impl Kind {
             5 => Kind::Map,
             6 => Kind::Seal,
             7 => Kind::Trim,
+            8 => Kind::Members,
             _ => return None,
         })
     }
 
     /// Whether this version may only carry the kind, not act on it.
     pub fn is_reserved(self) -> bool {
-        matches!(self, Kind::Own | Kind::Map | Kind::Seal | Kind::Trim)
+        matches!(self, Kind::Own | Kind::Map | Kind::Seal | Kind::Trim | Kind::Members)
     }
 }
 

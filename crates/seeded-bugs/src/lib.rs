@@ -78,6 +78,26 @@ bugs! {
     CaptureMisplaced = "capture-misplaced": "A checkpoint records a place in the log that is behind its state.",
     RewindForgetsLease = "rewind-forgets-lease": "A rewind does not bring back the leases that had ended.",
     ReplacedUnnoticed = "replaced-unnoticed": "A leader that was replaced keeps what it had evaluated ahead.",
+    RestartVotesAtOnce = "restart-votes-at-once": "A member votes right after a start, although it may have promised a leader to wait.",
+    VotesUnguarded = "votes-unguarded": "A member that hears of a higher term forgets that it promised a leader to wait.",
+    LeaseKeptInTransfer = "lease-kept-in-transfer": "A leader keeps its lease while it transfers leadership.",
+    LeaseTooLong = "lease-too-long": "A leader trusts its lease for longer than others wait before they vote.",
+    LearnersConfirm = "learners-confirm": "Learners count when a lease is confirmed.",
+    RoundShared = "round-shared": "A read is given the index of a round that began before it asked.",
+    ChangesForgotten = "changes-forgotten": "A restarted member campaigns among members of long ago.",
+    OwnUnsynced = "own-unsynced": "A leader counts its own entries before they are synced.",
+    AnswerUnsynced = "answer-unsynced": "A member answers before its vote and its entries are synced.",
+    VoteUnsynced = "vote-unsynced": "A vote is written and not synced.",
+    CutUnsynced = "cut-unsynced": "Entries that replace others are acknowledged before the cut is synced.",
+    StaleAcks = "stale-acks": "An acknowledgement of an earlier term counts in this one.",
+    OldTermCommitted = "old-term-committed": "Entries of earlier terms are committed by counting their copies.",
+    CommitBeyondMatch = "commit-beyond-match": "A follower takes the leader's commit for entries that it was not shown to share.",
+    PreVotesCount = "pre-votes-count": "Late pre-votes count as votes.",
+    StaleTransfer = "stale-transfer": "A leadership transfer of an earlier term still makes its target campaign.",
+    LearnersCount = "learners-count": "Learners count for commits.",
+    RemovedLeaderStays = "removed-leader-stays": "A leader that was removed goes on.",
+    ChangeTooEarly = "change-too-early": "A leader changes members before it has committed an entry in its term.",
+    CheckpointOverLog = "checkpoint-over-log": "A fetched checkpoint replaces a log that has come further meanwhile.",
 }
 
 impl Bug {
@@ -90,7 +110,12 @@ impl Bug {
     /// Whether it is a mistake of a node that shares its journal, for the simulation of several
     /// servers.
     pub fn is_of_the_cluster(self) -> bool {
-        self >= Bug::AnsweredEarly
+        (Bug::AnsweredEarly..=Bug::ReplacedUnnoticed).contains(&self)
+    }
+
+    /// Whether it is a mistake of a member of built-in replication, or of what is around it.
+    pub fn is_of_raft(self) -> bool {
+        self >= Bug::RestartVotesAtOnce
     }
 }
 

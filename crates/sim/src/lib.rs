@@ -11,6 +11,7 @@
 //! * `nemesis`, `world`, `run`: runs of the server, with faults during and between them; then
 //!   recovery and the verdict.
 //! * `log`: the cluster protocol alone, on a log in memory that misbehaves.
+//! * `raft`: the members of built-in replication alone, on model disks.
 //! * `cluster`: several servers on a shared log, with faults in it and between them.
 //! * `coverage`: rare events that must really have happened.
 //!
@@ -34,6 +35,7 @@ mod nemesis;
 mod operator;
 mod part;
 mod plan;
+pub mod raft;
 mod recorder;
 pub mod run;
 mod show;

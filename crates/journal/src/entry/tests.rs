@@ -24,7 +24,7 @@ fn part() -> impl Strategy<Value = Part> {
 }
 
 fn entry() -> impl Strategy<Value = Entry> {
-    let kind = (1..=7u8).prop_map(|number| Kind::from_number(number).expect("seven kinds"));
+    let kind = (1..=8u8).prop_map(|number| Kind::from_number(number).expect("eight kinds"));
     let place = any::<(u64, u64, Hash, i64)>();
     (place, kind, proptest::collection::vec(part(), 0..5)).prop_map(
         |((epoch, seq, prev_hash, base_rev), kind, parts)| Entry {

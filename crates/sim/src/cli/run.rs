@@ -102,7 +102,7 @@ fn conclude(tally: &Tally, took: Duration, options: &Options) -> bool {
         say(format_args!("{times:9}  {what}"));
     }
     let counted = Rare::ALL.iter().zip(tally.coverage.counts());
-    let of_level = |rare: &Rare| level != Level::Log && rare.is_of_cluster() == (level == Level::Cluster);
+    let of_level = |rare: &Rare| level.has_histories() && rare.is_of_cluster() == (level == Level::Cluster);
     for (rare, count) in counted.filter(|(rare, _)| of_level(rare)) {
         say(format_args!("{count:9}  {}", rare.text()));
         missing += usize::from(count == 0);

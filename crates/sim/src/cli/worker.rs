@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use vetch_sim::watchdog;
 
-use super::{Level, LevelOption, default_histories, say};
+use super::{LevelOption, default_histories, say};
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -42,8 +42,8 @@ pub(crate) fn run(options: &Options) -> io::Result<bool> {
         let seed = line?.trim().parse().map_err(io::Error::other)?;
         let level = options.level.level;
         let report = level.run(seed, None);
-        // At the level of the log there are no clients, and so no history.
-        let failed = !report.violations.is_empty() && level != Level::Log;
+        // At the levels of the log there are no clients, and so no history.
+        let failed = !report.violations.is_empty() && level.has_histories();
         let history = if failed { Some(super::histories::store(&report, &options.histories)?) } else { None };
         let answer = Answer {
             seed,
