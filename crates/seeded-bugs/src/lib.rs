@@ -120,7 +120,7 @@ impl std::error::Error for NoSuchBug {}
 mod planted {
     use std::sync::atomic::{AtomicU8, Ordering};
 
-    use super::Bug;
+    use super::{Bug, NoSuchBug};
 
     const NONE: u8 = u8::MAX;
     /// Nobody has said yet: the environment decides.
@@ -138,7 +138,7 @@ mod planted {
         let planted = PLANTED.load(Ordering::Relaxed);
         if planted == UNDECIDED {
             let named = std::env::var("VETCH_BUG").ok().map(|name| name.parse());
-            plant(named.transpose().unwrap_or_else(|unknown: String| panic!("VETCH_BUG: {unknown}")));
+            plant(named.transpose().unwrap_or_else(|unknown: NoSuchBug| panic!("VETCH_BUG: {unknown}")));
             return on(bug);
         }
         planted == bug as u8
