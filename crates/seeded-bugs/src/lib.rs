@@ -145,7 +145,7 @@ impl std::error::Error for NoSuchBug {}
 mod planted {
     use std::sync::atomic::{AtomicU8, Ordering};
 
-    use super::Bug;
+    use super::{Bug, NoSuchBug};
 
     const NONE: u8 = u8::MAX;
     /// Not set by the program: the environment decides.
@@ -163,7 +163,7 @@ mod planted {
         let planted = PLANTED.load(Ordering::Relaxed);
         if planted == UNDECIDED {
             let named = std::env::var("VETCH_BUG").ok().map(|name| name.parse());
-            plant(named.transpose().unwrap_or_else(|unknown| panic!("VETCH_BUG: {unknown}")));
+            plant(named.transpose().unwrap_or_else(|unknown: NoSuchBug| panic!("VETCH_BUG: {unknown}")));
             return on(bug);
         }
         planted == bug as u8
