@@ -45,7 +45,7 @@ impl ReplicatedLogLoop {
             "the journal and this server have different histories: {divergence}; see docs/cluster.md"
         );
         tracing::error!(cause, "this server stops; its state is written to disk first");
-        self.work.halted = Some((cause, self.driver.now()));
+        self.work.halted = Some((cause, self.log.now()));
         self.force_checkpoint();
     }
 
@@ -57,7 +57,7 @@ impl ReplicatedLogLoop {
         }
         let visible = self.node.store.read().visible().revision;
         let saved = self.node.cluster.as_ref().map(|cluster| cluster.saved.load(Ordering::Acquire));
-        let is_late = self.driver.now() >= since + EXIT_CHECKPOINT_TIMEOUT;
+        let is_late = self.log.now() >= since + EXIT_CHECKPOINT_TIMEOUT;
         // A leader has evaluated what may not be committed, so there is no state to capture.
         if self.work.is_leader || is_late || saved.is_none_or(|saved| saved >= visible) {
             return self.failed(cause);
@@ -85,7 +85,7 @@ impl ReplicatedLogLoop {
             batch.replies.into_iter().for_each(|(reply, _)| drop(reply.send(Err(NodeError::Timeout))));
             return;
         };
-        let index = self.driver.replica().log_state().index();
+        let index = self.log.status().index;
         let dirty = std::mem::take(&mut self.work.dirty);
         let capture = match capture {
             Some(mut capture) => {
