@@ -32,6 +32,8 @@ fn cases() -> Vec<Case> {
         ("a leader that hears nothing learns that its writes are committed", 3, deaf),
         ("a read gets an index, and a follower reaches it", 3, read_index),
         ("a leader that is cut off gives no index", 3, no_index),
+        ("a read gets no index from before it asked", 3, no_earlier_index),
+        ("a leader that slept while it was replaced trusts no lease", 3, slept),
         ("an idle leader has a lease, and no leader beside another one", 3, lease),
         ("leadership is transferred without loss, and soon", 3, transferred),
         ("a transfer to a member that is away ends", 3, transfer_to_nowhere),
@@ -178,6 +180,35 @@ fn no_index(members: &mut Members) {
     assert!(!members.member(old).indexes.contains_key(&ReadId(1)));
     members.cut(old, None);
     assert_eq!(members.converge(), ["a", "b"]);
+}
+
+fn no_earlier_index(members: &mut Members) {
+    members.write_all(&["a"]);
+    let old = members.leader();
+    members.cut(old, Some(Cut::Deaf));
+    // It may be committed; its proposer hears of that after another leader's write.
+    members.propose(old, &["b"]).expect("it leads");
+    members.tick();
+    replaced(members, old);
+    members.write_all_but(old, "c");
+    let _ = members.read_index(old, 1);
+    members.cut(old, None);
+    members.wait("a decision", |members| members.member(old).undecided.is_empty());
+    members.converge();
+}
+
+fn slept(members: &mut Members) {
+    members.write_all(&["a"]);
+    let old = members.leader();
+    members.wait("a lease", |members| members.member(old).log.lease().is_some());
+    members.paused = Some(old);
+    replaced(members, old);
+    members.write_all_but(old, "b");
+    let log = &members.member(old).log;
+    assert!(log.lease().is_none_or(|lease| log.now() >= lease.until), "a lease on an old state");
+    members.paused = None;
+    members.write_all_but(old, "c");
+    assert_eq!(members.converge(), ["a", "b", "c"]);
 }
 
 fn lease(members: &mut Members) {

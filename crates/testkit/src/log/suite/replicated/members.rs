@@ -62,6 +62,8 @@ struct Judge {
 pub(super) struct Members {
     pub(super) group: Box<dyn ReplicatedGroup>,
     pub(super) members: Vec<Option<Member>>,
+    /// One that does nothing, although time passes for it.
+    pub(super) paused: Option<usize>,
     judge: Judge,
 }
 
@@ -69,7 +71,7 @@ impl Members {
     /// Starts all of them.
     pub(super) fn start(group: Box<dyn ReplicatedGroup>, count: usize) -> Members {
         let members = (0..count).map(|_| None).collect();
-        let mut started = Members { group, members, judge: Judge::default() };
+        let mut started = Members { group, members, paused: None, judge: Judge::default() };
         (0..count).for_each(|at| started.start_one(at, beginning()));
         started
     }
@@ -102,7 +104,9 @@ impl Members {
     /// Steps every member once and lets time pass.
     pub(super) fn tick(&mut self) {
         for at in 0..self.members.len() {
-            let Some(member) = &mut self.members[at] else { continue };
+            let Some(member) = self.members[at].as_mut().filter(|_| self.paused != Some(at)) else {
+                continue;
+            };
             for event in member.log.step(Duration::ZERO) {
                 self.judge.event(at, member, event);
             }
