@@ -50,7 +50,7 @@ pub(super) fn connect(
     let (trims, trims_in) = bounded(TRIM_QUEUE);
     let (housekeeping, housekeeping_in) = bounded(1);
     let (fan_out, fan_out_in) = queue::bounded(1);
-    let sequencer = Sequencer::new(found.tip, cluster.is_some(), found.dirty);
+    let sequencer = Sequencer::new(found.tip.seq, found.dirty);
     let alarmed = found.store.alarms().any(|alarm| alarm.kind == AlarmKind::NoSpace);
     let admission = Admission::new(identity.member_id, config.quota(), alarmed);
     let admission = match &cluster {
