@@ -1,4 +1,5 @@
-//! A server in a cluster: its node on a journal that others share, and who its requests are forwarded to.
+//! A server in a cluster: its node on a journal that others share, and who its requests are
+//! forwarded to.
 
 mod join;
 mod peer_dialer;

@@ -55,8 +55,8 @@ impl Engine {
         matches!(self, Engine::Ordered(_))
     }
 
-    /// Everything the engine consists of was looked at: a part of it that is away from now on is not
-    /// waited for.
+    /// Everything the engine consists of was looked at: a part of it that is away from now on is
+    /// not waited for.
     pub(crate) fn trust_majority(&mut self) {
         if let Engine::Ordered(journal) = self {
             journal.place.trust_majority();
@@ -95,8 +95,8 @@ impl LogPlace {
         }
     }
 
-    /// Connects; waits for a log that cannot be reached yet. One that answers and is not fit for use
-    /// is refused at once.
+    /// Connects; waits for a log that cannot be reached yet. One that answers and is not fit for
+    /// use is refused at once.
     pub(crate) fn connect(&self) -> Result<Box<dyn Log>, ConnectError> {
         match self {
             LogPlace::Nats(place) => Ok(Box::new(place.connect()?)),

@@ -6,8 +6,8 @@
 //! Several servers may append late, twice or out of order; every server that reads the log accepts
 //! the same entries.
 //!
-//! * `replicated_log`: what a node asks of whatever replicates its entries, and `pace` how dear that
-//!   is. The one engine here is `driver`: a replica on a log in real time.
+//! * `replicated_log`: what a node asks of whatever replicates its entries, and `pace` how dear
+//!   that is. The one engine here is `driver`: a replica on a log in real time.
 //! * `core`: the rules, as pure state machines without threads, I/O or clocks.
 //! * `log`: what a log must provide that carries them.
 //! * `replicated_journal`: a log behind the contract of `vetch_journal`. `peek`: single reads of a

@@ -9,8 +9,8 @@ pub struct Pace {
     pub write_window: Duration,
     /// How long a read waits for others to share its index. Zero while an index costs nothing.
     pub read_window: Duration,
-    /// With fewer records in flight the next one is proposed however small it is. Otherwise it waits
-    /// for others or for its size.
+    /// With fewer records in flight the next one is proposed however small it is. Otherwise it
+    /// waits for others or for its size.
     pub small_records: usize,
     /// How long a step waits while something else than the log may need the thread, and otherwise.
     pub short_wait: Duration,

@@ -7,24 +7,28 @@
 //! **What is reported.** `step` returns events in the order in which they took effect:
 //!
 //! 1. Every entry that is committed behind the member's start is reported once, in the order of the
-//!    log: `Committed` if this member proposed it since it was started, `Applied` otherwise. Entries
-//!    that the engine makes for itself and that carry nothing may be left out. The caller has the
-//!    state of `status().index` when it has handled all events.
+//!    log: `Committed` if this member proposed it since it was started, `Applied` otherwise.
+//!    Entries that the engine makes for itself and that carry nothing may be left out. The caller
+//!    has the state of `status().index` when it has handled all events.
 //! 2. Every ticket is decided once, `Committed` or `Dropped`, in the order of tickets, whatever
 //!    becomes of the leadership; a member that halts, or is stopped, leaves tickets undecided.
 //!    `Dropped` is for ever: what was proposed will never be committed.
-//! 3. `Leading` says that this member leads the epoch: everything before it has been reported, every
-//!    earlier ticket is decided, and nothing of another member is committed until `Following`. A
-//!    leader that is not sure of its place campaigns again and may report `Leading` of a later epoch
-//!    with no `Following` in between; what was `Dropped` meanwhile may be proposed again.
-//! 4. `Following` says that another member leads the epoch, and that this is committed: this
-//!    member's tickets are decided, and what it evaluated behind them has no future.
+//! 3. `Leading` says that this member leads the epoch. It comes once the first entry of the epoch
+//!    is committed: everything before it has been reported, every earlier ticket is decided, and
+//!    nothing of another member is committed until `Following`. A leader that is not sure of its
+//!    place campaigns again, and may report `Leading` of a later epoch with no `Following` in
+//!    between; what was `Dropped` meanwhile may be proposed again.
+//! 4. `Following` says that another member leads the epoch. It comes likewise: this member's
+//!    tickets are decided, and what it evaluated behind them has no future. A member that begins
+//!    within an epoch may be told of its leader later, or from the leader's own entries.
 //! 5. `LeadershipTransferred` ends a leadership without loss: everything proposed is committed. It
 //!    decides the ticket of the transfer.
 //! 6. `NoLeader` says that the leader of the epoch leads no more, and that its successor is not
-//!    known. Neither it nor `Following` says that the leader still lives: `status().is_silent` does.
-//! 7. `ReadIndex` answers `read_index`: a state that has reached the index shows everything that was
-//!    committed, and answered anywhere, before the read asked. `ReadIndexLost`: ask the leader of now.
+//!    known. Neither it nor `Following` says that the leader still lives: `status().is_silent`
+//!    does.
+//! 7. `ReadIndex` answers `read_index`: a state that has reached the index shows everything that
+//!    was committed, and answered anywhere, before the read asked. `ReadIndexLost`: ask the leader
+//!    of now.
 //! 8. `Behind` and `Halted` are last: the log does nothing any more, and refuses everything.
 //!
 //! **What a caller may do.** Proposals are taken between `Leading` and `Following` or
@@ -73,8 +77,9 @@ pub trait ReplicatedLog: Send {
     fn may_propose(&self) -> bool;
 
     /// Proposes entries, one after another in one record; the engine gives them their places.
-    /// Tickets grow. Without drafts the ticket stands for a proof that this member leads: when it is
-    /// committed, so is everything before it, and no other member had committed anything by then.
+    /// Tickets grow. Without drafts the ticket stands for a proof that this member leads: when it
+    /// is committed, so is everything before it, and no other member had committed anything by
+    /// then.
     ///
     /// `Busy`: again after the next step. `TooLarge`, `OutOfOrder`: never.
     fn propose(&mut self, drafts: &[&Draft]) -> Result<Ticket, Refusal>;

@@ -43,13 +43,14 @@ impl Gauge {
         self.refused.replace(now).is_none_or(|since| now >= since + FULL_TIMEOUT)
     }
 
-    /// Decides whether the log is full. The last known level stays valid until there is a newer one.
+    /// Decides whether the log is full. The last known level stays valid until there is a newer
+    /// one.
     pub(super) fn room(&mut self, now: Duration, level: Option<Space>, record: u64, leads: bool) -> Room {
         if let Some(space) = level {
             self.space = Some((space, now.saturating_sub(space.age)));
         }
-        // Followers refuse nothing; they take checkpoints for as long as a leader that refuses waits
-        // for them.
+        // Followers refuse nothing; they take checkpoints for as long as a leader that refuses
+        // waits for them.
         let was_low = self.was_full || !leads;
         let is_refused = self.refused.is_some_and(|refused| now < refused + FULL_TIMEOUT);
         let used = self.space.map_or(0, |(space, _)| space.used);

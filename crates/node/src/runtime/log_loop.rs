@@ -3,9 +3,10 @@
 //!
 //! How entries are replicated is not known here (`vetch_cluster::ReplicatedLog`). A follower
 //! applies what other servers proposed; that is visible at once, because it is committed. A leader
-//! proposes batches, and completes them once they are committed. Proposals that were dropped while this server stays the leader are proposed
-//! again, in order. A leader that was replaced has evaluated what may never be committed: the node
-//! ends, and is opened again from its checkpoint and the log.
+//! proposes batches, and completes them once they are committed. Proposals that were dropped while
+//! this server stays the leader are proposed again, in order. A leader that was replaced has
+//! evaluated what may never be committed: the node ends, and is opened again from its checkpoint
+//! and the log.
 //!
 //! * `work`: what is in flight. `proposals` takes batches and proposes them.
 //! * `reads`: read indexes. `events`: what the log reports. `apply`: entries of other leaders.
