@@ -1,4 +1,5 @@
 //! The suite on the engines that need nothing: the local one and the model.
+#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
