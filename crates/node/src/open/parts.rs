@@ -43,7 +43,7 @@ pub(super) fn connect(
     time: Arc<dyn Time>,
     found: Recovered,
     local: Option<&LocalJournal>,
-    cluster: Option<Cluster>,
+    cluster: Option<Arc<Cluster>>,
 ) -> (Arc<NodeState>, AssembledParts) {
     let (commands, commands_in) = queue::bounded(config.queue_depth);
     let (batches, batches_in) = queue::bounded(config.appends_in_flight);

@@ -170,7 +170,7 @@ pub(crate) fn assemble(
     let as_member = Member { id: identity.member_id, incarnation, name, client_urls, peer_urls };
     let registry = MemberRegistry::load(Arc::clone(&disk), member, as_member.clone());
     let (members, key) = (registry.members(), registry.key());
-    let part = Cluster {
+    let part = Arc::new(Cluster {
         reads,
         status: watch::Sender::new(ClusterStatus { members, key, ..ClusterStatus::default() }),
         member_commands,
@@ -182,8 +182,8 @@ pub(crate) fn assemble(
         position: AtomicU64::new(start.position.0),
         must_checkpoint: AtomicBool::new(false),
         saved: AtomicI64::new(mark.revision),
-    };
-    let (node, rest) = connect(config, identity, time, recovered, None, Some(part));
+    });
+    let (node, rest) = connect(config, identity, time, recovered, None, Some(Arc::clone(&part)));
     let waker = log.waker();
     if let Some(waker) = &waker {
         reads_in.wake_with(waker);
@@ -196,6 +196,7 @@ pub(crate) fn assemble(
     let peers = if is_from_start { PeerTable::default() } else { PeerTable::incomplete(Duration::ZERO) };
     let journal = ReplicatedLogLoop {
         node: Arc::clone(&node),
+        cluster: part,
         committer: Committer::new(&node),
         batches: rest.batches,
         reads: reads_in,

@@ -31,7 +31,7 @@ use vetch_members::{Leader, MemberCommand, MemberRegistry, Report};
 use vetch_sync::queue;
 
 use super::Step;
-use crate::cluster::{ClusterInfo, ClusterStatus, PendingReads, ReadLease};
+use crate::cluster::{Cluster, ClusterInfo, ClusterStatus, PendingReads, ReadLease};
 use crate::commit::Committer;
 use crate::sequencer::Batch;
 use crate::state::{NodeState, Reply};
@@ -44,6 +44,7 @@ const EXIT_INTERVAL: Duration = Duration::from_millis(5);
 /// The part that makes batches durable and visible, together with other servers.
 pub struct ReplicatedLogLoop {
     pub(crate) node: Arc<NodeState>,
+    pub(crate) cluster: Arc<Cluster>,
     pub(crate) committer: Committer,
     pub(crate) batches: queue::Receiver<Batch<Reply>>,
     pub(crate) reads: PendingReads,
@@ -110,17 +111,16 @@ impl ReplicatedLogLoop {
 
     /// Publishes how far everything is applied, and whether that is certain to be the newest state.
     fn publish_read_lease(&self) {
-        let (Some(cluster), status) = (&self.node.cluster, self.log.status()) else { return };
+        let status = self.log.status();
         let applied = (!status.is_stopped).then_some(status.index);
-        cluster.reads.publish(ReadLease { lease: self.log.lease(), applied });
+        self.cluster.reads.publish(ReadLease { lease: self.log.lease(), applied });
     }
 
     /// Publishes the cluster's status. Watchers wake up only when more than the index has changed.
     fn publish_status(&self) {
         let LogStatus { index, is_caught_up, is_suspect, is_silent, .. } = self.log.status();
         let (seq, epoch) = (index.tip.seq, index.tip.epoch);
-        let Some(cluster) = &self.node.cluster else { return };
-        cluster.status.send_if_modified(|status| {
+        self.cluster.status.send_if_modified(|status| {
             let now = (is_caught_up, is_suspect, is_silent);
             let changed = (status.caught_up, status.suspect, status.silent) != now || status.epoch != epoch;
             (status.index, status.epoch) = (seq, epoch);
@@ -130,15 +130,11 @@ impl ReplicatedLogLoop {
     }
 
     fn update_cluster_info(&self, change: impl FnOnce(&mut ClusterInfo)) {
-        if let Some(cluster) = &self.node.cluster {
-            change(&mut cluster.info.lock());
-        }
+        change(&mut self.cluster.info.lock());
     }
 
     fn update_status(&self, change: impl FnOnce(&mut ClusterStatus)) {
-        if let Some(cluster) = &self.node.cluster {
-            cluster.status.send_modify(change);
-        }
+        self.cluster.status.send_modify(change);
     }
 }
 

@@ -56,10 +56,10 @@ impl ReplicatedLogLoop {
             return Step::Ended;
         }
         let visible = self.node.store.read().visible().revision;
-        let saved = self.node.cluster.as_ref().map(|cluster| cluster.saved.load(Ordering::Acquire));
+        let saved = self.cluster.saved.load(Ordering::Acquire);
         let is_late = self.log.now() >= since + EXIT_CHECKPOINT_TIMEOUT;
         // A leader has evaluated what may not be committed, so there is no state to capture.
-        if self.work.is_leader || is_late || saved.is_none_or(|saved| saved >= visible) {
+        if self.work.is_leader || is_late || saved >= visible {
             return self.failed(cause);
         }
         while let Some(batch) = self.work.queue.pop_front() {

@@ -33,11 +33,9 @@ impl ReplicatedLogLoop {
             return;
         }
         self.work.maintenance.last_run = Some(now);
-        if let Some(cluster) = &self.node.cluster {
-            let status = self.log.status();
-            cluster.position.store(status.position.0, Ordering::Relaxed);
-            cluster.must_checkpoint.store(status.is_suspect, Ordering::Relaxed);
-        }
+        let status = self.log.status();
+        self.cluster.position.store(status.position.0, Ordering::Relaxed);
+        self.cluster.must_checkpoint.store(status.is_suspect, Ordering::Relaxed);
         let room = self.check_room();
         self.take_reports(now);
         if self.work.is_leader {
@@ -50,11 +48,9 @@ impl ReplicatedLogLoop {
         if !self.work.is_leader {
             return;
         }
-        let own = self.node.cluster.as_ref().map(|cluster| {
-            let vote = cluster.info.lock().vote;
-            self.node.report_with(cluster, vote)
-        });
-        for report in reports.into_iter().chain(own) {
+        let vote = self.cluster.info.lock().vote;
+        let own = self.node.report_with(&self.cluster, vote);
+        for report in reports.into_iter().chain([own]) {
             self.work.peers.update(now, report);
         }
         self.work.peers.forget_gone(now);
@@ -80,10 +76,8 @@ impl ReplicatedLogLoop {
 
     /// The state of this server may exist nowhere else: it is written to disk at once.
     pub(super) fn force_checkpoint(&mut self) {
-        if let Some(cluster) = &self.node.cluster {
-            cluster.must_checkpoint.store(true, Ordering::Relaxed);
-            self.node.housekeeping.ring();
-        }
+        self.cluster.must_checkpoint.store(true, Ordering::Relaxed);
+        self.node.housekeeping.ring();
     }
 
     /// Publishes the room that the log has left, and whether it counts as full.
