@@ -16,7 +16,7 @@ pub(crate) enum Engine {
     /// Files of this server alone.
     Local,
     /// An ordered durable log elsewhere, which several servers share.
-    Ordered(OrderedJournal),
+    Ordered(Box<OrderedJournal>),
 }
 
 /// A log elsewhere, and what is asked of the rules by which servers share it.

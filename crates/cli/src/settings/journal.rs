@@ -33,7 +33,7 @@ pub(super) fn engine(flags: &Parsed) -> Result<Engine, SettingsError> {
             return Err(SettingsError::NotWithJournal(flag));
         }
     }
-    Ok(Engine::Ordered(OrderedJournal { place, read_lease: read_lease(flags)? }))
+    Ok(Engine::Ordered(Box::new(OrderedJournal { place, read_lease: read_lease(flags)? })))
 }
 
 /// For how long a leader may rely on being the only one. Other servers wait three times as long.
