@@ -8,6 +8,7 @@ mod causes;
 mod cluster;
 mod commands;
 mod compactor;
+mod engine;
 mod flags;
 mod keys;
 mod logging;

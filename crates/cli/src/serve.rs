@@ -22,6 +22,7 @@ use vetch_server::http::{ListenerConfig, Server, ServerState};
 use vetch_tls::TlsError;
 
 use crate::cluster::{ClusterError, PeerDialer};
+use crate::engine::Engine;
 use crate::migration_dir;
 use crate::settings::Settings;
 use crate::sockets::{self, SocketError};
@@ -84,10 +85,7 @@ pub(crate) async fn serve(mut settings: Settings) -> Result<ExitReason, StartErr
             ExitReason::Replaced => tracing::info!("opening the data directory again"),
             end => return Ok(end),
         }
-        if let Some(journal) = &mut settings.journal {
-            // All its servers were checked at the start: one that is away now is not waited for.
-            journal.most_are_enough = true;
-        }
+        settings.engine.trust_majority();
     }
 }
 
@@ -112,7 +110,7 @@ async fn serve_once(settings: &Settings) -> Result<ExitReason, StartError> {
         number = signals.next() => return Ok(ExitReason::Signal(number)),
     };
     let archiver = start_archiver(settings, &node);
-    let router = settings.journal.as_ref().map(|_| RequestRouter::in_cluster());
+    let router = settings.engine.is_shared().then(RequestRouter::in_cluster);
     if let Some(router) = &router {
         let own_urls = settings.grpc.client_urls.clone();
         tokio::spawn(cluster::follow_leader(node.clone(), router.clone(), dialer.clone(), own_urls));
@@ -187,13 +185,13 @@ async fn open(settings: &Settings, dialer: &PeerDialer) -> Result<Node, StartErr
     let data_dir = config.data_dir.display().to_string();
     tracing::info!(data_dir, "recovering");
     let mut log = ProgressLog::new();
-    let (journal, lease) = (settings.journal.clone(), settings.read_lease);
+    let engine = settings.engine.clone();
     let (server, dialer) = (settings.grpc.clone(), dialer.clone());
     let opened = tokio::task::spawn_blocking(move || -> Result<Node, StartError> {
         let report = |progress| log.report(&progress);
-        Ok(match journal {
-            None => Node::open(config, report)?,
-            Some(journal) => cluster::open(config, &journal, lease, &server, &dialer, report)?,
+        Ok(match engine {
+            Engine::Local => Node::open(config, report)?,
+            Engine::Ordered(journal) => cluster::open(config, &journal, &server, &dialer, report)?,
         })
     });
     let node = opened.await??;

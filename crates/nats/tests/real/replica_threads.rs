@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use vetch_base::Seq;
-use vetch_cluster::{Config, Driver, Event, LogIndex, ReplicaId, Ticket};
+use vetch_cluster::{Config, Driver, LogIndex, ReplicaEvent, ReplicaId, ReplicatedLog, Ticket};
 use vetch_journal::{ChainedEntry, Draft, Hash, Kind, PartId, Position, Tip};
 use vetch_nats::NatsLog;
 
@@ -161,28 +161,28 @@ impl Hand {
     }
 
     fn step(&mut self, wait: Duration) {
-        let events = self.driver.step(wait);
+        let events = self.driver.step_replica(wait);
         let mut ledger = self.ledger.lock().expect("no thread panics");
         for event in events {
             match event {
-                Event::Applied { tip, .. } => {
+                ReplicaEvent::Applied { tip, .. } => {
                     ledger.hold(tip.seq, tip.hash);
                     let heard = ledger.heard.entry(tip.seq).or_insert((0, Instant::now()));
                     *heard = (heard.0 + 1, Instant::now());
                 }
-                Event::Committed { ticket, .. } => {
+                ReplicaEvent::Committed { ticket, .. } => {
                     let (seq, hash) = self.mine.remove(&ticket).expect("proposed here");
                     ledger.acknowledge(seq, hash);
                 }
-                Event::Dropped { ticket } => {
+                ReplicaEvent::Dropped { ticket } => {
                     let (_, hash) = self.mine.remove(&ticket).expect("proposed here");
                     ledger.void.push(hash);
                 }
-                Event::Leading { .. } => ledger.elections += 1,
-                Event::Halted(divergence) => {
+                ReplicaEvent::Leading { .. } => ledger.elections += 1,
+                ReplicaEvent::Halted(divergence) => {
                     ledger.trouble.push(format!("server {} halted: {divergence}", self.node))
                 }
-                Event::Suspect { read, end } => {
+                ReplicaEvent::Suspect { read, end } => {
                     ledger
                         .trouble
                         .push(format!("server {}: the log ends at {end:?}, {read:?} was read", self.node));

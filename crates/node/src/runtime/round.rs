@@ -10,6 +10,7 @@ use std::time::Instant;
 use tokio::sync::oneshot;
 use vetch_checkpoint::Capture;
 use vetch_cluster::ReplicaId;
+use vetch_journal::Tip;
 use vetch_store::Store;
 use vetch_store::request::WriteRequest;
 use vetch_store::turns::Exclusive;
@@ -142,7 +143,7 @@ impl SequencerLoop {
             Command::Snapshot { reply } => {
                 self.cut(running);
                 // The caller may have gone.
-                let _ = reply.send(SnapshotPoint::new(&self.node, &running.store, self.sequencer.tip().seq));
+                let _ = reply.send(SnapshotPoint::new(&self.node, &running.store, self.sequencer.number()));
             }
             Command::TransferLeadership { to, reply } => {
                 self.cut(running);
@@ -219,14 +220,9 @@ impl SequencerLoop {
         self.node.metrics.evaluation.near_quota.set(self.admission.is_near_quota().into());
     }
 
-    /// On a shared journal only the journal's thread knows where the state of the last batch lies.
+    /// Only the journal's thread knows where the state of the last batch lies.
     fn send_capture(&mut self, store: &Store, reply: SyncSender<Capture>) {
-        if self.node.cluster.is_none() {
-            let capture = self.capture(store);
-            self.output.captures.push((reply, capture));
-            return;
-        }
-        let capture = (!self.node.is_following()).then(|| self.capture(store));
+        let capture = (!self.is_following()).then(|| self.capture(store));
         let mut batch = self.sequencer.close(self.sequencer.begin(), store);
         batch.capture = Some(CaptureRequest { reply, capture });
         self.output.batches.push_back(batch);
@@ -251,10 +247,11 @@ impl SequencerLoop {
         self.output.batches.push_back(batch);
     }
 
+    /// The state at head. Its tip is set by the thread that knows it.
     fn capture(&mut self, store: &Store) -> Capture {
         let dirty = self.sequencer.take_dirty();
         self.node.disk.set_fresh_bytes(0);
-        Capture::at_head(store, self.sequencer.tip(), dirty)
+        Capture::at_head(store, Tip::genesis(store.head().revision + 1), dirty)
     }
 
     fn review(&mut self, round: &mut Round<Reply>, store: &mut Store) {

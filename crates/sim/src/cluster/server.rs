@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use vetch_base::Epoch;
-use vetch_cluster::ReplicaId;
+use vetch_cluster::{OrderedLog, ReplicaId};
 use vetch_journal::MemDisk;
 use vetch_node::Node;
 use vetch_node::cluster::ClusterConfig;
@@ -77,17 +77,16 @@ impl Server {
             name: format!("server-{at}"),
             client_urls: vec![format!("http://server-{at}")],
             peer_urls: Vec::new(),
-            replication: plan.replication.clone(),
         };
         let coverage = env.coverage.clone();
-        let opened =
-            stepped::open_replicated(node_env, config, cluster, Box::new(wire.connect(at)), |progress| {
-                if let Progress::Checkpoint { bytes_total, .. } = progress
-                    && bytes_total > 0
-                {
-                    coverage.hit(Rare::RestartedFromCheckpoint);
-                }
-            });
+        let engine = Box::new(OrderedLog::new(wire.connect(at), plan.replication.clone()));
+        let opened = stepped::open_replicated(node_env, config, cluster, engine, |progress| {
+            if let Progress::Checkpoint { bytes_total, .. } = progress
+                && bytes_total > 0
+            {
+                coverage.hit(Rare::RestartedFromCheckpoint);
+            }
+        });
         match opened {
             Ok((node, parts)) => self.running = Some(Running::new(node, parts, replica, rng)),
             // The power went while it started.

@@ -1,4 +1,4 @@
-//! Events: what the replica reports.
+//! Events: what the log reports.
 
 use std::sync::Arc;
 
@@ -30,15 +30,16 @@ impl ReplicatedLogLoop {
 
     fn handle(&mut self, event: Event) -> Step {
         match event {
-            Event::Applied { entry, tip, .. } => return self.apply(&entry, &tip),
-            Event::Committed { ticket, tip, .. } => return self.committed(ticket, &tip),
+            Event::Applied { entry, tip } => return self.apply(&entry, &tip),
+            Event::Committed { ticket, tip } => return self.committed(ticket, &tip),
             Event::Dropped { ticket } => self.dropped(ticket),
             Event::ReadIndex { reads, index } => self.answer_reads(&reads, Ok(index)),
             Event::ReadIndexLost { reads } => self.answer_reads(&reads, Err(Retry)),
             Event::Leading { epoch, tip } => self.begin_leading(epoch, &tip),
             Event::Following { epoch, leader } => self.begin_following(epoch, leader),
             Event::LeadershipTransferred => self.leadership_transferred(),
-            Event::Ignored { at, why } => tracing::debug!(at = at.0, ?why, "a record is ignored"),
+            // Requests wait for the next one.
+            Event::NoLeader => self.update_status(|status| status.leader = None),
             Event::Suspect { read, end } => {
                 tracing::error!(
                     read = read.0,
@@ -48,7 +49,9 @@ impl ReplicatedLogLoop {
                 );
                 self.force_checkpoint();
             }
-            Event::Full => self.log_refused_a_record(),
+            Event::Full => {
+                tracing::warn!("the journal is full: nothing can be written until there is room");
+            }
             Event::Behind { first } => {
                 let why = format!("the journal begins at position {} now, behind what was read", first.0);
                 return self.restart_from_checkpoint(&why, RunState::Behind(first.0));
@@ -71,13 +74,13 @@ impl ReplicatedLogLoop {
         Step::Worked
     }
 
-    fn commit_batches(&mut self, ticket: Ticket) {
+    pub(super) fn commit_batches(&mut self, ticket: Ticket) {
         let Some(batches) = self.work.take_decided(ticket) else { return };
         let drafts = batches.iter().filter(|batch| batch.draft.is_some()).count();
         self.work.number = self.work.number.plus(drafts as u64);
-        let last = Tip { seq: self.work.number, ..*self.driver.replica().log_state().tip() };
+        let last = Tip { seq: self.work.number, ..self.log.status().index.tip };
         let answered: usize = batches.iter().map(|batch| batch.replies.len()).sum();
-        self.work.request_window.answered(answered + self.work.queued_requests(), self.driver.now());
+        self.work.request_window.answered(answered + self.work.queued_requests(), self.log.now());
         self.committer.commit(batches, Some(&last));
     }
 
@@ -112,8 +115,8 @@ impl ReplicatedLogLoop {
             }
             drop(lessor);
             self.work.is_leader = true;
-            self.work.peers.begin_leading(self.driver.now());
-            self.registry.begin_leading(self.driver.now());
+            self.work.peers.begin_leading(self.log.now());
+            self.registry.begin_leading(self.log.now());
         }
         // Also after a transfer that was dropped. It invalidates a transfer that is still queued.
         node.leadership.lead();

@@ -49,7 +49,7 @@ impl ReplicatedLogLoop {
         if self.work.is_leader {
             self.step_down();
         }
-        self.work.halted = Some((cause, self.driver.now()));
+        self.work.halted = Some((cause, self.log.now()));
         self.force_checkpoint();
     }
 
@@ -60,9 +60,9 @@ impl ReplicatedLogLoop {
             return Step::Ended;
         }
         let visible = self.node.store.read().visible().revision;
-        let saved = self.node.cluster.as_ref().map(|cluster| cluster.saved.load(Ordering::Acquire));
-        let is_late = self.driver.now() >= since + EXIT_CHECKPOINT_TIMEOUT;
-        if is_late || saved.is_none_or(|saved| saved >= visible) {
+        let saved = self.cluster.saved.load(Ordering::Acquire);
+        let is_late = self.log.now() >= since + EXIT_CHECKPOINT_TIMEOUT;
+        if is_late || saved >= visible {
             return self.failed(cause);
         }
         while let Some(batch) = self.work.queue.pop_front() {
@@ -88,7 +88,7 @@ impl ReplicatedLogLoop {
             batch.replies.into_iter().for_each(|(reply, _)| drop(reply.send(Err(NodeError::Timeout))));
             return;
         };
-        let index = self.driver.replica().log_state().index();
+        let index = self.log.status().index;
         let dirty = std::mem::take(&mut self.work.dirty);
         let capture = match capture {
             Some(mut capture) => {

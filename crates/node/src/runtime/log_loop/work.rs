@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use vetch_base::Seq;
 use vetch_cluster::{Event, Ticket};
+use vetch_journal::Draft;
 use vetch_members::PeerTable;
 use vetch_store::Record;
 use vetch_store::auth::Auth;
@@ -46,11 +47,9 @@ pub(crate) struct Work {
     pub(super) auth: Arc<Auth>,
     /// The append of a leadership transfer, and the caller that waits for it.
     pub(super) transfer: Option<(Ticket, oneshot::Sender<()>)>,
-    /// The sequence number of the last entry read, and when it was read.
-    pub(super) last_read: (Seq, Duration),
     /// Since when the node is stopping.
     pub(super) stopping_since: Option<Duration>,
-    /// Why the replica halted, and when.
+    /// Why the log halted, and when.
     pub(super) halted: Option<(String, Duration)>,
 }
 
@@ -74,7 +73,6 @@ impl Work {
             fresh_bytes: 0,
             auth,
             transfer: None,
-            last_read: (Seq::ZERO, Duration::ZERO),
             stopping_since: None,
             halted: None,
         }
@@ -99,6 +97,23 @@ impl Work {
     /// Whether nothing is queued or in flight.
     pub(super) fn is_drained(&self) -> bool {
         self.queue.is_empty() && self.in_flight.is_empty()
+    }
+
+    /// The next record of about `bytes_max`: how many batches of the queue, and their drafts.
+    pub(super) fn next_record(&self, bytes_max: usize) -> (usize, Vec<&Draft>) {
+        let (mut taken, mut bytes, mut drafts) = (0, 0, Vec::new());
+        let is_plain = |batch: &&Batch<Reply>| batch.capture.is_none() && batch.transfer.is_none();
+        for batch in self.queue.iter().take_while(is_plain) {
+            if let Some(draft) = &batch.draft {
+                bytes += draft.size();
+                if taken > 0 && bytes > bytes_max {
+                    break;
+                }
+                drafts.push(draft);
+            }
+            taken += 1;
+        }
+        (taken, drafts)
     }
 
     /// The first `count` batches of the queue were proposed as one record.
