@@ -238,7 +238,7 @@ impl Sequencer {
 
     /// Hands over all that is kept for the next checkpoint.
     pub(crate) fn end_lead(&mut self) -> EndOfLead {
-        EndOfLead { dirty: self.take_dirty(), number: self.tip.seq }
+        EndOfLead { dirty: self.take_dirty(), number: self.number }
     }
 
     /// Takes the records made since the last capture.

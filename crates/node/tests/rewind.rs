@@ -13,7 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use vetch_checkpoint::identity::Identity;
 use vetch_checkpoint::{CheckpointConfig, load};
-use vetch_cluster::{Log, LogError, LogEvent, Ticket};
+use vetch_cluster::{Config, Log, LogError, LogEvent, OrderedLog, Ticket};
 use vetch_encryption::EncryptionKeys;
 use vetch_journal::{MemDisk, Position};
 use vetch_node::Node;
@@ -125,7 +125,6 @@ impl Cluster {
             name: format!("s{at}"),
             client_urls: vec![format!("http://s{at}")],
             peer_urls: Vec::new(),
-            replication: vetch_cluster::Config::default(),
         };
         let (disk, is_cut) = (MemDisk::new(), Arc::new(AtomicBool::new(false)));
         let env = stepped::Env {
@@ -135,7 +134,8 @@ impl Cluster {
             incarnation: member_id,
         };
         let log = Gate { log: ModelHandle::new(self.log.clone()), is_cut: is_cut.clone() };
-        let (node, parts) = stepped::open_replicated(env, config, cluster, Box::new(log), |_| {}).unwrap();
+        let engine = Box::new(OrderedLog::new(log, Config::default()));
+        let (node, parts) = stepped::open_replicated(env, config, cluster, engine, |_| {}).unwrap();
         self.servers.push(Server { node, parts, disk, is_cut });
     }
 

@@ -39,7 +39,7 @@ impl NatsPlace {
         if let Some(path) = login_file {
             let text = fs::read_to_string(path).map_err(|error| PlaceError::Login(error.to_string()))?;
             let mut logins = text.lines().map(login);
-            options.login = logins.next().unwrap_or(Ok(Login::Nobody))?;
+            options.login = logins.next().unwrap_or(Ok(Login::None))?;
             options.system = logins.next().transpose()?;
         }
         Ok(NatsPlace(options))

@@ -40,14 +40,14 @@ impl Proposals {
     pub(super) fn applied(&mut self, entry: &LogEntry, events: &mut Vec<Event>) -> bool {
         self.drop_older(entry, events);
         let Some(front) = self.undecided.front_mut().filter(|front| front.epoch == entry.epoch()) else {
-            events.push(Event::Applied { at: position(entry), entry: entry.entry(), tip: *entry.tip() });
+            events.push(Event::Applied { entry: entry.entry(), tip: *entry.tip() });
             return true;
         };
         front.applied = Some(*entry.tip());
         if front.last == entry.seq() {
             let ticket = front.ticket;
             self.undecided.pop_front();
-            events.push(Event::Committed { ticket, at: position(entry), tip: *entry.tip() });
+            events.push(Event::Committed { ticket, tip: *entry.tip() });
             return true;
         }
         false
@@ -66,7 +66,7 @@ impl Proposals {
         while let Some(front) = self.undecided.pop_front_if(|front| front.epoch < entry.epoch()) {
             let Proposal { ticket, applied, .. } = front;
             events.push(match applied {
-                Some(tip) => Event::Committed { ticket, at: vetch_journal::Position(tip.seq.get()), tip },
+                Some(tip) => Event::Committed { ticket, tip },
                 None => Event::Dropped { ticket },
             });
         }

@@ -256,6 +256,7 @@ impl World {
             Event::ReadIndex { reads, index } => self.send_index(&reads, index)?,
             Event::ReadIndexLost { .. } => self.count("index lost"),
             Event::Following { .. } => self.count("followed"),
+            Event::NoLeader => self.count("without a leader"),
             Event::LeadershipTransferred => self.count("leadership transferred"),
             Event::Behind { first } => {
                 self.count("behind the trim");
@@ -263,7 +264,7 @@ impl World {
                 self.after(wait, at, Occurrence::Fetch(Seq::new(first.0)));
             }
             Event::Halted(divergence) => return violated(format!("member {id} halted: {divergence}")),
-            Event::Ignored { .. } | Event::Suspect { .. } | Event::Full => {
+            Event::Suspect { .. } | Event::Full => {
                 return violated(format!("member {id} reports what it cannot know"));
             }
         }
