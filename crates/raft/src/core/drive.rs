@@ -1,4 +1,4 @@
-//! Drive: takes from the crate what is to be written, sent and applied, until there is nothing more.
+//! Drive: takes from the crate what is to be written, sent and applied, until nothing is left.
 
 use raft::StateRole;
 use raft::eraftpb::{Entry as RaftEntry, Message as Pb, MessageType};
@@ -55,7 +55,7 @@ impl Core {
         }
         for (seq, epoch) in new {
             let staged = self.staged.iter().find(|entry| entry.seq() == seq && entry.epoch() == epoch);
-            // What nobody gave is the entry with which a leader begins.
+            // What was not given is the entry with which a leader begins.
             let entry = staged.cloned().unwrap_or_else(|| LogEntry::new_epoch(epoch, log.tip()));
             assert!(entry.seq() == seq, "the log and the crate have the same end");
             log.push(entry);

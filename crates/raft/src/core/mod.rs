@@ -47,7 +47,7 @@ pub use disk::Persist;
 pub use lead::{ChangeRefusal, TransferRefusal};
 pub use step::MessageError;
 
-/// The term a member is in, and whom it voted for there; zero for nobody.
+/// The term a member is in, and whom it voted for there; zero for no member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Vote {
     pub term: Epoch,
@@ -99,14 +99,12 @@ pub struct Core {
     leading: Option<Epoch>,
     /// To whom leadership is being transferred.
     transfer: Option<u64>,
-    /// Followers that were told to fetch a checkpoint, and when.
-    fetching: BTreeMap<u64, Duration>,
     stopped: bool,
     commands: Vec<Command>,
     events: Vec<Event>,
 }
 
-/// What a follower keeps of what it heard from leaders.
+/// What a member keeps of what it heard from others.
 struct Contact {
     /// Until when no votes are given but to the target of a leadership transfer.
     quiet_until: Duration,
@@ -116,6 +114,8 @@ struct Contact {
     announced: Epoch,
     /// The last index for which `Behind` was reported.
     behind: Seq,
+    /// As a leader: followers that were told to fetch a checkpoint, and when.
+    fetching: BTreeMap<u64, Duration>,
 }
 
 impl Core {
@@ -147,6 +147,7 @@ impl Core {
                 followed: (Epoch::ZERO, 0),
                 announced: Epoch::ZERO,
                 behind: Seq::ZERO,
+                fetching: BTreeMap::new(),
             },
             members,
             applied,
@@ -158,7 +159,6 @@ impl Core {
             beats: Beats::default(),
             leading: None,
             transfer: None,
-            fetching: BTreeMap::new(),
             stopped: false,
             commands: Vec::new(),
             events: Vec::new(),
@@ -288,9 +288,9 @@ fn forked(seq: Seq, why: impl Into<String>) -> Divergence {
     Divergence::Forked { at: seq.get(), why: why.into() }
 }
 
-/// The state that the crate starts with. How far the log is committed is not kept on disk; one thing
-/// follows from the log itself. A change of members is proposed only when the one before it was
-/// applied, so all but the last are committed. That must be known before the first campaign: a
+/// The state that the crate starts with. How far the log is committed is not kept on disk; one
+/// thing follows from the log itself. A change of members is proposed only when the one before it
+/// was applied, so all but the last are committed. That must be known before the first campaign: a
 /// member that forgot two changes could gather a majority which does not overlap that of the
 /// members of today.
 fn hard_state(vote: Vote, checkpoint: &Checkpoint, tail: &[LogEntry]) -> HardState {
@@ -300,7 +300,7 @@ fn hard_state(vote: Vote, checkpoint: &Checkpoint, tail: &[LogEntry]) -> HardSta
     let mut state = HardState::default();
     state.commit = last_but_one.map_or(checkpoint.tip.seq, LogEntry::seq).get();
     // The vote is written before the entries of its term; should it be older all the same, this
-    // member voted for nobody in the term of its last entry.
+    // member gave no vote in the term of its last entry.
     state.term = vote.term.max(tip.epoch).get();
     state.vote = if vote.term >= tip.epoch { vote.member } else { raft::INVALID_ID };
     state

@@ -78,7 +78,7 @@ impl Group {
                 return (group, leader);
             }
         }
-        panic!("nobody leads after six seconds");
+        panic!("there is no leader after six seconds");
     }
 
     pub(crate) fn leader(&self) -> Option<u64> {
