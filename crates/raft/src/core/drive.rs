@@ -35,7 +35,7 @@ impl Core {
                 self.take_ready();
             }
         }
-        let (applied, max) = (self.applied.seq, self.config.recent_bytes);
+        let (applied, max) = (self.decided.seq, self.config.recent_bytes);
         self.node.mut_store().log.forget(applied, max);
     }
 
@@ -120,8 +120,8 @@ impl Core {
     }
 
     fn apply_one(&mut self, entry: &LogEntry) {
-        assert!(entry.seq() == self.applied.seq.next(), "entries are applied one after another");
-        self.applied = *entry.tip();
+        assert!(entry.seq() == self.decided.seq.next(), "entries are applied one after another");
+        self.decided = *entry.tip();
         if entry.kind() == Kind::Members {
             self.change_members(entry);
         }
@@ -133,7 +133,7 @@ impl Core {
         } else if !self.proposals.applied(entry, &mut self.events) {
             return;
         }
-        self.reported = self.applied;
+        self.applied = self.decided;
     }
 
     /// A change that cannot be made is none, on every member alike.

@@ -86,9 +86,11 @@ pub struct Core {
     timer: ElectionTimer,
     contact: Contact,
     members: Members,
+    /// After the last entry that the crate gave as committed.
+    decided: Tip,
+    /// After the last one that was reported: not within a proposal of several entries, which is
+    /// reported as a whole.
     applied: Tip,
-    /// As `applied`, but not within a proposal of several entries, which is reported as a whole.
-    reported: Tip,
     disk: Disk,
     /// Entries of the input that is being handled, which the crate may or may not take.
     staged: Vec<LogEntry>,
@@ -150,8 +152,8 @@ impl Core {
                 fetching: BTreeMap::new(),
             },
             members,
+            decided: applied,
             applied,
-            reported: applied,
             disk,
             staged: Vec::new(),
             proposals: Proposals::default(),
@@ -214,7 +216,7 @@ impl Core {
 
     /// The tip after everything that was reported.
     pub fn applied(&self) -> Tip {
-        self.reported
+        self.applied
     }
 
     /// The last entry that is committed as far as this member knows.
@@ -236,7 +238,7 @@ impl Core {
     /// Whether this member has reached `index`, so that a read may be answered. Halts if its
     /// history is not the leader's.
     pub fn reached(&mut self, index: &LogIndex) -> bool {
-        if self.stopped || self.reported.seq < index.tip.seq {
+        if self.stopped || self.applied.seq < index.tip.seq {
             return false;
         }
         match self.log().tip_at(index.tip.seq) {
@@ -251,7 +253,7 @@ impl Core {
     /// A checkpoint of what was reported up to its tip is on disk. Followers that need what is
     /// trimmed fetch it.
     pub fn checkpointed(&mut self, checkpoint: Checkpoint) {
-        assert!(checkpoint.tip.seq <= self.reported.seq, "a checkpoint has what was reported");
+        assert!(checkpoint.tip.seq <= self.applied.seq, "a checkpoint has what was reported");
         if checkpoint.tip.seq > self.node.store().checkpoint.tip.seq {
             self.node.mut_store().checkpoint = checkpoint;
         }
@@ -274,7 +276,7 @@ impl Core {
     fn index_at(&self, seq: Seq) -> LogIndex {
         // An index may always be a later one, and the applied entry is later than what is no longer
         // in memory.
-        let tip = self.log().tip_at(seq).unwrap_or(self.applied);
+        let tip = self.log().tip_at(seq).unwrap_or(self.decided);
         LogIndex { position: Position(tip.seq.get()), tip }
     }
 
@@ -297,13 +299,15 @@ fn hard_state(vote: Vote, checkpoint: &Checkpoint, tail: &[LogEntry]) -> HardSta
     let tip = tail.last().map_or(checkpoint.tip, |entry| *entry.tip());
     let changes = tail.iter().filter(|entry| entry.kind() == Kind::Members);
     let last_but_one = changes.rev().nth(1).filter(|_| !vetch_seeded_bugs::on(Bug::ChangesForgotten));
-    let mut state = HardState::default();
-    state.commit = last_but_one.map_or(checkpoint.tip.seq, LogEntry::seq).get();
     // The vote is written before the entries of its term; should it be older all the same, this
     // member gave no vote in the term of its last entry.
-    state.term = vote.term.max(tip.epoch).get();
-    state.vote = if vote.term >= tip.epoch { vote.member } else { raft::INVALID_ID };
-    state
+    let voted = if vote.term >= tip.epoch { vote.member } else { raft::INVALID_ID };
+    HardState {
+        commit: last_but_one.map_or(checkpoint.tip.seq, LogEntry::seq).get(),
+        term: vote.term.max(tip.epoch).get(),
+        vote: voted,
+        ..HardState::default()
+    }
 }
 
 fn raft_config(config: &Config, me: u64, applied: Seq) -> raft::Config {

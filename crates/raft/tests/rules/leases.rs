@@ -63,7 +63,7 @@ fn gives_a_vote(group: &mut Group, id: u64, forced: bool) -> bool {
     let last = Place { seq: head.seq, epoch: head.epoch };
     let body = Body::Campaign { pre: !forced, forced, last, commit: Place::default() };
     let (now, from) = (group.now, if id == 1 { 2 } else { 1 });
-    group.core(id).receive(now, Message { from, to: id, term, body }).unwrap();
+    group.core(id).receive(now, Message { from, to: id, term, body }).expect("nothing to refuse");
     group.collect();
     group.sync(id);
     group.sends(id, |body| matches!(body, Body::Vote { granted: true, .. }))
