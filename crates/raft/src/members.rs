@@ -199,8 +199,7 @@ pub fn bootstrap(
 /// As the crate knows it.
 pub(crate) fn conf_change(changes: &[MemberChange]) -> ConfChangeV2 {
     let single = |change: &MemberChange| {
-        let mut single = ConfChangeSingle::default();
-        single.node_id = change.member;
+        let mut single = ConfChangeSingle { node_id: change.member, ..ConfChangeSingle::default() };
         single.set_change_type(match change.action {
             Action::Voter => ConfChangeType::AddNode,
             Action::Learner if vetch_seeded_bugs::on(Bug::LearnersCount) => ConfChangeType::AddNode,

@@ -98,7 +98,8 @@ fn reads_of(context: &[u8]) -> u64 {
 }
 
 impl Message {
-    /// A message of the crate. `entry` gives the bytes of its entries. `None` for what is not sent to others.
+    /// A message of the crate. `entry` gives the bytes of its entries. `None` for what is not sent
+    /// to others.
     pub(crate) fn from_raft(
         mut message: Pb,
         beat: u64,

@@ -32,10 +32,8 @@ impl Store {
 
 /// An entry as the crate knows it.
 pub(crate) fn to_raft(entry: &LogEntry) -> Entry {
-    let mut raft = Entry::default();
-    raft.term = entry.epoch().get();
-    raft.index = entry.seq().get();
-    raft.data = entry.bytes().clone();
+    let (term, index, data) = (entry.epoch().get(), entry.seq().get(), entry.bytes().clone());
+    let mut raft = Entry { term, index, data, ..Entry::default() };
     raft.set_entry_type(match entry.kind() {
         Kind::Members => EntryType::EntryConfChangeV2,
         _ => EntryType::EntryNormal,

@@ -1,4 +1,4 @@
-//! Drive: takes from the crate what is to be written, sent and applied, until there is nothing more.
+//! Drive: takes from the crate what is to be written, sent and applied, until nothing is left.
 
 use raft::StateRole;
 use raft::eraftpb::{Entry as RaftEntry, Message as Pb, MessageType};
@@ -35,7 +35,7 @@ impl Core {
                 self.take_ready();
             }
         }
-        let (applied, max) = (self.applied.seq, self.config.recent_bytes);
+        let (applied, max) = (self.decided.seq, self.config.recent_bytes);
         self.node.mut_store().log.forget(applied, max);
     }
 
@@ -55,7 +55,7 @@ impl Core {
         }
         for (seq, epoch) in new {
             let staged = self.staged.iter().find(|entry| entry.seq() == seq && entry.epoch() == epoch);
-            // What nobody gave is the entry with which a leader begins.
+            // What was not given is the entry with which a leader begins.
             let entry = staged.cloned().unwrap_or_else(|| LogEntry::new_epoch(epoch, log.tip()));
             assert!(entry.seq() == seq, "the log and the crate have the same end");
             log.push(entry);
@@ -120,8 +120,8 @@ impl Core {
     }
 
     fn apply_one(&mut self, entry: &LogEntry) {
-        assert!(entry.seq() == self.applied.seq.next(), "entries are applied one after another");
-        self.applied = *entry.tip();
+        assert!(entry.seq() == self.decided.seq.next(), "entries are applied one after another");
+        self.decided = *entry.tip();
         if entry.kind() == Kind::Members {
             self.change_members(entry);
         }
@@ -133,7 +133,7 @@ impl Core {
         } else if !self.proposals.applied(entry, &mut self.events) {
             return;
         }
-        self.reported = self.applied;
+        self.applied = self.decided;
     }
 
     /// A change that cannot be made is none, on every member alike.

@@ -104,7 +104,7 @@ impl Core {
 
     /// Gives the staged entries to the crate, by `propose`, which takes all of them or none.
     fn finish(&mut self, propose: impl FnOnce(&mut Core) -> raft::Result<()>) -> Result<Ticket, raft::Error> {
-        let last = self.staged.last().map_or(self.applied.seq, LogEntry::seq);
+        let last = self.staged.last().map_or(self.decided.seq, LogEntry::seq);
         let proposed = propose(self);
         let ticket = proposed.map(|()| {
             assert!(self.node.raft.raft_log.last_index() == last.get(), "the crate takes all or nothing");

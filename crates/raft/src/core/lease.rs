@@ -2,10 +2,10 @@
 //! that it was not replaced.
 //!
 //! A member that heard a leader's heartbeat gives no vote for an election timeout by its own clock,
-//! and starts with such a timeout, since it does not remember what it heard before. So whoever is
-//! elected later has the vote of a member that answered the heartbeat and waited since. The lease
-//! counts from when the heartbeat was *sent* and is a third of that time: it holds while no clock
-//! runs more than twice as fast as another, whatever time they show.
+//! and starts with such a timeout, since it does not remember what it heard before. So a member
+//! that is elected later has the vote of a member that answered the heartbeat and waited since. The
+//! lease counts from when the heartbeat was *sent* and is a third of that time: it holds while no
+//! clock runs more than twice as fast as another, whatever time they show.
 //!
 //! The target of a leadership transfer waits for nothing, and the message that tells it to campaign
 //! may arrive at any later time. A leader that began a transfer has no lease until another epoch.
@@ -88,7 +88,7 @@ impl Core {
         times.sort_unstable_by(|one, other| other.cmp(one));
         let others = self.members.voters().len() / 2;
         match others {
-            // Nobody else votes.
+            // No other member votes.
             0 => Some(self.now),
             others => times.get(others - 1).copied(),
         }

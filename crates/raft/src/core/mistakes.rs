@@ -1,4 +1,4 @@
-//! Mistakes of the crate, made around it: seeded bugs that alter what it is given or what it decided.
+//! Mistakes of the crate, made around it: seeded bugs that alter what it is given or has decided.
 //! Without the feature `seeded` nothing here is called.
 
 use raft::StateRole;

@@ -47,7 +47,7 @@ pub use disk::Persist;
 pub use lead::{ChangeRefusal, TransferRefusal};
 pub use step::MessageError;
 
-/// The term a member is in, and whom it voted for there; zero for nobody.
+/// The term a member is in, and whom it voted for there; zero for no member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Vote {
     pub term: Epoch,
@@ -86,9 +86,11 @@ pub struct Core {
     timer: ElectionTimer,
     contact: Contact,
     members: Members,
+    /// After the last entry that the crate gave as committed.
+    decided: Tip,
+    /// After the last one that was reported: not within a proposal of several entries, which is
+    /// reported as a whole.
     applied: Tip,
-    /// As `applied`, but not within a proposal of several entries, which is reported as a whole.
-    reported: Tip,
     disk: Disk,
     /// Entries of the input that is being handled, which the crate may or may not take.
     staged: Vec<LogEntry>,
@@ -99,14 +101,12 @@ pub struct Core {
     leading: Option<Epoch>,
     /// To whom leadership is being transferred.
     transfer: Option<u64>,
-    /// Followers that were told to fetch a checkpoint, and when.
-    fetching: BTreeMap<u64, Duration>,
     stopped: bool,
     commands: Vec<Command>,
     events: Vec<Event>,
 }
 
-/// What a follower keeps of what it heard from leaders.
+/// What a member keeps of what it heard from others.
 struct Contact {
     /// Until when no votes are given but to the target of a leadership transfer.
     quiet_until: Duration,
@@ -116,6 +116,8 @@ struct Contact {
     announced: Epoch,
     /// The last index for which `Behind` was reported.
     behind: Seq,
+    /// As a leader: followers that were told to fetch a checkpoint, and when.
+    fetching: BTreeMap<u64, Duration>,
 }
 
 impl Core {
@@ -147,10 +149,11 @@ impl Core {
                 followed: (Epoch::ZERO, 0),
                 announced: Epoch::ZERO,
                 behind: Seq::ZERO,
+                fetching: BTreeMap::new(),
             },
             members,
+            decided: applied,
             applied,
-            reported: applied,
             disk,
             staged: Vec::new(),
             proposals: Proposals::default(),
@@ -158,7 +161,6 @@ impl Core {
             beats: Beats::default(),
             leading: None,
             transfer: None,
-            fetching: BTreeMap::new(),
             stopped: false,
             commands: Vec::new(),
             events: Vec::new(),
@@ -214,7 +216,7 @@ impl Core {
 
     /// The tip after everything that was reported.
     pub fn applied(&self) -> Tip {
-        self.reported
+        self.applied
     }
 
     /// The last entry that is committed as far as this member knows.
@@ -236,7 +238,7 @@ impl Core {
     /// Whether this member has reached `index`, so that a read may be answered. Halts if its
     /// history is not the leader's.
     pub fn reached(&mut self, index: &LogIndex) -> bool {
-        if self.stopped || self.reported.seq < index.tip.seq {
+        if self.stopped || self.applied.seq < index.tip.seq {
             return false;
         }
         match self.log().tip_at(index.tip.seq) {
@@ -251,7 +253,7 @@ impl Core {
     /// A checkpoint of what was reported up to its tip is on disk. Followers that need what is
     /// trimmed fetch it.
     pub fn checkpointed(&mut self, checkpoint: Checkpoint) {
-        assert!(checkpoint.tip.seq <= self.reported.seq, "a checkpoint has what was reported");
+        assert!(checkpoint.tip.seq <= self.applied.seq, "a checkpoint has what was reported");
         if checkpoint.tip.seq > self.node.store().checkpoint.tip.seq {
             self.node.mut_store().checkpoint = checkpoint;
         }
@@ -274,7 +276,7 @@ impl Core {
     fn index_at(&self, seq: Seq) -> LogIndex {
         // An index may always be a later one, and the applied entry is later than what is no longer
         // in memory.
-        let tip = self.log().tip_at(seq).unwrap_or(self.applied);
+        let tip = self.log().tip_at(seq).unwrap_or(self.decided);
         LogIndex { position: Position(tip.seq.get()), tip }
     }
 
@@ -288,22 +290,24 @@ fn forked(seq: Seq, why: impl Into<String>) -> Divergence {
     Divergence::Forked { at: seq.get(), why: why.into() }
 }
 
-/// The state that the crate starts with. How far the log is committed is not kept on disk; one thing
-/// follows from the log itself. A change of members is proposed only when the one before it was
-/// applied, so all but the last are committed. That must be known before the first campaign: a
+/// The state that the crate starts with. How far the log is committed is not kept on disk; one
+/// thing follows from the log itself. A change of members is proposed only when the one before it
+/// was applied, so all but the last are committed. That must be known before the first campaign: a
 /// member that forgot two changes could gather a majority which does not overlap that of the
 /// members of today.
 fn hard_state(vote: Vote, checkpoint: &Checkpoint, tail: &[LogEntry]) -> HardState {
     let tip = tail.last().map_or(checkpoint.tip, |entry| *entry.tip());
     let changes = tail.iter().filter(|entry| entry.kind() == Kind::Members);
     let last_but_one = changes.rev().nth(1).filter(|_| !vetch_seeded_bugs::on(Bug::ChangesForgotten));
-    let mut state = HardState::default();
-    state.commit = last_but_one.map_or(checkpoint.tip.seq, LogEntry::seq).get();
     // The vote is written before the entries of its term; should it be older all the same, this
-    // member voted for nobody in the term of its last entry.
-    state.term = vote.term.max(tip.epoch).get();
-    state.vote = if vote.term >= tip.epoch { vote.member } else { raft::INVALID_ID };
-    state
+    // member gave no vote in the term of its last entry.
+    let voted = if vote.term >= tip.epoch { vote.member } else { raft::INVALID_ID };
+    HardState {
+        commit: last_but_one.map_or(checkpoint.tip.seq, LogEntry::seq).get(),
+        term: vote.term.max(tip.epoch).get(),
+        vote: voted,
+        ..HardState::default()
+    }
 }
 
 fn raft_config(config: &Config, me: u64, applied: Seq) -> raft::Config {

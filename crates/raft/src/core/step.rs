@@ -224,7 +224,7 @@ impl Core {
             Body::Accepted { .. } if self.is_fetching(message.from) => {
                 // What it fetched is older than what it was told to.
                 self.node.report_snapshot(message.from, SnapshotStatus::Failure);
-                self.fetching.remove(&message.from);
+                self.contact.fetching.remove(&message.from);
                 self.drive();
             }
             _ => {}
@@ -253,11 +253,11 @@ impl Core {
         let is_leader = self.node.raft.state == StateRole::Leader;
         let mut fetching: Vec<u64> = self.members.voters().union(self.members.learners()).copied().collect();
         fetching.retain(|member| is_leader && self.is_fetching(*member));
-        self.fetching.retain(|member, _| fetching.contains(member));
+        self.contact.fetching.retain(|member, _| fetching.contains(member));
         for member in fetching {
-            let since = *self.fetching.entry(member).or_insert(self.now);
+            let since = *self.contact.fetching.entry(member).or_insert(self.now);
             if self.now >= since + self.config.checkpoint_retry {
-                self.fetching.remove(&member);
+                self.contact.fetching.remove(&member);
                 self.node.report_snapshot(member, SnapshotStatus::Failure);
             }
         }

@@ -1,5 +1,6 @@
-//! Election timer: how many ticks this member waits for a leader, drawn from its own seed. The crate
-//! draws such a number too, from the randomness of the process; it is replaced before it matters.
+//! Election timer: how many ticks this member waits for a leader, drawn from its own seed. The
+//! crate draws such a number too, from the randomness of the process; it is replaced before it
+//! matters.
 
 #[derive(Clone, Debug)]
 pub(super) struct ElectionTimer {

@@ -24,7 +24,7 @@ pub(crate) fn ms(millis: u64) -> Duration {
 
 /// The state that members with these voters begin with.
 pub(crate) fn beginning(voters: &[u64]) -> Checkpoint {
-    let ([_, last], members) = bootstrap(voters, b"", 2).unwrap();
+    let ([_, last], members) = bootstrap(voters, b"", 2).expect("there are voters");
     Checkpoint { tip: *last.tip(), members }
 }
 
@@ -78,7 +78,7 @@ impl Group {
                 return (group, leader);
             }
         }
-        panic!("nobody leads after six seconds");
+        panic!("there is no leader after six seconds");
     }
 
     pub(crate) fn leader(&self) -> Option<u64> {
@@ -86,7 +86,7 @@ impl Group {
     }
 
     pub(crate) fn core(&mut self, id: u64) -> &mut Core {
-        self.cores.get_mut(&id).unwrap()
+        self.cores.get_mut(&id).expect("it is a member")
     }
 
     /// Time passes for all.
@@ -125,7 +125,7 @@ impl Group {
             if to(&message)
                 && let Some(core) = self.cores.get_mut(&message.to)
             {
-                core.receive(now, message).unwrap();
+                core.receive(now, message).expect("sound messages");
                 self.collect();
             }
         }
@@ -144,7 +144,7 @@ impl Group {
         let now = self.now;
         let core = self.core(leader);
         let entry = entry(&mut core.head(), value);
-        let ticket = core.propose(now, &[entry]).unwrap();
+        let ticket = core.propose(now, &[entry]).expect("it leads");
         self.collect();
         ticket
     }

@@ -20,7 +20,10 @@ fn halts(body: impl FnOnce(&Group, u64) -> Body) -> bool {
     let (mut group, follower, leader) = follower();
     let (term, now) = (group.core(follower).term(), group.now);
     let body = body(&group, follower);
-    group.core(follower).receive(now, Message { from: leader, to: follower, term, body }).unwrap();
+    group
+        .core(follower)
+        .receive(now, Message { from: leader, to: follower, term, body })
+        .expect("nothing to refuse");
     group.collect();
     let is_halted = group.core(follower).is_stopped();
     assert_eq!(is_halted, group.events[&follower].iter().any(|event| matches!(event, Event::Halted(_))));

@@ -2,7 +2,7 @@
 
 use vetch_base::Epoch;
 use vetch_cluster::{Event, ReadId};
-use vetch_raft::{Body, Message, Place, Vote};
+use vetch_raft::{Action, Body, MemberChange, Message, Place, Vote};
 
 use super::group::{Group, beginning, member, ms};
 
@@ -63,7 +63,7 @@ fn gives_a_vote(group: &mut Group, id: u64, forced: bool) -> bool {
     let last = Place { seq: head.seq, epoch: head.epoch };
     let body = Body::Campaign { pre: !forced, forced, last, commit: Place::default() };
     let (now, from) = (group.now, if id == 1 { 2 } else { 1 });
-    group.core(id).receive(now, Message { from, to: id, term, body }).unwrap();
+    group.core(id).receive(now, Message { from, to: id, term, body }).expect("nothing to refuse");
     group.collect();
     group.sync(id);
     group.sends(id, |body| matches!(body, Body::Vote { granted: true, .. }))
@@ -103,4 +103,46 @@ fn the_target_of_a_transfer_need_not_wait() {
     group.settle();
     let follower = if leader == 1 { 2 } else { 1 };
     assert!(gives_a_vote(&mut group, follower, true));
+}
+
+#[test]
+fn a_learner_confirms_no_lease() {
+    let (mut group, leader) = Group::led(&[1, 2, 3]);
+    let now = group.now;
+    let learner = MemberChange { member: 9, action: Action::Learner };
+    group.core(leader).propose_members(now, learner, b"").unwrap();
+    group.collect();
+    group.settle();
+    assert!(group.core(leader).members().learners().contains(&9));
+    group.now += ms(5000);
+    group.pass(ms(100));
+    let heartbeat = |to: u64, group: &Group| {
+        let is_it = |message: &&Message| message.to == to && matches!(message.body, Body::Heartbeat { .. });
+        group.messages.iter().find(is_it).cloned().unwrap()
+    };
+    for (to, confirms) in [(9, false), (if leader == 1 { 2 } else { 1 }, true)] {
+        let sent = heartbeat(to, &group);
+        let Body::Heartbeat { commit, beat } = sent.body else { panic!("a heartbeat") };
+        let body = Body::HeartbeatAnswer { commit, beat };
+        let now = group.now;
+        group.core(leader).receive(now, Message { from: to, to: leader, term: sent.term, body }).unwrap();
+        assert_eq!(group.core(leader).has_lease(now), confirms);
+    }
+}
+
+#[test]
+fn a_transfer_of_an_earlier_term_is_ignored() {
+    let (mut group, leader) = Group::led(&[1, 2, 3]);
+    let follower = if leader == 1 { 2 } else { 1 };
+    let (now, term) = (group.now, group.core(follower).term());
+    for (term, campaigns) in [(Epoch::new(term.get() - 1), false), (term, true)] {
+        let message = Message { from: leader, to: follower, term, body: Body::CampaignNow };
+        group.core(follower).receive(now, message).unwrap();
+        group.collect();
+        group.sync(follower);
+        assert_eq!(
+            group.sends(follower, |body| matches!(body, Body::Campaign { forced: true, .. })),
+            campaigns
+        );
+    }
 }

@@ -76,7 +76,8 @@ fn a_lone_voter_says_nothing_in_a_term_that_is_not_synced() {
     let other = [MemberChange { member: 8, action: Action::Learner }];
     let tail = vec![tail[0].clone(), (&members_draft(&other, b"").chain(&mut tip)).into()];
     group.cores.insert(1, member(1, checkpoint, Vote { term, member: 1 }, tail, group.now));
-    (group.messages.clear(), group.writes.clear());
+    group.messages.clear();
+    group.writes.clear();
     for _ in 0..30 {
         group.pass(ms(100));
     }

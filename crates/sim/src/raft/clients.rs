@@ -23,7 +23,7 @@ impl World {
         };
         let mut tip = core.head();
         // Clients wait for their answers.
-        if tip.seq.since(core.committed()) > IN_FLIGHT_MAX {
+        if tip.seq.since(core.applied().seq) > IN_FLIGHT_MAX {
             return Ok(());
         }
         let entries: Vec<ChainedEntry> = units.iter().map(|units| entry(&mut tip, *units, &value)).collect();

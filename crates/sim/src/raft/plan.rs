@@ -6,16 +6,25 @@ use std::time::Duration;
 use vetch_raft::Config;
 use vetch_testkit::random::Rng;
 
+/// What happens to messages, in percent.
+#[derive(Clone, Debug)]
+pub struct Network {
+    pub lost: u64,
+    /// They arrive twice.
+    pub doubled: u64,
+    /// They are very late.
+    pub late: u64,
+    /// Orders to campaign that come again, much later.
+    pub orders: u64,
+}
+
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub voters: u64,
     pub config: Config,
     /// How fast the members' clocks run, in percent.
     pub paces: Vec<u32>,
-    /// Percent of messages that are lost, that arrive twice, that are very late.
-    pub lost: u64,
-    pub doubled: u64,
-    pub late: u64,
+    pub network: Network,
     /// Percent of writes to a disk that take very long.
     pub slow: u64,
     /// Mean time between faults, in milliseconds; zero for none.
@@ -27,8 +36,6 @@ pub struct Plan {
     pub flaps: u64,
     /// Percent of writes of votes, and of entries that replace others, at which the power goes.
     pub strikes: u64,
-    /// Percent of orders to campaign that come again, much later.
-    pub orders: u64,
     /// The same for what operators and members themselves do.
     pub changes: u64,
     pub transfers: u64,
@@ -62,9 +69,12 @@ impl Plan {
         Plan {
             voters: rng.between(1, 5),
             paces,
-            lost: often(rng, 60, 1, 20),
-            doubled: often(rng, 50, 1, 30),
-            late: often(rng, 60, 1, 25),
+            network: Network {
+                lost: often(rng, 60, 1, 20),
+                doubled: often(rng, 50, 1, 30),
+                late: often(rng, 60, 1, 25),
+                orders: often(rng, 50, 30, 90),
+            },
             slow: often(rng, 50, 1, 20),
             crashes: often(rng, 60, 300, 4000),
             blackouts: often(rng, 25, 1500, 6000),
@@ -72,7 +82,6 @@ impl Plan {
             cuts: often(rng, 60, 400, 4000),
             flaps: often(rng, 30, 1000, 4000),
             strikes: often(rng, 40, 5, 40),
-            orders: often(rng, 50, 30, 90),
             changes: often(rng, 60, 200, 3000),
             transfers: often(rng, 40, 200, 3000),
             checkpoints: often(rng, 70, 200, 3000),

@@ -19,16 +19,19 @@ impl World {
             _ => "messages",
         });
         if self.cuts.contains(&(message.from, message.to))
-            || (!self.peace && self.rng.percent(self.plan.lost))
+            || (!self.peace && self.rng.percent(self.plan.network.lost))
         {
             return;
         }
         let bytes = message.encode();
-        if !self.peace && self.rng.percent(self.plan.doubled) {
+        if !self.peace && self.rng.percent(self.plan.network.doubled) {
             let wait = self.delay();
             self.after(wait, to, Occurrence::Message(bytes.clone()));
         }
-        if matches!(message.body, Body::CampaignNow) && !self.peace && self.rng.percent(self.plan.orders) {
+        if matches!(message.body, Body::CampaignNow)
+            && !self.peace
+            && self.rng.percent(self.plan.network.orders)
+        {
             let wait = self.soon(2000);
             self.after(wait, to, Occurrence::Message(bytes.clone()));
         }
@@ -50,7 +53,7 @@ impl World {
 
     /// How long a message takes.
     pub(super) fn delay(&mut self) -> Duration {
-        let late = !self.peace && self.rng.percent(self.plan.late);
+        let late = !self.peace && self.rng.percent(self.plan.network.late);
         Duration::from_micros(if late {
             self.rng.between(20_000, 4_000_000)
         } else {
