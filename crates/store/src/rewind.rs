@@ -1,7 +1,7 @@
 //! Rewind: takes back what was evaluated ahead of commit and will never be committed, newest first.
 //!
 //! A leader evaluates against head before the journal has what it decided before. When another
-//! server takes its place, part of that is in nobody's journal. A rewind makes head again what it
+//! server takes its place, part of that is in no journal. A rewind makes head again what it
 //! was after an earlier request, in time that depends on what is taken back alone. Here is what an
 //! evaluation changes, and how that is undone:
 //!

@@ -177,8 +177,3 @@ impl Core {
         }
     }
 }
-
-/// The position of an entry is its sequence number.
-pub(super) fn position(entry: &LogEntry) -> Position {
-    Position(entry.seq().get())
-}

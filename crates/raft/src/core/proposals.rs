@@ -9,7 +9,6 @@ use vetch_base::{Epoch, Seq};
 use vetch_cluster::{Event, Ticket};
 use vetch_journal::Tip;
 
-use super::drive::position;
 use crate::entry::LogEntry;
 
 #[derive(Clone, Debug)]
