@@ -166,6 +166,9 @@ const HEAVY_MAX: usize = 16;
 const QUEUED_MIN: usize = 4;
 /// What a call in a task of its own counts for, beside its stream.
 const TASK_BYTES: usize = 1024;
+/// The same for one that is not a whole message: its streams have buffers, and its service knows
+/// the client. Measured with watch streams on which nothing is watched: 7 KiB with the stream.
+const ANSWER_BYTES: usize = 6 << 10;
 /// What a request counts for that is not served yet: its headers, mostly.
 const REQUEST_BYTES: usize = 2048;
 
@@ -233,7 +236,7 @@ where
             Waiting::Apart(future) => (Job::Apart(Apart::spawn(future, running)), TASK_BYTES),
             Waiting::Answer(request, _) => {
                 let answer = self.service.call(*request, self.protocol.open());
-                (Job::Answer(Apart::spawn(answer, running)), TASK_BYTES)
+                (Job::Answer(Apart::spawn(answer, running)), ANSWER_BYTES)
             }
         }
     }

@@ -17,7 +17,7 @@ use super::gateway;
 use super::{ServerState, Serves};
 use vetch_tls::PeerIdentity;
 
-/// Calls in progress, over all connections. Each holds about five kilobytes.
+/// Calls in progress, over all connections. Each holds up to about seven kilobytes.
 const CALLS_MAX: u64 = 128 << 10;
 /// Calls that a connection may have when there are that many, and when there are twice as many:
 /// otherwise two connections could have all of them.

@@ -373,3 +373,15 @@ async fn calls_do_not_wait_for_room_that_their_own_requests_take() {
         ended += lines.expect("every call ends").iter().filter(ends).count();
     }
 }
+
+/// Streams cost nothing to open, and what serves them takes more than what serves a message.
+#[tokio::test]
+async fn requests_that_are_served_count_for_what_serves_them() {
+    let (service, budget) = (Arc::new(Test::default()), budget());
+    let mut peer = open_with(&service, Arc::clone(&budget)).await;
+    for stream in (1..201).step_by(2) {
+        peer.call(stream, "/waits", &[]).await;
+    }
+    let held = settled(&budget).await;
+    assert!(held > 100 * (6 << 10), "{held} bytes are counted for a hundred calls");
+}
