@@ -152,29 +152,6 @@ def revision_of(answer):
     return found
 
 
-@attack(items="", roles=(USER,), schemes=("http",), cpu=8, per_mib=20)
-def users_and_roles(t):
-    """Users and roles that are made, given to each other and taken away, as fast as that goes."""
-    connection = t.open(window=1 << 20, connection_window=1 << 28)
-    made, end = 0, time.monotonic() + 1.5
-    while time.monotonic() < end:
-        batch, last = b"", 0
-        for n in range(50):
-            name = b"flood%d" % n
-            permission = number(1, 2) + text(2, name) + text(3, name + b"z")
-            for method, body in (
-                ("UserAdd", text(1, name) + text(3, number(1, 1))), ("RoleAdd", text(1, name)),
-                ("RoleGrantPermission", text(1, name) + text(2, permission)), ("UserGrantRole", text(1, name) + text(2, name)),
-                ("RoleDelete", text(1, name)), ("UserDelete", text(1, name)),
-            ):
-                last = connection.stream()
-                batch += connection.call(wire.AUTH + method, body, last)
-                made += 1
-        connection.send(batch)
-        assert connection.read(20, until=ends(last)), f"no answer: {connection.closed}"
-    return f"{made} changes"
-
-
 @attack(items="12", roles=(STRANGER,), schemes=("http",), cpu=14, per_mib=40)
 def guessed_passwords(t):
     """Guesses of a password that costs as much as by default, on several connections: whoever knows it may log in."""
