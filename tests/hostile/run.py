@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 """Attacks on a running server: what it must survive, in bounded memory, while others are served.
 
+All attacks are functions. Those of attacks.py are in the lists at its end; those that are measured register themselves
+(`measured.attack`), in a file for each topic, which is imported below.
+
 tests/hostile/run.py [--strict] [--list] [ATTACK...]; the server's binary is in VETCH_BIN. Only Python's own library is needed.
 
 --strict judges times: for a machine that has nothing else to do.
@@ -15,6 +18,7 @@ sys.dont_write_bytecode = True
 
 import bounds  # noqa: E402, F401
 import measured  # noqa: E402
+import shares  # noqa: E402, F401
 from attacks import PLAIN, TLS  # noqa: E402
 from server import Server  # noqa: E402
 

@@ -28,7 +28,7 @@ use crate::service::Service;
 use crate::tasks::{TaskId, Tasks};
 use crate::transport::Transport;
 use requests::State;
-use work::Work;
+use work::{Queued, Work};
 
 /// A head, and how requests with it are served as whole messages, if they are.
 type Known<P> = (Arc<Head>, Option<Arc<P>>);
@@ -70,8 +70,9 @@ pub struct Connection<I, S: Service> {
     /// Calls that are not begun yet: those that wait for room of any kind only, and heavy ones,
     /// which may wait longer. Each in order, with some that were cancelled meanwhile.
     deferred: [VecDeque<TaskId>; 2],
-    /// Calls that are computing now.
+    /// Calls that are computing now, and the share of the common queue that this connection takes.
     heavy: Arc<AtomicUsize>,
+    queued: Queued,
     refilled: Instant,
     /// Runs while the connection waits for room.
     timer: Option<Pin<Box<Sleep>>>,
@@ -103,6 +104,7 @@ where
             account: Account::new(holdings.into()),
             deferred: Default::default(),
             heavy: Arc::default(),
+            queued: Queued::default(),
             refilled: Instant::now(),
             timer: None,
             due: Vec::new(),
@@ -121,6 +123,7 @@ where
     /// One turn, which writes no more once it is late.
     fn turn(&mut self, cx: &mut Context<'_>, late: Instant) -> io::Result<Turn> {
         let mut worked = false;
+        self.queued.share = None;
         if self.failed.is_none() {
             // While a client does not take its answers, it is not heard either.
             if !self.protocol.is_congested()

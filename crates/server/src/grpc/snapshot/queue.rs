@@ -211,6 +211,7 @@ mod tests {
         Client::from_remote(Some(&Remote {
             address: address.into(),
             watching: vetch_http2::Budget::new(1, 1).into(),
+            turns: Arc::default(),
         }))
     }
 
