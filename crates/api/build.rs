@@ -23,6 +23,9 @@ const FILES: [&str; 8] = [
 const PACKAGES: [&str; 6] =
     [".mvccpb", ".authpb", ".etcdserverpb", ".v3lockpb", ".v3electionpb", ".grpc.health.v1"];
 
+/// Of clients and servers alike.
+const CODEC: &str = "crate::codec::SmallCodec";
+
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=proto");
     let descriptors = protox::compile(FILES, ["proto"])?;
@@ -30,7 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let out = PathBuf::from(std::env::var("OUT_DIR")?);
     std::fs::write(out.join("descriptors.bin"), &encoded)?;
 
-    tonic_prost_build::configure().bytes(".").compile_fds(descriptors)?;
+    tonic_prost_build::configure().bytes(".").codec_path(CODEC).compile_fds(descriptors)?;
 
     pbjson_build::Builder::new()
         .register_descriptors(&encoded)?
@@ -41,6 +44,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     // Our own services, apart from etcd's. Their JSON is for people and scripts, so numbers are
     // numbers there.
     let own = protox::compile(["vetch.proto", "peer.proto"], ["proto"])?;
-    tonic_prost_build::configure().message_attribute(".", "#[derive(serde::Serialize)]").compile_fds(own)?;
+    tonic_prost_build::configure()
+        .message_attribute(".", "#[derive(serde::Serialize)]")
+        .codec_path(CODEC)
+        .compile_fds(own)?;
     Ok(())
 }

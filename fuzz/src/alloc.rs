@@ -1,5 +1,5 @@
 //! The allocator of every target: the system's, with a limit on a single allocation. No input is
-//! larger than a few kilobytes, so whoever asks for much more believed a length in it.
+//! larger than a few kilobytes, so code that allocates much more trusted a length in it.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::Write;

@@ -16,7 +16,7 @@ pub const DIR: &str = "/journal";
 
 pub fn config(is_encrypted: bool) -> LocalConfig {
     let keys = image::keys(is_encrypted);
-    LocalConfig { segment_len: 1024, spares: 0, unsafe_no_fsync: false, new_journal_id: Some(7), keys }
+    LocalConfig { segment_len: 1024, spares: 0, new_journal_id: Some(7), keys, ..LocalConfig::default() }
 }
 
 /// The file of a number: segments by the first entry in them, and one spare.

@@ -15,6 +15,7 @@ from measured import CROSSWISE, HUGE, HUGE_SIZE, LARGE, LARGE_SIZE, STRANGER, US
 from wire import message, number, reset, text
 
 JSON = ("content-type", "application/json")
+HTTP1 = ("http/1.1",)
 
 
 def ends(stream):
@@ -624,12 +625,12 @@ def endless_json(size):
     return (b'{"create_request":{"key":"eA==","filters":[' + b"0," * size)[:size]
 
 
-@attack(items="9", schemes=("http",))
+@attack(items="9")
 def json_in_chunks(t):
     """JSON of streams in chunks of one byte."""
     chunks = 0
     who = f"Authorization: {t.token}\r\n" if t.token else ""
-    raw = t.raw()
+    raw = t.raw(HTTP1)
     raw.socket.settimeout(1)
     raw.send(f"POST /v3/watch HTTP/1.1\r\nHost: x\r\n{who}Transfer-Encoding: chunked\r\n\r\n".encode())
     for byte in endless_json(16_000):
@@ -659,11 +660,11 @@ def json_in_frames(t):
     return f"{sent} frames"
 
 
-@attack(items="9", schemes=("http",))
+@attack(items="9")
 def json_in_websocket(t):
     """The same in messages of one byte of a WebSocket."""
     who = f"Sec-WebSocket-Protocol: Bearer, {t.token}\r\n" if t.token else ""
-    raw = t.raw()
+    raw = t.raw(HTTP1)
     raw.send(f"GET /v3/watch HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
              f"Sec-WebSocket-Key: {'A' * 22}==\r\n{who}\r\n".encode())
     said = answered(raw)[:12].decode(errors="replace")
@@ -676,11 +677,11 @@ def json_in_websocket(t):
     return f"{said}: {sent} messages"
 
 
-@attack(items="6", of=CROSSWISE, schemes=("http",))
+@attack(items="6", of=CROSSWISE)
 def deep_json(t):
     """JSON of a hundred thousand brackets."""
     for body in (b"[" * 100_000, b'{"a":' * 100_000, b'{"compare":[' * 50_000, b'{"success":[{"request_txn":' * 30_000):
-        raw = t.raw()
+        raw = t.raw(HTTP1)
         raw.try_send(b"POST /v3/kv/txn HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
         answered(raw)
     return "4 kinds"
@@ -694,11 +695,11 @@ def answered(raw, seconds=5):
         return b""
 
 
-@attack(items="7", of=CROSSWISE, schemes=("http",))
+@attack(items="7", of=CROSSWISE)
 def huge_content_lengths(t):
     """Bodies that are announced and never come."""
     for n in range(300):
-        raw = t.raw()
+        raw = t.raw(HTTP1)
         length = (10**15, 1_500_000, 2**63 - 1)[n % 3]
         raw.try_send(b"POST /v3/kv/put HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n{" % length)
     time.sleep(0.3)

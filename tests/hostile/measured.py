@@ -1,14 +1,17 @@
 """Attacks that are measured: memory and processor time of the server, and what a polite client notices.
 
-Attacks come over plain and TLS connections, from a stranger without credentials and from a user who has logged in: all four ways, or
-two of them if who it is plays no part. Authentication is on.
+Attacks come over plain and TLS connections, from a stranger without credentials and from root, who has logged in: all four ways, or two
+of them if who it is plays no part. Some come from an ordinary user, whose permissions are checked, and some hit a server with a large
+data set: see dataset.py. Authentication is on.
 """
 
+import base64
 import os
 import subprocess
 import threading
 import time
 
+import dataset
 import wire
 from polite import Polite, p99
 from server import Server
@@ -26,11 +29,14 @@ P99_MARGIN, P99_FACTOR = 1000, 5
 # A p99 that is judged strictly is of this many calls: a short attack is made again until there are.
 STRICT_CALLS, STRICT_ROUNDS = 400, 12
 
-STRANGER, USER = "stranger", "user"
+# USER is root, ORDINARY may use the large data set and nothing else.
+STRANGER, USER, ORDINARY = "stranger", "user", "ordinary"
 PASSWORD = "a password"
 LARGE, LARGE_SIZE = b"large", 300_000
 HUGE, HUGE_SIZE = b"huge", 1_000_000
 FLAGS = ["--bcrypt-cost=4", "--max-request-bytes=1572864"]
+# A user whose password is PASSWORD and takes as long to check as by default: its hash is given, with cost 10.
+COSTLY, COSTLY_HASH = "costly", b"$2a$10$abcdefghijklmnopqrstuu3vNumR3RWJ7JJolGiBKkMLEqUfVHJ0C"
 # A part of the memory that is judged: what watchers may take beside it.
 WATCH_BUDGET = 64
 
@@ -40,13 +46,20 @@ ATTACKS = []
 EVERYWHERE = [(scheme, role) for scheme in ("http", "https") for role in (STRANGER, USER)]
 # For what comes before anybody is asked who he is.
 CROSSWISE = [("http", STRANGER), ("https", USER)]
+# For what depends on what is stored.
+BY_USERS = [("http", USER), ("http", ORDINARY)]
+BY_AN_ORDINARY_USER = [("http", ORDINARY)]
 
 
-def attack(items="", roles=(STRANGER, USER), schemes=("http", "https"), of=EVERYWHERE, cpu=CPU_SECONDS, per_mib=CPU_SECONDS_PER_MIB):
-    """Registers an attack: on which connections and for which roles it is made, and the processor time that it may cost."""
+def attack(items="", roles=(STRANGER, USER, ORDINARY), schemes=("http", "https"), of=EVERYWHERE, cpu=CPU_SECONDS,
+           per_mib=CPU_SECONDS_PER_MIB, large=False, spoils=False, puts_wait=False):
+    """Registers an attack: on which connections and for which roles it is made, and the processor time that it may cost. `large`: it is
+    made on the server with the large data set; `spoils`: that is not what it was afterwards, so the next attack gets a new one. `puts_wait`:
+    a single request takes so long that puts behind it have to wait for it; only reads are judged."""
     def register(function):
         function.runs = [(scheme, role) for scheme, role in of if scheme in schemes and role in roles]
         function.items, function.cpu, function.per_mib = items, cpu, per_mib
+        function.large, function.spoils, function.puts_wait = large, spoils, puts_wait
         ATTACKS.append(function)
         return function
     return register
@@ -56,8 +69,7 @@ class Target:
     """The server as one attack sees it. Counts what is sent to it."""
 
     def __init__(self, server, role, token):
-        self.server, self.role = server, role
-        self.token = token if role == USER else None
+        self.server, self.role, self.token = server, role, token
         self.connections = []
         self.before = 0
         self.begin()
@@ -149,28 +161,37 @@ def flags(binary):
 class Field:
     """A server with users and some large values, and the polite client, for one attack after the other."""
 
-    def __init__(self, binary, scheme, more=()):
-        self.server = Server(binary, [*flags(binary), *more], scheme=scheme)
+    def __init__(self, binary, scheme, large=False):
+        self.server = Server(binary, flags(binary), scheme=scheme)
         connection = wire.Connection(self.server)
         connection.unary(wire.PUT, wire.put_of(LARGE, b"x" * LARGE_SIZE))
         connection.unary(wire.PUT, wire.put_of(HUGE, b"x" * HUGE_SIZE))
-        auth = "/etcdserverpb.Auth/"
-        connection.unary(auth + "UserAdd", wire.text(1, "root") + wire.text(2, PASSWORD))
-        connection.unary(auth + "RoleAdd", wire.text(1, "root"))
-        connection.unary(auth + "UserGrantRole", wire.text(1, "root") + wire.text(2, "root"))
-        connection.unary(auth + "AuthEnable", b"")
-        self.token = log_in(connection, "root")
+        if large:
+            dataset.load(connection)
+        self._add_users(connection)
+        self.tokens = {STRANGER: None}
+        for role, name in ((USER, "root"), (ORDINARY, ORDINARY)):
+            answer = connection.unary(wire.AUTHENTICATE, wire.text(1, name) + wire.text(2, PASSWORD))
+            self.tokens[role] = field_two(answer)
         connection.close()
-        self.start_polite()
-
-    def start_polite(self):
-        self.polite = Polite(self.server, self.token)
+        self.polite = Polite(self.server, self.tokens[USER])
         time.sleep(0.3)
         begun = time.monotonic()
         time.sleep(1)
         self.calm, calls = self.polite.percentile(begun, time.monotonic())
         assert calls > 3, f"the polite client made {calls} calls without any attack: {self.polite.problem}"
         self.first = self.server.resident()
+
+    def _add_users(self, connection):
+        for name in ("root", ORDINARY):
+            connection.unary(wire.AUTH + "UserAdd", wire.text(1, name) + wire.text(2, PASSWORD))
+            connection.unary(wire.AUTH + "RoleAdd", wire.text(1, name))
+            connection.unary(wire.AUTH + "UserGrantRole", wire.text(1, name) + wire.text(2, name))
+        connection.unary(wire.AUTH + "UserAdd", wire.text(1, COSTLY) + wire.text(2, PASSWORD))
+        connection.unary(wire.AUTH + "UserChangePassword", wire.text(1, COSTLY) + wire.text(3, base64.b64encode(COSTLY_HASH)))
+        everything = wire.number(1, 2) + wire.text(2, dataset.PREFIX) + wire.text(3, dataset.PREFIX_END)
+        connection.unary(wire.AUTH + "RoleGrantPermission", wire.text(1, ORDINARY) + wire.text(2, everything))
+        connection.unary(wire.AUTH + "AuthEnable", b"")
 
     def is_worn(self):
         """Whether memory that the allocator has not given back yet would be blamed on the next attack."""
@@ -190,7 +211,7 @@ class Field:
         return f"p99 {found:.0f} ms of {calls} calls; {said}", wrong
 
     def _suffer_once(self, attack, role):
-        target, peak = Target(self.server, role, self.token), Peak(self.server)
+        target, peak = Target(self.server, role, self.tokens[role]), Peak(self.server)
         wrong, said = [], ""
         try:
             said = attack(target) or ""
@@ -202,7 +223,7 @@ class Field:
         ended = time.monotonic()
         self._await_polite(ended)
         most = peak.stop()
-        latencies = self.polite.latencies(target.begun, ended, not getattr(attack, "puts_wait", False))
+        latencies = self.polite.latencies(target.begun, ended, not attack.puts_wait)
         sent = target.sent()
         target.close()
         if self.server.process.poll() is not None:
@@ -241,10 +262,6 @@ def last_words(server):
     return " | ".join(lines[-2:])[:300] or f"exit code {server.process.returncode}"
 
 
-def log_in(connection, name):
-    return field_two(connection.unary(wire.AUTHENTICATE, wire.text(1, name) + wire.text(2, PASSWORD)))
-
-
 def field_two(answer):
     """The string in field 2 of a message whose field 1 is a header."""
     assert answer[0] == 0x0A and answer[1] < 128, answer
@@ -256,27 +273,36 @@ def field_two(answer):
 def run(binary, wanted, strict, say):
     """All attacks, or those that are named. Gives those that the server did not stand."""
     failed = []
-    for scheme in ("http", "https"):
-        field = None
-        for role in (STRANGER, USER):
-            for attack in ATTACKS:
-                if wanted and attack.__name__ not in wanted or (scheme, role) not in attack.runs:
-                    continue
-                if field is not None and field.is_worn():
-                    failed += [] if field.stop() else [f"{scheme} end"]
-                    field = None
-                if field is None:
-                    field = Field(binary, scheme)
-                    say(f"{scheme}: the polite client's p99 without an attack is {field.calm:.0f} ms; {field.first:.0f} MiB")
-                said, wrong = field.suffer(attack, role, strict)
-                name = f"{scheme} {role} {attack.__name__}"
-                say(f"{name:40} {said}")
-                for line in wrong:
-                    say(f"{name:40} FAILED: {line}")
-                if wrong:
-                    failed.append(name)
-                    field.stop()
-                    field = None
-        if field is not None and not field.stop():
-            failed.append(f"{scheme} end")
+    for large in (False, True):
+        for scheme in ("http", "https"):
+            runs = [(role, attack) for role in (STRANGER, USER, ORDINARY) for attack in ATTACKS
+                    if attack.large == large and (scheme, role) in attack.runs and (not wanted or attack.__name__ in wanted)]
+            failed += run_on(binary, scheme, large, runs, strict, say)
+    return failed
+
+
+def run_on(binary, scheme, large, runs, strict, say):
+    """These attacks, by these roles, one after the other on one server as far as that goes."""
+    failed, field = [], None
+    for role, attack in runs:
+        if field is not None and field.is_worn():
+            failed += [] if field.stop() else [f"{scheme} end"]
+            field = None
+        if field is None:
+            begun = time.monotonic()
+            field = Field(binary, scheme, large)
+            say(f"{scheme}: the polite client's p99 without an attack is {field.calm:.0f} ms; {field.first:.0f} MiB; "
+                f"ready after {time.monotonic() - begun:.1f} s")
+        said, wrong = field.suffer(attack, role, strict)
+        name = f"{scheme} {role} {attack.__name__}"
+        say(f"{name:40} {said}")
+        for line in wrong:
+            say(f"{name:40} FAILED: {line}")
+        if wrong:
+            failed.append(name)
+        if wrong or attack.spoils:
+            field.stop()
+            field = None
+    if field is not None and not field.stop():
+        failed.append(f"{scheme} end")
     return failed

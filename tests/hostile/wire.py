@@ -46,7 +46,9 @@ GRANT, REVOKE = "/etcdserverpb.Lease/LeaseGrant", "/etcdserverpb.Lease/LeaseRevo
 KEEP_ALIVE = "/etcdserverpb.Lease/LeaseKeepAlive"
 LEASES = "/etcdserverpb.Lease/LeaseLeases"
 SNAPSHOT = "/etcdserverpb.Maintenance/Snapshot"
-AUTHENTICATE = "/etcdserverpb.Auth/Authenticate"
+COMPACT = "/etcdserverpb.KV/Compact"
+AUTH = "/etcdserverpb.Auth/"
+AUTHENTICATE = AUTH + "Authenticate"
 
 
 def range_of(key, end=b""):

@@ -1,9 +1,9 @@
 //! The cluster trial: three servers on one journal of three NATS servers, each on a host of its own
 //! in a network that can be cut, under a mixed load by way of all of them; one thing after another
-//! going wrong, and the judgement of all that clients were told by whichever server.
+//! going wrong, and the verdict on all responses, of all servers.
 //!
 //! Every client stays with one server until that is of no use, and goes on at the next; watches go
-//! on behind the last thing they were told, on another server. After each fault every server has to
+//! on behind the last response they got, on another server. After each fault every server has to
 //! take a write again. In the end all have to have the same state, each has to tell the whole story
 //! once more, and `crates/check` judges as for one server. What a server may answer from its own
 //! state is judged as such: serializable reads, and where a watch from now on begins.
@@ -38,7 +38,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 const KEEP_ALIVE: Duration = Duration::from_secs(1);
 
 /// Break servers of a cluster, its journal and the network between them under load, and judge
-/// everything its clients were told.
+/// all responses that its clients got.
 #[derive(Args, Debug)]
 pub(crate) struct Cluster {
     /// Only these faults; all without it.
@@ -71,7 +71,7 @@ struct Field {
     recorder: Recorder,
     rng: Rng,
     times: Times,
-    /// What happened so far; told at once, or only if the run fails.
+    /// What happened so far; printed as it happens, or only if the run fails.
     story: Vec<String>,
     aloud: bool,
 }

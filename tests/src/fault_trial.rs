@@ -110,7 +110,7 @@ impl FaultTrial {
             if self.must_fail {
                 return error;
             }
-            println!("  last words of the server:\n{log}");
+            println!("  end of the server's log:\n{log}");
             println!("  requests failed with {:?}", recording.failures);
             self.keep(&recording.history);
             error.context(format!("{} with seed {}", self.name, self.seed))

@@ -1,5 +1,5 @@
 //! The faults trial: a real server under a mixed load, one thing after another going wrong, and the
-//! judgement of all that its clients were told.
+//! verdict on all responses that its clients got.
 //!
 //! Each case breaks one thing, several times, on one history; then everything heals, and `ground`
 //! judges. The storage of the server is made small, so that files are finished, replaced and
@@ -20,7 +20,7 @@ use crate::fault_trial::FaultTrial;
 use crate::record::Plan;
 use crate::server::{Kind, Options};
 
-/// Break things beneath a loaded server, heal them, and judge everything its clients were told.
+/// Break things beneath a loaded server, heal them, and check all responses that its clients got.
 #[derive(Args, Debug)]
 pub(crate) struct Faults {
     #[arg(long, default_value = "vetch")]

@@ -78,7 +78,7 @@ impl Mount {
     pub(crate) fn fill(&self, leave_mib: u64) -> Result<PathBuf> {
         let path = self.path().join("ballast");
         let file = std::fs::File::create(&path)?;
-        // Somebody else may take room between a look and the step after it.
+        // Another process may take room between the check and the write after it.
         for _ in 0..100 {
             let space = rustix::fs::statvfs(self.path())?;
             let take = (space.f_bavail * space.f_frsize).saturating_sub(leave_mib << 20);

@@ -44,7 +44,7 @@ pub(crate) struct PowerCut {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Deception {
-    /// The server is told not to sync.
+    /// The server runs without syncs.
     NoSync,
     /// The server syncs, and the calls do nothing.
     LyingDisk,

@@ -1,9 +1,9 @@
-//! The recorder: a mixed load of many clients on a real server, and everything that the server told
+//! The recorder: a mixed load of many clients on a real server, and everything that the server sent
 //! them.
 //!
 //! Clients of keys, clients of leases, a compactor, one who looks at lists, watchers and one
 //! watcher of everything run until `finish`, however often the server goes away meanwhile. What
-//! they were told is a `vetch_check::History`, which `verdict` judges. A request without an answer
+//! they got is a `vetch_check::History`, which `verdict` judges. A request without an answer
 //! is recorded as unknown: it may have happened or not.
 //!
 //! Not here: what goes wrong with the server meanwhile, which is the trial's business.
@@ -27,7 +27,7 @@ use tokio::task::JoinSet;
 use tonic::Code;
 use vetch_check::{Hashed, History};
 
-use shared::{PATIENCE, Shared};
+use shared::{Shared, TIMEOUT};
 use vetch_testkit::random::Rng;
 
 /// Who does what, and how much of it.
@@ -143,19 +143,19 @@ impl Recorder {
         self.shared.stop();
         let end = async { while self.clients.join_next().await.is_some() {} };
         ensure!(
-            tokio::time::timeout(PATIENCE, end).await.is_ok(),
+            tokio::time::timeout(TIMEOUT, end).await.is_ok(),
             "requests are neither answered nor refused"
         );
         closing::end_leases(&self.shared).await?;
         let revision = closing::write_once(&self.shared).await?;
         self.shared.stop_watching_at(revision);
         let end = async { while self.watchers.join_next().await.is_some() {} };
-        let caught_up = tokio::time::timeout(PATIENCE, end).await.is_ok();
+        let caught_up = tokio::time::timeout(TIMEOUT, end).await.is_ok();
         self.watchers.abort_all();
         let (late, watched) = (self.watchers.len(), self.shared.watched());
         ensure!(
             caught_up,
-            "{late} watchers were not told of revision {revision}; the one of everything is at {watched}"
+            "{late} watchers did not get revision {revision}; the one of everything is at {watched}"
         );
         Ok(())
     }
@@ -185,7 +185,7 @@ impl Recorder {
         closing::serves(&self.shared, endpoint, self.shared.new_client()).await
     }
 
-    /// A write by way of one server; nobody waits for what becomes of it.
+    /// Sends a write to one server without waiting for its outcome.
     pub(crate) fn probe(&mut self, endpoint: &str) {
         let (shared, endpoint) = (Arc::clone(&self.shared), endpoint.to_owned());
         let id = shared.new_client();

@@ -370,9 +370,8 @@ impl Drop for Server {
     }
 }
 
-/// A port that nobody listens on: below those that the kernel gives to outgoing connections, which
-/// could take it between this look and the server's start, and from a block that belongs to this
-/// process.
+/// A free port: below those that the kernel gives to outgoing connections, which could take it
+/// between this check and the server's start, and from a block that belongs to this process.
 pub(crate) fn free_port() -> Result<u16> {
     const FIRST: u16 = 13_000;
     // Up to 23,000: trials that begin at a fixed port begin above.

@@ -95,7 +95,7 @@ impl Load {
     }
 }
 
-/// A Vetch, an etcd and nobody, in one call.
+/// A Vetch, an etcd and an endpoint without a server, in one call.
 fn several_servers(server: &Server) -> Result<()> {
     let etcd = Server::start(Kind::Etcd)?;
     let both = format!("{},{}", server.endpoint(), etcd.endpoint());
@@ -116,10 +116,10 @@ fn several_servers(server: &Server) -> Result<()> {
     }
     println!("{text}\n");
 
-    let nobody = format!("{},127.0.0.1:1", server.endpoint());
-    let output = vetch(&["status", "--endpoints", &nobody])?;
+    let one_dead = format!("{},127.0.0.1:1", server.endpoint());
+    let output = vetch(&["status", "--endpoints", &one_dead])?;
     let text = String::from_utf8(output.stdout)?;
-    ensure!(output.status.code() == Some(1), "nobody at one endpoint is a failure: {}", output.status);
+    ensure!(output.status.code() == Some(1), "an endpoint without a server is a failure: {}", output.status);
     ensure!(text.contains("UNHEALTHY") && text.contains("cannot connect to 127.0.0.1:1"), "{text}");
     let output = vetch(&["top", "--once", "--endpoints", &etcd.endpoint()])?;
     ensure!(output.status.code() == Some(1), "an etcd has no top");
@@ -210,7 +210,7 @@ fn in_a_terminal(server: &Server) -> Result<()> {
         .spawn()
         .context("script(1) of util-linux makes the terminal")?;
     std::thread::sleep(Duration::from_secs(4));
-    ensure!(terminal.try_wait()?.is_none(), "it runs until it is told to end");
+    ensure!(terminal.try_wait()?.is_none(), "it runs until it is stopped");
     terminal.stdin.take().context("its keyboard")?.write_all(b"q")?;
     let output = terminal.wait_with_output()?;
     let screen = String::from_utf8_lossy(&output.stdout);
@@ -233,7 +233,7 @@ async fn ended(mut server: Server, load: Load) -> Result<()> {
     Ok(())
 }
 
-/// Certificates on both sides, and users: root alone is told.
+/// Certificates on both sides, and users: only root gets an answer.
 fn users_and_tls() -> Result<()> {
     let pki = Pki::new()?;
     pki.issue("client", client("client"))?;
@@ -267,7 +267,7 @@ fn users_and_tls() -> Result<()> {
         }
     }
     let output = vetch(&["status", "--endpoints", &endpoint, "--cacert", &cacert, "--user", "root:secret"])?;
-    ensure!(!output.status.success(), "without a certificate nobody gets in");
+    ensure!(!output.status.success(), "a client without a certificate was let in");
     let page = Command::new("curl")
         .args(["-sS", "--cacert", &cacert, "--cert", &cert, "--key", &key, &format!("{endpoint}/metrics")])
         .output()?;

@@ -55,6 +55,12 @@ impl Tree {
         self.files.iter().filter(move |file| file.path.ends_with(ending))
     }
 
+    /// Whether there is a file or a directory of this path.
+    pub(crate) fn has(&self, path: &str) -> bool {
+        let directory = format!("{path}/");
+        self.files.iter().any(|file| file.path == path || file.path.starts_with(&directory))
+    }
+
     pub(crate) fn get(&self, path: &str) -> Option<&str> {
         self.files.iter().find(|file| file.path == path).map(|file| file.text.as_str())
     }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::files::Tree;
 
 /// Crates that `seeded-bugs` serves; the sentence below the code map names them as well.
-const MAY_HAVE_SEEDED_BUGS: [&str; 6] = ["store", "watch", "journal", "cluster", "node", "cli"];
+const MAY_HAVE_SEEDED_BUGS: [&str; 7] = ["store", "watch", "journal", "cluster", "raft", "node", "cli"];
 
 pub(crate) fn check(tree: &Tree) -> Vec<String> {
     let Some(architecture) = tree.get("ARCHITECTURE.md") else { return vec!["no ARCHITECTURE.md".into()] };

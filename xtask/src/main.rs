@@ -8,6 +8,7 @@ mod files;
 mod habits;
 mod layers;
 mod lengths;
+mod links;
 mod modules;
 mod names;
 mod ratchet;
@@ -23,7 +24,7 @@ use files::Tree;
 /// A check by name, and what it found.
 type Check = (&'static str, fn(&Tree) -> Vec<String>);
 
-const CHECKS: [Check; 7] = [
+const CHECKS: [Check; 8] = [
     ("layers", layers::check),
     ("modules", modules::check),
     ("sizes", sizes::check),
@@ -31,6 +32,7 @@ const CHECKS: [Check; 7] = [
     ("lengths", lengths::check),
     ("words", words::check),
     ("names", names::check),
+    ("links", links::check),
 ];
 
 fn main() -> ExitCode {

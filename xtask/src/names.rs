@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_told_apart() {
+    fn kinds_of_names_are_distinguished() {
         assert!(is_file_name("store/src/state.rs") && !is_test_name("store/src/state.rs"));
         assert!(is_test_name("a_test_is_a_sentence") && is_test_name("its_end_may_be_left_..."));
         assert!(is_item_name("Store") && is_item_name("Node::put") && !is_item_name("NOSPACE"));

@@ -13,6 +13,7 @@
 //!
 //! Not here: how a request is served. No store, no journal, no server.
 
+pub mod codec;
 pub mod error;
 pub mod gateway;
 mod generated;

@@ -38,7 +38,7 @@ const LAST_RETRY: Duration = Duration::from_secs(15);
 /// A full backup that failed, or found nothing new, is tried again after this.
 const FULL_RETRY: Duration = Duration::from_secs(30);
 /// Requests that may wait for a full backup.
-const MOST_WAITING: usize = 16;
+const WAITING_MAX: usize = 16;
 
 /// What to do, where and how often.
 #[derive(Debug, Clone)]
@@ -83,12 +83,12 @@ impl Archiver {
         Ok(Archiver { stop, thread })
     }
 
-    /// Call after the node has ended. Ships what is left, but does not take longer than `patience`;
-    /// false if that was too short. What was not shipped is by the next start.
-    pub fn finish(self, patience: Duration) -> bool {
+    /// Call after the node has ended. Ships what is left within `timeout` and returns false if that
+    /// was too short. The next start ships the rest.
+    pub fn finish(self, timeout: Duration) -> bool {
         // A thread that has ended by itself is as good.
         let _ = self.stop.send(());
-        let deadline = Instant::now() + patience;
+        let deadline = Instant::now() + timeout;
         while !self.thread.is_finished() && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -101,10 +101,10 @@ struct Worker {
     settings: Settings,
     marks: Arc<Marks>,
     requests: Receiver<BackupRequest>,
-    /// None: the store has not been reached yet, or what is there has to be looked at anew.
+    /// `None`: the store has not been reached yet, or its content has to be read again.
     session: Option<Session>,
     full: Option<FullRun>,
-    /// Those who wait for a full backup.
+    /// Requests that wait for a full backup.
     waiting: Vec<BackupRequest>,
     not_before: Instant,
     full_not_before: Instant,
@@ -144,13 +144,13 @@ impl Worker {
         if let Err(error) = self.ship() {
             self.not_before = Instant::now() + self.retry;
             self.retry = (self.retry * 2).min(LAST_RETRY);
-            self.tell(&error);
+            self.report_failure(&error);
         } else {
             self.retry = FIRST_RETRY;
         }
     }
 
-    fn tell(&self, error: &BackupError) {
+    fn report_failure(&self, error: &BackupError) {
         self.archive.metrics().failures.add(1);
         let behind = self.archive.metrics().lag.get();
         tracing::error!(%error, entries_behind = behind, again_in = ?self.retry, "the backup failed");
@@ -173,8 +173,8 @@ impl Worker {
 
     fn answer(&mut self, request: BackupRequest) {
         match self.ship() {
-            Ok(()) if request.full && self.waiting.len() == MOST_WAITING => {
-                let text = "too many wait for a full backup already; ask again when it is done";
+            Ok(()) if request.full && self.waiting.len() == WAITING_MAX => {
+                let text = "too many requests wait for a full backup already; try again when it is done";
                 self.reply(request, Err(BackupFailed(text.to_owned())));
             }
             Ok(()) if request.full => {
@@ -183,7 +183,7 @@ impl Worker {
             }
             Ok(()) => self.reply(request, Ok(())),
             Err(error) => {
-                self.tell(&error);
+                self.report_failure(&error);
                 self.reply(request, Err(BackupFailed(error.to_string())));
             }
         }
@@ -195,7 +195,7 @@ impl Worker {
             revision: self.archive.metrics().revision.get(),
             full_revision: self.archive.metrics().full_revision.get(),
         };
-        // Whoever asked may have gone.
+        // The caller may have gone.
         let _ = request.reply.send(outcome.map(|()| backed_up()));
     }
 

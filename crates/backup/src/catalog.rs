@@ -50,7 +50,7 @@ pub struct Restorable {
     pub journal: String,
     pub first: i64,
     pub last: i64,
-    /// From when to when marks tell times. None: only revisions can be named.
+    /// The first and the last time that a mark records. `None`: only revisions can be named.
     pub times: Option<(u64, u64)>,
 }
 

@@ -1,4 +1,4 @@
-//! Depot: the few things that are asked of whatever keeps a backup, one after another.
+//! Depot: the few operations on the store of a backup, one after another.
 //!
 //! Underneath is an asynchronous store; a depot drives it on the calling thread and belongs to that
 //! thread alone. Objects appear whole or not at all. Memory is bounded: a large file travels in
@@ -39,7 +39,7 @@ pub struct Listed {
     pub modified: u64,
 }
 
-/// Who was first.
+/// Whether an object was created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Put {
     Created,
@@ -73,8 +73,8 @@ impl Depot {
         }
     }
 
-    /// Copies a file to an object. What had that name before is replaced; names of files tell their
-    /// content. Returns the hash of what was sent.
+    /// Copies a file to an object. Replaces an object of that name, which can only be the same file
+    /// in part: the names of files identify their content. Returns the hash of what was sent.
     pub fn put_file(&self, name: &str, path: &Path) -> Result<blake3::Hash, BackupError> {
         let mut file = File::open(path).map_err(BackupError::io("opening", path))?;
         let mut hash = blake3::Hasher::new();

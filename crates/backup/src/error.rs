@@ -10,7 +10,7 @@ use vetch_offline::BuildError;
 pub enum BackupError {
     #[error("backup location {location:?}: {reason}")]
     Location { location: String, reason: String },
-    /// The store did not do what it was asked; trying again later may help.
+    /// A request to the store failed; a retry may help.
     #[error("{op} {object}: {reason}")]
     Store { op: &'static str, object: String, reason: String },
     #[error("{0} is not there")]
@@ -20,10 +20,10 @@ pub enum BackupError {
     Damaged { object: String, reason: String },
     #[error("{object}: format {format} is not known to this version; use the version that wrote it")]
     NotSupported { object: String, format: u64 },
-    /// Somebody else writes here. Nothing was changed.
+    /// Another server writes here. Nothing was changed.
     #[error("{0}")]
     Foreign(String),
-    /// What was asked for cannot be had.
+    /// The request cannot be fulfilled from this backup.
     #[error("{0}")]
     Refused(String),
     #[error("{op} {}: {source}", path.display())]

@@ -17,7 +17,7 @@ use object_store::{BackoffConfig, ClientConfigKey, ObjectStore, RetryConfig};
 use crate::depot::Depot;
 use crate::error::BackupError;
 
-/// One request to a store, and how long it is repeated before the error is told.
+/// Timeouts of a request to an object store. How long requests are retried follows below.
 const TIMEOUTS: [(ClientConfigKey, &str); 2] =
     [(ClientConfigKey::ConnectTimeout, "5 seconds"), (ClientConfigKey::Timeout, "60 seconds")];
 const RETRY_TIMEOUT: Duration = Duration::from_secs(20);
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn locations_are_told_apart() {
+    fn kinds_of_locations_are_distinguished() {
         let parsed = |text: &str| Location::parse(text, None).map(|location| location.to_string()).ok();
         assert_eq!(parsed("/var/backup").as_deref(), Some("/var/backup"));
         assert_eq!(parsed("file:///var/backup").as_deref(), Some("/var/backup"));
@@ -172,7 +172,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), "# keys\nAWS_ACCESS_KEY_ID=id\nsecret-without-a-name\n").unwrap();
         let location = Location::parse("s3://bucket", Some(file.path())).unwrap();
-        let told = location.settings().unwrap_err().to_string();
-        assert!(told.contains("line 3") && !told.contains("secret"), "{told}");
+        let error = location.settings().unwrap_err().to_string();
+        assert!(error.contains("line 3") && !error.contains("secret"), "{error}");
     }
 }

@@ -3,7 +3,7 @@
 //! What is promised is a time span: every point in it, of what was archived, can be restored. For
 //! that the newest full backup from before the span has to stay, with everything behind it. Full
 //! backups go first, then chunks, then files, so that an interruption at any point leaves nothing
-//! that looks restorable and is not.
+//! that seems restorable and is not.
 
 use std::collections::HashSet;
 use std::time::Duration;

@@ -5,9 +5,9 @@
 //! of a new data directory with a journal of its own: what comes after is another future than the
 //! one the backup knows.
 //!
-//! Clients may have seen later revisions than the restored one, and would take those that are given
-//! out a second time for what they know. So the revision can be moved far ahead, with everything
-//! before it compacted: whoever watches or caches is then told to begin anew.
+//! Clients may have seen later revisions than the restored one, and would take a revision that is
+//! assigned a second time for the one they know. So the revision can be moved far ahead, with
+//! everything before it compacted: watchers and caches then get "compacted" and begin anew.
 
 use std::fs::{self, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
@@ -31,7 +31,7 @@ use crate::format::{self, Chunk, Owner, chunk_name, file_name};
 
 /// Versions of keys written at a time, in bytes.
 const PIECE_BYTES: usize = 64 << 20;
-/// Keys looked at, and versions freed, per step; nobody waits in between, so any number would do.
+/// Keys examined, and versions freed, per step. No request waits in between: any number would do.
 const STEP: usize = 1 << 16;
 
 #[derive(Debug, Clone)]
@@ -42,9 +42,9 @@ pub struct Options {
     pub data_dir: PathBuf,
     /// How far to move the revision ahead, and mark it compacted; 0: it stays.
     pub bump: u64,
-    /// Who the restored member is. None: who was backed up.
+    /// The identity of the restored member. `None`: that of the member that was backed up.
     pub identity: Option<Identity>,
-    /// What opens a backup of encrypted files, and encrypts the data directory that is made.
+    /// Keys that decrypt the backup, and encrypt the new data directory.
     pub keys: EncryptionKeys,
 }
 

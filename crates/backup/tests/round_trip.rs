@@ -191,8 +191,8 @@ fn a_time_gives_what_was_durable_then_and_no_later_write() {
     let restored = ground.restore(Target::Time(between), "then").unwrap();
     assert_eq!(restored.source.revision, before);
     assert!(restored.known_at.is_some_and(|at| at <= between && between - at < 500), "{restored:?}");
-    let told = ground.restore(Target::Time(between - 3_600_000), "early").unwrap_err().to_string();
-    assert!(told.contains("What can be restored"), "{told}");
+    let error = ground.restore(Target::Time(between - 3_600_000), "early").unwrap_err().to_string();
+    assert!(error.contains("What can be restored"), "{error}");
     let newest = ground.restore(Target::Newest, "newest").unwrap();
     assert_eq!(newest.source.revision, before + 1);
 }
@@ -240,8 +240,8 @@ fn a_server_on_a_copy_of_the_directory_cannot_write_to_the_same_backup() {
     run(node.back_up(false)).unwrap();
     let (other, second) = ground.start_unchecked("copy");
     run(put(&other, "/a", "theirs"));
-    let told = run(other.back_up(false)).unwrap_err().to_string();
-    assert!(told.contains("another server runs on a copy"), "{told}");
+    let error = run(other.back_up(false)).unwrap_err().to_string();
+    assert!(error.contains("another server runs on a copy"), "{error}");
     run(stop(&node, archiver));
     run(other.shutdown());
     second.finish(Duration::from_secs(5));
@@ -261,8 +261,8 @@ fn another_member_is_refused() {
     config.archive_limit = Some(1 << 20);
     let other = Node::open(config, |_| {}).unwrap();
     let archiver = Archiver::start(other.archive().unwrap(), ground.settings()).unwrap();
-    let told = run(other.back_up(false)).unwrap_err().to_string();
-    assert!(told.contains("is the backup of member 2"), "{told}");
+    let error = run(other.back_up(false)).unwrap_err().to_string();
+    assert!(error.contains("is the backup of member 2"), "{error}");
     run(other.shutdown());
     archiver.finish(Duration::from_secs(5));
 }
@@ -290,8 +290,8 @@ fn pruning_keeps_what_it_promises() {
     for (index, (revision, expected)) in states.iter().enumerate() {
         let restored = ground.restore(Target::Revision(*revision), &format!("p{index}"));
         if *revision < after[0].first {
-            let told = restored.unwrap_err().to_string();
-            assert!(told.contains(&format!("revisions {}", after[0].first)), "{told}");
+            let error = restored.unwrap_err().to_string();
+            assert!(error.contains(&format!("revisions {}", after[0].first)), "{error}");
             continue;
         }
         restored.unwrap();
@@ -343,15 +343,15 @@ fn a_damaged_full_backup_or_piece_costs_only_what_needs_it() {
         assert_eq!(run(all(&node)), expected);
         run(node.shutdown());
         // What needs it is refused, with what is wrong.
-        let told = ground.restore(Target::Revision(2), "none").unwrap_err().to_string();
-        assert!(told.contains("is damaged") && !ground.at("none").exists(), "{told}");
+        let error = ground.restore(Target::Revision(2), "none").unwrap_err().to_string();
+        assert!(error.contains("is damaged") && !ground.at("none").exists(), "{error}");
         std::fs::write(path, good).unwrap();
     }
     // The newest is not silently something older.
     let path = of("/journal/").next_back().unwrap();
     let good = flipped(path);
-    let told = ground.restore(Target::Newest, "none").unwrap_err().to_string();
-    assert!(told.contains("is damaged") && !ground.at("none").exists(), "{told}");
+    let error = ground.restore(Target::Newest, "none").unwrap_err().to_string();
+    assert!(error.contains("is damaged") && !ground.at("none").exists(), "{error}");
     std::fs::write(path, good).unwrap();
     // A server goes on with a backup of which something old is damaged.
     flipped(of("/full/").next().unwrap());

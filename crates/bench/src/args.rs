@@ -35,8 +35,8 @@ pub(crate) struct Common {
     /// Time before it, of which nothing counts.
     #[arg(long, default_value = "1s", value_parser = duration)]
     pub(crate) warmup: Duration,
-    /// Processes of the server, or of a cluster's, whose CPU time and memory are to be told, all
-    /// together.
+    /// Processes of the server, or of all servers of a cluster: report the sum of CPU time and
+    /// memory.
     #[arg(long, value_delimiter = ',')]
     pub(crate) pid: Vec<u32>,
     /// Processors for client and server, such as 0,1.
@@ -239,9 +239,13 @@ pub(crate) struct Compare {
     pub(crate) workload: Vec<String>,
 }
 
+#[derive(Debug, thiserror::Error)]
+#[error("{0:?} is not a duration such as 500ms, 10s or 2m")]
+pub(crate) struct DurationError(String);
+
 /// 500ms, 10s, 2m.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is no duration such as 500ms, 10s or 2m");
+pub(crate) fn duration(text: &str) -> Result<Duration, DurationError> {
+    let wrong = || DurationError(text.to_owned());
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let number: f64 = number.parse().map_err(|_| wrong())?;

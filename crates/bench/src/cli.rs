@@ -31,7 +31,7 @@ pub(crate) enum Command {
     List(Listing),
     /// A list in pages, all at one revision.
     Pages(Paging),
-    /// Writes and the watchers that are told of them.
+    /// Writes and the watchers that get them.
     Watch(crate::watch::Watching),
     /// Renewals of leases.
     Keepalive(Leasing),

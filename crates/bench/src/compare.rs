@@ -2,9 +2,9 @@
 //! all of them.
 //!
 //! A target is an endpoint, or a command line that is started with a fresh directory in every
-//! round. Each round begins with another target. Of every number the median and the extremes of all
-//! rounds are told, and of the ratios to the reference the median of the rounds: a ratio compares
-//! what was measured within the same minute or so.
+//! round. Each round begins with another target. The report has the median and the extremes of
+//! every number over all rounds, and the median of the ratios to the reference: a ratio compares
+//! measurements from the same minute or so.
 
 use std::fmt::Write;
 

@@ -1,33 +1,33 @@
 //! Drives a wire with the requests of a workload, in one of two ways.
 //!
-//! * Closed loop: so many clients, each of which asks again as soon as it is answered. It finds the
-//!   most a server can do, and hides how long others would have waited.
+//! * Closed loop: a number of clients, each of which sends its next request as soon as it has the
+//!   response. It finds the throughput limit, and hides how long other clients would have waited.
 //! * Open loop: requests at fixed times, whether or not earlier ones are answered. Latency counts
 //!   from the time at which a request was to be sent, so a server that stalls is charged for
 //!   everything that had to wait (no coordinated omission).
 //!
-//! Bounds: at most one request per slot is under way; a request whose time has come and for which
-//! there is no slot waits, and its waiting is measured. After the end, answers are awaited for
-//! [`DRAIN`]; what is missing then is told.
+//! Bounds: at most one request per slot is in flight; a request that is due while no slot is free
+//! waits, and its waiting is measured. After the end, responses are awaited for [`DRAIN`]; missing
+//! ones are reported.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, WrongAnswer};
 use crate::measure::Stop;
 use crate::measure::monitor::Counters;
 use crate::measure::tally::{Tally, Window, Yield};
 use crate::wire::{Happened, Inbox, Method, Wire};
 
 const DRAIN: Duration = Duration::from_secs(5);
-/// A client whose connection failed waits before it asks again.
-const PENALTY: Duration = Duration::from_millis(100);
-/// Nobody sleeps longer than this without looking whether to stop.
-const NAP: Duration = Duration::from_millis(100);
+/// Delay before a client whose connection failed sends its next request.
+const RETRY_DELAY: Duration = Duration::from_millis(100);
+/// A thread checks at least this often whether to stop.
+const SLEEP_MAX: Duration = Duration::from_millis(100);
 
-/// What a slot asks next.
+/// The next request of a slot.
 pub(crate) struct Asked {
     pub(crate) method: Method,
     pub(crate) class: usize,
@@ -41,11 +41,11 @@ pub(crate) trait Work: Send {
     /// Writes the slot's next request.
     fn next(&mut self, slot: usize, message: &mut Vec<u8>) -> Asked;
 
-    /// A message of the answer; an error says what is wrong with it.
-    fn message(&mut self, slot: usize, message: &[u8]) -> Result<Yield, String>;
+    /// Checks a message of the response.
+    fn message(&mut self, slot: usize, message: &[u8]) -> Result<Yield, WrongAnswer>;
 
     /// The whole answer has come.
-    fn end(&mut self, _slot: usize) -> Result<(), String> {
+    fn end(&mut self, _slot: usize) -> Result<(), WrongAnswer> {
         Ok(())
     }
 
@@ -79,7 +79,7 @@ pub(crate) struct Plan {
 struct Slot {
     intended: Instant,
     class: usize,
-    outcome: Result<Yield, String>,
+    outcome: Result<Yield, WrongAnswer>,
     busy: bool,
     opened: bool,
 }
@@ -138,7 +138,7 @@ impl Driver<'_> {
             }
             self.issue(now, end);
             let limit = if issuing { end } else { end + DRAIN };
-            let until = self.next_due(end).unwrap_or(limit).min(limit).min(now + NAP);
+            let until = self.next_due(end).unwrap_or(limit).min(limit).min(now + SLEEP_MAX);
             inbox.clear();
             self.wire.wait(until, &mut inbox);
             for (tag, at, happened) in inbox.iter() {
@@ -275,7 +275,7 @@ impl Driver<'_> {
         self.tally.failure(self.slots[index].class, failure);
         self.plan.counters.errors.fetch_add(1, Ordering::Relaxed);
         if failure.is_transport() {
-            self.punished.push_back((Instant::now() + PENALTY, index));
+            self.punished.push_back((Instant::now() + RETRY_DELAY, index));
         } else {
             self.free.push_back(index);
         }

@@ -15,6 +15,7 @@ use vetch_api::pb::watch_request::RequestUnion;
 
 use crate::args::Common;
 use crate::drive::{Asked, Work};
+use crate::failure::WrongAnswer;
 use crate::measure::tally::{self, Yield};
 use crate::report::{Figure, Latency, Point, Report};
 use crate::scan;
@@ -65,7 +66,7 @@ impl Work for Attach {
         Asked { method: Method::Put, class: 0 }
     }
 
-    fn message(&mut self, _slot: usize, message: &[u8]) -> Result<Yield, String> {
+    fn message(&mut self, _slot: usize, message: &[u8]) -> Result<Yield, WrongAnswer> {
         scan::revision(message)?;
         Ok(Yield::default())
     }
@@ -146,7 +147,7 @@ fn follow(
 ) -> Result<Vec<Instant>> {
     let mut gone = Vec::with_capacity(count);
     let mut inbox = Inbox::default();
-    let mut told = Instant::now();
+    let mut reported = Instant::now();
     while gone.len() < count && Instant::now() < deadline && !session.stop.is_raised() {
         inbox.clear();
         wire.wait(Instant::now() + Duration::from_millis(100), &mut inbox);
@@ -154,7 +155,7 @@ fn follow(
             match happened {
                 Happened::Message(message) => {
                     for event in events::events(message) {
-                        let event = event.map_err(|error| anyhow::anyhow!(String::from(error)))?;
+                        let event = event?;
                         if event.deleted {
                             gone.push(at);
                         }
@@ -163,8 +164,8 @@ fn follow(
                 Happened::End(failure) => anyhow::bail!("the watch ended: {failure:?}"),
             }
         }
-        if told.elapsed() > Duration::from_secs(2) {
-            told = Instant::now();
+        if reported.elapsed() > Duration::from_secs(2) {
+            reported = Instant::now();
             session.say(&format!("  {} of {count} keys are gone", gone.len()));
         }
     }

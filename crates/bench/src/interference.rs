@@ -74,7 +74,7 @@ fn phase(session: &Session<'_>, options: &Interfering, keys: &Keys, label: &str)
     Ok(point)
 }
 
-/// Lists and compacts on a thread of its own until it is told to end.
+/// Lists and compacts on a thread of its own until it is stopped.
 struct Background {
     over: Arc<AtomicBool>,
     lists: Arc<AtomicU64>,

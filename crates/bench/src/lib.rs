@@ -1,8 +1,8 @@
 //! `vetch bench`: a load generator for any server with etcd's API, and its reports.
 //!
-//! It knows the API and nothing of what is behind it. Start reading at `drive`, which sends
-//! requests at their time and measures their answers, and at `wire`, which has two clients: a lean
-//! one and an ordinary one.
+//! It knows the API and nothing of the server. Start reading at `drive`, which sends requests on
+//! schedule and measures their responses, and at `wire`, which has two clients: a lean one and an
+//! ordinary one.
 //!
 //! Guarantees: an error is never counted as a success, and answers are checked, not only counted;
 //! latency at an offered rate counts from the time at which a request was to be sent; every run is
@@ -53,7 +53,7 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let cli = match Cli::try_parse_from(std::iter::once("vetch bench".into()).chain(arguments)) {
         Ok(cli) => cli,
         Err(error) => {
-            // If neither output is open there is nobody to tell.
+            // If neither output is open there is no one to report to.
             let _ = error.print();
             return if error.use_stderr() { ExitCode::from(BAD_ARGUMENTS) } else { ExitCode::SUCCESS };
         }
@@ -161,8 +161,7 @@ fn write(path: &Path, text: &str) -> Result<()> {
     std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))
 }
 
-/// A line for whoever watches.
+/// Writes a line of progress to standard error, which may be closed.
 fn say(text: &str) {
-    // If standard error is closed there is nobody to tell.
     let _ = writeln!(std::io::stderr(), "{text}");
 }

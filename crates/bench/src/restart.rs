@@ -104,9 +104,8 @@ fn list(session: &Session<'_>, keys: &Keys, look: &mut dyn FnMut()) -> Result<Li
         for (_, _, happened) in inbox.iter() {
             match happened {
                 Happened::Message(message) => {
-                    let wrong = |error: scan::Malformed| anyhow::anyhow!(String::from(error));
-                    let part = scan::bytes(message, 1).map_err(wrong)?.unwrap_or_default();
-                    let (count, size) = key_values(part).map_err(wrong)?;
+                    let part = scan::bytes(message, 1)?.unwrap_or_default();
+                    let (count, size) = key_values(part)?;
                     received += count;
                     bytes += size;
                 }

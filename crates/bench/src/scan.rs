@@ -1,7 +1,9 @@
-//! A look into encoded protobuf messages, without decoding what is of no interest.
+//! Reads single fields of encoded protobuf messages, without decoding the rest.
 //!
-//! Answers come by the hundred thousand a second and only a field or two of each is checked.
-//! Whatever is not a well-formed message is an error, never skipped.
+//! Hundreds of thousands of responses arrive every second, and only a field or two of each is
+//! checked. A message that is not well formed is an error, never skipped.
+
+use crate::failure::WrongAnswer;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Field<'a> {
@@ -15,12 +17,13 @@ pub(crate) struct Fields<'a> {
     rest: &'a [u8],
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the response is not a well-formed message")]
 pub(crate) struct Malformed;
 
-impl From<Malformed> for String {
-    fn from(_: Malformed) -> String {
-        "an answer that is no message".to_owned()
+impl From<Malformed> for WrongAnswer {
+    fn from(_: Malformed) -> WrongAnswer {
+        WrongAnswer::Malformed
     }
 }
 

@@ -9,7 +9,7 @@
 //!
 //! * [`Writer`] builds a file from keys that come in order, in one pass and a few pages of memory.
 //!   Nothing is written twice, so the result can be a socket as well as a file; only the meta
-//!   pages, which stand in front, need a pass beforehand with [`Measure`].
+//!   pages, which come first, need a pass beforehand with [`Measure`].
 //! * [`Db`] reads any file, page by page, and trusts nothing it finds: every offset, count and
 //!   order is checked.
 //!

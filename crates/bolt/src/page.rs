@@ -26,8 +26,8 @@ pub(crate) const FREELIST: u16 = 16;
 /// Flag of a leaf element whose value is a bucket.
 pub(crate) const IS_BUCKET: u32 = 1;
 
-/// A bucket as a value: its root page, 0 if that follows right here, and a sequence number nobody
-/// uses.
+/// A bucket as a value: its root page, 0 if that follows right here, and a sequence number, which
+/// etcd does not use.
 pub(crate) const BUCKET: usize = 16;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

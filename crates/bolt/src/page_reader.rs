@@ -9,10 +9,10 @@ use crate::page::{BRANCH, BUCKET, HEADER, Header, LEAF, u64_at};
 
 /// The largest page, overflow included, that is read into memory. etcd's requests are limited to a
 /// fraction of it.
-const LARGEST_LEAF: u64 = 512 << 20;
+const LEAF_BYTES_MAX: u64 = 512 << 20;
 /// The same for branches, which hold keys only. As many of them are in memory at once as the tree
 /// is deep.
-const LARGEST_BRANCH: u64 = 4 << 20;
+const BRANCH_BYTES_MAX: u64 = 4 << 20;
 
 /// Bytes that can be read by position, from several places at once.
 pub trait ReadAt {
@@ -96,7 +96,7 @@ impl<R: ReadAt> PageReader<R> {
             return Err(BoltError::damaged(offset, format!("page {id} reaches behind the end")));
         }
         let len = (u64::from(header.overflow) + 1) * self.page_size;
-        if len > if header.kind == LEAF { LARGEST_LEAF } else { LARGEST_BRANCH } {
+        if len > if header.kind == LEAF { LEAF_BYTES_MAX } else { BRANCH_BYTES_MAX } {
             return Err(BoltError::damaged(
                 offset,
                 format!("page {id} has {len} bytes: too many to be true"),

@@ -160,7 +160,7 @@ struct LeafElement {
 struct Leaf {
     elements: Vec<LeafElement>,
     first_key: Vec<u8>,
-    /// Keys and values, back to back. Empty if nobody wants the bytes.
+    /// Keys and values, back to back. Empty if the bytes are not needed.
     body: Vec<u8>,
     size: usize,
 }
@@ -178,7 +178,7 @@ impl Leaf {
         }
         self.elements.push(LeafElement { flags, key_len: key.len(), value_len: value.len() });
         self.size += ELEMENT + key.len() + value.len();
-        // A bucket that may turn out to be inline is needed by those who only measure as well.
+        // A bucket that may turn out to be inline is needed for measuring as well.
         if wants_bytes || self.size <= INLINE {
             self.body.extend_from_slice(key);
             self.body.extend_from_slice(value);

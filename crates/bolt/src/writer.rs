@@ -7,7 +7,7 @@ use crate::page::{BUCKET, FREELIST, Header, IS_BUCKET, PAGE_SIZE};
 use crate::sink::Sink;
 use crate::tree::{Pages, Root, Tree};
 
-/// Two meta pages and an empty list of free pages stand in front of everything else.
+/// Two meta pages and an empty list of free pages come before everything else.
 const FRONT: u64 = 3;
 const FREELIST_PAGE: u64 = 2;
 

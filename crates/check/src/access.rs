@@ -38,9 +38,9 @@ pub(crate) fn check(history: &History) -> Vec<Violation> {
 fn describe(access: &Access) -> String {
     let Access { called, returned, user, keys, write, granted } = access;
     let what = if *write { "write" } else { "read" };
-    let told = if *granted { "was let" } else { "was not let" };
+    let outcome = if *granted { "was permitted" } else { "was not permitted" };
     let (from, to) = (bytes(&keys.key), bytes(&keys.range_end));
-    format!("[{called}..{returned}] {user} {told} {what} {from}..{to}, at no time of which it was so")
+    format!("[{called}..{returned}] {user} {outcome} {what} {from}..{to}, at no time of which it was so")
 }
 
 struct Facts<'h> {

@@ -6,8 +6,8 @@
 //! returned before that was called, or shows a lower revision. A compaction of unknown outcome
 //! forbids nothing and justifies everything from its call on.
 //!
-//! Not decided: whether a watcher that begins below a compaction is refused in time. It may be told
-//! the past as long as what it is told is right.
+//! Not decided: whether a watcher that begins below a compaction is refused in time. It may get
+//! the past as long as the events are right.
 
 use vetch_model::Request;
 
@@ -65,7 +65,7 @@ impl Compactions {
         others.map(|other| other.at).max().unwrap_or(0)
     }
 
-    /// Whether somebody may have compacted exactly there.
+    /// Whether a request may have compacted exactly there.
     pub(crate) fn is_possible(&self, at: i64) -> bool {
         self.all.iter().any(|compaction| compaction.at == at)
     }

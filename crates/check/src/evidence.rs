@@ -1,6 +1,6 @@
 //! Evidence: what clients saw of each revision, which an explanation must agree with.
 //!
-//! A watcher that was told everything from one revision to another says of each revision between
+//! A watcher that got everything from one revision to another shows of each revision between
 //! exactly which of its keys changed, be it none. A key-value in any answer or event says what its
 //! `mod_revision` wrote; that counts for revisions of answered writes too, because what they wrote
 //! may depend on a revision that had to be explained.
@@ -47,9 +47,9 @@ pub(crate) fn gather(history: &History, gaps: &BTreeSet<i64>) -> (BTreeMap<i64, 
     let read = history.operations.iter().flat_map(read_by);
     let events =
         history.watches.iter().flat_map(|watch| &watch.messages).flat_map(|message| message.events());
-    let told =
+    let watched =
         events.flat_map(|event| event.prev_kv.iter().chain(Some(&event.kv).filter(|_| !event.deleted)));
-    for kv in read.chain(told) {
+    for kv in read.chain(watched) {
         match evidence.get_mut(&kv.mod_revision) {
             Some(evidence) => evidence.written.insert(kv.clone()),
             None => others.kvs.entry(kv.mod_revision).or_default().insert(kv.clone()),
@@ -82,7 +82,7 @@ impl Written {
     }
 }
 
-/// Every key-value in an answer that is told whole.
+/// Every key-value that an answer has in full.
 fn read_by(operation: &Operation) -> Vec<&KeyValue> {
     fn walk<'a>(txn: &Txn, answer: &'a TxnAnswer, into: &mut Vec<&'a KeyValue>) {
         let branch = if answer.succeeded { &txn.success } else { &txn.failure };
@@ -137,12 +137,12 @@ impl Evidence {
 
     /// Whether these changes are what everybody saw of the revision.
     pub(crate) fn agrees(&self, history: &History, events: &[Event]) -> bool {
-        let told = self.watched.iter().all(|(index, seen)| {
+        let is_seen = self.watched.iter().all(|(index, seen)| {
             let request = &history.watches[*index].request;
             let expected = events.iter().filter(|event| matches(request, event)).map(without_prev);
             expected.eq(seen.iter().cloned())
         });
-        told && self.written.iter().all(|kv| events.iter().any(|event| !event.deleted && event.kv == *kv))
+        is_seen && self.written.iter().all(|kv| events.iter().any(|event| !event.deleted && event.kv == *kv))
     }
 
     pub(crate) fn text(&self) -> String {

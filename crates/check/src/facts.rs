@@ -127,7 +127,7 @@ pub(crate) fn granted_lease(operation: &Operation) -> Option<i64> {
 
 /// An operation in words, cut short if it is long.
 pub(crate) fn describe(operation: &Operation) -> String {
-    const LONGEST: usize = 400;
+    const TEXT_MAX: usize = 400;
     let Operation { client, called, returned, request, outcome } = operation;
     let mut text = format!("client {client} [{called}..{returned}] {}", request_text(request));
     let _ = match outcome {
@@ -136,7 +136,7 @@ pub(crate) fn describe(operation: &Operation) -> String {
         Outcome::NotDone => write!(text, " -> not done"),
         Outcome::Unknown => write!(text, " -> unknown"),
     };
-    shorten(text, LONGEST)
+    shorten(text, TEXT_MAX)
 }
 
 fn request_text(request: &Request) -> String {

@@ -18,7 +18,7 @@ pub(crate) fn check(history: &History, compactions: &Compactions) -> Vec<Violati
     for hash in &history.hashes {
         let compacted = hash.compact_revision.max(0);
         let why = if compacted > 0 && !compactions.is_possible(compacted) {
-            "nobody compacted there".to_owned()
+            "no request compacted there".to_owned()
         } else if compacted < compactions.certain_by(hash.called) && !compactions.is_possible(hash.revision) {
             format!("{} was compacted before", compactions.certain_by(hash.called))
         } else {

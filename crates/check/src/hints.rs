@@ -53,7 +53,7 @@ impl Hints {
         hints
     }
 
-    /// Whether somebody asked for the lease before `time`.
+    /// Whether a request for the lease was called before `time`.
     pub(crate) fn granted_by(&self, id: i64, time: u64) -> bool {
         self.grants.get(&id).is_some_and(|grants| grants.iter().any(|grant| grant.called <= time))
     }

@@ -122,7 +122,7 @@ fn leaders(lists: &[&Listed]) -> Vec<Violation> {
     let mut violations = Vec::new();
     for listed in lists {
         let Listing::Status { leader, term, .. } = listed.listing else { continue };
-        // Nobody leads for a while.
+        // There may be no leader for a while.
         if leader != 0 && *known.entry(term).or_insert(leader) != leader {
             let why = format!("{} leads in term {term}", known[&term]);
             violations.push(violation(Kind::Status, listed, &why));

@@ -143,8 +143,8 @@ impl<'h> Replay<'h> {
             hashes.entry(hash.revision).or_default().push(index);
         }
         let mut leased: BTreeMap<i64, Vec<usize>> = BTreeMap::new();
-        for (index, told) in history.leased.iter().enumerate() {
-            leased.entry(told.revision).or_default().push(index);
+        for (index, leased_keys) in history.leased.iter().enumerate() {
+            leased.entry(leased_keys.revision).or_default().push(index);
         }
         let (hints, gaps) = (Hints::new(history), Gaps::new(history, gaps));
         let mut replay = Replay {
@@ -180,7 +180,7 @@ impl<'h> Replay<'h> {
     pub(crate) fn explain(&self, forbidden: &[(i64, Maker)]) -> Result<Replayed, Violation> {
         let search = |lenient| Search { forbidden, lenient, choices: Vec::new(), tried: Tried::default() };
         self.run(&mut search(false)).or_else(|violation| {
-            // Leases that end too early, and what watchers were told wrongly, are named by other
+            // Leases that end too early, and wrong events of watchers, are named by other
             // checks, if the revisions can be explained with them.
             if violation.kind == Kind::GaveUp {
                 return Err(violation);
@@ -323,7 +323,7 @@ impl<'h> Replay<'h> {
         used.collect()
     }
 
-    /// Whether the explanation goes with what was seen, as far as that can be told before it is
+    /// Whether the explanation goes with what was seen, as far as that is known before it is
     /// tried.
     fn is_plausible(&self, world: &World, maker: Maker, revision: i64) -> bool {
         world

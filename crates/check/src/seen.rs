@@ -75,7 +75,7 @@ impl<'h> Seen<'h> {
 
     /// Who saw it.
     pub(crate) fn witness_before(&self, time: u64) -> String {
-        let Some(sight) = self.last_before(time) else { return "nobody".to_owned() };
+        let Some(sight) = self.last_before(time) else { return "no request".to_owned() };
         match sight.place {
             Where::Operation(index) => describe(&self.history.operations[index]),
             Where::Watch { watch, message } => {

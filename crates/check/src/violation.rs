@@ -10,7 +10,7 @@ pub enum Kind {
     Malformed,
     /// Two writes were answered with the same revision.
     DuplicateRevision,
-    /// A write got a revision that somebody had seen before it was called, or a lower one.
+    /// A write got a revision that had been seen before the write was called, or a lower one.
     WriteOrder,
     /// An answer shows a revision below one that was seen before the request was called.
     StaleRead,
@@ -30,13 +30,13 @@ pub enum Kind {
     Lease,
     /// The final range or the final watch does not reach the newest revision.
     FinalState,
-    /// HashKV told two things of one state, or not what the specification says.
+    /// HashKV returned two hashes of one state, or not the specification's.
     Hash,
     /// The list of alarms fits no order of their being raised and lowered.
     Alarm,
     /// A member that had been listed is missing.
     Members,
-    /// Status told what cannot be: no data at all, terms that go back, two leaders of one term.
+    /// Status returned the impossible: no data at all, terms that go back, two leaders of one term.
     Status,
     /// A user was let do what was certainly not permitted.
     AccessLeaked,
@@ -55,7 +55,7 @@ pub enum Kind {
     WatchPrevKv,
     WatchFutureStart,
     WatchCompacted,
-    /// The server ended a watch that nobody had cancelled and no compaction had overtaken.
+    /// The server ended a watch that no client had cancelled and no compaction had overtaken.
     WatchDropped,
     /// A header below the events that it came with.
     WatchHeader,

@@ -1,4 +1,4 @@
-//! Watches: every promise about what a watcher is told, one function for each.
+//! Watches: every guarantee for watchers, one function for each.
 //!
 //! * `stream`: what the messages of one watcher say by themselves.
 //! * `content`: what they say compared with the specification.
@@ -23,7 +23,7 @@ pub(crate) fn without_prev(event: &Event) -> Event {
     Event { prev_kv: None, ..event.clone() }
 }
 
-/// The first revision that the watcher must be told of. None if it is not known: it began at a
+/// The first revision that the watcher must get. None if it is not known: it began at a
 /// "now" it did not learn.
 pub(crate) fn first_revision(watch: &Watched) -> Option<i64> {
     if watch.request.start_revision > 0 {
@@ -33,15 +33,15 @@ pub(crate) fn first_revision(watch: &Watched) -> Option<i64> {
     created.map(|message| message.revision() + 1)
 }
 
-/// The revisions, first and last, of which the watcher has been told everything that it asked for.
+/// The revisions, first and last, of which the watcher has got everything that it requested.
 pub(crate) fn coverage(watch: &Watched) -> Option<(i64, i64)> {
     let first = first_revision(watch)?;
-    let last = watch.messages.iter().filter_map(told_up_to).max()?;
+    let last = watch.messages.iter().filter_map(sent_up_to).max()?;
     (first <= last).then_some((first, last))
 }
 
-/// The revision up to which a message says that all has been told.
-fn told_up_to(message: &WatchMessage) -> Option<i64> {
+/// The revision up to which a message says that everything was sent.
+fn sent_up_to(message: &WatchMessage) -> Option<i64> {
     match message {
         WatchMessage::Created { .. } => None,
         WatchMessage::Events { events, .. } => events.iter().map(|event| event.kv.mod_revision).max(),

@@ -188,7 +188,7 @@ impl<'a, S: Sequential> Search<'a, S> {
         let call = &self.calls[operation];
         let states = self.spec.step(&self.state, &call.operation);
         for (choice, state) in states.into_iter().enumerate().skip(choice) {
-            // What nobody was answered and what changes nothing need not have happened.
+            // A request that was not answered and changes nothing need not have happened.
             if call.returned.is_none() && state == self.state {
                 continue;
             }

@@ -20,7 +20,7 @@ const LIES: &[(&str, Mutation, Kind, &[Kind])] = &[
     ("swapped revisions", operations::swapped_revisions, Kind::WriteOrder, &[]),
     ("same revision", operations::same_revision, Kind::DuplicateRevision, &[]),
     ("not done but visible", operations::not_done_visible, Kind::NotDoneVisible, EVIDENCE),
-    ("a write of nobody", operations::write_of_nobody, Kind::UnexplainedRevision, EVIDENCE),
+    ("an unrequested write", operations::unrequested_write, Kind::UnexplainedRevision, EVIDENCE),
     ("a lost write", operations::lost_write, Kind::WrongAnswer, EVIDENCE),
     ("a resurrected key", operations::resurrected_key, Kind::WrongAnswer, EVIDENCE),
     ("unknown lease renewed", operations::unknown_lease_renewed, Kind::Lease, &[]),
@@ -41,11 +41,11 @@ const LIES: &[(&str, Mutation, Kind, &[Kind])] = &[
     ("final watch cut short", operations::final_watch_short, Kind::FinalState, &[]),
     ("final range of little", operations::final_range_narrow, Kind::FinalState, &[]),
     ("returned before called", operations::returned_before_called, Kind::Malformed, &[]),
-    ("lease of nobody listed", lists::lease_of_nobody_listed, Kind::Lease, &[]),
+    ("unrequested lease listed", lists::unrequested_lease_listed, Kind::Lease, &[]),
     ("revoked lease listed", lists::revoked_lease_listed, Kind::Lease, &[]),
     ("living lease not listed", lists::living_lease_not_listed, Kind::EarlyExpiry, &[]),
     ("old list of leases", lists::old_list, Kind::StaleRead, &[]),
-    ("alarm of nobody", lists::alarm_of_nobody, Kind::Alarm, &[]),
+    ("unrequested alarm listed", lists::unrequested_alarm_listed, Kind::Alarm, &[]),
     ("lowered alarm listed", lists::lowered_alarm_listed, Kind::Alarm, &[]),
     ("raised alarm not listed", lists::raised_alarm_not_listed, Kind::Alarm, &[]),
     ("member missing", lists::member_missing, Kind::Members, &[]),
@@ -57,7 +57,7 @@ const LIES: &[(&str, Mutation, Kind, &[Kind])] = &[
     ("read without the role", lists::read_without_role, Kind::AccessLeaked, &[]),
     ("read without the permission", lists::read_without_permission, Kind::AccessLeaked, &[]),
     ("write by a reader", lists::write_by_reader, Kind::AccessLeaked, &[]),
-    ("refused though nobody is asked", lists::refused_without_need, Kind::AccessDenied, &[]),
+    ("refused without authentication", lists::refused_without_need, Kind::AccessDenied, &[]),
     ("permitted read refused", lists::permitted_read_refused, Kind::AccessDenied, &[]),
     ("dropped event", watches::dropped_event, Kind::WatchReliable, &[]),
     ("dropped first event", watches::dropped_first_event, Kind::WatchResumable, &[]),
@@ -86,8 +86,8 @@ const LIES: &[(&str, Mutation, Kind, &[Kind])] = &[
     ("header behind its events", watches::header_behind, Kind::WatchHeader, &[]),
 ];
 
-/// What is said of a revision that nobody was answered for is the evidence by which it is
-/// explained: a lie about it may leave it without an explanation.
+/// What the history says of a revision for which no client got an answer is the evidence by which
+/// it is explained: a lie about it may leave it without an explanation.
 const EVIDENCE: &[Kind] = &[Kind::UnexplainedRevision, Kind::WrongAnswer];
 
 #[test]

@@ -139,15 +139,15 @@ fn what_a_watcher_saw_was_there_from_then_on() {
     // Ended by the server for no reason.
     watch.ending = Ending::Dropped { reason: String::new() };
     seen.watches[0] = watch.clone();
-    assert_eq!(check(&seen).expect_err("nobody cancelled it")[0].kind, Kind::WatchDropped);
-    // Told that it came too late although nobody compacted.
+    assert_eq!(check(&seen).expect_err("no client cancelled it")[0].kind, Kind::WatchDropped);
+    // Ended as compacted although no client compacted.
     watch.ending = Ending::Compacted { compact_revision: 9 };
     seen.watches[0] = watch;
-    assert_eq!(check(&seen).expect_err("nobody did")[0].kind, Kind::WatchCompacted);
+    assert_eq!(check(&seen).expect_err("no client did")[0].kind, Kind::WatchCompacted);
 }
 
 #[test]
-fn what_the_compacted_revision_replaced_is_not_told_to_those_who_come_after() {
+fn watchers_from_after_a_compaction_get_no_previous_values_at_it() {
     let request = Watch {
         keys: Keys::all(),
         start_revision: 3,
@@ -216,8 +216,8 @@ fn what_was_there_later_did_not_end_before() {
     let later = (9 * SECOND, 9 * SECOND + 1);
     let left: Vec<KeyValue> =
         (9..=16).map(|id| kv(&format!("k{id:02}"), "v", id + 1, id + 1, 1, id)).collect();
-    // Eight of sixteen ended, and nobody saw which until all had: half a billion orders, of which
-    // few are right.
+    // Eight of sixteen ended, and no read shows an order between them: half a billion orders, of
+    // which few are right.
     let gone: Vec<KeyValue> =
         (1..=8).map(|id| kv(&format!("k{id:02}"), "v", id + 1, id + 1, 1, id)).collect();
     right(&[leases(16), vec![read(later, 25, &left)]].concat());

@@ -78,7 +78,7 @@ impl Checkpointer {
         }
     }
 
-    /// Asked during a run whether it must not pause.
+    /// Sets the callback that says during a run whether it must not pause.
     pub fn set_should_hurry(&mut self, should_hurry: ShouldHurry) {
         self.should_hurry = should_hurry;
     }
@@ -92,7 +92,7 @@ impl Checkpointer {
     pub fn note_freed(&mut self, freed: &[Freed]) {
         let files = &mut self.current.files;
         for version in freed {
-            // A version that is in no file yet is dropped when its run asks what is retained.
+            // A version that is in no file yet is dropped by its run, which checks retention.
             let index = files.partition_point(|file| file.last < version.mod_revision);
             if let Some(file) = files.get_mut(index) {
                 file.live = file.live.saturating_sub(version.saved_bytes as u64);

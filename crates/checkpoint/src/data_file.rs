@@ -1,4 +1,4 @@
-//! Data files: records sorted by key and revision, in checksummed blocks. WrittenFile once, never
+//! Data files: records sorted by key and revision, in checksummed blocks. Written once, never
 //! changed.
 //!
 //! A file ends with the lengths of its blocks, so that a reader finds any block without reading

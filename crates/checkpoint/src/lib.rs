@@ -65,7 +65,7 @@ pub use recovery::{audit, load};
 pub type Retained<'a> = dyn Fn(&[Record]) -> Vec<bool> + 'a;
 
 /// Whether a run must not pause: either the next run is due already, and with pauses the journal
-/// would grow for as long as writers are faster, or somebody waits for the end of the run.
+/// would grow for as long as writers are faster, or a caller waits for the end of the run.
 pub type ShouldHurry = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// Limits of a run. The defaults suit a server; tests use tiny ones.

@@ -15,7 +15,7 @@ use super::data_file::DataReader;
 use super::error::Damage;
 use super::merge::Source;
 
-/// Decoded blocks in memory at once, over all files; each file has at least [`BLOCKS_AHEAD_MIN`].
+/// Decoded blocks in memory, over all files; each file has at least [`BLOCKS_AHEAD_MIN`].
 const BLOCKS_AHEAD_MAX: usize = 64;
 const BLOCKS_AHEAD_MIN: usize = 2;
 

@@ -2,7 +2,7 @@
 //!
 //! Loading a checkpoint gives each key the versions that compaction at the checkpoint's mark C
 //! leaves: all changes at C and above, and the version before C that is current there, if there is
-//! one. So a put that nobody may read any more is harmless in a file as long as something newer,
+//! one. So a put that no read can reach is harmless in a file as long as something newer,
 //! before or at C, is in some file too. For a put whose life was ended by a tombstone, that
 //! something is the tombstone: drop it while the put is still there, and the key is resurrected.
 //!

@@ -1,14 +1,14 @@
-//! A server in a cluster: its node on the shared journal, and who its requests are forwarded to.
+//! A server in a cluster: its node on a journal that others share, and who its requests are
+//! forwarded to.
 
 mod join;
 mod peer_dialer;
 mod report;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tonic::transport::Endpoint;
-use vetch_cluster::Config;
-use vetch_nats::{NatsError, NatsLog, Options, Unsafe};
+use vetch_cluster::{Config, OrderedLog};
 use vetch_node::Node;
 use vetch_node::cluster::{ClusterConfig, ClusterStatus};
 use vetch_node::config::NodeConfig;
@@ -16,6 +16,7 @@ use vetch_node::error::OpenError;
 use vetch_node::types::Progress;
 use vetch_server::grpc::{self, RequestRouter};
 
+use crate::engine::{ConnectError, OrderedJournal};
 use join::NoCheckpoint;
 
 pub(crate) use peer_dialer::PeerDialer;
@@ -24,13 +25,6 @@ pub(crate) use report::report;
 /// Keepalive of the connection to the leader, so that one that does not answer is noticed soon.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(1);
 const LEADER_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// How long a start waits for a journal that does not answer: machines that boot together come up
-/// in any order.
-const START_TIMEOUT: Duration = Duration::from_secs(120);
-const START_RETRY_DELAY: Duration = Duration::from_secs(1);
-/// How long the last servers of a journal are waited for when most of them are there.
-const MAJORITY_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// How often a checkpoint is taken over from another server before a start is given up: the journal
 /// may be trimmed beyond the first ones, too.
@@ -42,7 +36,7 @@ pub(crate) enum ClusterError {
     #[error(transparent)]
     Open(#[from] OpenError),
     #[error(transparent)]
-    Journal(#[from] NatsError),
+    Journal(#[from] ConnectError),
     #[error(transparent)]
     NoCheckpoint(#[from] NoCheckpoint),
 }
@@ -51,8 +45,7 @@ pub(crate) enum ClusterError {
 /// way.
 pub(crate) fn open(
     config: NodeConfig,
-    journal: &Options,
-    read_lease: Duration,
+    journal: &OrderedJournal,
     server: &grpc::Settings,
     dialer: &PeerDialer,
     mut progress: impl FnMut(Progress),
@@ -61,60 +54,23 @@ pub(crate) fn open(
         name: server.name.clone(),
         client_urls: server.client_urls.clone(),
         peer_urls: server.peer_urls.clone(),
-        replication: Config { lease_duration: read_lease, ..Config::default() },
     };
+    let rules = Config { lease_duration: journal.read_lease, ..Config::default() };
     let mut taken = 0;
-    let mut journal = journal.clone();
+    let mut place = journal.place.clone();
     loop {
-        let log = open_log(&journal)?;
-        // They have been looked at.
-        journal.most_are_enough = true;
-        for found in log.unsafe_settings() {
-            tracing::warn!(%found, "the journal may lose acknowledged writes (--unsafe-journal)");
-        }
-        match Node::open_replicated(config.clone(), cluster.clone(), Box::new(log), &mut progress) {
+        let engine = Box::new(OrderedLog::new(place.connect()?, rules.clone()));
+        // The settings of its servers have been checked.
+        place.trust_majority();
+        match Node::open_replicated(config.clone(), cluster.clone(), engine, &mut progress) {
             Err(OpenError::Behind { first }) if taken < CHECKPOINT_ATTEMPTS_MAX => {
                 tracing::info!(first, "the journal was trimmed beyond the state of this server");
-                join::fetch_checkpoint(&config.data_dir, config.proposed.member_id, &journal, dialer)?;
+                join::fetch_checkpoint(&config.data_dir, config.proposed.member_id, &place, dialer)?;
                 taken += 1;
             }
             opened => return Ok(opened?),
         }
     }
-}
-
-/// Waits for a journal that cannot be reached yet, or some of whose servers do not answer, so that
-/// their settings are unknown. One that answers and is not fit for use is refused at once.
-pub(crate) fn open_log(journal: &Options) -> Result<NatsLog, NatsError> {
-    let deadline = Instant::now() + START_TIMEOUT;
-    let enough = Instant::now() + MAJORITY_TIMEOUT;
-    let mut journal = journal.clone();
-    loop {
-        match NatsLog::open(&journal) {
-            Err(error @ (NatsError::Connect(_) | NatsError::Stream { .. })) if Instant::now() < deadline => {
-                tracing::warn!(%error, "the journal does not answer yet; retrying");
-                std::thread::sleep(START_RETRY_DELAY);
-            }
-            Err(NatsError::Unsafe(found))
-                if !journal.most_are_enough
-                    && found.iter().all(Unsafe::most_were_seen)
-                    && Instant::now() >= enough =>
-            {
-                tracing::warn!("not all servers of the journal answer; continuing with a majority");
-                journal.most_are_enough = true;
-            }
-            Err(NatsError::Unsafe(found)) if some_are_unreachable(&found) && Instant::now() < deadline => {
-                tracing::warn!("not all servers of the journal answer yet; retrying");
-                std::thread::sleep(START_RETRY_DELAY);
-            }
-            other => return other,
-        }
-    }
-}
-
-/// Whether nothing is wrong but that some servers, not all, did not answer.
-fn some_are_unreachable(found: &[Unsafe]) -> bool {
-    found.iter().all(|found| matches!(found, Unsafe::Unknown { seen: 1.., .. }))
 }
 
 /// Keeps the route of requests that only the leader can serve up to date, until the node ends.
@@ -190,7 +146,7 @@ fn update_route(router: &RequestRouter, location: &LeaderLocation, dialer: &Peer
     }
 }
 
-/// A connection whose end is noticed soon, whether anything is asked on it or not.
+/// A connection with keep-alives, so that its loss is noticed soon even while it is idle.
 fn with_keepalive(endpoint: Endpoint) -> Endpoint {
     endpoint
         .connect_timeout(LEADER_TIMEOUT)

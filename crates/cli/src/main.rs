@@ -8,6 +8,7 @@ mod causes;
 mod cluster;
 mod commands;
 mod compactor;
+mod engine;
 mod flags;
 mod keys;
 mod logging;
@@ -61,7 +62,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs `life` with a log and checked settings, and turns its end into an exit.
+/// Runs `server` with a log and checked settings, and turns its end into an exit.
 fn run_server<L, F, E>(parsed: &Parsed, server: L) -> ExitCode
 where
     L: FnOnce(Settings) -> F,
@@ -177,7 +178,7 @@ fn print(text: &str) -> ExitCode {
     }
 }
 
-/// The first line is for tools that look for etcd.
+/// The first line is for tools that search for etcd.
 fn version() -> String {
     format!(
         "etcd Version: {}\nVetch Version: {}\nRust Version: {}\nTarget: {}\n",

@@ -22,6 +22,7 @@ use vetch_server::http::{ListenerConfig, Server, ServerState};
 use vetch_tls::TlsError;
 
 use crate::cluster::{ClusterError, PeerDialer};
+use crate::engine::Engine;
 use crate::migration_dir;
 use crate::settings::Settings;
 use crate::sockets::{self, SocketError};
@@ -35,7 +36,7 @@ pub(crate) enum ExitReason {
     Signal(i32),
     /// The node failed.
     NodeStopped,
-    /// Another server of the cluster took over: the node has to be opened again.
+    /// The node has to be opened again, from its checkpoint or another server's.
     Replaced,
 }
 
@@ -81,13 +82,10 @@ const BACKUP_DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) async fn serve(mut settings: Settings) -> Result<ExitReason, StartError> {
     loop {
         match serve_once(&settings).await? {
-            ExitReason::Replaced => tracing::info!("restarting as a follower of the new leader"),
+            ExitReason::Replaced => tracing::info!("opening the data directory again"),
             end => return Ok(end),
         }
-        if let Some(journal) = &mut settings.journal {
-            // All its servers were checked at the start: one that is away now is not waited for.
-            journal.most_are_enough = true;
-        }
+        settings.engine.trust_majority();
     }
 }
 
@@ -112,7 +110,7 @@ async fn serve_once(settings: &Settings) -> Result<ExitReason, StartError> {
         number = signals.next() => return Ok(ExitReason::Signal(number)),
     };
     let archiver = start_archiver(settings, &node);
-    let router = settings.journal.as_ref().map(|_| RequestRouter::in_cluster());
+    let router = settings.engine.is_shared().then(RequestRouter::in_cluster);
     if let Some(router) = &router {
         let own_urls = settings.grpc.client_urls.clone();
         tokio::spawn(cluster::follow_leader(node.clone(), router.clone(), dialer.clone(), own_urls));
@@ -156,7 +154,7 @@ pub(crate) async fn run_until_stopped(
 }
 
 /// The data directory is for this user alone, and not one of etcd's: starting empty where there was
-/// data would tell a control plane that everything is gone.
+/// data would make a control plane believe that everything is gone.
 fn prepare(path: &Path) -> Result<(), StartError> {
     if vetch_snapshot::restore::is_etcd(path) {
         return Err(StartError::EtcdData(path.display().to_string()));
@@ -187,13 +185,13 @@ async fn open(settings: &Settings, dialer: &PeerDialer) -> Result<Node, StartErr
     let data_dir = config.data_dir.display().to_string();
     tracing::info!(data_dir, "recovering");
     let mut log = ProgressLog::new();
-    let (journal, lease) = (settings.journal.clone(), settings.read_lease);
+    let engine = settings.engine.clone();
     let (server, dialer) = (settings.grpc.clone(), dialer.clone());
     let opened = tokio::task::spawn_blocking(move || -> Result<Node, StartError> {
         let report = |progress| log.report(&progress);
-        Ok(match journal {
-            None => Node::open(config, report)?,
-            Some(journal) => cluster::open(config, &journal, lease, &server, &dialer, report)?,
+        Ok(match engine {
+            Engine::Local => Node::open(config, report)?,
+            Engine::Ordered(journal) => cluster::open(config, &journal, &server, &dialer, report)?,
         })
     });
     let node = opened.await??;

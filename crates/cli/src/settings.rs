@@ -3,7 +3,7 @@
 mod backup;
 mod cluster;
 mod error;
-pub(crate) mod journal;
+mod journal;
 mod tls;
 
 use std::path::PathBuf;
@@ -22,6 +22,7 @@ use vetch_tls::settings::TlsSettings;
 pub(crate) use error::SettingsError;
 
 use crate::compactor::Retention;
+use crate::engine::Engine;
 use crate::flags::{Parsed, check_gates_together, duration, duration_or_hours, feature_gates};
 
 /// Everything `serve` needs.
@@ -45,10 +46,8 @@ pub(crate) struct Settings {
     pub(crate) features: Vec<Feature>,
     pub(crate) retention: Option<Retention>,
     pub(crate) backup: Option<archiver::Settings>,
-    /// The shared journal, if there is one.
-    pub(crate) journal: Option<vetch_nats::Options>,
-    pub(crate) read_lease: Duration,
-    /// TLS settings of calls to other servers; None without CAs.
+    pub(crate) engine: Engine,
+    /// TLS settings of calls to other servers; None without CAs, and on a local journal.
     pub(crate) peer_client_tls: Option<TlsSettings>,
 }
 
@@ -85,16 +84,15 @@ impl Settings {
         }
         let retention = retention(flags)?;
         let backup = backup::settings(flags)?;
-        let journal = journal::settings(flags)?;
-        let read_lease = journal::read_lease(flags)?;
+        let engine = journal::engine(flags)?;
         let peer_client_tls = tls::peer_client(&client_tls, &peer_tls);
-        if journal.is_some() {
-            journal::check_advertised_url(flags, &client_tls, peer_client_tls.as_ref())?;
+        if let Engine::Ordered(journal) = &engine {
+            journal::check_advertised_url(flags, &journal.place, &client_tls, peer_client_tls.as_ref())?;
         }
         let peer_urls = cluster::peer_urls(flags, &data_dir(flags))?;
         let mut node = node_config(flags, timing, &peer_urls)?;
-        if let Some(journal) = &journal {
-            node.proposed = journal::identity(&journal.stream);
+        if let Engine::Ordered(journal) = &engine {
+            node.proposed = journal::identity(&journal.place);
         }
         Ok(Settings {
             node,
@@ -112,9 +110,8 @@ impl Settings {
             features: feature_gates(flags.text("feature-gates")),
             retention,
             backup,
-            peer_client_tls: peer_client_tls.filter(|_| journal.is_some()),
-            journal,
-            read_lease,
+            peer_client_tls: peer_client_tls.filter(|_| engine.is_shared()),
+            engine,
         })
     }
 

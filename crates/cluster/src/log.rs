@@ -18,6 +18,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use vetch_journal::Position;
 
+use crate::pace::Pace;
+
 /// Names an append between its start and its outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
@@ -60,6 +62,11 @@ pub trait Log: Send {
     fn space(&mut self) -> Option<Space> {
         None
     }
+
+    /// How dear a record is.
+    fn pace(&self) -> Pace {
+        Pace::MILLISECONDS
+    }
 }
 
 impl<L: Log + ?Sized> Log for Box<L> {
@@ -93,6 +100,10 @@ impl<L: Log + ?Sized> Log for Box<L> {
 
     fn space(&mut self) -> Option<Space> {
         (**self).space()
+    }
+
+    fn pace(&self) -> Pace {
+        (**self).pace()
     }
 }
 

@@ -24,7 +24,7 @@ pub enum PeekError {
          needed"
     )]
     NotEmpty(u64),
-    #[error("whether the journal took its first record is not known: {0}; look again")]
+    #[error("whether the journal took its first record is not known: {0}; try again")]
     Unknown(String),
 }
 

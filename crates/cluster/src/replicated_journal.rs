@@ -13,9 +13,10 @@ use std::time::{Duration, Instant};
 use vetch_base::Epoch;
 use vetch_journal::{Appended, ChainedEntry, Corrupt, Journal, JournalError, Position, Read, ReadItem, Tip};
 
-use crate::core::{Config, Divergence, Event, LogIndex, LogState, ReadOutcome, Refusal, ReplicaId};
+use crate::core::{Config, Divergence, LogIndex, LogState, ReadOutcome, Refusal, ReplicaEvent, ReplicaId};
 use crate::driver::Driver;
 use crate::log::{Log, LogEvent, Ticket};
+use crate::replicated_log::ReplicatedLog;
 
 const STEP: Duration = Duration::from_millis(10);
 
@@ -57,15 +58,15 @@ impl<L: Log> ReplicatedJournal<L> {
     fn wait_for(&mut self, own: Ticket) -> Result<Option<Position>, JournalError> {
         let begun = Instant::now();
         while begun.elapsed() < self.timeout {
-            let events = self.driver.get_mut().step(STEP);
+            let events = self.driver.get_mut().step_replica(STEP);
             self.tip = *self.driver.get_mut().replica().log_state().tip();
             if let Some(stopped) = events.iter().find_map(stopped) {
                 return Err(stopped);
             }
             for event in &events {
                 match event {
-                    Event::Committed { ticket, at, .. } if *ticket == own => return Ok(Some(*at)),
-                    Event::Dropped { ticket } if *ticket == own => return Ok(None),
+                    ReplicaEvent::Committed { ticket, at, .. } if *ticket == own => return Ok(Some(*at)),
+                    ReplicaEvent::Dropped { ticket } if *ticket == own => return Ok(None),
                     _ => {}
                 }
             }
@@ -85,12 +86,12 @@ impl<L: Log> Journal for ReplicatedJournal<L> {
             let driver = self.driver.get_mut();
             let now = driver.now();
             driver.replica_mut().campaign(now);
-            let events = driver.step(STEP);
+            let events = driver.step_replica(STEP);
             self.tip = *driver.replica().log_state().tip();
             if let Some(stopped) = events.iter().find_map(stopped) {
                 return Err(stopped);
             }
-            if events.iter().any(|event| matches!(event, Event::Leading { .. })) {
+            if events.iter().any(|event| matches!(event, ReplicaEvent::Leading { .. })) {
                 self.has_epoch = true;
                 return Ok(self.tip);
             }
@@ -147,10 +148,10 @@ fn dropped(epoch: Epoch) -> JournalError {
     ))
 }
 
-fn stopped(event: &Event) -> Option<JournalError> {
+fn stopped(event: &ReplicaEvent) -> Option<JournalError> {
     match event {
-        Event::Halted(divergence) => Some(damaged(divergence)),
-        Event::Behind { first } => Some(corrupt(
+        ReplicaEvent::Halted(divergence) => Some(damaged(divergence)),
+        ReplicaEvent::Behind { first } => Some(corrupt(
             first.0,
             "everything before this position was trimmed; begin from a newer checkpoint",
         )),

@@ -1,5 +1,5 @@
-//! A key of the ring: its name, its secret, and a check value that tells it from others without
-//! telling it.
+//! A key of the ring: its name, its secret, and a check value that identifies the key without
+//! revealing it.
 
 use std::fmt;
 

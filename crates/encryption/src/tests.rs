@@ -128,7 +128,7 @@ fn encrypted_bytes_decrypt_only_where_they_belong() {
 }
 
 #[test]
-fn a_missing_and_a_wrong_key_are_told_apart_by_name() {
+fn a_missing_and_a_wrong_key_are_distinguished_by_name() {
     let header = *keys(&format!("k {FIRST}")).encryptor(Purpose::Manifest, &[]).unwrap().header();
     let refused = |keys: &EncryptionKeys| keys.decryptor(Purpose::Manifest, &header).unwrap_err();
     assert_eq!(refused(&EncryptionKeys::none()), KeyError::NoKeys { id: id("k") });

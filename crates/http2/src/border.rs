@@ -3,15 +3,17 @@
 //! A bug in the code that faces one client must end what it does for that client, and nothing else;
 //! a broken invariant of the state that all clients share must end the process, because nothing it
 //! would do next can be trusted. So panics unwind, and the panic hook decides: one that happens in
-//! code of the edge, while a [`Bordered`] future is polled, ends the task that polls it, which is a
-//! connection or a call. Every other panic aborts the process.
+//! code of the edge, or in a library that keeps nothing that clients share, while a [`Bordered`]
+//! future is polled and the thread holds none of the locks of what is shared, ends the task that
+//! polls it, which is a connection or a call. Every other panic aborts the process.
 //!
 //! So whatever serves a client is spawned here, by [`spawn`] or [`spawn_blocking`]; a test of
 //! `server` looks for tasks that are not.
 //!
-//! Code of the edge is named by the file of the panic. The store and the node answer calls on the
-//! same threads, with locks held, so being polled for a client is not enough; and a file that is
-//! not listed is not trusted.
+//! Code is named by the file of the panic. The store and the node answer calls on the same threads,
+//! so being polled for a client is not enough; and a file that is not listed is not trusted. A
+//! library may have been called by the store as well as by the edge: then a lock is held, if
+//! anything was being changed. tokio is not listed, because its runtime is shared.
 
 use std::cell::Cell;
 use std::panic::PanicHookInfo;
@@ -23,12 +25,13 @@ use tokio::task::JoinHandle;
 
 /// Parts of the paths of files in which a panic concerns one client only: our edge, and the
 /// libraries that only it uses.
-const EDGE: [&str; 15] = [
+const EDGE: [&str; 16] = [
     "crates/http2/",
     "crates/metrics/",
     "crates/server/",
     "crates/tls/",
     "crates/api/",
+    "crates/translate/",
     "/hyper-",
     "/hyper-util-",
     "/tonic-",
@@ -39,6 +42,29 @@ const EDGE: [&str; 15] = [
     "/prost-",
     "/serde_json-",
     "/http-",
+];
+
+/// Parts of the paths of libraries that anything may call, and that keep nothing themselves. A
+/// panic for a wrong argument is reported where they are called; these are the others.
+const NEUTRAL: [&str; 17] = [
+    // Of the standard library, in builds with and without its sources.
+    "/rustc/",
+    "/library/alloc/",
+    "/library/core/",
+    "/library/std/",
+    "/base64-",
+    "/bcrypt-",
+    "/bytes-",
+    "/foldhash-",
+    "/futures-core-",
+    "/futures-util-",
+    "/hashbrown-",
+    "/http-body-",
+    "/httparse-",
+    "/httpdate-",
+    "/memchr-",
+    "/smallvec-",
+    "/tower-",
 ];
 
 thread_local! {
@@ -53,13 +79,14 @@ pub fn contained() -> u64 {
 }
 
 /// Installs the panic hook: the message goes where it always goes, and then the process aborts
-/// unless the panic concerns one client only.
-pub fn guard_process() {
+/// unless the panic concerns one client only. `is_any_lock_held`: whether this thread holds a lock
+/// of what clients share.
+pub fn guard_process(is_any_lock_held: fn() -> bool) {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info: &PanicHookInfo<'_>| {
         report(info);
         let file = info.location().map_or("", |location| location.file());
-        if !(INSIDE.get() && is_edge(file)) {
+        if !INSIDE.get() || is_any_lock_held() || !(is_edge(file) || is_neutral(file)) {
             std::process::abort();
         }
         CONTAINED.fetch_add(1, Relaxed);
@@ -68,6 +95,10 @@ pub fn guard_process() {
 
 fn is_edge(file: &str) -> bool {
     EDGE.iter().any(|part| file.contains(part))
+}
+
+fn is_neutral(file: &str) -> bool {
+    NEUTRAL.iter().any(|part| file.contains(part))
 }
 
 /// A task that serves one client.
@@ -131,6 +162,18 @@ mod tests {
         }
         for file in ["crates/store/src/state.rs", "crates/node/src/read.rs", "crates/watch/src/hub.rs", ""] {
             assert!(!is_edge(file), "{file}");
+        }
+    }
+
+    #[test]
+    fn libraries_that_keep_nothing_are_neutral_and_the_runtime_is_not() {
+        for file in
+            ["/registry/src/index/bytes-1.12.1/src/bytes.rs", "/rustc/abc/library/core/src/str/mod.rs"]
+        {
+            assert!(is_neutral(file) && !is_edge(file), "{file}");
+        }
+        for file in ["/registry/src/index/tokio-1.52.0/src/task/mod.rs", "crates/node/src/read.rs", ""] {
+            assert!(!is_neutral(file) && !is_edge(file), "{file}");
         }
     }
 

@@ -38,6 +38,9 @@ impl std::error::Error for BodyError {}
 /// connection holds too much.
 pub(crate) const LONG_MESSAGE: usize = 16 << 10;
 
+/// A reader's buffer is counted after its message, too, if that had at least this many bytes.
+const KEPT_MIN: usize = 4 << 10;
+
 /// Parts are kept together up to this: a client may send every byte in a frame of its own.
 const PART_MAX: usize = 16 << 10;
 
@@ -68,6 +71,8 @@ struct Messages {
     left: usize,
     /// Bytes of the current message that have come, with its prefix.
     held: usize,
+    /// The longest message so far, if it was long: the reader's buffer stays as large.
+    kept: usize,
 }
 
 impl Messages {
@@ -91,9 +96,15 @@ impl Messages {
             self.held += len;
             data = &data[len..];
             if self.left == 0 {
-                *self = Messages::default();
+                let kept = if self.held >= KEPT_MIN { self.kept.max(self.held) } else { self.kept };
+                *self = Messages { kept, ..Messages::default() };
             }
         }
+    }
+
+    /// What the reader holds.
+    fn held(&self) -> usize {
+        self.held.max(self.kept)
     }
 }
 
@@ -123,7 +134,7 @@ impl State {
 #[derive(Debug)]
 struct Part {
     data: BytesMut,
-    /// The client has been told already that it may send as much again.
+    /// The window was already given back to the client.
     is_released: bool,
 }
 
@@ -184,9 +195,9 @@ impl Incoming {
     /// Counts what the reader holds of a message that is not whole.
     fn count(&mut self, data: &[u8]) -> Result<(), BodyError> {
         let Some(messages) = &mut self.messages else { return Ok(()) };
-        let before = messages.held;
+        let before = messages.held();
         messages.advance(data);
-        self.bells.hold(before, messages.held);
+        self.bells.hold(before, messages.held());
         if messages.held >= LONG_MESSAGE && self.bells.is_full() {
             return Err(BodyError::TooMuchHeld);
         }
@@ -252,7 +263,7 @@ impl Drop for Incoming {
         let unread = state.parts.drain(..).filter(|part| !part.is_released).map(|part| part.data.len()).sum();
         drop(state);
         self.bells.release(self.stream, unread);
-        held += self.messages.take().map_or(0, |messages| messages.held);
+        held += self.messages.take().map_or(0, |messages| messages.held());
         if held > 0 {
             self.bells.hold(held, 0);
             // Otherwise the connection would count it until something else happens.
@@ -280,6 +291,24 @@ mod tests {
         }
     }
 
+    /// A stream keeps the buffer of its longest message until it ends.
+    #[test]
+    fn the_buffer_of_a_long_message_is_held_after_it() {
+        let tasks = Tasks::<()>::new(1 << 20);
+        let (pipe, mut incoming) = pipe(1, tasks.bells(), true);
+        let cx = &mut Context::from_waker(Waker::noop());
+        for (len, held) in [(10, 0), (100_000, 100_005), (10, 100_005), (50_000, 100_005)] {
+            let body = [&[0][..], &u32::to_be_bytes(len), &vec![7; len as usize]].concat();
+            pipe.push(&body, false, false);
+            while let Poll::Ready(frame) = Pin::new(&mut incoming).poll_frame(cx) {
+                assert!(frame.is_some_and(|frame| frame.is_ok()));
+            }
+            assert_eq!(tasks.bells().held(), held, "after {len} bytes");
+        }
+        drop(incoming);
+        assert_eq!(tasks.bells().held(), 0);
+    }
+
     /// A client may send every byte in a frame of its own.
     #[test]
     fn small_parts_that_wait_are_kept_together() {
@@ -292,7 +321,7 @@ mod tests {
         assert_eq!(tasks.bells().held(), BYTES);
         let kept = pipe.state.lock().parts.len();
         assert!(kept <= BYTES / 1000, "{kept} parts");
-        // What the client has been told to be free is not told again.
+        // A window that was given back is not given back again.
         pipe.push(&[1, 2], true, false);
         pipe.push(&[3], true, true);
         let mut read = Vec::new();

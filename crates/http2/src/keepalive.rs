@@ -1,4 +1,4 @@
-//! Whether a silent client is still there.
+//! Keep-alive: pings a silent client, and gives it up if it does not answer.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -11,14 +11,14 @@ pub(crate) struct Keepalive {
     interval: Duration,
     timeout: Duration,
     heard: Instant,
-    is_asked: bool,
+    is_pinged: bool,
     timer: Pin<Box<Sleep>>,
 }
 
 /// What has to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Due {
-    Ask,
+    Ping,
     GiveUp,
 }
 
@@ -29,7 +29,7 @@ impl Keepalive {
             interval,
             timeout,
             heard,
-            is_asked: false,
+            is_pinged: false,
             timer: Box::pin(sleep_until(heard + interval)),
         }
     }
@@ -37,22 +37,22 @@ impl Keepalive {
     /// Something arrived.
     pub(crate) fn hear(&mut self) {
         self.heard = Instant::now();
-        if self.is_asked {
-            self.is_asked = false;
+        if self.is_pinged {
+            self.is_pinged = false;
             self.timer.as_mut().reset(self.heard + self.interval);
         }
     }
 
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Due> {
         while self.timer.as_mut().poll(cx).is_ready() {
-            if self.is_asked {
+            if self.is_pinged {
                 return Poll::Ready(Due::GiveUp);
             }
             let quiet_until = self.heard + self.interval;
             if Instant::now() >= quiet_until {
-                self.is_asked = true;
+                self.is_pinged = true;
                 self.timer.as_mut().reset(Instant::now() + self.timeout);
-                return Poll::Ready(Due::Ask);
+                return Poll::Ready(Due::Ping);
             }
             self.timer.as_mut().reset(quiet_until);
         }

@@ -1,19 +1,17 @@
 //! The server's side of HTTP/2 (RFC 9113), made for many small gRPC calls.
 //!
 //! [`protocol`] is the whole of it as a state machine without I/O: bytes go in, events and bytes
-//! come out. It has no clock and waits for nothing, so every rule can be tested with
-//! bytes.
+//! come out. It has no clock and never waits, so every rule can be tested with bytes.
 //!
-//! The rest is the shell: [`Connection`] is one future that reads what is there, starts everything
-//! that is asked for, takes all answers that are ready, and writes them at once. Calls are polled
-//! in place, by a waker each; no task is spawned for a small unary call, and the head and the end
-//! of its answer are a dozen bytes that never change.
+//! The rest is the shell: [`Connection`] is one future that reads what has arrived, starts all
+//! requests in it, takes all responses that are ready, and writes them with one system call. Calls
+//! are polled in place, with a waker each; no task is spawned for a small unary call, and the
+//! headers and trailers of its response are a dozen bytes that never change.
 //!
-//! What answers is a [`Service`]. Unary calls that it knows by their headers are handed to it as
-//! one whole message; everything else as a `http::Request` with a body, like anywhere else.
+//! A [`Service`] answers the calls. It gets unary calls that it recognises by their headers as one
+//! whole message, and everything else as an `http::Request` with a body, as from any HTTP library.
 //!
-//! Everything is bounded by [`Limits`], and by what a client reads: while it does not take what we
-//! have written, it is not listened to either.
+//! [`Limits`] bound everything, and a client that does not read is not read from either.
 //!
 //! [`frame`] and [`hpack`] serve the load generator's client as well.
 //!

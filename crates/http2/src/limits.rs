@@ -18,7 +18,7 @@ pub struct Limits {
     /// Bytes of the bodies of answers that wait for windows, over all streams. Beyond it, only a
     /// stream that has nothing queued is asked for more.
     pub queued_answers: usize,
-    /// What a client may cost without asking for anything, at once and then each second: see
+    /// Work that a client may cause without a request, as a burst and then each second: see
     /// `protocol/overhead.rs`.
     pub overhead: u32,
     /// A connection on which nothing arrives is pinged this often. None: never.

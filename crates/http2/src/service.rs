@@ -59,6 +59,9 @@ pub enum Answer<B> {
 pub enum Weight {
     /// Little: the answer is short, or a stream that is made as it is read.
     Light,
+    /// The same, and it takes a place in a queue that all clients share, as calls that are polled
+    /// with the connection do: see [`Service::share`].
+    Queued,
     /// It computes, or its answer may be long. A connection runs few of them at a time, and none
     /// while much is held for it.
     Heavy,
@@ -67,7 +70,8 @@ pub enum Weight {
 /// How a unary call is answered.
 pub enum Call {
     Now(Reply),
-    /// Polled with the connection: what it does between two waits is short.
+    /// Polled with the connection: what it does between two waits is short. It is begun when the
+    /// connection has fewer under way than its share.
     Here(Boxed<Reply>),
     /// A task of its own: it may compute for long.
     Apart(Boxed<Reply>),
@@ -75,7 +79,7 @@ pub enum Call {
     AsRequest(Bytes, Weight),
 }
 
-/// Answers what is asked on a connection.
+/// Serves the calls of a connection.
 pub trait Service: Send + Sync + 'static {
     /// What is known of a unary call from its headers. Clients repeat their headers, so it is found
     /// out once for a connection and kept as long as it is open.
@@ -92,8 +96,14 @@ pub trait Service: Send + Sync + 'static {
     /// kept, and so is None.
     fn plan(&self, head: &Head) -> Option<Self::Plan>;
 
-    /// Lets such a call begin, or refuses it.
-    fn admit(&self, plan: &Arc<Self::Plan>) -> Result<Self::Place, Reply>;
+    /// Lets such a call begin, or refuses it. `open`: the requests of this connection that have not
+    /// ended, with this one.
+    fn admit(&self, plan: &Arc<Self::Plan>, open: usize) -> Result<Self::Place, Reply>;
+
+    /// How many calls of one connection may be in the queue that all clients share: further ones
+    /// wait until some have ended. The fuller the queue, the fewer, so that the clients who ask for
+    /// little are not the ones who are refused. Asked at most once a turn.
+    fn share(&self) -> usize;
 
     /// The longest message of such a call. A longer one, and anything that is not exactly one
     /// uncompressed message, is handed to [`Service::call`].
@@ -107,6 +117,6 @@ pub trait Service: Send + Sync + 'static {
     fn weight(&self, head: &Head) -> Weight;
 
     /// Answers any request, in a task of its own. The body of a response is polled with the
-    /// connection.
-    fn call(&self, request: Request<Incoming>) -> Boxed<Answer<Self::Body>>;
+    /// connection. `open` is as in [`Service::admit`].
+    fn call(&self, request: Request<Incoming>, open: usize) -> Boxed<Answer<Self::Body>>;
 }

@@ -1,14 +1,14 @@
-//! Everything that is being worked on for one connection, polled in place.
+//! The calls in progress of one connection, polled in place.
 //!
-//! Every piece of work has a bell for a waker. Bells that ring are noted in one list, and the
-//! connection is woken by the first of them only: when it comes to look, it finds all that rang
-//! meanwhile. Places and their bells are used again, so a call costs no waker of its own. A bell
-//! that rings late, for work that has left its place, costs a look.
+//! Every call has a bell as its waker. Bells that ring are noted in one list, and only the first of
+//! them wakes the connection, which then finds all that rang meanwhile. Places and their bells are
+//! reused, so a call costs no waker of its own. A bell that rings late, for a call that has left
+//! its place, costs a poll.
 //!
-//! A stream outlives its work: an answer that waits for the client's window belongs to no work any
-//! more, while its place may already hold another call's. So streams refer to work by a [`TaskId`],
-//! which also names the generation of the place; one that is out of date refers to nothing, and
-//! cancelling it does nothing.
+//! A stream outlives its call: a response that waits for the client's window belongs to no call any
+//! more, while its place may already hold another one. So streams refer to calls by a [`TaskId`],
+//! which also has the generation of the place; a stale one refers to nothing, and cancelling it
+//! does nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use std::task::{Wake, Waker};
 
 use parking_lot::Mutex;
 
-/// Used bytes of bodies, and bodies, of which the connection is told at the latest.
+/// Used bytes of bodies, and used bodies, after which the connection is woken to release them.
 const RELEASE_BYTES: usize = 64 << 10;
 const RELEASES: usize = 1024;
 /// Places that are kept while nothing is under way.
@@ -90,7 +90,7 @@ impl Bells {
         }
     }
 
-    /// Has the connection look again at what is held.
+    /// Wakes the connection, to check again what is held.
     pub(crate) fn wake(&self) {
         let sleeper = self.rung.lock().sleeper.take();
         if let Some(sleeper) = sleeper {
@@ -216,7 +216,7 @@ impl<W> Tasks<W> {
     /// Takes work out to look at it, with the waker for it. None: there is none any more.
     pub(crate) fn take(&mut self, place: usize) -> Option<(W, &Waker)> {
         let place = self.places.get_mut(place)?;
-        // From here on it may ring again: what happens later than the look is not seen by it.
+        // From here on it may ring again: this poll does not see what happens later.
         place.bell.has_rung.store(false, Ordering::Release);
         Some((place.work.take()?, &place.waker))
     }

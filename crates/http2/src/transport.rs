@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 
 use crate::protocol::Output;
 
-/// What is read at once: little at first, more from clients that send much.
+/// Bytes per read: little at first, more from clients that send much.
 const LITTLE: usize = 16 << 10;
 const MUCH: usize = 64 << 10;
 /// Parts of one write.

@@ -1,4 +1,4 @@
-//! Contract: what is asked of an engine that carries the journal.
+//! Contract: what an engine that carries the journal must guarantee.
 //!
 //! 1. One total order; `read` never reorders and never skips.
 //! 2. `append_batch` answering `Ok` means every entry given is durable; all of them or none were
@@ -7,8 +7,8 @@
 //! 4. `Unknown` says the outcome is undecided: claim again and read to learn it. `Poisoned` says
 //!    this engine is finished: stop the process and recover from the medium.
 //!
-//! Not here: threads. An engine is a plain value driven by whoever owns it; several appends are
-//! kept in flight by giving `append_batch` everything that queued while the last one ran.
+//! Not here: threads. An engine is a plain value driven by its owner, who keeps several appends in
+//! flight by giving `append_batch` everything that queued while the last one ran.
 
 use std::io;
 use std::path::PathBuf;
@@ -62,14 +62,14 @@ pub struct ReadItem {
     pub tip: Tip,
 }
 
-/// What a successful append cost, as plain data for whoever keeps metrics.
+/// What a successful append cost, as plain data for metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Appended {
     /// Position of the last entry appended.
     pub position: Position,
     /// Bytes written, headers and padding included.
     pub bytes: u64,
-    /// Time spent handing the bytes to the medium.
+    /// Time spent writing the bytes to the medium.
     pub write: Duration,
     /// Time spent waiting until they were durable.
     pub sync: Duration,
@@ -90,7 +90,7 @@ pub struct Corrupt {
     pub reason: String,
 }
 
-/// Why an engine did not do what it was asked.
+/// Why an operation of an engine failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum JournalError {
     /// A newer writer exists; this one must step down.

@@ -17,7 +17,7 @@ use vetch_base::{Epoch, Seq};
 mod chain;
 mod codec;
 
-pub use chain::{ChainError, ChainedEntry, Draft, Tip};
+pub use chain::{ChainError, ChainedEntry, Draft, ReceiveError, Tip};
 pub use codec::entry_len;
 
 #[cfg(test)]
@@ -60,6 +60,9 @@ pub enum Kind {
     Seal = 6,
     /// Reserved: agreement on a trim point.
     Trim = 7,
+    /// A change of the members that replicate the journal among themselves. Reserved wherever the
+    /// journal is alone on its disk or the log is elsewhere.
+    Members = 8,
 }
 
 impl Kind {
@@ -73,13 +76,14 @@ impl Kind {
             5 => Kind::Map,
             6 => Kind::Seal,
             7 => Kind::Trim,
+            8 => Kind::Members,
             _ => return None,
         })
     }
 
     /// Whether this version may only carry the kind, not act on it.
     pub fn is_reserved(self) -> bool {
-        matches!(self, Kind::Own | Kind::Map | Kind::Seal | Kind::Trim)
+        matches!(self, Kind::Own | Kind::Map | Kind::Seal | Kind::Trim | Kind::Members)
     }
 }
 
@@ -137,6 +141,11 @@ impl Entry {
         }
         let is_outside = |part: &Part| matches!(part.payload, Payload::Ref(_));
         self.parts.iter().any(is_outside).then(|| "a payload outside the journal".to_owned())
+    }
+
+    /// The hash of the entry before that an encoded entry names.
+    pub(crate) fn prev_hash_of(encoded: &[u8]) -> Option<Hash> {
+        encoded.get(codec::PREV_HASH).and_then(|hash| hash.try_into().ok())
     }
 
     /// Revisions this entry consumes: the sum of its parts' counts.

@@ -1,8 +1,9 @@
 //! The journal: the one durable, ordered truth. Everything else is rebuilt from it.
 //!
 //! * `entry`: the format of an entry, and the chain (`Tip`) that ties entries together. Pure.
-//! * `contract`: what is asked of any engine: claim, append, read, trim.
+//! * `contract`: what every engine must provide: claim, append, read, trim.
 //! * `local`: the embedded engine, segment files in a directory.
+//! * `vote`: what a member of several must not forget about elections.
 //! * `disk`, `real_disk`, `mem_disk`: the files underneath, real ones and ones that lose power on
 //!   request.
 //!
@@ -53,17 +54,21 @@ mod entry;
 mod local;
 mod mem_disk;
 mod real_disk;
+mod vote;
 
 pub use contract::{Appended, Corrupt, Journal, JournalError, Position, Read, ReadItem};
 pub use disk::{DirLock, Disk, DiskFile, LockError, read_file, write_atomically};
 pub use entry::{
     ChainError, ChainedEntry, Draft, ENTRY_HEADER_LEN, ENTRY_VERSION, Entry, EntryError, Hash, Kind,
-    MAX_ENTRY_LEN, PART_HEADER_LEN, Part, PartId, Payload, PayloadRef, REF_LEN, Tip, entry_len, hash_entry,
+    MAX_ENTRY_LEN, PART_HEADER_LEN, Part, PartId, Payload, PayloadRef, REF_LEN, ReceiveError, Tip, entry_len,
+    hash_entry,
 };
 pub use local::{
-    BadRecord, ClosedSegment, CutTail, ENCRYPTED_RECORD_VERSION, LocalConfig, LocalJournal, LocalReader,
-    Maintained, Maintenance, Progress, RECORD_HEADER_LEN, RECORD_VERSION, RawPlace, RawReader, RawRecord,
-    RecordCheck, RecordSight, Recovery, RecoveryReport, SECTOR, Sight, Stats, closed_segments, survey,
+    BadRecord, ClosedSegment, Cut, CutTail, ENCRYPTED_RECORD_VERSION, EncodedEntry, EntriesError,
+    EntriesFrom, EntryReader, LocalConfig, LocalJournal, LocalReader, Maintained, Maintenance, Progress,
+    RECORD_HEADER_LEN, RECORD_VERSION, RawPlace, RawReader, RawRecord, RecordCheck, RecordSight, Recovery,
+    RecoveryReport, SECTOR, SHARED_WRITE, Sight, Stats, closed_segments, survey,
 };
 pub use mem_disk::{Fault, MemDisk, Op, Pending};
 pub use real_disk::RealDisk;
+pub use vote::{Vote, VoteError, VoteFile, Voter};

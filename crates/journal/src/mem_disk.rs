@@ -1,5 +1,5 @@
-//! MemDisk: a disk in memory that forgets what was not synced, and fails where it is told to. For
-//! tests and simulation.
+//! MemDisk: a disk in memory that forgets what was not synced, and fails on request. For tests and
+//! simulation.
 //!
 //! It models what `Disk` promises and no more. Every file keeps what readers see and what is on the
 //! medium; a write dirties 512-byte sectors, `sync_data` moves them to the medium. Names are kept
@@ -8,8 +8,7 @@
 //! answer is a legal outcome.
 //!
 //! After a failed `sync_data` the dirty sectors are clean in memory and absent from the medium, for
-//! ever: that is how real kernels behave, and it punishes whoever syncs again and believes the
-//! answer.
+//! ever. Real kernels behave so, and code that syncs again and believes the result loses data.
 //!
 //! Deterministic: no clock, no randomness of its own. Clones share the same disk.
 

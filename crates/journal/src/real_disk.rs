@@ -81,7 +81,7 @@ impl Disk for RealDisk {
     fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
         match DirBuilder::new().mode(0o700).create(dir) {
             Ok(()) => {}
-            // Whoever made it may not have lived long enough to make its name durable.
+            // The process that created it may have crashed before its name was durable.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let parent = dir.parent().ok_or(error)?;

@@ -35,7 +35,12 @@ fn identity(page: &mut Text, node: &Node) {
     };
     let minor = version::CLUSTER.rsplit_once('.').map_or(version::CLUSTER, |(minor, _)| minor);
     one(page, "etcd_cluster_version", "The API version of the cluster.", ("cluster_version", minor));
-    one(page, "etcd_server_version", "The version clients are told.", ("server_version", version::SERVER));
+    one(
+        page,
+        "etcd_server_version",
+        "The etcd version that clients see.",
+        ("server_version", version::SERVER),
+    );
     one(page, "etcd_server_id", "The member's ID in hexadecimal.", ("server_id", &id));
     let (has_leader, is_leader) = leader(node);
     page.gauge("etcd_server_has_leader", "1 while there is a leader.", has_leader);

@@ -1,19 +1,18 @@
-//! The specification: what a key-value store with etcd's API must answer, written as plainly as it
-//! can be said.
+//! The specification: what a key-value store with etcd's API must answer, as plain code.
 //!
-//! Everything that judges a server (property tests, history checker, simulation, trials against a
-//! real etcd) judges it by this. It keeps every version of every key for ever, reads by searching,
-//! and shares no code with what it judges.
+//! Everything that checks a server (property tests, history checker, simulation, trials against a
+//! real etcd) compares it with this. It keeps every version of every key for ever, reads by
+//! searching, and shares no code with the server.
 //!
 //! * `request`, `response`: the vocabulary. Plain owned data, no wire format.
-//! * `shape`: which requests are refused by their looks alone.
-//! * `state`: the history of all keys, the leases, and looking things up in them.
+//! * `shape`: which requests are refused by validation, without state.
+//! * `state`: the history of all keys and the leases, with lookups.
 //! * `refuse`: which well-formed requests the state refuses.
 //! * `compare`: the guards of transactions and the branch that they choose.
 //! * `range`: what a range reads, and in which order.
 //! * `evaluate`: what a server that handles a request now answers, and what changes.
 //! * `past`: what a request that changes nothing must have been answered at a past revision.
-//! * `watch`: what a watcher must be shown.
+//! * `watch`: which events a watcher must get.
 //! * `hash`: the number that HashKV answers.
 //!
 //! Deliberately absent: time (leases end only when revoked), quotas and alarms, users and roles,

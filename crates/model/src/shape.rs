@@ -1,4 +1,4 @@
-//! Shape: which requests are refused by their looks alone, before any state is asked.
+//! Shape: which requests are refused by validation, before any state is read.
 
 use crate::request::{Keys, Op, Put, Request, Txn};
 

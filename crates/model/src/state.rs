@@ -118,7 +118,7 @@ impl Model {
     /// Takes back every change after `revision`, as if it had not been. Leases and compactions stay
     /// as they are.
     ///
-    /// A server cannot do this; it is for whoever looks for the order in which things happened.
+    /// A server cannot do this; it is for checkers that search for the order of requests.
     pub fn rewind(&mut self, revision: i64) {
         while let Some(last) = self.log.pop_if(|last| last.kv.mod_revision > revision) {
             let Some(places) = self.keys.get_mut(&last.kv.key) else { continue };

@@ -1,8 +1,8 @@
 //! Append: one record as one message, and what its acknowledgement, or the lack of one, means.
 //!
-//! Only the server's word makes an outcome definite: a timeout, a lost connection and "nobody
-//! listens" are all unknown, because the message may have been taken by a server that could not say
-//! so.
+//! Only an answer of the server makes an outcome definite: after a timeout, a lost connection or
+//! "no responders" it is unknown, because a server may have stored the message and failed to
+//! answer.
 
 use async_nats::jetstream;
 use async_nats::jetstream::context::{PublishError, PublishErrorKind};

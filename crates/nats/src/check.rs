@@ -1,8 +1,9 @@
-//! Check: settings under which JetStream loses what it acknowledged, or cannot be told not to.
+//! Check: finds settings under which JetStream may lose what it acknowledged.
 //!
-//! A stream's own settings are seen by whoever may use it. Whether a server syncs before it
-//! acknowledges is seen only by the system account, which asks all servers at once
-//! (`$SYS.REQ.SERVER.PING.JSZ`); who cannot ask does not know, and not to know is unsafe.
+//! Every account that may use a stream can read the stream's settings. Whether a server syncs
+//! before it acknowledges is visible only to the system account, which sends one request to all
+//! servers (`$SYS.REQ.SERVER.PING.JSZ`). Without such a login the setting is unknown, and unknown
+//! is unsafe.
 
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ const ROLL_CALL: Duration = Duration::from_millis(1500);
 
 const STRAGGLERS: Duration = Duration::from_millis(100);
 /// Between two looks at servers that were away.
-const LOOK_AGAIN: Duration = Duration::from_secs(10);
+const CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Something that may lose acknowledged records.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -198,11 +199,11 @@ pub(crate) async fn servers(system: &Client, wanted: usize) -> Vec<Unsafe> {
     problems
 }
 
-/// Asks servers that were away when they are back. What one of them acknowledges without a sync, no
-/// second one may have: that is told until it is mended.
+/// Checks servers that were down once they are back, and warns until all of them are safe: a record
+/// that one of them acknowledges without a sync may not be on a second one.
 pub(crate) async fn look_again(system: Client, wanted: usize) {
     loop {
-        tokio::time::sleep(LOOK_AGAIN).await;
+        tokio::time::sleep(CHECK_INTERVAL).await;
         let problems = servers(&system, wanted).await;
         if problems.is_empty() {
             return;

@@ -1,9 +1,9 @@
-//! Feed: records as the stream sends them by itself, by way of an ordered consumer.
+//! Feed: records that the stream pushes, through an ordered consumer.
 //!
-//! Fast, and not to be relied on: a consumer lives on one server of NATS and is made by all of them
-//! together, so after a loss it may be silent, or not be made, for seconds after the stream takes
-//! records again. Whoever uses a feed looks for himself when it is silent, and says what it missed;
-//! then another one is made.
+//! Fast, and not to be relied on: a consumer lives on one server of NATS and is created by all of
+//! them together, so after a failure it may be silent, or creating it may fail, for seconds after
+//! the stream takes records again. The user of a feed therefore reads the stream directly when the
+//! feed is silent, and reports what the feed missed; then another consumer is created.
 
 use std::time::Duration;
 
@@ -17,15 +17,15 @@ use futures_util::{FutureExt, StreamExt};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// Between two consumers, when one failed: each is work for all servers of NATS.
-const AGAIN: Duration = Duration::from_millis(500);
-/// Times in a row that something was found before the feed told of it. Once may be a coincidence.
-const MISSED: u32 = 2;
+/// Between two consumers, when one failed: creating one is work for all servers of NATS.
+const RETRY_DELAY: Duration = Duration::from_millis(500);
+/// Records in a row that were read before the feed delivered them. One may be a coincidence.
+const MISSED_MAX: u32 = 2;
 
 pub(crate) struct Feed {
     client: Client,
     stream: Stream<()>,
-    /// How long a consumer may take to be made.
+    /// How long the creation of a consumer may take.
     timeout: Duration,
     messages: Option<Ordered>,
     making: Option<JoinHandle<Result<Ordered, async_nats::Error>>>,
@@ -53,7 +53,7 @@ impl Feed {
         }
     }
 
-    /// Since when there is a consumer, which may be silent all the same.
+    /// Since when there is a consumer. It may still be silent.
     pub(crate) fn since(&self) -> Option<Instant> {
         self.since
     }
@@ -63,15 +63,15 @@ impl Feed {
         (self.messages.is_some() || self.making.is_some()).then_some(self.at)
     }
 
-    /// The next record, of whatever position. Without a consumer one is made that begins at `from`.
-    /// Nothing is lost if this is not waited for.
+    /// The next record, at any position. Without a consumer, creates one that begins at `from`.
+    /// Cancel safe.
     pub(crate) async fn next(&mut self, from: u64) -> (u64, Bytes) {
         loop {
             if let Some(messages) = &mut self.messages {
-                if let Some(told) = messages.next().await.and_then(told) {
+                if let Some(record) = messages.next().await.and_then(to_record) {
                     self.missed = 0;
-                    self.at = told.0 + 1;
-                    return told;
+                    self.at = record.0 + 1;
+                    return record;
                 }
                 self.failed();
             } else if let Some(making) = &mut self.making {
@@ -93,25 +93,25 @@ impl Feed {
 
     /// A further record that is here already.
     pub(crate) fn ready(&mut self) -> Option<(u64, Bytes)> {
-        // What failed must not be asked again.
+        // A stream of messages that failed must not be polled again.
         let message = self.messages.as_mut()?.next().now_or_never()?;
-        let told = message.and_then(told);
-        match &told {
+        let record = message.and_then(to_record);
+        match &record {
             Some((at, _)) => self.at = at + 1,
             None => self.failed(),
         }
-        told
+        record
     }
 
-    /// Something was found that the feed had not told of.
+    /// A record was read that the feed had not delivered.
     pub(crate) fn missed(&mut self) {
         self.missed += 1;
-        if self.missed >= MISSED && self.messages.is_some() {
+        if self.missed >= MISSED_MAX && self.messages.is_some() {
             self.failed();
         }
     }
 
-    /// Begins anew: over another connection, or somewhere else.
+    /// Drops the consumer: the next one uses another connection, or begins at another position.
     pub(crate) fn reset(&mut self) {
         self.messages = None;
         self.since = None;
@@ -124,14 +124,14 @@ impl Feed {
     fn made(&mut self, messages: Ordered) {
         self.messages = Some(messages);
         self.since = Some(Instant::now());
-        // It is not to blame for what was found before it was there.
+        // Records that were read before the consumer existed do not count.
         self.missed = 0;
     }
 
     fn failed(&mut self) {
         self.messages = None;
         self.since = None;
-        self.not_before = Instant::now() + AGAIN;
+        self.not_before = Instant::now() + RETRY_DELAY;
     }
 }
 
@@ -151,7 +151,7 @@ async fn make(client: Client, stream: Stream<()>, from: u64) -> Result<Ordered, 
     Ok(consumer.messages().await?)
 }
 
-fn told(message: Result<Message, OrderedError>) -> Option<(u64, Bytes)> {
+fn to_record(message: Result<Message, OrderedError>) -> Option<(u64, Bytes)> {
     let message = message.ok()?;
     let sequence = message.info().ok()?.stream_sequence;
     Some((sequence, message.message.payload))

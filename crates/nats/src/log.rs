@@ -1,8 +1,8 @@
 //! Log: a stream of JetStream as a `vetch_cluster::Log`.
 //!
 //! A thread of the runtime sends appends in the order they are given; outcomes and records come
-//! back through one bounded channel. What was asked over a connection that broke is not told any
-//! more: `Reconnected` comes first.
+//! back through one bounded channel. Outcomes of a connection that broke are dropped: `Reconnected`
+//! comes first.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -17,7 +17,7 @@ const CONNECT: Duration = Duration::from_millis(1500);
 #[derive(Clone, Debug, Default)]
 pub enum Login {
     #[default]
-    Nobody,
+    None,
     User {
         name: String,
         password: String,
@@ -61,7 +61,7 @@ impl Options {
     pub fn new(urls: Vec<String>, stream: &str) -> Options {
         Options {
             urls,
-            login: Login::Nobody,
+            login: Login::None,
             system: None,
             tls: Tls::default(),
             stream: stream.to_string(),
@@ -98,7 +98,7 @@ impl Options {
             options = options.add_client_certificate(certificate.clone(), key.clone());
         }
         options = match login {
-            Login::Nobody => options,
+            Login::None => options,
             Login::User { name, password } => options.user_and_password(name.clone(), password.clone()),
             Login::Token(token) => options.token(token.clone()),
             Login::Credentials(text) => options.credentials(text).map_err(|error| failed(&error))?,

@@ -31,13 +31,13 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 const LEADER_TIMEOUT: Duration = Duration::from_secs(1);
 /// A leader hears of its replicas every second when nothing is written, and within two after a
 /// write. One that was cut off when the silence began has not heard of them for longer.
-const RECENTLY: Duration = Duration::from_secs(2);
+const REPLICA_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long another connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// The next server is drawn at random, and may be the same one.
 const DRAWS_MAX: usize = 6;
 
-/// When a new record was heard of last.
+/// When the newest record arrived.
 #[derive(Clone)]
 pub(crate) struct Heard(Arc<Mutex<Last>>);
 
@@ -59,7 +59,7 @@ impl Heard {
         }
     }
 
-    /// Another server has its time to tell of one.
+    /// Gives another server the full time to deliver a record.
     pub(crate) fn begin(&self) {
         self.0.lock().at = Instant::now();
     }
@@ -69,11 +69,11 @@ impl Heard {
     }
 }
 
-/// Looks after the connection, until the runtime ends.
+/// Watches the connection, until the runtime ends.
 pub(crate) async fn reconnect_if_isolated(client: Client, options: Options, heard: Heard) {
     loop {
         tokio::time::sleep(CHECK_INTERVAL).await;
-        // A connection that is lost is made again by itself.
+        // The client reconnects a lost connection by itself.
         if heard.is_silent() && client.connection_state() == State::Connected {
             if is_led_elsewhere(&client, &options).await && heard.is_silent() {
                 reconnect(&client).await;
@@ -104,7 +104,7 @@ async fn is_led_elsewhere(client: &Client, options: &Options) -> bool {
     false
 }
 
-/// What is told of the stream by way of this connection.
+/// The state of the stream's cluster, as reported over this connection.
 async fn stream_cluster(client: &Client, options: &Options) -> Option<StreamCluster> {
     let stream = jetstream::new(client.clone()).get_stream_no_info(&options.stream).await.ok()?;
     let ask = || async { stream.get_info().await.map_err(Unanswered::failed) };
@@ -124,9 +124,9 @@ impl StreamCluster {
         self.cluster.leader.as_deref()
     }
 
-    /// The leader, if it has heard of most replicas just now. It tells of the others and not of
-    /// itself: an answer that lists it is somebody else's, who does not know when the others were
-    /// heard of.
+    /// The leader, if it has heard from most replicas just now. A leader lists the other replicas
+    /// and not itself: an answer that lists the leader is from a follower, which does not know when
+    /// the others were heard from.
     fn sure_leader(&self) -> Option<&str> {
         let leader = self.leader()?;
         let others = &self.cluster.replicas;
@@ -137,9 +137,9 @@ impl StreamCluster {
     }
 }
 
-/// Zero is what is told of one that was never heard of.
+/// Zero is reported for a replica that was never heard from.
 fn is_heard(peer: &PeerInfo) -> bool {
-    !peer.offline && !peer.active.is_zero() && peer.active <= RECENTLY
+    !peer.offline && !peer.active.is_zero() && peer.active <= REPLICA_TIMEOUT
 }
 
 /// Whether another server knows of a leader that is to be believed and that is not known here.
@@ -182,17 +182,17 @@ mod tests {
     const HEARD: Duration = Duration::from_millis(700);
     const LOST: Duration = Duration::from_millis(2900);
 
-    /// What is told of a leader, and when it heard of the others.
+    /// A report with this leader, and when it heard from the others.
     fn led_by(leader: &str, others: &[(&str, Duration)]) -> StreamCluster {
         let peer = |(name, active): &(&str, Duration)| PeerInfo {
             name: (*name).to_string(),
             active: *active,
             ..PeerInfo::default()
         };
-        let mut told = without_leader();
-        told.cluster.leader = Some(leader.to_string());
-        told.cluster.replicas = others.iter().map(peer).collect();
-        told
+        let mut report = without_leader();
+        report.cluster.leader = Some(leader.to_string());
+        report.cluster.replicas = others.iter().map(peer).collect();
+        report
     }
 
     fn without_leader() -> StreamCluster {

@@ -11,13 +11,12 @@ use vetch_journal::Position;
 use crate::page_size::bytes_of;
 use crate::retry::{RETRY_INTERVAL, Unanswered, retry_every, retry_until_answered};
 
-/// Records asked for at once; their answers are larger than what a feed sends.
+/// Concurrent requests for records; their answers are larger than what a feed sends.
 const CONCURRENT_MAX: usize = 16;
-/// How long the leader may take to tell of one.
+/// How long the leader may take to answer for one.
 const RECORD_TIMEOUT: Duration = Duration::from_secs(1);
-/// Between two questions for the same large one. Every question is answered, and answers that
-/// nobody waits for any more are in the way of the others: so such records are asked for less
-/// often, and few of them at once.
+/// Between two requests for the same large one. Every request is answered, and answers that are no
+/// longer needed delay the others: so large records are requested less often, and few at a time.
 const LARGE_RETRY_INTERVAL: Duration = Duration::from_millis(500);
 const CONCURRENT_LARGE_MAX: usize = 2;
 

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use vetch_cluster::Space;
 
 /// Between two questions.
-const PAUSE: Duration = Duration::from_millis(500);
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// What was heard longer ago is no news.
 const STALE: Duration = Duration::from_secs(10);
 
@@ -42,7 +42,7 @@ impl Gauge {
             if let Ok(Some(space)) = tokio::time::timeout(timeout, ask(&context, &stream)).await {
                 self.0.send_replace(Some((asked, space)));
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(CHECK_INTERVAL).await;
         }
     }
 }

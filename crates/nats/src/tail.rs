@@ -2,9 +2,9 @@
 //!
 //! The end is what the stream's leader reports when the read begins. Up to there records are
 //! requested one by one, many concurrently if they are small; later ones come from a feed. Whenever
-//! the feed is silent for longer than a leader's heartbeat interval, or skipped a record, the
-//! stream's leader is asked again: so no consumer is needed to notice a record, only a stream that
-//! has a leader.
+//! the feed is silent for longer than a leader's heartbeat interval, or skipped a record, records
+//! are requested from the stream's leader again: so reading needs a stream that has a leader, and
+//! no consumer.
 
 use std::time::Duration;
 
@@ -21,22 +21,22 @@ use crate::feed::Feed;
 use crate::page_size::{BYTES, PageSize, bytes_of};
 use crate::source::{Source, Wanted};
 
-/// A page is delivered when it has this many records or bytes, or when nothing follows at once.
+/// A page is delivered when it has this many records or bytes, or when nothing follows immediately.
 const PAGE_RECORDS: usize = 256;
 const PAGE_BYTES: usize = 4 << 20;
 
 /// More than this are left to a feed, if it comes.
 const MANY: u64 = 512;
-/// How long a feed may take to come when many records are wanted. Well below the second after which
-/// a reader asks anew.
+/// How long a feed may take to start when many records are wanted. Well below the second after
+/// which a reader repeats its request.
 const FEED_WAIT: Duration = Duration::from_millis(300);
-/// For how long a feed is not waited for any more when it did not come in time.
-const LATELY: Duration = Duration::from_secs(5);
-/// A feed is not silent for longer than this while somebody writes: an idle writer says so every
-/// 200 ms.
+/// For how long no read waits for a feed after one did not start in time.
+const LATE_FEED_PENALTY: Duration = Duration::from_secs(5);
+/// A feed is not silent for longer than this while there is a leader: an idle leader appends a
+/// heartbeat every 200 ms.
 const SILENCE: Duration = Duration::from_millis(250);
-/// How often to look while there is no feed.
-const LOOK: Duration = Duration::from_millis(50);
+/// How often to poll while there is no feed.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A requested read.
 #[derive(Clone)]
@@ -93,7 +93,7 @@ impl Tail {
         }
     }
 
-    /// Reads what was asked for last, until nobody can ask any more.
+    /// Serves the newest request, until all senders of requests are gone.
     pub(crate) async fn run(mut self, mut asked: watch::Receiver<Option<Asked>>) {
         loop {
             let now = asked.borrow_and_update().clone();
@@ -141,10 +141,10 @@ impl Tail {
         }
     }
 
-    /// Reads up to the end. Not if something is missing before it.
+    /// Reads up to the end. Returns false if a record before it is missing.
     async fn catch_up(&mut self, reading: &mut Reading<'_>) -> bool {
         let with_feed = reading.left() > MANY;
-        // One that is being made is not given up because somebody asks again: it might never come.
+        // A new request does not restart the creation of a feed: it might never be finished.
         if with_feed && !self.feed.at().is_none_or(|at| comes_soon(at, reading.next)) {
             self.feed.reset();
         }
@@ -157,12 +157,12 @@ impl Tail {
                 records = self.fed(reading.next).await;
             }
             if records.is_empty() {
-                records = self.ask(reading.next, reading.left()).await;
+                records = self.request(reading.next, reading.left()).await;
             }
             if records.is_empty() {
                 return false;
             }
-            reading.tell(records).await;
+            reading.deliver(records).await;
         }
         true
     }
@@ -182,26 +182,26 @@ impl Tail {
         let records = self.partial.take();
         self.page_size.update(&records);
         let any = !records.is_empty();
-        reading.tell(records).await;
+        reading.deliver(records).await;
         any
     }
 
-    /// Asks for records from a position on, at most so many.
-    async fn ask(&mut self, from: u64, most: u64) -> Vec<(Position, Bytes)> {
+    /// Requests up to `most` records from a position on.
+    async fn request(&mut self, from: u64, most: u64) -> Vec<(Position, Bytes)> {
         let mut records = Vec::new();
         let count = self.page_size.records().min(most);
         let wanted = Wanted { from, count, bytes: BYTES, large: self.page_size.is_large() };
-        // If the leader falls silent, what it told before is good.
+        // If the leader falls silent, the records it sent before are still good.
         let _ = self.source.records(wanted, &mut records).await;
         self.page_size.update(&records);
         records
     }
 
-    /// Tells of records as they come, until something is missing.
+    /// Delivers records as they come, until one is missing.
     async fn keep_up(&mut self, reading: &mut Reading<'_>) {
         let mut heard = Instant::now();
         loop {
-            let look_at = self.look_at(heard);
+            let poll_at = self.poll_at(heard);
             let mut records = tokio::select! {
                 // What the feed has was not missed.
                 biased;
@@ -211,12 +211,12 @@ impl Tail {
                     }
                     if at == reading.next { vec![(Position(at), record)] } else { Vec::new() }
                 }
-                () = tokio::time::sleep_until(look_at) => {
-                    // A feed that came meanwhile has its time to tell.
-                    if Instant::now() < self.look_at(heard) {
+                () = tokio::time::sleep_until(poll_at) => {
+                    // A feed that started meanwhile gets the full time to deliver.
+                    if Instant::now() < self.poll_at(heard) {
                         continue;
                     }
-                    let records = self.look(reading.next).await;
+                    let records = self.poll(reading.next).await;
                     if !records.is_empty() {
                         self.feed.missed();
                     }
@@ -224,37 +224,37 @@ impl Tail {
                 }
             };
             self.add_ready(reading.next, &mut records);
-            // While looks find something there may be more.
+            // While polls find something there may be more.
             heard = Instant::now();
-            reading.tell(records).await;
+            reading.deliver(records).await;
         }
     }
 
-    /// When to look, if nothing was heard since.
-    fn look_at(&self, heard: Instant) -> Instant {
+    /// When to poll the leader, if no record arrives before.
+    fn poll_at(&self, heard: Instant) -> Instant {
         match self.feed.since() {
             Some(since) => heard.max(since) + SILENCE,
-            None => heard + LOOK,
+            None => heard + POLL_INTERVAL,
         }
     }
 
-    /// The record at this position and what lies behind it, if it is there.
-    async fn look(&mut self, next: u64) -> Vec<(Position, Bytes)> {
-        let mut records = self.ask(next, 1).await;
+    /// Polls for the record at this position and those behind it.
+    async fn poll(&mut self, next: u64) -> Vec<(Position, Bytes)> {
+        let mut records = self.request(next, 1).await;
         if !records.is_empty() {
-            records.extend(self.ask(next + 1, u64::MAX).await);
+            records.extend(self.request(next + 1, u64::MAX).await);
         }
         records
     }
 
-    /// Tells of all that lies before a position. Not if something is missing.
+    /// Delivers all records before a position. Returns false if one is missing.
     async fn fill(&mut self, reading: &mut Reading<'_>, until: u64) -> bool {
         while reading.next < until {
-            let records = self.ask(reading.next, until - reading.next).await;
+            let records = self.request(reading.next, until - reading.next).await;
             if records.is_empty() {
                 return false;
             }
-            reading.tell(records).await;
+            reading.deliver(records).await;
         }
         true
     }
@@ -293,13 +293,17 @@ impl Tail {
         records
     }
 
-    /// How long a feed is waited for. One that is late is only looked at, so that pages that are
-    /// asked for do not wait for it.
+    /// How long to wait for a feed. A late one is only polled, so that requested pages do not wait
+    /// for it.
     fn feed_wait(&self) -> Duration {
-        if self.late.is_some_and(|since| since.elapsed() < LATELY) { Duration::ZERO } else { FEED_WAIT }
+        if self.late.is_some_and(|since| since.elapsed() < LATE_FEED_PENALTY) {
+            Duration::ZERO
+        } else {
+            FEED_WAIT
+        }
     }
 
-    /// Adds what the feed has already and what follows at once.
+    /// Adds the records that the feed has already, as far as they follow without a gap.
     fn add_ready(&mut self, next: u64, records: &mut Vec<(Position, Bytes)>) {
         let mut bytes = bytes_of(records);
         while records.len() < PAGE_RECORDS
@@ -312,7 +316,7 @@ impl Tail {
                     bytes += record.len();
                     records.push((Position(at), record));
                 }
-                // It will be missed, and asked for.
+                // The gap is requested from the leader.
                 std::cmp::Ordering::Greater => return,
             }
         }
@@ -339,8 +343,8 @@ impl Reading<'_> {
         (self.end.0 + 1).saturating_sub(self.next)
     }
 
-    /// Tells the next records in pages; the one that comes to the end says so.
-    async fn tell(&mut self, records: Vec<(Position, Bytes)>) {
+    /// Delivers the next records in pages; the page that reaches the end says so.
+    async fn deliver(&mut self, records: Vec<(Position, Bytes)>) {
         let Some((last, _)) = records.last() else { return };
         self.next = last.0 + 1;
         let at_end = records.iter().any(|(at, _)| *at == self.end).then_some(self.end);

@@ -114,6 +114,12 @@ impl Admission {
         self.room = room;
     }
 
+    /// What this server raised itself may be taken back, and is its successor's to lower.
+    pub(crate) fn end_lead(&mut self) {
+        self.raised = false;
+        self.low_water = self.quota.map_or(u64::MAX, |quota| low_water(quota, 0));
+    }
+
     /// The alarm this request makes necessary.
     pub(crate) fn alarm_to_raise(&mut self, store: &Store, request: &WriteRequest) -> Option<Alarm> {
         let alarm = self.no_space();

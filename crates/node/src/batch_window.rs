@@ -7,10 +7,8 @@
 
 use std::time::Duration;
 
-/// How long a read waits for others.
+/// How long reads at a follower wait for others to share a question to the leader.
 pub const READ_BATCH_WINDOW: Duration = Duration::from_millis(1);
-/// How long a write waits for others: less than a record takes.
-pub(crate) const WRITE_BATCH_WINDOW: Duration = Duration::from_millis(2);
 
 /// From this many clients on, three quarters of them are waited for; with fewer, half of them.
 const MANY: usize = 8;

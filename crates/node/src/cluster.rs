@@ -43,7 +43,6 @@ pub struct ClusterConfig {
     pub client_urls: Vec<String>,
     /// Shown in the member list, as etcd does; not used otherwise.
     pub peer_urls: Vec<String>,
-    pub replication: vetch_cluster::Config,
 }
 
 /// Who leads, and how far this server has come.

@@ -52,7 +52,7 @@ pub enum StopCause {
     /// Its journal failed, or its cluster refused it.
     #[error("{0}")]
     Failed(String),
-    #[error("another server is the leader now")]
+    #[error("the journal does not take what this server has evaluated")]
     Replaced,
     #[error("the journal begins at position {first} now")]
     Behind { first: u64 },

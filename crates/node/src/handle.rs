@@ -87,7 +87,8 @@ impl Node {
         Ok(self.revision())
     }
 
-    /// What clients see as the Raft term: it grows with every start, as that of a single etcd does.
+    /// What clients see as the Raft term. On a local journal it grows with every start, as that of
+    /// a single etcd does; on a shared journal it is the epoch.
     pub fn term(&self) -> u64 {
         match self.cluster() {
             Some(cluster) => cluster.borrow().epoch.get(),
@@ -100,8 +101,8 @@ impl Node {
         self.node.cluster.as_ref().map(|cluster| cluster.status.subscribe())
     }
 
-    /// Whether another server leads instead of this one, or the journal was trimmed beyond its
-    /// state, so that the node has to be opened again.
+    /// Whether the journal refused what this server had evaluated, or was trimmed beyond its state,
+    /// so that the node has to be opened again.
     pub fn is_replaced(&self) -> bool {
         matches!(self.node.lifecycle.run_state(), RunState::Replaced | RunState::Behind(_))
     }

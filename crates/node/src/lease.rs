@@ -67,7 +67,7 @@ impl Node {
         loop {
             match renew(node, id) {
                 Renewal::Renewed { ttl } => {
-                    // A writer that was replaced must not promise what its successor never heard
+                    // A leader that was replaced must not promise what its successor never heard
                     // of.
                     node.confirm_leading().await?;
                     node.metrics.leases.renewed.add(1);

@@ -52,4 +52,5 @@ pub use read::RangeStream;
 pub use snapshot::Snapshot;
 pub use vetch_journal as journal;
 pub use vetch_store as store;
+pub use vetch_sync::is_any_held as is_any_lock_held;
 pub use vetch_watch::KeyRange;

@@ -113,6 +113,8 @@ pub struct ProposalMetrics {
     pub committed: Counter,
     pub failed: Counter,
     pub pending: Gauge,
+    /// Batches with changes that were taken back because another server leads.
+    pub rewound: Counter,
 }
 
 #[derive(Debug)]

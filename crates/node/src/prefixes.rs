@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_of_kubernetes_are_told_apart_by_resource() {
+    fn keys_of_kubernetes_are_grouped_by_resource() {
         for (key, expected) in [
             ("/registry/pods/default/web-0", "/registry/pods"),
             ("/registry/leases/kube-node-lease/node-1", "/registry/leases"),

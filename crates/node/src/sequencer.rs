@@ -8,14 +8,15 @@
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
+use vetch_base::Seq;
 use vetch_checkpoint::Capture;
 use vetch_checkpoint::replay::PARTITION;
 use vetch_cluster::ReplicaId;
-use vetch_journal::{ChainedEntry, Draft, Kind, PartId, Tip};
+use vetch_journal::{Draft, Kind, PartId};
 use vetch_store::auth::Auth;
 use vetch_store::request::{Alarm, Event, WriteRequest, WriteResponse};
 use vetch_store::turns::{self, Exclusive};
-use vetch_store::{Mark, Record, Store, StoreError};
+use vetch_store::{Mark, Record, Store, StoreError, Undo};
 use vetch_watch::Events;
 
 use crate::admission::Admission;
@@ -35,14 +36,15 @@ pub(crate) type Outcome = Result<WriteResponse, NodeError>;
 
 /// The work of one round, ready for the journal.
 pub(crate) struct Batch<R> {
-    /// None if nothing changed; the answers still wait for what is in flight before them.
-    pub(crate) entry: Option<ChainedEntry>,
-    /// The same on a shared journal, where its place is not known before it is proposed.
+    /// The entry; its place is known where it is appended. None if nothing changed; the answers
+    /// still wait for what is in flight before them.
     pub(crate) draft: Option<Draft>,
-    /// A checkpoint that is to be captured right behind this batch, on a shared journal.
+    /// A checkpoint that is to be captured right behind this batch.
     pub(crate) capture: Option<CaptureRequest>,
     /// Another server leads behind this batch, on a shared journal.
     pub(crate) transfer: Option<LeadershipTransfer>,
+    /// Nothing is evaluated behind this batch, on a shared journal.
+    pub(crate) end_of_lead: Option<EndOfLead>,
     /// What readers may see once the entry is durable.
     pub(crate) mark: Mark,
     pub(crate) revisions: Vec<(i64, Events<NodeEvent>)>,
@@ -59,6 +61,8 @@ pub(crate) struct Unversioned {
     /// All alarms, if any changed.
     pub(crate) alarms: Option<Vec<Alarm>>,
     pub(crate) leases: Vec<LeaseChange>,
+    /// What takes all of it back, in the order in which it was evaluated.
+    pub(crate) undo: Vec<Undo>,
 }
 
 /// What the lessor must know.
@@ -70,7 +74,8 @@ pub(crate) enum LeaseChange {
 
 impl Unversioned {
     /// Notes what an evaluation changed.
-    fn note(&mut self, store: &Store, response: &WriteResponse) {
+    fn note(&mut self, store: &Store, response: &WriteResponse, undo: Option<Undo>) {
+        self.undo.extend(undo);
         match *response {
             WriteResponse::Auth { .. } => self.auth = Some(Arc::clone(store.auth())),
             WriteResponse::Alarm { .. } => self.alarms = Some(store.alarms().collect()),
@@ -83,7 +88,8 @@ impl Unversioned {
     }
 }
 
-/// A requested capture, as far as the sequencer could make it: none while another server leads.
+/// A requested capture, as far as the sequencer could make it: without its place, and none while
+/// another server leads.
 pub(crate) struct CaptureRequest {
     pub(crate) reply: std::sync::mpsc::SyncSender<Capture>,
     pub(crate) capture: Option<Capture>,
@@ -100,12 +106,17 @@ pub(crate) struct LeadershipTransfer {
     pub(crate) fresh_bytes: u64,
 }
 
+/// This server leads no more: what the sequencer had left for a checkpoint, with what was evaluated
+/// and will not be committed, and the number that it has counted batches to.
+pub(crate) struct EndOfLead {
+    pub(crate) dirty: Vec<Record>,
+    pub(crate) number: Seq,
+}
+
 pub(crate) struct Sequencer {
-    /// On a shared journal only its number has a meaning: it counts the batches sent to the
-    /// journal.
-    tip: Tip,
-    /// Whether entries are chained later, by the thread that proposes them to a shared journal.
-    is_shared: bool,
+    /// Of the last draft. On a local journal it is its sequence number; on a shared one, where
+    /// others have entries as well, it counts.
+    number: Seq,
     /// Records made since the last checkpoint was captured.
     dirty: Vec<Record>,
     /// Bytes journalled since then, padding included near enough: leases and compactions count as
@@ -122,10 +133,15 @@ pub(crate) struct Round<R> {
     replies: Vec<(R, Outcome)>,
 }
 
+/// Bytes of these records in a checkpoint.
+pub(crate) fn saved_bytes(records: &[Record]) -> u64 {
+    records.iter().map(|record| record.saved_len() as u64).sum()
+}
+
 impl Sequencer {
-    pub(crate) fn new(tip: Tip, is_shared: bool, dirty: Vec<Record>) -> Sequencer {
-        let fresh_bytes = dirty.iter().map(|record| record.saved_len() as u64).sum();
-        Sequencer { tip, is_shared, dirty, fresh_bytes }
+    pub(crate) fn new(number: Seq, dirty: Vec<Record>) -> Sequencer {
+        let fresh_bytes = saved_bytes(&dirty);
+        Sequencer { number, dirty, fresh_bytes }
     }
 
     pub(crate) fn begin<R>(&self) -> Round<R> {
@@ -189,7 +205,7 @@ impl Sequencer {
             };
             round.revisions.push((store.head().revision, events));
         }
-        round.unversioned.note(store, &evaluated.response);
+        round.unversioned.note(store, &evaluated.response, evaluated.undo);
         Ok(evaluated.response)
     }
 
@@ -197,41 +213,17 @@ impl Sequencer {
     pub(crate) fn close<R>(&mut self, mut round: Round<R>, store: &Store) -> Batch<R> {
         let mark = store.head();
         let changed = round.draft.payload_len() > 0;
-        if self.is_shared {
-            return self.close_unplaced(round, mark, changed);
-        }
-        let entry = changed.then(|| {
-            round.draft.end_part(round.units);
-            let entry = round.draft.chain(&mut self.tip);
-            self.fresh_bytes += entry.bytes().len() as u64 + ENTRY_PADDING;
-            entry
-        });
-        assert!(self.tip.next_rev == mark.revision + 1, "the journal numbers revisions as the store does");
-        Batch {
-            entry,
-            draft: None,
-            capture: None,
-            transfer: None,
-            mark,
-            revisions: round.revisions,
-            unversioned: round.unversioned,
-            replies: round.replies,
-        }
-    }
-
-    /// The round for a shared journal, without a place.
-    fn close_unplaced<R>(&mut self, mut round: Round<R>, mark: Mark, changed: bool) -> Batch<R> {
         let draft = changed.then(|| {
-            self.fresh_bytes += round.draft.payload_len() as u64 + ENTRY_PADDING;
             round.draft.end_part(round.units);
-            self.tip.seq = self.tip.seq.next();
+            self.number = self.number.next();
+            self.fresh_bytes += round.draft.size() as u64 + ENTRY_PADDING;
             round.draft
         });
         Batch {
-            entry: None,
             draft,
             capture: None,
             transfer: None,
+            end_of_lead: None,
             mark,
             revisions: round.revisions,
             unversioned: round.unversioned,
@@ -239,13 +231,18 @@ impl Sequencer {
         }
     }
 
-    /// The tip behind everything chained so far.
-    pub(crate) fn tip(&self) -> Tip {
-        self.tip
+    /// The number of the last draft.
+    pub(crate) fn number(&self) -> Seq {
+        self.number
     }
 
     pub(crate) fn fresh_bytes(&self) -> u64 {
         self.fresh_bytes
+    }
+
+    /// Hands over all that is kept for the next checkpoint.
+    pub(crate) fn end_lead(&mut self) -> EndOfLead {
+        EndOfLead { dirty: self.take_dirty(), number: self.number }
     }
 
     /// Takes the records made since the last capture.

@@ -38,8 +38,13 @@ impl Node {
                 NodeError::TooManyRequests
             });
         }
-        let SnapshotPoint { mark, seq, unversioned, hold } = answer.await.map_err(|_| NodeError::Stopped)?;
+        let point = answer.await.map_err(|_| NodeError::Stopped)?;
+        let SnapshotPoint { mark, seq, rewinds, unversioned, hold } = point;
         self.durable(seq).await?;
+        if self.state().store.read().rewinds() != rewinds {
+            // This point may never have been committed.
+            return Err(NodeError::LeaderChanged);
+        }
         let mut run = HistoryRun::new(mark);
         let budget = self.state().config.tuning.scan.keys;
         while !run.step(&self.state().store.read(), budget) {

@@ -76,7 +76,7 @@ pub(crate) struct NodeState {
     pub(crate) metrics: NodeMetrics,
     pub(crate) leadership: Leadership,
     /// None on a local journal.
-    pub(crate) cluster: Option<Cluster>,
+    pub(crate) cluster: Option<Arc<Cluster>>,
     pub(crate) lifecycle: Lifecycle,
 }
 
@@ -87,7 +87,7 @@ pub(crate) struct RecoveredState {
     pub(crate) tip: Tip,
     pub(crate) retention: RetentionHold,
     pub(crate) key_usage: KeyUsage,
-    pub(crate) cluster: Option<Cluster>,
+    pub(crate) cluster: Option<Arc<Cluster>>,
 }
 
 /// Where the parts of the node are reached.

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use vetch_cluster::{Log, ReplicaId};
+use vetch_cluster::{Engine, ReplicaId};
 use vetch_journal::Disk;
 
 pub use crate::open::replicated::Env;
@@ -29,16 +29,16 @@ use crate::runtime::lease_thread;
 use crate::state::{Command, RunState};
 use crate::types::Progress;
 
-/// Recovers the data directory and returns a node at rest that follows `log` once its parts are
-/// stepped. It may be served when it has caught up.
+/// Recovers the data directory and returns a node at rest that follows the log of `engine` once
+/// its parts are stepped. It may be served when it has caught up.
 pub fn open_replicated(
     env: Env,
     config: NodeConfig,
     cluster: ClusterConfig,
-    log: Box<dyn Log>,
+    engine: Box<dyn Engine>,
     mut progress: impl FnMut(Progress),
 ) -> Result<(Node, ReplicatedParts), OpenError> {
-    let (node, parts) = crate::open::replicated::assemble(env, config, cluster, log, &mut progress)?;
+    let (node, parts) = crate::open::replicated::assemble(env, config, cluster, engine, &mut progress)?;
     Ok((Node::new(node, Threads::default()), parts))
 }
 

@@ -25,11 +25,11 @@ use vetch_node::Node;
 use vetch_node::config::NodeConfig;
 use vetch_node::error::NodeError;
 use vetch_node::stepped::{self, Parts, Step, Time};
+use vetch_node::store::Validated;
 use vetch_node::store::auth::{Caller, Change, Permission, PermissionKind};
 use vetch_node::store::request::*;
 use vetch_node::types::{AlarmAction, AlarmSelector, LeaseInfo};
 use vetch_node::watch::Create;
-use vetch_store::Validated;
 use vetch_testkit::valid::Valid;
 
 /// Schedules of each scenario, unless `VETCH_SCHEDULES` says otherwise, and the seed of all of
@@ -431,8 +431,9 @@ fn what_was_acknowledged_survives() {
                     thread::spawn(move || {
                         for key in keys {
                             let put = block_on(node.put(put(key, 0))).unwrap();
-                            let read =
-                                block_on(node.range(RangeRequest::new(KeyRange::single(key.as_bytes()))));
+                            let read = block_on(
+                                node.range(RangeRequest::new(KeyRange::single(key.as_bytes())).valid()),
+                            );
                             assert_eq!(
                                 read.unwrap().kvs[0].mod_revision(),
                                 put.revision,
@@ -480,7 +481,7 @@ fn a_revoked_permission_shows_nothing() {
                     for _ in 0..4 {
                         let was_revoked = revoked.load(Ordering::Acquire);
                         let reader = node.for_caller(Caller::user("reader", node.auth().revision()));
-                        let range = block_on(reader.range(RangeRequest::new(KeyRange::single("a"))));
+                        let range = block_on(reader.range(RangeRequest::new(KeyRange::single("a")).valid()));
                         assert!(!(was_revoked && range.is_ok()), "a range is shown");
                         let lease = block_on(reader.lease_time_to_live(7, true));
                         assert!(!(was_revoked && lease.is_ok()), "the keys of a lease are shown");

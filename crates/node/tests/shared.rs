@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use vetch_checkpoint::identity::Identity;
 use vetch_checkpoint::transfer::{CheckpointReceiver, TransferError, TransferManifest};
 use vetch_checkpoint::{CheckpointConfig, Loaded, audit, load};
-use vetch_cluster::{Log, LogError, LogEvent, Ticket};
+use vetch_cluster::{Config, Log, LogError, LogEvent, OrderedLog, Ticket};
 use vetch_encryption::EncryptionKeys;
 use vetch_journal::{Position, RealDisk};
 use vetch_node::Node;
@@ -284,16 +284,12 @@ impl Log for Wide {
 fn a_server_that_had_read_nothing_when_it_took_a_checkpoint_starts_again() {
     let (dir, log) = (TempDir::new().unwrap(), Arc::new(Mutex::new(ModelLog::new(true))));
     let open = || {
-        let cluster = ClusterConfig {
-            name: "a".into(),
-            client_urls: vec!["http://a".into()],
-            peer_urls: Vec::new(),
-            replication: vetch_cluster::Config::default(),
-        };
+        let cluster =
+            ClusterConfig { name: "a".into(), client_urls: vec!["http://a".into()], peer_urls: Vec::new() };
         Node::open_replicated(
             config(dir.path()),
             cluster,
-            Box::new(Wide(ModelHandle::new(log.clone()))),
+            Box::new(OrderedLog::new(Wide(ModelHandle::new(log.clone())), Config::default())),
             |_| {},
         )
     };

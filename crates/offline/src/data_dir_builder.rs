@@ -52,7 +52,7 @@ pub enum BuildError {
     Identity(#[from] IdentityError),
 }
 
-/// The length of the first journal segment; later ones are as long as the server is told.
+/// The length of the first journal segment; later ones follow the server's settings.
 const JOURNAL_SEGMENT_BYTES: u64 = 16 << 20;
 
 /// A data directory under construction.
@@ -117,9 +117,8 @@ impl DataDirBuilder {
         let config = LocalConfig {
             segment_len: JOURNAL_SEGMENT_BYTES,
             spares: 0,
-            unsafe_no_fsync: false,
-            new_journal_id: None,
             keys: self.keys,
+            ..LocalConfig::default()
         };
         let recovery = LocalJournal::recover(Arc::clone(&self.disk), &member.join("journal"), config, tip)?;
         let (mut journal, _) = recovery.finish()?;

@@ -4,10 +4,14 @@ use std::sync::Arc;
 
 use vetch_http2::Holdings;
 
-/// The address of a client, and the account of its watchers. Requests that watch or take a snapshot
-/// carry it in their extensions.
+use crate::turns::Turns;
+
+/// The address of a client, the account of its watchers, and its places in the queues that all
+/// clients share. Requests that watch, wait in such a queue or take a snapshot carry it in their
+/// extensions.
 #[derive(Debug, Clone)]
 pub(crate) struct Remote {
     pub(crate) address: Arc<str>,
     pub(crate) watching: Holdings,
+    pub(crate) turns: Arc<Turns>,
 }

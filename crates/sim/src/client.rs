@@ -1,8 +1,7 @@
 //! Simulated clients of the key-value and lease services.
 //!
-//! A client sends one request at a time, waits for as long as it has patience, and writes down what
-//! it was told. The server may end under it at any moment; what it does not know then stays
-//! unknown.
+//! A client sends one request at a time, waits for the answer up to a timeout, and records it. The
+//! server may end at any time; the outcome of the request in flight is then unknown.
 
 use std::rc::Rc;
 
@@ -45,16 +44,16 @@ pub(crate) async fn run(env: Rc<Env>, node: Node, client: u32, memory: Memory) {
             continue;
         }
         let (request, how) = memory.borrow_mut().request(&env.plan, &env.knowledge.borrow());
-        let patience = match memory.borrow_mut().rng().below(20) {
+        let timeout = match memory.borrow_mut().rng().below(20) {
             0 => MILLI,
             1 => 100 * MILLI,
             _ => 20 * SECOND,
         };
-        let outcome = call(&env, &node, client, request.clone(), how, patience).await;
+        let outcome = call(&env, &node, client, request.clone(), how, timeout).await;
         if let Outcome::Answered { revision, answer } = &outcome {
             memory.borrow_mut().learn(&request, *revision, answer);
         }
-        // Whoever was told to try again later does.
+        // Retry later, as the error asks for.
         if outcome == Outcome::NotDone {
             env.clock.sleep(10 * MILLI).await;
         }
@@ -68,11 +67,11 @@ pub(crate) async fn call(
     client: u32,
     request: Request,
     how: How,
-    patience: u64,
+    timeout: u64,
 ) -> Outcome {
     say!(env.trace, "client {client} asks {how:?} {}", Show(&request));
     let served = async { serve(env, node, &request, how).await.map_err(|error| not_served(env, &error)) };
-    record(env, client, &request, patience, served).await
+    record(env, client, &request, timeout, served).await
 }
 
 /// Records a request and what becomes of it.
@@ -80,12 +79,12 @@ pub(crate) async fn record(
     env: &Rc<Env>,
     client: u32,
     request: &Request,
-    patience: u64,
+    timeout: u64,
     served: impl Future<Output = Result<(i64, Answer), Outcome>>,
 ) -> Outcome {
     let called = env.now();
     let place = env.recorder.borrow_mut().call(called, client, request.clone());
-    let outcome = match env.clock.timeout(patience, served).await {
+    let outcome = match env.clock.timeout(timeout, served).await {
         Some(Ok((revision, answer))) => Outcome::Answered { revision, answer },
         Some(Err(outcome)) => outcome,
         None => {
@@ -93,7 +92,7 @@ pub(crate) async fn record(
             Outcome::Unknown
         }
     };
-    say!(env.trace, "client {client} is told {}", Show(&outcome));
+    say!(env.trace, "client {client} gets {}", Show(&outcome));
     env.recorder.borrow_mut().answer(env.now(), place, outcome.clone());
     digest(env, request, &outcome);
     outcome
@@ -182,7 +181,7 @@ async fn streamed(
         };
         watch_scan(env, before, chunk.as_ref().err());
         // A stream cannot begin anew once it has begun, so compaction may end one of the newest, as
-        // in etcd. What it would have told is not known then.
+        // in etcd. What it would have shown is not known then.
         if newest && matches!(chunk, Err(NodeError::Store(StoreError::Compacted))) {
             return Err(NodeError::Stopped);
         }

@@ -3,16 +3,16 @@
 //!
 //! * `wire`: the log, and everything that can go wrong between it and a server.
 //! * `server`, `life`: a server, from start to start.
-//! * `directory`, `carrier`, `clients`: how requests come to whom they concern, and who makes them.
-//! * `world`, `plan`: who runs when, and what troubles whom.
+//! * `directory`, `carrier`, `clients`: the clients, and how requests reach the leader.
+//! * `world`, `plan`: the scheduler, and the faults.
 //! * `peace`: what has to be true in the end.
 //!
 //! On a log that keeps its contract everything that clients of all servers saw is judged as for one
 //! server, and all servers have to have one state in the end. On one that forks or loses its tail,
-//! whoever goes on in the end has to agree.
+//! the servers that go on have to agree in the end.
 //!
 //! Not here: time that disks take, which `run` has; trims, checkpoints taken from other servers,
-//! and the roll of members: servers tell each other nothing but requests passed on and the indexes
+//! and the member list: servers send each other nothing but forwarded requests and the indexes
 //! of reads.
 
 mod carrier;

@@ -39,7 +39,7 @@ struct State {
     rng: Rng,
     behaviour: Behaviour,
     armed: Vec<Armed>,
-    /// Nobody may use it any more.
+    /// No operation is allowed any more.
     gone: bool,
     /// The power went during an operation.
     power_lost: bool,

@@ -1,8 +1,7 @@
-//! The executor of simulated clients: it polls the task it is told to, and knows which ones want to
-//! be polled.
+//! The executor of simulated clients: it polls the task that the scheduler chooses, and knows which
+//! tasks were woken.
 //!
-//! Who was woken first never matters: woken tasks are a sorted set, and the seed decides among
-//! them.
+//! The order of wakes never matters: woken tasks are a sorted set, and the seed decides among them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
@@ -104,7 +103,7 @@ pub async fn without_delay<F: Future>(future: F) -> F::Output {
     .await
 }
 
-/// Runs a future that needs nobody else to its end.
+/// Runs a future that depends on no other task to its end.
 pub fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = std::pin::pin!(without_delay(future));
     let mut context = Context::from_waker(Waker::noop());

@@ -1,21 +1,22 @@
 //! The simulation: the shipped node on a simulated disk, in virtual time, with simulated clients,
 //! all from one seed.
 //!
-//! * `time`, `fiber`, `executor`: who runs when. One thread at a time, in an order that the seed
-//!   chooses.
-//! * `disk`: a disk that takes its time, tears writes, forgets what was not synced, fills up and
+//! * `time`, `fiber`, `executor`: the scheduler. One thread runs at a time, in an order that the
+//!   seed chooses.
+//! * `disk`: a disk with latency, that tears writes, forgets what was not synced, fills up and
 //!   fails.
-//! * `workload`, `client`, `watcher`, `recorder`: what clients ask, and what they saw.
-//! * `operator`, `users`: what operators ask, and users whose permissions change while they use
+//! * `workload`, `client`, `watcher`, `recorder`: what clients request, and what they saw.
+//! * `operator`, `users`: requests of operators, and users whose permissions change while they use
 //!   them.
-//! * `nemesis`, `world`, `run`: lives of the server, with faults in them and between them; then
-//!   peace and judgement.
-//! * `log`: the rules of a replicated log alone, on a log in memory that misbehaves.
-//! * `cluster`: several servers on one log that they share, with troubles between them and in it.
-//! * `coverage`: rare things that must really have happened.
+//! * `nemesis`, `world`, `run`: runs of the server, with faults during and between them; then
+//!   recovery and the verdict.
+//! * `log`: the cluster protocol alone, on a log in memory that misbehaves.
+//! * `raft`: the members of built-in replication alone, on model disks.
+//! * `cluster`: several servers on a shared log, with faults in it and between them.
+//! * `coverage`: rare events that must really have happened.
 //!
 //! The same seed gives the same run, to the byte of its trace. Nothing here knows the inside of the
-//! node: it is stepped, asked and killed, and its disk is all that it leaves behind.
+//! node: it is stepped, called and killed, and only its disk survives it.
 //!
 //! Not here: gRPC and real files. Trials of the real process are in `tests`.
 
@@ -34,6 +35,7 @@ mod nemesis;
 mod operator;
 mod part;
 mod plan;
+pub mod raft;
 mod recorder;
 pub mod run;
 mod show;

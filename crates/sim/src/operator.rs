@@ -80,7 +80,7 @@ fn alarms(env: &Env, node: &Node) {
     env.recorder.borrow_mut().listed(called, env.now(), node.revision(), linearizable, listing);
 }
 
-/// Raises an alarm for a moment, in which nobody can write more.
+/// Raises an alarm for a short time, in which no client can add data.
 async fn raise_alarm(env: &Rc<Env>, node: &Node, client: u64) {
     env.knowledge.borrow_mut().alarms.insert(client);
     change_alarm(env, node, client, true).await;

@@ -66,7 +66,7 @@ impl Part {
         matches!(self.runner, Runner::Ended)
     }
 
-    /// When it can next run, if nobody pokes it.
+    /// When it can next run, unless another part wakes it earlier.
     pub(crate) fn due(&self) -> Option<u64> {
         if self.has_ended() {
             return None;

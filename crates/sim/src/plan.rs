@@ -63,7 +63,7 @@ impl Plan {
             keys: keys_used,
             value_bytes,
             mix: *rng.pick(MIXES),
-            // Revisions that nobody saw can be explained by any request of unknown outcome; one
+            // Revisions that no client saw can be explained by any request of unknown outcome; one
             // that needed a lease would have to be explained together with the life of that lease,
             // which the checker does not attempt.
             leased_puts: if spare_observer { *rng.pick(&[0, 5, 25]) } else { 0 },

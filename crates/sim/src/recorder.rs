@@ -14,8 +14,8 @@ pub(crate) type Place = usize;
 pub(crate) struct Recorder {
     history: History,
     last: u64,
-    /// Changes that do not stand in the history yet. Until one is answered, nobody knows what
-    /// became of it; None: it was not done.
+    /// Changes that are not in the history yet. Until one is answered, its outcome is unknown;
+    /// `None`: it was not done.
     alarmed: Vec<Option<Alarmed>>,
     changes: Vec<Option<AccessChange>>,
 }
@@ -27,7 +27,7 @@ impl Recorder {
         self.last
     }
 
-    /// A request leaves its client. Until it is answered, nobody knows what became of it.
+    /// A request leaves its client. Until it is answered, its outcome is unknown.
     pub(crate) fn call(&mut self, now: u64, client: u32, request: Request) -> Place {
         let called = self.stamp(now);
         let outcome = Outcome::Unknown;

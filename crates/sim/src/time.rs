@@ -46,7 +46,7 @@ pub struct Clock {
     sleepers: Rc<RefCell<Sleepers>>,
     runtime: Rc<tokio::runtime::Runtime>,
     /// Whole milliseconds that tokio's clock has been moved so far.
-    told: Rc<std::cell::Cell<u64>>,
+    passed_on: Rc<std::cell::Cell<u64>>,
 }
 
 impl Clock {
@@ -57,7 +57,7 @@ impl Clock {
             now: Arc::default(),
             sleepers: Rc::default(),
             runtime: Rc::new(runtime.expect("a runtime without I/O needs nothing that could be missing")),
-            told: Rc::default(),
+            passed_on: Rc::default(),
         }
     }
 
@@ -74,13 +74,13 @@ impl Clock {
         self.runtime.enter()
     }
 
-    /// Moves all clocks and wakes whoever slept until then.
+    /// Moves all clocks and wakes the tasks that slept until then.
     pub fn advance(&self, nanos: u64) {
         let now = self.now.0.fetch_add(nanos, Ordering::Relaxed) + nanos;
         let millis = now / MILLI;
-        let untold = millis - self.told.replace(millis);
-        if untold > 0 {
-            self.runtime.block_on(tokio::time::advance(Duration::from_millis(untold)));
+        let passed = millis - self.passed_on.replace(millis);
+        if passed > 0 {
+            self.runtime.block_on(tokio::time::advance(Duration::from_millis(passed)));
         }
         loop {
             let mut sleepers = self.sleepers.borrow_mut();

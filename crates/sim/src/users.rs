@@ -35,13 +35,13 @@ pub(crate) struct Office {
     rng: Rng,
     made: u64,
     /// What was last said to each user about each area, for reading and for writing.
-    told: BTreeMap<(&'static str, u8, bool), bool>,
+    outcomes: BTreeMap<(&'static str, u8, bool), bool>,
 }
 
 pub(crate) type Memory = Rc<RefCell<Office>>;
 
 pub(crate) fn office(rng: Rng) -> Memory {
-    Rc::new(RefCell::new(Office { rng, made: 0, told: BTreeMap::new() }))
+    Rc::new(RefCell::new(Office { rng, made: 0, outcomes: BTreeMap::new() }))
 }
 
 /// Changes what users may do until the load is over.
@@ -84,7 +84,7 @@ async fn make(env: &Rc<Env>, node: &Node, change: Change, facts: Vec<(Fact, bool
         Err(NodeError::Store(StoreError::Auth(_))) => Outcome::NotDone,
         result => operator::done(env, result),
     };
-    say!(env.trace, "office is told {outcome:?}");
+    say!(env.trace, "office gets {outcome:?}");
     env.recorder.borrow_mut().access_changed(env.now(), place, &outcome);
 }
 
@@ -159,9 +159,9 @@ impl Office {
         }
     }
 
-    /// Remembers what a user was told, and answers what was said before.
+    /// Remembers whether a user was permitted; returns the last outcome.
     fn tell(&mut self, user: &'static str, first: u8, write: bool, granted: bool) -> Option<bool> {
-        self.told.insert((user, first, write), granted)
+        self.outcomes.insert((user, first, write), granted)
     }
 }
 

@@ -10,11 +10,11 @@ use std::time::Duration;
 static MOVES: AtomicU64 = AtomicU64::new(0);
 static ABOUT: Mutex<(&str, u64)> = Mutex::new(("nothing", 0));
 
-const LOOK: Duration = Duration::from_secs(1);
-/// Looks without a move after which the run is given up.
-const PATIENCE: u32 = 30;
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// Checks without progress after which the run is given up.
+const IDLE_CHECKS_MAX: u32 = 30;
 
-/// Somebody is about to run.
+/// Notes which part is about to run.
 pub(crate) fn about(whom: &'static str) {
     MOVES.fetch_add(1, Ordering::Relaxed);
     ABOUT.lock().expect("nothing panics under this lock").0 = whom;
@@ -25,17 +25,17 @@ pub(crate) fn seed(seed: u64) {
     *ABOUT.lock().expect("nothing panics under this lock") = ("a new run", seed);
 }
 
-/// Starts watching this process. `hung` is told who runs and of which seed, and should end the
+/// Starts watching this process. `hung` gets the part that runs and its seed, and should end the
 /// process.
 pub fn start(hung: impl Fn(&str, u64) + Send + 'static) {
     let watch = move || {
         let (mut last, mut still) = (u64::MAX, 0);
         loop {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(CHECK_INTERVAL);
             let moves = MOVES.load(Ordering::Relaxed);
             still = if moves == last { still + 1 } else { 0 };
             last = moves;
-            if still == PATIENCE {
+            if still == IDLE_CHECKS_MAX {
                 let (whom, seed) = *ABOUT.lock().expect("nothing panics under this lock");
                 if seed != 0 {
                     hung(whom, seed);

@@ -41,7 +41,7 @@ struct Watcher {
     request: Watch,
     place: Place,
     id: Option<i64>,
-    /// What it has to be told next; 0 while it does not even know where it began.
+    /// The lowest revision that it may get next; 0 while it does not know where it began.
     next: i64,
     live: bool,
     /// Cancelled by this client, and not yet answered.
@@ -54,7 +54,7 @@ impl Stream {
         Stream { client, generator, watchers: Vec::new(), unanswered: VecDeque::new(), next_id: 1, observer }
     }
 
-    /// Whether every watcher was told of everything up to `revision`.
+    /// Whether every watcher got everything up to `revision`.
     pub(crate) fn is_settled(&self, revision: i64) -> bool {
         self.watchers.iter().all(|watcher| !watcher.live || watcher.next > revision)
     }
@@ -81,7 +81,7 @@ impl Stream {
         self.watchers.push(Watcher { request, place, id: None, next, live: true, leaving: false, resumed });
     }
 
-    /// The watchers of the last stream, continued behind what they were told.
+    /// The watchers of the last stream, resumed behind their last events.
     fn reopen(&mut self, env: &Env, session: &mut WatchSession) {
         self.unanswered.clear();
         let old = std::mem::take(&mut self.watchers);
@@ -211,7 +211,7 @@ fn take(env: &Env, memory: &Memory, response: &Response<NodeEvent>) {
     let stream = &mut *memory.borrow_mut();
     say!(
         env.trace,
-        "stream {} is told: watch {} at {}{}{}{}, {:?}",
+        "stream {} gets: watch {} at {}{}{}{}, {:?}",
         stream.client,
         response.watch_id,
         response.header_revision,
@@ -232,7 +232,7 @@ fn take(env: &Env, memory: &Memory, response: &Response<NodeEvent>) {
         let found =
             stream.watchers.iter_mut().find(|watcher| watcher.live && watcher.id == Some(response.watch_id));
         match found {
-            Some(watcher) => told(env, watcher, response),
+            Some(watcher) => receive(env, watcher, response),
             None => env.violation(format!("a response to no watcher: {}", response.watch_id)),
         }
     }
@@ -244,7 +244,7 @@ fn take(env: &Env, memory: &Memory, response: &Response<NodeEvent>) {
 
 fn created(env: &Env, stream: &mut Stream, response: &Response<NodeEvent>) {
     let Some(index) = stream.unanswered.pop_front() else {
-        return env.violation("a watcher was created that nobody asked for".to_owned());
+        return env.violation("a watcher was created without a request".to_owned());
     };
     let watcher = &mut stream.watchers[index];
     if response.canceled {
@@ -261,7 +261,7 @@ fn created(env: &Env, stream: &mut Stream, response: &Response<NodeEvent>) {
     env.recorder.borrow_mut().message(watcher.place, message);
 }
 
-fn told(env: &Env, watcher: &mut Watcher, response: &Response<NodeEvent>) {
+fn receive(env: &Env, watcher: &mut Watcher, response: &Response<NodeEvent>) {
     if response.canceled {
         watcher.live = false;
         let ending = if response.compact_revision != 0 {

@@ -1,7 +1,6 @@
 //! The workload: requests that a client might send, chosen so that they meet.
 //!
-//! Few keys, many clients, values that nobody else writes, reads of every age, compactions exactly
-//! where it hurts.
+//! Few keys, many clients, unique values, reads of every age, compactions exactly where it hurts.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -90,7 +89,7 @@ impl Generator {
         (Request::Range(range), how)
     }
 
-    /// Remembers what an answer told.
+    /// Remembers what an answer shows.
     pub(crate) fn learn(&mut self, request: &Request, revision: i64, answer: &Answer) {
         match (request, answer) {
             (Request::Put(put), _) => {

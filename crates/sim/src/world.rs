@@ -204,7 +204,7 @@ impl World {
         self.poke_others(which, did);
     }
 
-    /// Whoever may have got something to do by what this part did.
+    /// Wakes the parts that may have work after what this part did.
     fn poke_others(&mut self, which: Which, did: Did) {
         let idle = did == Did::Step(Step::Idle);
         match which {
@@ -247,7 +247,7 @@ impl World {
     /// gone.
     pub(crate) fn kill(mut self) -> SimDisk {
         self.note_crash();
-        // Nobody is told anything any more.
+        // No request in flight is answered any more.
         self.executor = Executor::default();
         self.disk.take_away();
         for (which, part) in Which::ALL.into_iter().zip(&mut self.parts) {

@@ -19,7 +19,7 @@ fn a_seed_is_one_run_to_the_byte() {
         let kept = Arc::new(Mutex::new(Vec::new()));
         let out: Out = kept.clone();
         vetch_sim::run(seed, Some(out));
-        let trace = kept.lock().expect("nobody panicked").clone();
+        let trace = kept.lock().expect("no thread panicked").clone();
         String::from_utf8(trace).expect("traces are text")
     };
     let first = trace(7);

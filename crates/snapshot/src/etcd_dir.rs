@@ -64,10 +64,10 @@ impl EtcdDir {
 
     /// Chooses, of several members of one cluster, the one that knows most.
     ///
-    /// What a cluster has decided is in the log of every majority. The member of a majority whose
-    /// log ends last would be elected and has all of it, and what it has besides may be decided as
-    /// well: nobody was told that it was not. Fewer members prove only what they have written down
-    /// as decided.
+    /// Every majority has what the cluster committed in a log. The member of a majority whose log
+    /// ends last would be elected: it has all of it, and its further entries may be committed too,
+    /// since no client got an error for them. Fewer members prove only what their commit index
+    /// covers.
     pub(crate) fn choose(mut members: Vec<EtcdDir>) -> Result<Chosen, SnapshotError> {
         let ids: BTreeSet<Option<u64>> = members.iter().map(|dir| Some(dir.identity()?.member_id)).collect();
         let clusters: BTreeSet<Option<u64>> =
@@ -77,28 +77,28 @@ impl EtcdDir {
                 "the directories have to be those of different members of the same cluster".into(),
             ));
         }
-        let known = members.iter().map(EtcdDir::known_decided).max().unwrap_or(0);
+        let known = members.iter().map(EtcdDir::known_committed).max().unwrap_or(0);
         let best = (0..members.len()).max_by_key(|&at| members[at].tail.last).expect("at least one is given");
         let mut dir = members.swap_remove(best);
         let voting = ids.iter().flatten().filter(|id| dir.voters.contains(id)).count();
         let is_majority = voting * 2 > dir.voters.len() || dir.voters.len() <= 1;
         let entries = std::mem::take(&mut dir.tail.entries);
-        let decided = match is_majority {
-            true => dir.all_decided(&entries, known),
+        let committed = match is_majority {
+            true => dir.all_committed(&entries, known),
             false => known,
         };
-        let (decided, undecided) = entries.into_iter().partition(|entry| entry.index <= decided);
-        Ok(Chosen { dir, decided, undecided })
+        let (committed, uncommitted) = entries.into_iter().partition(|entry| entry.index <= committed);
+        Ok(Chosen { dir, committed, uncommitted })
     }
 
-    /// Up to where this member knew that entries were decided. What is in the database was, even if
-    /// the log does not say so.
-    fn known_decided(&self) -> u64 {
+    /// Up to where this member knew that entries were committed. Entries in the database were, even
+    /// if the log does not say so.
+    fn known_committed(&self) -> u64 {
         self.tail.commit.max(self.meta.consistent_index)
     }
 
-    /// Up to where entries count for a majority: all, unless who is a member changes on the way.
-    fn all_decided(&self, entries: &[Entry], known: u64) -> u64 {
+    /// Up to where a majority proves entries committed: all, up to a change of membership.
+    fn all_committed(&self, entries: &[Entry], known: u64) -> u64 {
         let change = entries.iter().find(|entry| entry.index > known && entry.is_membership());
         let end = entries.last().map_or(known, |entry| entry.index);
         change.map_or(end, |entry| entry.index).max(known)
@@ -108,19 +108,19 @@ impl EtcdDir {
 /// A member's directory, and what of its log is to be applied to its database.
 pub(crate) struct Chosen {
     pub(crate) dir: EtcdDir,
-    pub(crate) decided: Vec<Entry>,
-    undecided: Vec<Entry>,
+    pub(crate) committed: Vec<Entry>,
+    uncommitted: Vec<Entry>,
 }
 
 impl Chosen {
-    /// Refuses to leave out what clients may have been told is done.
-    pub(crate) fn check_undecided(&self) -> Result<(), SnapshotError> {
-        let missing = self.undecided.iter().filter(|entry| may_change(entry)).count();
+    /// Refuses to leave out writes that may have been acknowledged to clients.
+    pub(crate) fn check_uncommitted(&self) -> Result<(), SnapshotError> {
+        let missing = self.uncommitted.iter().filter(|entry| may_change(entry)).count();
         if missing == 0 {
             return Ok(());
         }
         Err(SnapshotError::Refused(format!(
-            "the log of {} ends with {missing} entries of which it is not known whether the cluster of {} members decided \
+            "the log of {} ends with {missing} entries of which it is not known whether the cluster of {} members committed \
              them. Give the data directories of other members as well (--other-member), so that there is a majority of \
              them; or leave the entries out (--leave-undecided), as etcd does with --force-new-cluster",
             self.dir.path.display(),
@@ -196,8 +196,8 @@ mod tests {
     fn one_voter_decides_alone() {
         let index = index();
         let chosen = EtcdDir::choose(vec![opened(LogFile::new(1).entries(1..=index + 2))]).unwrap();
-        assert_eq!(indexes(&chosen.decided), [index + 1, index + 2]);
-        chosen.check_undecided().unwrap();
+        assert_eq!(indexes(&chosen.committed), [index + 1, index + 2]);
+        chosen.check_uncommitted().unwrap();
     }
 
     #[test]
@@ -205,8 +205,8 @@ mod tests {
         let index = index();
         let log = LogFile::new(1).entries(1..=index + 1).membership(index + 2).entries(index + 3..=index + 4);
         let chosen = EtcdDir::choose(vec![opened(log)]).unwrap();
-        assert_eq!(indexes(&chosen.decided), [index + 1, index + 2]);
-        let refusal = chosen.check_undecided().unwrap_err().to_string();
+        assert_eq!(indexes(&chosen.committed), [index + 1, index + 2]);
+        let refusal = chosen.check_uncommitted().unwrap_err().to_string();
         assert!(refusal.contains("2 entries") && refusal.contains("--other-member"), "{refusal}");
     }
 
@@ -223,20 +223,20 @@ mod tests {
         // One knows what it has written down.
         let alone = choose(vec![of_three(log(1, index + 3).commit(index + 1))]);
         assert_eq!(
-            (indexes(&alone.decided), indexes(&alone.undecided)),
+            (indexes(&alone.committed), indexes(&alone.uncommitted)),
             (vec![index + 1], vec![index + 2, index + 3])
         );
         // Of two, the one that has more is believed.
         let both = choose(vec![of_three(log(1, index + 1)), of_three(log(2, index + 3))]);
         assert_eq!(both.dir.identity().unwrap().member_id, 2);
-        assert_eq!(indexes(&both.decided), [index + 1, index + 2, index + 3]);
+        assert_eq!(indexes(&both.committed), [index + 1, index + 2, index + 3]);
         // A later leader's log counts more than a longer one.
         let later = LogFile::new(2).entries(1..=index).later_entry(index + 1);
         let both = choose(vec![of_three(log(1, index + 3)), of_three(later)]);
-        assert_eq!((both.dir.identity().unwrap().member_id, indexes(&both.decided)), (2, vec![index + 1]));
+        assert_eq!((both.dir.identity().unwrap().member_id, indexes(&both.committed)), (2, vec![index + 1]));
         // Strangers do not make a majority.
         let strangers = choose(vec![of_three(log(1, index + 1)), of_three(log(9, index))]);
-        assert_eq!(indexes(&strangers.undecided), [index + 1]);
+        assert_eq!(indexes(&strangers.uncommitted), [index + 1]);
         let twice = EtcdDir::choose(vec![of_three(log(1, index)), of_three(log(1, index))]);
         assert!(twice.err().unwrap().to_string().contains("different members"));
     }

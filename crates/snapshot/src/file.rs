@@ -51,7 +51,7 @@ impl SnapshotError {
 const HASH: u64 = 32;
 /// Smaller than any page, and what every page size is a multiple of.
 const SECTOR: u64 = 512;
-/// Read at once while hashing.
+/// Bytes per read while hashing.
 const PIECE: usize = 1 << 20;
 
 /// A snapshot, or the database of an etcd that is not running.
@@ -80,8 +80,8 @@ impl SnapshotFile {
         self.hash_at.is_some()
     }
 
-    /// Compares the hash with the content; without one there is nothing to compare. `progress` is
-    /// told bytes.
+    /// Compares the hash with the content; without one there is nothing to compare. `progress` gets
+    /// the bytes done and in total.
     pub(crate) fn check_hash(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<(), SnapshotError> {
         let Some(end) = self.hash_at else { return Ok(()) };
         let failed = || SnapshotError::io("reading", &self.path);

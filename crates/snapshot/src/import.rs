@@ -10,7 +10,7 @@ use prost::Message;
 use vetch_node::store::auth::{AuthState, Permission, PermissionKind, Role, User};
 use vetch_node::store::load::{SavedLease, SavedLeases, Unversioned};
 use vetch_node::store::request::{Alarm, AlarmKind};
-use vetch_node::store::{Mark, Record};
+use vetch_node::store::{BadRecord, Mark, Record};
 
 use crate::file::{SnapshotError, SnapshotFile};
 use crate::messages;
@@ -24,6 +24,21 @@ const MISSING: i64 = 1_000_000;
 
 /// What remembering where a life began costs besides the key, roughly.
 const LIFE_BYTES: usize = 64;
+
+/// Why an entry of the `key` bucket is not a version that etcd would have written.
+#[derive(Debug, thiserror::Error)]
+enum RecordError {
+    #[error("{0} is too large for a sub-revision")]
+    SubRevision(i64),
+    #[error("a tombstone without a key")]
+    NoKey,
+    #[error("the value belongs to another revision")]
+    OtherRevision,
+    #[error(transparent)]
+    Tombstone(#[from] prost::DecodeError),
+    #[error(transparent)]
+    Value(#[from] BadRecord),
+}
 
 /// What stands in the `meta` bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -262,7 +277,7 @@ impl<'f> Versions<'f> {
             if entry.value.is_empty() {
                 continue;
             }
-            let record = self.record(revision, entry.value).map_err(|reason| wrong(&reason))?;
+            let record = self.record(revision, entry.value).map_err(|error| wrong(&error.to_string()))?;
             self.bytes += record.footprint();
             self.count += 1;
             self.piece.push(record);
@@ -278,21 +293,21 @@ impl<'f> Versions<'f> {
         std::mem::take(&mut self.piece)
     }
 
-    fn record(&mut self, at: RevisionKey, value: &[u8]) -> Result<Record, String> {
-        let sub = u32::try_from(at.sub).map_err(|_| "an absurd number of changes in one revision")?;
+    fn record(&mut self, at: RevisionKey, value: &[u8]) -> Result<Record, RecordError> {
+        let sub = u32::try_from(at.sub).map_err(|_| RecordError::SubRevision(at.sub))?;
         if at.is_tombstone {
-            let key = messages::Tombstone::decode(value).map_err(|error| error.to_string())?.key;
+            let key = messages::Tombstone::decode(value)?.key;
             if key.is_empty() {
-                return Err("a tombstone without a key".into());
+                return Err(RecordError::NoKey);
             }
             // Where the life began is known if it is in the same piece; 0 says that it may have
             // been any time ago.
             let created = self.lives.remove(&key[..]).unwrap_or(0);
             return Ok(Record::tombstone(&key, at.main, sub, created));
         }
-        let record = Record::from_wire(value, sub).map_err(|error| error.to_string())?;
+        let record = Record::from_wire(value, sub)?;
         if record.is_tombstone() || record.mod_revision() != at.main {
-            return Err("the value belongs to another revision".into());
+            return Err(RecordError::OtherRevision);
         }
         if !self.lives.contains_key(record.key()) {
             self.bytes += record.key().len() + LIFE_BYTES;
@@ -301,8 +316,8 @@ impl<'f> Versions<'f> {
         Ok(record)
     }
 
-    /// Whoever watches the past walks over every revision above the compaction, so there must not
-    /// be millions of them that never were.
+    /// A watch of the past walks over every revision above the compaction, so there must not be
+    /// millions of them that never existed.
     fn check_gaps(&self) -> Result<(), SnapshotError> {
         let missing = self.last - self.compact_revision.max(0) - self.distinct;
         if missing > MISSING {

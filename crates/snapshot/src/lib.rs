@@ -2,7 +2,7 @@
 //!
 //! * [`Export`] turns the state of a running node into a snapshot, piece by piece, as a client
 //!   takes it.
-//! * [`status`](mod@status) looks at a snapshot as `etcdutl snapshot status` does.
+//! * [`status`](mod@status) inspects a snapshot as `etcdutl snapshot status` does.
 //! * [`restore`](mod@restore) makes a data directory of Vetch from a snapshot or from the data
 //!   directory of an etcd.
 //!

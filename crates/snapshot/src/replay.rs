@@ -1,10 +1,10 @@
-//! Replay: what the log of an etcd holds and its database does not, done to the state as etcd 3.7
-//! would do it.
+//! Replay: applies the entries of an etcd's log that its database does not have yet, as etcd 3.7
+//! would apply them.
 //!
-//! The store decides, as it does for clients. What differs is around it: etcd judged a request by
-//! its caller before and again when it was applied, and stops some requests while an alarm is
-//! raised. A request that was refused then is refused here as well, for the same reasons, and
-//! changes nothing; only one that etcd would have done and that cannot be done here ends the
+//! The store decides, as it does for clients. What differs is around it: etcd checks the permission
+//! of a request before it is logged and again when it is applied, and refuses some requests while
+//! an alarm is raised. A request that etcd refused is refused here for the same reasons and changes
+//! nothing. Only a request that etcd would have applied and that cannot be applied here ends the
 //! replay.
 
 use vetch_node::store::load::Unversioned;
@@ -13,15 +13,16 @@ use vetch_node::store::{Mark, Record, Store, StoreError};
 
 use crate::wal::Entry;
 
+mod error;
 mod request;
 #[cfg(test)]
 mod tests;
 mod translate;
 
+pub use error::ReplayError;
 use request::Request;
 
-/// Whether an entry may ask for a change of the state. A new leader begins with one that asks for
-/// nothing.
+/// Whether an entry may change the state. A new leader begins with an empty entry.
 pub(crate) fn may_change(entry: &Entry) -> bool {
     !entry.is_membership() && request::may_change(&entry.data)
 }
@@ -48,8 +49,8 @@ impl Replay {
         Replay { store, records: Vec::new(), requests: 0 }
     }
 
-    /// Applies the next entry. An error says why that is not possible.
-    pub fn apply(&mut self, entry: &Entry) -> Result<(), String> {
+    /// Applies the next entry.
+    pub fn apply(&mut self, entry: &Entry) -> Result<(), ReplayError> {
         if !may_change(entry) {
             return Ok(());
         }
@@ -59,14 +60,14 @@ impl Replay {
         if self.is_stopped(&request) {
             return Ok(());
         }
-        // The others are judged where they come in, and by nobody afterwards.
+        // All others were checked when they came in, and are not checked when they are applied.
         if is_judged_when_applied(&request) && self.store.permit(&caller, &request).is_err() {
             return Ok(());
         }
         self.evaluate(&request)
     }
 
-    fn evaluate(&mut self, request: &WriteRequest) -> Result<(), String> {
+    fn evaluate(&mut self, request: &WriteRequest) -> Result<(), ReplayError> {
         let mut effects = Vec::new();
         match self.store.evaluate(request, &mut effects) {
             Ok(evaluated) => {
@@ -76,7 +77,7 @@ impl Replay {
                 Ok(())
             }
             // The only limit that etcd does not have.
-            Err(error @ StoreError::RequestTooLarge) => Err(error.to_string()),
+            Err(error @ StoreError::RequestTooLarge) => Err(error.into()),
             Err(_) => Ok(()),
         }
     }

@@ -1,8 +1,8 @@
 //! Restore: a data directory of Vetch from a snapshot, or from the data directory of an etcd.
 //!
-//! A snapshot is older than what clients have seen since. They would take revisions that are given
-//! out a second time for ones they know, so unless told otherwise the revision is moved far ahead
-//! and everything below is marked as compacted: whoever watches or caches is told to begin anew. A
+//! A snapshot is older than what clients have seen since. They would take a revision that is
+//! assigned a second time for the one they know, so by default the revision is moved far ahead and
+//! everything below is marked as compacted: watchers and caches get "compacted" and begin anew. A
 //! data directory that was stopped is not older than anything, so there the revision stays, and
 //! clients go on as after a restart. What only its log holds, because the etcd was killed, is
 //! applied to what its database holds; for that the state has to be in memory, as it will be in the
@@ -35,7 +35,7 @@ pub struct Options {
     pub source_wal: Option<PathBuf>,
     /// Data directories of other members of the same cluster.
     pub other_members: Vec<PathBuf>,
-    /// Whether to leave out entries of the log that may not have been decided, instead of refusing
+    /// Whether to leave out entries of the log that may not be committed, instead of refusing
     /// them.
     pub leave_undecided: bool,
     pub data_dir: PathBuf,
@@ -106,10 +106,10 @@ fn from_directory(
     }
     let chosen = EtcdDir::choose(members)?;
     if !options.leave_undecided {
-        chosen.check_undecided()?;
+        chosen.check_uncommitted()?;
     }
     let identity = options.identity.or_else(|| chosen.dir.identity());
-    let source = Source { file: &chosen.dir.file, meta: &chosen.dir.meta, log: &chosen.decided };
+    let source = Source { file: &chosen.dir.file, meta: &chosen.dir.meta, log: &chosen.committed };
     build(&source, options, options.bump.unwrap_or(0), identity, keys, progress)
 }
 

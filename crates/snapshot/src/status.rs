@@ -1,4 +1,4 @@
-//! What a snapshot holds, as `etcdutl snapshot status` tells it.
+//! What a snapshot holds, as `etcdutl snapshot status` reports it.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -56,7 +56,7 @@ pub fn status(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Status,
     Ok(status)
 }
 
-/// Two keys with the same one would be counted as one key, and nobody can find two.
+/// Two keys with the same one would be counted as one key, but SHA-256 has no known collisions.
 fn fingerprint(key: &[u8]) -> [u8; 16] {
     let digest = Sha256::digest(key);
     digest[..16].try_into().expect("SHA-256 has 32 bytes")

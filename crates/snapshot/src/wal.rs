@@ -1,11 +1,11 @@
 //! etcd's write-ahead log, read only: what was journalled and may not be in the database yet.
 //!
 //! A log is a row of files named by sequence number and first index; `record` reads one of them.
-//! Entries are numbered without gaps. A later entry of the same number replaces it and all behind
-//! it: a new leader disagreed. A member that was sent a database by its leader goes on behind that,
-//! and says so by a snapshot record.
+//! Entries are numbered without gaps. A later entry of the same index replaces it and all behind
+//! it: a new leader overwrote them. A member that got a database from its leader continues behind
+//! that, which a snapshot record says.
 //!
-//! Not here: what the entries ask for.
+//! Not here: the requests in the entries.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,19 +14,21 @@ use prost::Message;
 
 use crate::file::SnapshotError;
 
+mod error;
 mod record;
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub use error::WalError;
 use record::{ENTRY, METADATA, Records, SNAPSHOT, STATE};
 
 /// The entries kept in memory may not be larger than this; etcd has its database catch up far
 /// sooner.
 const TAIL_BYTES: usize = 512 << 20;
 /// etcd begins a new file at 64 MiB; one that is larger than this was not made by it.
-const LONGEST_FILE: u64 = 1 << 30;
+const FILE_BYTES_MAX: u64 = 1 << 30;
 
-/// Entries of another kind change who is a member.
+/// Entries of another kind change the membership.
 const REQUEST: i32 = 0;
 
 #[derive(Clone, PartialEq, Message)]
@@ -42,7 +44,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Whether it is about who is a member, and not about data.
+    /// Whether it changes the membership, and not data.
     pub(crate) fn is_membership(&self) -> bool {
         self.kind != REQUEST
     }
@@ -72,7 +74,7 @@ pub(crate) struct Metadata {
 }
 
 /// Where a log ends. Of two logs, the one that ends later by this order has everything that was
-/// ever decided by both.
+/// ever committed by both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct Position {
     pub(crate) term: u64,
@@ -87,8 +89,7 @@ pub struct Tail {
     pub base: u64,
     /// Without gaps.
     pub entries: Vec<Entry>,
-    /// Up to here entries were known to be decided when this was last written down, which is not
-    /// always.
+    /// The commit index that was logged last, which may lag behind.
     pub commit: u64,
     pub(crate) last: Position,
     pub(crate) metadata: Option<Metadata>,
@@ -124,7 +125,7 @@ fn damaged(what: &str) -> SnapshotError {
 
 fn read(path: &Path) -> Result<Vec<u8>, SnapshotError> {
     let len = fs::metadata(path).map_err(SnapshotError::io("reading", path))?.len();
-    if len > LONGEST_FILE {
+    if len > FILE_BYTES_MAX {
         return Err(damaged(&format!("{} has {len} bytes", path.display())));
     }
     fs::read(path).map_err(SnapshotError::io("reading", path))
@@ -158,8 +159,8 @@ impl Tail {
         Tail { base: index, ..Tail::default() }
     }
 
-    /// Takes the records of the next file. An error tells where it is.
-    pub fn take_file(&mut self, bytes: &[u8], is_last: bool) -> Result<(), (usize, String)> {
+    /// Takes the records of the next file. An error has the offset at which it was found.
+    pub fn take_file(&mut self, bytes: &[u8], is_last: bool) -> Result<(), (usize, WalError)> {
         let mut records = Records::new(bytes, is_last, self.crc);
         loop {
             let at = records.at;
@@ -170,33 +171,32 @@ impl Tail {
         Ok(())
     }
 
-    fn take_record(&mut self, record: record::Record) -> Result<(), String> {
-        let text = |error: prost::DecodeError| error.to_string();
+    fn take_record(&mut self, record: record::Record) -> Result<(), WalError> {
         match record.kind {
-            METADATA => self.take_metadata(Metadata::decode(&record.data[..]).map_err(text)?),
-            ENTRY => self.take_entry(Entry::decode(&record.data[..]).map_err(text)?),
+            METADATA => self.take_metadata(Metadata::decode(&record.data[..])?),
+            ENTRY => self.take_entry(Entry::decode(&record.data[..])?),
             STATE => {
-                self.commit = HardState::decode(&record.data[..]).map_err(text)?.commit;
+                self.commit = HardState::decode(&record.data[..])?.commit;
                 Ok(())
             }
             SNAPSHOT => {
-                let SnapshotMark { index, term } = SnapshotMark::decode(&record.data[..]).map_err(text)?;
+                let SnapshotMark { index, term } = SnapshotMark::decode(&record.data[..])?;
                 self.snapshot = Position { term, index };
                 Ok(())
             }
-            kind => Err(format!("a record of unknown kind {kind}")),
+            kind => Err(WalError::UnknownKind(kind)),
         }
     }
 
-    fn take_metadata(&mut self, metadata: Metadata) -> Result<(), String> {
+    fn take_metadata(&mut self, metadata: Metadata) -> Result<(), WalError> {
         if self.metadata.as_ref().is_some_and(|known| *known != metadata) {
-            return Err("the log of another member".into());
+            return Err(WalError::OtherMember);
         }
         self.metadata = Some(metadata);
         Ok(())
     }
 
-    fn take_entry(&mut self, entry: Entry) -> Result<(), String> {
+    fn take_entry(&mut self, entry: Entry) -> Result<(), WalError> {
         self.last = Position { term: entry.term, index: entry.index };
         if entry.index <= self.base {
             self.drop_from(0);
@@ -206,7 +206,7 @@ impl Tail {
         if at > self.entries.len() {
             if entry.index != self.snapshot.index.saturating_add(1) {
                 let end = self.base + self.entries.len() as u64;
-                return Err(format!("entry {} follows entry {end}", entry.index));
+                return Err(WalError::Gap { index: entry.index, end });
             }
             self.begin_behind_snapshot();
         } else {
@@ -214,7 +214,7 @@ impl Tail {
         }
         self.bytes += entry.data.len();
         if self.bytes > TAIL_BYTES {
-            return Err(format!("more than {TAIL_BYTES} bytes that the database does not have yet"));
+            return Err(WalError::TooLong);
         }
         self.entries.push(entry);
         Ok(())
@@ -233,22 +233,19 @@ impl Tail {
     }
 
     /// To be called behind the last file.
-    pub fn finish(&mut self) -> Result<(), String> {
-        // A snapshot counts if it is known to be decided; else its record was the last thing before
-        // a crash.
+    pub fn finish(&mut self) -> Result<(), WalError> {
+        // A snapshot counts if it is known to be committed; else its record was the last thing
+        // before a crash.
         let end = self.base.saturating_add(self.entries.len() as u64);
         if self.snapshot.index > end && self.snapshot.index <= self.commit {
             self.begin_behind_snapshot();
         }
         let end = self.base.saturating_add(self.entries.len() as u64);
         if end < self.commit {
-            return Err(format!("entries up to {} were decided, and the log ends at {end}", self.commit));
+            return Err(WalError::CommittedMissing { commit: self.commit, end });
         }
         if self.last.index < self.base {
-            return Err(format!(
-                "the database is at entry {}, and the log ends at {}",
-                self.base, self.last.index
-            ));
+            return Err(WalError::BehindDatabase { database: self.base, end: self.last.index });
         }
         Ok(())
     }

@@ -125,7 +125,7 @@ async fn by_default_the_revision_is_moved_ahead() {
     assert_eq!((outcome.mark.revision, outcome.mark.compact_revision), (revision, revision));
     let node = open(dir.path());
     let found = node.range(RangeRequest::new(KeyRange::new("\0", "\0")).valid()).await;
-    // Authentication is on in this snapshot, and whoever reads here is the server itself.
+    // Authentication is on in this snapshot; the caller here is the server itself.
     let found = found.unwrap();
     let seen: Vec<(&[u8], i64)> = found.kvs.iter().map(|kv| (kv.key(), kv.mod_revision())).collect();
     assert_eq!(seen, [(&b"a"[..], 7), (b"e", 9), (b"leased", 8)]);

@@ -1,8 +1,8 @@
 //! Blocks: an ordered list in shared pieces.
 //!
-//! Leases, users and roles are handed out as of one moment while they go on changing: to
-//! checkpoints, and to readers beside the sequencer. A copy of this list takes a pointer for every
-//! few hundred entries, and a change copies the one block it is in, if somebody shares that.
+//! Checkpoints, and readers beside the sequencer, need a snapshot of leases, users and roles while
+//! those go on changing. A copy of this list takes a pointer for every few hundred entries, and a
+//! change copies the one block it is in, if that block is shared.
 
 use std::sync::Arc;
 

@@ -41,6 +41,22 @@ impl Chain {
         };
     }
 
+    /// Takes the newest version out.
+    pub(crate) fn pop(&mut self) -> Option<Record> {
+        match std::mem::replace(self, Chain::Free) {
+            Chain::Free => None,
+            Chain::One(record) => Some(record),
+            Chain::Many(mut many) => {
+                let newest = many.0.pop();
+                *self = match many.0.len() {
+                    1 => Chain::One(many.0.pop().expect("one is left")),
+                    _ => Chain::Many(many),
+                };
+                newest
+            }
+        }
+    }
+
     pub(crate) fn last(&self) -> Option<&Record> {
         self.versions().last()
     }

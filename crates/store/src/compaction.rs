@@ -1,4 +1,4 @@
-//! Compaction: giving back the versions nobody may ask for any more, a little at a time.
+//! Compaction: freeing the versions that no read can reach any more, a little at a time.
 //!
 //! A compaction at revision C only moves a mark; this is the part that frees memory. The store
 //! remembers, in revision order, which keys were overwritten or deleted, so the work follows the
@@ -6,8 +6,8 @@
 //! at a revision below C, for the sake of readers that began there before the compaction: that is
 //! as if C had been lower so far.
 //!
-//! What is dropped is what nobody at C or later may ask for: every version that was superseded at
-//! or before C, as in etcd. The changes of C itself stay, all of them, because a watch may begin
+//! What is dropped is what no read at C or later can reach: every version that was superseded at or
+//! before C, as in etcd. The changes of C itself stay, all of them, because a watch may begin
 //! there and is shown whole revisions; those that are superseded already, above all tombstones, go
 //! with the next compaction. What such a change at C had replaced is gone, so its event has no
 //! previous version any more. Whatever changes later finds its previous version: the one that was
@@ -35,8 +35,8 @@ impl From<&Record> for Freed {
 
 impl Store {
     /// Takes out the garbage of up to `max` overwrites and deletes. True when nothing is left to
-    /// free. The versions are moved to `freed`, so that their memory can be given back where nobody
-    /// waits.
+    /// free. The versions are moved to `freed`, so that the caller can free their memory after
+    /// it has released the lock.
     pub fn compact_step(&mut self, max: usize, freed: &mut Vec<Record>) -> bool {
         self.compact_step_upto(max, i64::MAX, freed)
     }

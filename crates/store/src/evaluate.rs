@@ -13,11 +13,12 @@ use crate::command::{self, RANGE_DELETE_BYTES, RANGE_DELETE_KEYS, RangeDelete};
 use crate::compare::{Path, branch, check_put};
 use crate::error::StoreError;
 use crate::exclusive::{CHANGE_WEIGHT, Exclusive, scan};
-use crate::lease;
+use crate::lease::{self, EndedLease};
 use crate::range::{RangeRun, resolve_revision};
 use crate::record::{Fields, Record};
 use crate::request::*;
 use crate::state::{Mark, Store};
+use crate::undo::Undo;
 use crate::work::Work;
 
 /// The outcome of a request that was not refused.
@@ -26,6 +27,26 @@ pub struct Evaluated {
     pub response: WriteResponse,
     /// The changes of the one revision this request made; empty if it made none.
     pub events: Vec<Event>,
+    /// What takes back the changes that have no versions, if it made any.
+    pub undo: Option<Undo>,
+}
+
+impl Evaluated {
+    /// The request changed keys or nothing.
+    pub(crate) fn versioned(response: WriteResponse, events: Vec<Event>) -> Evaluated {
+        Evaluated { response, events, undo: None }
+    }
+
+    /// A lease has ended, and its keys with it.
+    pub(crate) fn of_revoke(revision: i64, ended: EndedLease, events: Vec<Event>) -> Evaluated {
+        let response = WriteResponse::LeaseRevoke { revision, id: ended.id() };
+        Evaluated { response, events, undo: Some(Undo::lease_ended(revision, ended)) }
+    }
+
+    /// The request changed what has no versions, or nothing.
+    fn unversioned(response: WriteResponse, undo: Option<Undo>) -> Evaluated {
+        Evaluated { response, events: Vec::new(), undo }
+    }
 }
 
 impl Store {
@@ -60,7 +81,7 @@ impl Store {
         }
         self.head.compact_revision = revision;
         command::encode_compact(journal, revision);
-        Ok(quiet(WriteResponse::Compact { revision: self.head.revision }))
+        Ok(Evaluated::unversioned(WriteResponse::Compact { revision: self.head.revision }, None))
     }
 
     /// `ttl` has been raised to the minimum by the caller, who also chooses the id if the client
@@ -79,7 +100,9 @@ impl Store {
         }
         let grant = self.leases.grant(id, ttl, 0);
         command::encode_lease_grant(journal, id, ttl);
-        Ok(quiet(WriteResponse::LeaseGrant { revision: self.head.revision, id, ttl, grant }))
+        let undo = Undo::lease_granted(self.head.revision, id);
+        let response = WriteResponse::LeaseGrant { revision: self.head.revision, id, ttl, grant };
+        Ok(Evaluated::unversioned(response, Some(undo)))
     }
 
     pub(crate) fn evaluate_revoke(
@@ -87,9 +110,10 @@ impl Store {
         id: i64,
         journal: &mut Vec<u8>,
     ) -> Result<Evaluated, StoreError> {
+        let ended = self.leases.ended(id).ok_or(StoreError::LeaseNotFound)?;
         let events = self.revoke_lease(id).ok_or(StoreError::LeaseNotFound)?;
         command::encode_lease_revoke(journal, id);
-        Ok(Evaluated { response: WriteResponse::LeaseRevoke { revision: self.head.revision, id }, events })
+        Ok(Evaluated::of_revoke(self.head.revision, ended, events))
     }
 
     /// Takes a lease and deletes its keys, in key order, as one revision.
@@ -113,27 +137,34 @@ impl Store {
         // A lease that went meanwhile is simply no longer of interest.
         let mut leases = leases.to_vec();
         leases.retain(|lease| self.leases.is_of(lease.id, lease.grant));
+        let mut before = Vec::with_capacity(leases.len());
         for lease in &leases {
-            self.leases.set_remaining(lease.id, lease.seconds);
+            before.extend(self.leases.set_remaining(lease.id, lease.seconds).map(|was| (lease.id, was)));
             command::encode_lease_remaining(journal, lease.id, lease.seconds);
         }
-        Ok(quiet(WriteResponse::LeaseRemaining { leases }))
+        let undo = (!before.is_empty()).then(|| Undo::remaining(self.head.revision, before));
+        Ok(Evaluated::unversioned(WriteResponse::LeaseRemaining { leases }, undo))
     }
 
     fn evaluate_alarm_on(&mut self, alarm: Alarm, journal: &mut Vec<u8>) -> Result<Evaluated, StoreError> {
+        let mut undo = None;
         if self.alarms.insert(alarm) {
             command::encode_alarm(journal, alarm, true);
+            undo = Some(Undo::alarm_raised(self.head.revision, alarm));
         }
-        Ok(quiet(WriteResponse::Alarm { revision: self.head.revision, changed: vec![alarm] }))
+        let response = WriteResponse::Alarm { revision: self.head.revision, changed: vec![alarm] };
+        Ok(Evaluated::unversioned(response, undo))
     }
 
     fn evaluate_alarm_off(&mut self, alarm: Alarm, journal: &mut Vec<u8>) -> Result<Evaluated, StoreError> {
-        let mut changed = Vec::new();
+        let (mut changed, mut undo) = (Vec::new(), None);
         if self.alarms.remove(&alarm) {
             command::encode_alarm(journal, alarm, false);
             changed.push(alarm);
+            undo = Some(Undo::alarm_lowered(self.head.revision, alarm));
         }
-        Ok(quiet(WriteResponse::Alarm { revision: self.head.revision, changed }))
+        let response = WriteResponse::Alarm { revision: self.head.revision, changed };
+        Ok(Evaluated::unversioned(response, undo))
     }
 
     fn evaluate_auth(
@@ -142,16 +173,14 @@ impl Store {
         journal: &mut Vec<u8>,
     ) -> Result<Evaluated, StoreError> {
         let effects = self.auth.decide(change)?;
+        let mut undo = None;
         if !effects.effects.is_empty() {
             command::encode_auth(journal, &effects);
+            undo = Some(Undo::auth(self.head.revision, Arc::clone(&self.auth)));
             Arc::make_mut(&mut self.auth).apply(&effects);
         }
-        Ok(quiet(WriteResponse::Auth { revision: self.head.revision }))
+        Ok(Evaluated::unversioned(WriteResponse::Auth { revision: self.head.revision }, undo))
     }
-}
-
-fn quiet(response: WriteResponse) -> Evaluated {
-    Evaluated { response, events: Vec::new() }
 }
 
 pub(crate) fn put(
@@ -163,7 +192,7 @@ pub(crate) fn put(
     let mut txn = Txn::begin(store);
     let response = txn.put(put);
     let events = txn.commit_to(journal);
-    Ok(Evaluated { response: WriteResponse::Put(response), events })
+    Ok(Evaluated::versioned(WriteResponse::Put(response), events))
 }
 
 pub(crate) fn delete(
@@ -174,7 +203,7 @@ pub(crate) fn delete(
     let mut txn = Txn::begin(store);
     let response = txn.delete(delete);
     let events = txn.commit_to(journal);
-    Ok(Evaluated { response: WriteResponse::DeleteRange(response), events })
+    Ok(Evaluated::versioned(WriteResponse::DeleteRange(response), events))
 }
 
 pub(crate) fn txn(
@@ -191,7 +220,7 @@ pub(crate) fn txn(
     let mut response = txn.run(request, &path);
     response.revision = txn.current();
     let events = txn.commit_to(journal);
-    Ok(Evaluated { response: WriteResponse::Txn(response), events })
+    Ok(Evaluated::versioned(WriteResponse::Txn(response), events))
 }
 
 /// Everything that can be refused is refused here.
@@ -223,7 +252,7 @@ impl<'s, S: Exclusive> Txn<'s, S> {
         self.store.head.revision + 1
     }
 
-    /// The revision a reader inside the transaction is told: its own once it has changed something.
+    /// The revision of a read inside the transaction: its own once it has changed something.
     fn current(&self) -> i64 {
         if self.events.is_empty() { self.store.head.revision } else { self.next() }
     }

@@ -21,7 +21,7 @@ pub trait Exclusive: DerefMut<Target = Store> {
     fn unlocked<R>(&mut self, work: impl FnOnce() -> R) -> R;
 }
 
-/// Nobody else wants it.
+/// No other thread waits for it.
 impl Exclusive for &mut Store {
     fn step(&self) -> usize {
         usize::MAX

@@ -1,9 +1,9 @@
-//! Foreign revisions: what another server decided, taken over under the numbers it was given there.
+//! Foreign revisions: changes that another server decided, under the revisions they have there.
 //!
-//! A node that follows an etcd evaluates nothing; it writes down the effects it is told, as it
-//! would its own. So that no revision is ever lost, doubled or mixed up on the way, each one has to
-//! fit the state before it: it is the next one, every put goes on with the life of its key, every
-//! delete finds its key alive. Otherwise all of it is refused.
+//! A node that follows an etcd evaluates nothing; it journals the effects it gets, as it would its
+//! own. So that no revision is ever lost, doubled or reordered on the way, each one has to fit the
+//! state before it: it is the next one, every put continues the life of its key, every delete finds
+//! its key alive. Otherwise the whole revision is refused.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ impl Store {
             }
         }
         let events = txn.commit_to(journal);
-        Ok(Evaluated { response: WriteResponse::Foreign { revision: self.head.revision }, events })
+        Ok(Evaluated::versioned(WriteResponse::Foreign { revision: self.head.revision }, events))
     }
 
     fn check_foreign(&self, changes: &[Record]) -> Result<(), StoreError> {

@@ -1,10 +1,10 @@
 //! History: every version that is still part of the state at one point, for a snapshot.
 //!
 //! A [`HistoryRun`] collects pointers to versions in steps, by key, and hands them out by revision.
-//! Versions never change, so whoever holds them has the state of that point, whatever writers do
-//! meanwhile. What the compaction of that point made unreachable is left out whether or not it has
-//! been freed, by etcd's rule: the newest version at or below it stays, a tombstone only if it is
-//! the compacted revision's own.
+//! Versions never change, so a run keeps the state of that point, whatever writers do meanwhile.
+//! What the compaction of that point made unreachable is left out whether or not it has been freed,
+//! by etcd's rule: the newest version at or below it stays, a tombstone only if it is the compacted
+//! revision's own.
 //!
 //! Between two steps nothing that belongs to the point may be freed: see `Node::snapshot` for how
 //! that is kept.

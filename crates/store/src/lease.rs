@@ -1,8 +1,8 @@
-//! Leases: what they were granted and which keys hang on them.
+//! Leases: the granted time to live, and the keys that are attached.
 //!
-//! Time does not exist here. The node keeps the clocks and asks for a revoke when one has run out;
-//! all the state machine knows is the granted time to live and, after a checkpoint of the clocks,
-//! how much of it was left.
+//! Time does not exist here. The node keeps the deadlines and revokes a lease when it expires; the
+//! state machine knows only the granted time to live and, after a lease checkpoint, the time that
+//! was left.
 //!
 //! Leases and the keys on them take memory like versions do, so they count in the size of the
 //! store. What a checkpoint saves of them is kept ready in blocks that it shares: a million leases
@@ -102,6 +102,21 @@ impl Lease {
     }
 }
 
+/// A lease that has ended, but for its keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct EndedLease {
+    id: i64,
+    ttl: i64,
+    remaining: i64,
+    grant: u64,
+}
+
+impl EndedLease {
+    pub(crate) fn id(&self) -> i64 {
+        self.id
+    }
+}
+
 #[derive(Debug, Default)]
 pub struct Leases {
     by_id: BTreeMap<i64, Lease>,
@@ -166,11 +181,41 @@ impl Leases {
         Some(lease)
     }
 
-    pub(crate) fn set_remaining(&mut self, id: i64, remaining: i64) {
-        if let Some(lease) = self.by_id.get_mut(&id) {
-            lease.remaining = remaining;
-            self.saved.set(SavedLease { id, ttl: lease.ttl, remaining });
-        }
+    /// Returns what was on record before, if there is such a lease.
+    pub(crate) fn set_remaining(&mut self, id: i64, remaining: i64) -> Option<i64> {
+        let lease = self.by_id.get_mut(&id)?;
+        self.saved.set(SavedLease { id, ttl: lease.ttl, remaining });
+        Some(std::mem::replace(&mut lease.remaining, remaining))
+    }
+
+    /// What has to be known of a lease to bring it back once it has ended.
+    pub(crate) fn ended(&self, id: i64) -> Option<EndedLease> {
+        self.get(id).map(|lease| EndedLease {
+            id,
+            ttl: lease.ttl,
+            remaining: lease.remaining,
+            grant: lease.grant,
+        })
+    }
+
+    /// Takes back the newest grant. Its keys have gone before.
+    pub(crate) fn take_back_grant(&mut self, id: i64) {
+        let lease = self.remove(id).expect("a granted lease is there until it is revoked");
+        assert!(lease.grant == self.grants, "grants are taken back newest first");
+        assert!(!lease.has_keys(), "what hung on a lease is taken back before it");
+        self.grants -= 1;
+    }
+
+    /// Takes back the end of a lease, which head had behind it at `revision`. Its keys come back
+    /// after it, one by one, and were attached before: while some are missing, the others are not
+    /// taken for all that a reader judged.
+    pub(crate) fn take_back_end(&mut self, ended: &EndedLease, revision: i64) {
+        let EndedLease { id, ttl, remaining, grant } = *ended;
+        let lease = Lease { ttl, remaining, grant, attached_at: revision, ..Lease::default() };
+        let before = self.by_id.insert(id, lease);
+        assert!(before.is_none(), "a lease of the same id is taken back before");
+        self.saved.set(SavedLease { id, ttl, remaining });
+        self.bytes += LEASE_BYTES;
     }
 
     /// Attaches a key by its version `revision`. Lease 0 is no lease, and a put that names one that

@@ -19,6 +19,9 @@
 //! names is asked for its version at V, so keys that came to the lease later are passed over; a key
 //! that left and came back may be found twice, and [`LeasedRun::finish`] drops one of them.
 //!
+//! A rewind ([`crate::rewind`]) moves keys the other way, back from the queue to their leases,
+//! where the cursor may have passed. A run that is overtaken by one starts again.
+//!
 //! Records are shared, not copied: a key of a run takes a pointer.
 
 use vetch_seeded_bugs::Bug;
@@ -31,6 +34,8 @@ pub struct LeasedRun {
     /// None: any lease.
     lease: Option<i64>,
     at: i64,
+    /// How often the store had been rewound when the run began.
+    rewinds: u64,
     next: Next,
     found: Vec<Record>,
 }
@@ -47,13 +52,16 @@ impl LeasedRun {
     /// The keys on one lease at what is visible now.
     pub fn of(store: &Store, lease: i64) -> LeasedRun {
         let mark = if vetch_seeded_bugs::on(Bug::LeaseKeysAhead) { store.head } else { store.visible };
-        LeasedRun { lease: Some(lease), at: mark.revision, next: Next::Slots(lease, 0), found: Vec::new() }
+        LeasedRun::from(store, mark.revision, Some(lease), lease)
     }
 
     /// The keys on any lease.
     pub fn of_all(store: &Store) -> LeasedRun {
-        let next = Next::Slots(i64::MIN, 0);
-        LeasedRun { lease: None, at: store.visible.revision, next, found: Vec::new() }
+        LeasedRun::from(store, store.visible.revision, None, i64::MIN)
+    }
+
+    fn from(store: &Store, at: i64, lease: Option<i64>, first: i64) -> LeasedRun {
+        LeasedRun { lease, at, rewinds: store.rewinds, next: Next::Slots(first, 0), found: Vec::new() }
     }
 
     /// The revision that is read.
@@ -63,9 +71,10 @@ impl LeasedRun {
 
     /// Examines up to `budget` keys. True when all are there.
     ///
-    /// None if versions of this revision may have been freed: start again.
+    /// None if versions of this revision may have been freed, or the store was rewound: start
+    /// again.
     pub fn step(&mut self, store: &Store, budget: usize) -> Option<bool> {
-        if self.at < store.freed_to {
+        if self.at < store.freed_to || self.rewinds != store.rewinds {
             return None;
         }
         let mut left = budget;

@@ -6,12 +6,13 @@
 //!
 //! * [`validate`] checks what can be checked without state; what passes is [`Validated`].
 //! * [`Store::evaluate`] runs one write request against **head** and says what to journal.
-//!   [`turns::evaluate`] does so with others let in between.
+//!   [`turns::evaluate`] does so in turns, which release the lock on the store.
 //! * [`Store::publish`] moves **visible** once the journal has it; [`range::RangeRun`] reads there.
 //! * [`Store::replay`] repeats journalled effects; [`load::Loader`] starts from a checkpoint.
-//! * [`auth`] decides who may do what; [`Store::permit`] is asked before a client's request is
+//! * [`auth`] decides who may do what; [`Store::permit`] checks a client's request before it is
 //!   evaluated.
-//! * [`Store::compact_step`] gives memory back in small steps.
+//! * [`rewind::rewind`] takes back what was evaluated and will never be in the journal.
+//! * [`Store::compact_step`] frees memory in small steps.
 //!
 //! Not here: files, clocks, the network, watchers, passwords. See `state` for head and visible,
 //! `keys` and `tree` for the index, `membership` for counting in the past.
@@ -43,9 +44,11 @@ mod read_txn;
 pub mod record;
 mod replay;
 pub mod request;
+pub mod rewind;
 mod state;
 mod tree;
 pub mod turns;
+mod undo;
 pub mod validate;
 mod validated;
 mod work;
@@ -56,7 +59,8 @@ pub use evaluate::Evaluated;
 pub use limits::{AnswerBytes, TxnLimits};
 pub use payload::BadCommand;
 pub use read_txn::{ReadTxn, ReadTxnRun};
-pub use record::Record;
+pub use record::{BadRecord, Record};
 pub use replay::Replayed;
 pub use state::{Mark, Stats, Store};
+pub use undo::Undo;
 pub use validated::Validated;

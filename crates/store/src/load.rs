@@ -115,7 +115,7 @@ impl Loader {
         self.living.push(replaces);
     }
 
-    /// The store, and the events from the compaction on for those who watch the past.
+    /// The store, and the events from the compaction on, for watches of the past.
     pub fn finish(mut self, state: &Unversioned) -> Result<(Store, History), BadCheckpoint> {
         self.close_chain();
         let keys = self.keys.finish();

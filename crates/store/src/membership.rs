@@ -83,6 +83,13 @@ impl Block {
         }
     }
 
+    /// The changes again, in order of revision.
+    fn unseal(&self) -> Vec<Change> {
+        let revisions = self.after.iter().map(|&after| self.first + i64::from(after));
+        let changed = self.slots.iter().zip(&self.deltas);
+        revisions.zip(changed).map(|(revision, (&slot, &delta))| Change { revision, slot, delta }).collect()
+    }
+
     fn last(&self) -> i64 {
         self.first + i64::from(*self.after.last().expect("a block is full"))
     }
@@ -133,7 +140,25 @@ impl Membership {
         self.open.push(change);
     }
 
-    /// Whether a block could tell how far a revision is from its first.
+    /// The revision and the slot of the last change.
+    pub(crate) fn back(&self) -> Option<(i64, Slot)> {
+        let last = self.open.last().map(|change| (change.revision, change.slot));
+        last.or_else(|| self.full.back().and_then(|block| Some((block.last(), *block.slots.last()?))))
+    }
+
+    /// Takes the last change, which was of this revision and slot.
+    pub(crate) fn take_back(&mut self, revision: i64, slot: Slot) {
+        if self.open.is_empty()
+            && let Some(block) = self.full.pop_back()
+        {
+            self.open = block.unseal();
+        }
+        let is_it = |last: &Change| (last.revision, last.slot) == (revision, slot);
+        let last = self.open.pop();
+        assert!(last.as_ref().is_some_and(is_it), "changes are taken back newest first");
+    }
+
+    /// Whether the distance of a revision from the first of the block fits into 32 bits.
     fn fits(&self, revision: i64) -> bool {
         self.open.first().is_none_or(|first| u32::try_from(revision - first.revision).is_ok())
     }
@@ -166,7 +191,7 @@ impl Membership {
         net
     }
 
-    /// Nobody will ask about revisions below `floor` any more.
+    /// Forgets revisions below `floor`, which cannot be read any more.
     pub(crate) fn compact(&mut self, floor: i64) {
         while self.full.front().is_some_and(|block| block.last() <= floor) {
             self.full.pop_front();
@@ -182,7 +207,7 @@ fn by_key<'k>(keys: &impl KeyOf<'k>) -> impl Fn(Slot, Slot) -> Ordering {
 mod tests {
     use super::*;
 
-    /// The key of slot 5 is "005", except to those who would look at one that is gone.
+    /// The key of slot 5 is "005". Panics on a slot that was freed.
     struct Numbers {
         names: Vec<String>,
         gone: Vec<Slot>,

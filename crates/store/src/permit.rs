@@ -122,7 +122,7 @@ impl Store {
             WriteRequest::AlarmActivate(_) | WriteRequest::AlarmDeactivate(_) => {
                 self.auth.check_root(caller)?;
             }
-            // These are the server's own, whoever made them necessary.
+            // These are the server's own, whichever client made them necessary.
             WriteRequest::LeaseExpire { .. }
             | WriteRequest::LeaseRemaining { .. }
             | WriteRequest::Foreign { .. } => {}
@@ -132,8 +132,8 @@ impl Store {
 
     fn permit_put(&self, caller: &Caller, put: &PutRequest, leases: &mut Leases) -> Result<(), AuthError> {
         self.auth.check_write(caller, &put.key)?;
-        // Whoever attaches a key to a lease can make all of its keys go with it, or keep them
-        // alive.
+        // A client that attaches a key to a lease can delete all keys of the lease by revoking it,
+        // or keep them alive.
         leases.name(put.lease);
         if put.prev_kv { self.auth.check_read(caller, &put.key, b"") } else { Ok(()) }
     }

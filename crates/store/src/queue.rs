@@ -43,6 +43,18 @@ impl Queue {
         Some(slot)
     }
 
+    /// The last change.
+    pub(crate) fn back(&self) -> Option<(i64, Slot)> {
+        self.chunks.back().and_then(VecDeque::back).copied()
+    }
+
+    /// Takes the last change, which was of this revision and slot.
+    pub(crate) fn take_back(&mut self, revision: i64, slot: Slot) {
+        let last = self.chunks.back_mut().and_then(VecDeque::pop_back);
+        assert!(last == Some((revision, slot)), "changes are taken back newest first");
+        self.chunks.pop_back_if(|chunk| chunk.is_empty());
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = (i64, Slot)> + '_ {
         self.chunks.iter().flatten().copied()
     }

@@ -87,7 +87,7 @@ impl RangeRun {
         let keys = |slot: Slot| store.keys.key(slot);
         let mut cursor = store.tree.seek(&keys, &from);
         let mut bytes = 0;
-        let is_newest = store.has_none_younger(self.at);
+        let is_newest = store.is_latest(self.at);
         for _ in 0..budget {
             let Some(slot) = store.tree.next(&mut cursor) else { return Ok(true) };
             self.examined += 1;

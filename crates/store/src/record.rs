@@ -223,8 +223,8 @@ impl Record {
         rest.split_at(len)
     }
 
-    /// The value. It is copied if it lies in two parts, so [`Record::value_len`] is for those who
-    /// only want its length.
+    /// The value. It is copied if it is stored in two parts: for its length alone use
+    /// [`Record::value_len`].
     pub fn value(&self) -> Cow<'_, [u8]> {
         let (len, head) = self.value_head();
         match head.get(..len) {

@@ -62,7 +62,9 @@ impl Store {
                 }
                 self.leases.grant(id, ttl, 0);
             }
-            Command::LeaseRemaining { id, remaining } => self.leases.set_remaining(id, remaining),
+            Command::LeaseRemaining { id, remaining } => {
+                self.leases.set_remaining(id, remaining);
+            }
             Command::Compact { revision } => {
                 if revision <= self.head.compact_revision || revision > self.head.revision {
                     return Err(BadCommand::Misfit("compaction out of range"));

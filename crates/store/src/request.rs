@@ -109,7 +109,7 @@ impl RangeRequest {
     }
 
     /// How many records to fetch. Sorting and filtering need everything; otherwise one more than
-    /// asked tells whether there is more.
+    /// the limit, which shows whether there is more.
     pub fn fetch_limit(&self) -> usize {
         let cuts_early = self.has_default_order() && !self.has_revision_filters();
         let limit = usize::try_from(self.limit).ok().filter(|&limit| limit > 0 && cuts_early);
@@ -229,10 +229,10 @@ pub enum WriteRequest {
     },
     AlarmActivate(Alarm),
     AlarmDeactivate(Alarm),
-    /// Changes users, roles, or whether anybody is asked who they are.
+    /// Changes users or roles, or turns authentication on or off.
     Auth(auth::Change),
-    /// Takes over a revision that another server made: its changes in order, each with the numbers
-    /// it was given there.
+    /// Applies a revision of another server: its changes in order, each with the revisions it has
+    /// there.
     Foreign {
         changes: Vec<Record>,
     },

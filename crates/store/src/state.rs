@@ -75,6 +75,8 @@ pub struct Store {
     pub(crate) txn_limits: TxnLimits,
     /// Keys examined or changed by evaluations, since the store was made or loaded.
     pub(crate) worked: u64,
+    /// Grows with every step of a rewind.
+    pub(crate) rewinds: u64,
 }
 
 /// What bounds a journal entry, together with the size of requests; more than a single such put may
@@ -100,6 +102,7 @@ impl Default for Store {
             kept_limit: KEPT_VALUE_BYTES,
             txn_limits: TxnLimits::default(),
             worked: 0,
+            rewinds: 0,
         }
     }
 }
@@ -154,6 +157,11 @@ impl Store {
         self.freed_to
     }
 
+    /// A number that changes whenever something that was evaluated is taken back.
+    pub fn rewinds(&self) -> u64 {
+        self.rewinds
+    }
+
     /// Alarms at head.
     pub fn alarms(&self) -> impl Iterator<Item = Alarm> + '_ {
         self.alarms.iter().copied()
@@ -196,16 +204,16 @@ impl Store {
     /// The version of `key` that a reader at revision `at` sees.
     pub fn get(&self, key: &[u8], at: i64) -> Option<&Record> {
         let chain = self.keys.chain_of(key)?;
-        if self.has_none_younger(at) { chain.live() } else { chain.live_at(at) }
+        if self.is_latest(at) { chain.live() } else { chain.live_at(at) }
     }
 
-    /// Whether a reader at `at` sees the last version of every key, so that none has to be asked
-    /// for its age.
-    pub(crate) fn has_none_younger(&self, at: i64) -> bool {
+    /// Whether a read at `at` sees the newest version of every key, so that revisions need not be
+    /// compared.
+    pub(crate) fn is_latest(&self, at: i64) -> bool {
         self.youngest <= at
     }
 
-    /// Whether exactly this version is still retained: what the checkpoint asks before it copies a
+    /// Whether exactly this version is still retained. A checkpoint checks this before it copies a
     /// record.
     pub fn retains(&self, record: &Record) -> bool {
         let chain = self.keys.chain_of(record.key());

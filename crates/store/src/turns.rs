@@ -1,17 +1,18 @@
 //! Turns: a request that examines or changes very many keys, evaluated in steps between which
 //! others get the store.
 //!
-//! That is safe because of who does what with the store. One thread evaluates, and nothing else
-//! changes head meanwhile: what becomes visible, and what compaction frees, was decided before. A
-//! reader looks at what is visible, which is older than everything that is being evaluated.
+//! That is safe because only one thread evaluates, and nothing else changes head meanwhile: what
+//! becomes visible, and what compaction frees, was decided before. A rewind ([`crate::rewind`])
+//! begins when the last evaluation has ended. A reader looks at the visible state, which is older
+//! than everything that is being evaluated.
 //!
 //! * While a request only looks, at the keys that its compares and checks name, head stays as it
 //!   is. Compaction takes slots out of the tree in between, never those of living keys, so a scan
 //!   goes on by key and not by its place in the tree.
-//! * Between two changes of one revision everything that readers use is whole: the chains have
-//!   versions above what is visible, which readers ignore; the tree counts what is alive, and
-//!   `membership` knows of exactly these changes, so a count in the past takes them back;
-//!   `superseded` names every slot whose version went, and a lease has all others.
+//! * Between two changes of one revision everything that readers use is consistent: the chains have
+//!   versions above the visible revision, which readers ignore; the tree counts live keys, and
+//!   `membership` has exactly these changes, so a count in the past subtracts them; `superseded`
+//!   names every slot whose version went, and a lease has all others.
 //! * A range within a transaction reads what that has changed so far. Nothing else changes it.
 //! * Whether head has the revision that is being made is asked by its number only, which moves on
 //!   with the last change.
@@ -23,7 +24,7 @@ use crate::exclusive::CHANGE_WEIGHT;
 pub use crate::exclusive::Exclusive;
 use crate::keys::Slot;
 use crate::record::Record;
-use crate::request::{WriteRequest, WriteResponse};
+use crate::request::WriteRequest;
 use crate::state::Store;
 
 impl Store {
@@ -65,11 +66,12 @@ pub fn evaluate(
         events.push(store.delete_slot(slot, revision, sub).0);
         store.did(CHANGE_WEIGHT);
     }
+    let ended = store.leases.ended(id).expect("nothing else changes head");
     store.leases.remove(id);
     store.head.revision += 1;
     store.worked += events.len() as u64;
     command::encode_lease_revoke(journal, id);
-    Ok(Evaluated { response: WriteResponse::LeaseRevoke { revision: store.head.revision, id }, events })
+    Ok(Evaluated::of_revoke(store.head.revision, ended, events))
 }
 
 /// The slots of a lease at head, in order of their keys. Sorting them takes longer than any step.

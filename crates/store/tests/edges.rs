@@ -233,7 +233,7 @@ fn equals_stay_in_key_order_when_they_are_sorted_backwards() {
     assert_eq!(read("k04", SortTarget::Mod, 2), ["03", "02"]);
 }
 
-/// What hangs on a lease for those who read: exactly the visible versions decide, whatever was
+/// The keys of a lease, as reads see them: exactly the visible versions decide, whatever was
 /// evaluated since.
 #[test]
 fn the_keys_of_a_lease_are_those_that_are_visible() {

@@ -215,7 +215,7 @@ fn counts_in_the_past_are_bounded_in_a_transaction_that_only_reads() {
     assert!(store.read_txn(&txn(vec![count(2)]).valid()).is_ok(), "it costs what it costs alone");
 }
 
-/// Whoever holds the lock gives it away by this.
+/// The holder of the lock decides by this count when to release it.
 #[test]
 fn everything_that_is_evaluated_adds_to_the_work() {
     let mut store = store_of(1_000);

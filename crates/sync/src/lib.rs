@@ -1,10 +1,10 @@
 //! Sync: locks and the order in which a thread may take them, and queues between threads.
 //!
 //! Locks are taken in ascending [`Rank`] only, so no two threads can wait for each other. Builds
-//! with debug assertions check it whenever a lock is taken; release builds do not. Locks are held
-//! for short turns: a few dozen evaluations, a chunk of a scan, a few hundred revisions of fan-out.
-//! None but the journal's is held across a call that waits. A request that examines or changes very
-//! many keys gives the store's away in between.
+//! with debug assertions check it whenever a lock is taken; release builds only count. Locks are
+//! held for short turns: a few dozen evaluations, a chunk of a scan, a step of the fan-out. None
+//! but the journal's is held across a call that waits. A request that examines or changes very many
+//! keys releases the lock on the store in between.
 //!
 //! The locks are parking_lot's. With the feature `interleave` they belong to a scheduler instead,
 //! which may switch to another thread at each of them, chosen by a seed: `tests/interleavings.rs`
@@ -25,7 +25,7 @@ use interleaved as raw;
 #[cfg(not(feature = "interleave"))]
 use parking_lot as raw;
 use rank::Held;
-pub use rank::Rank;
+pub use rank::{Rank, is_any_held};
 
 /// A mutual exclusion of a given rank.
 pub struct Mutex<T> {

@@ -22,9 +22,16 @@ const IS_CHECKED: bool = cfg!(all(debug_assertions, not(feature = "interleave"))
 thread_local! {
     /// The ranks of the locks that this thread holds, one bit each.
     static HELD: Cell<u8> = const { Cell::new(0) };
+    /// How many it holds.
+    static COUNT: Cell<u32> = const { Cell::new(0) };
 }
 
-/// A lock of this rank is held by this thread. Nothing at all in release builds.
+/// Whether this thread holds a lock: then what it does concerns others.
+pub fn is_any_held() -> bool {
+    COUNT.get() > 0
+}
+
+/// A lock of this rank is held by this thread. Release builds only count.
 pub(crate) struct Held(Rank);
 
 impl Held {
@@ -44,13 +51,17 @@ impl Held {
         held
     }
 
+    #[inline]
     pub(crate) fn take(&self) {
+        COUNT.set(COUNT.get() + 1);
         if IS_CHECKED {
             HELD.set(HELD.get() | 1 << self.0 as u8);
         }
     }
 
+    #[inline]
     pub(crate) fn release(&self) {
+        COUNT.set(COUNT.get() - 1);
         if IS_CHECKED {
             HELD.set(HELD.get() & !(1 << self.0 as u8));
         }
@@ -60,6 +71,38 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         self.release();
+    }
+}
+
+#[cfg(all(test, not(feature = "interleave")))]
+mod counted {
+    use super::is_any_held;
+    use crate::{Mutex, RwLock, RwLockWriteGuard};
+
+    #[test]
+    fn locks_are_counted_while_they_are_held_and_only_then() {
+        let (outer, inner) = (RwLock::new(1), Mutex::ranked(super::Rank::Queue, 2));
+        assert!(!is_any_held());
+        let mut held = outer.write();
+        assert!(is_any_held());
+        RwLockWriteGuard::unlocked(&mut held, || assert!(!is_any_held()));
+        drop(inner.lock());
+        assert!(is_any_held());
+        drop(held);
+        assert!(!is_any_held());
+        let (read, tried) = (outer.read(), inner.try_lock());
+        assert!(tried.is_some());
+        drop(read);
+        assert!(is_any_held());
+        drop(tried);
+        assert!(!is_any_held());
+        RwLockWriteGuard::unlock_fair(outer.write());
+        assert!(!is_any_held());
+        let panics = std::panic::catch_unwind(|| {
+            let _held = outer.read();
+            panic!("a bug");
+        });
+        assert!(panics.is_err() && !is_any_held());
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! * `random`: random numbers from a seed.
 //! * `certificates`: certificate authorities, certificates and revocation lists.
-//! * `log`: a log in memory that can be told to misbehave, and the suite that every engine passes.
+//! * `log`: a log in memory that misbehaves on request, and the suite that every engine passes.
 //! * `faulty_disk` and `subsets`: failures of a disk, and what a power loss leaves.
 //! * `valid`: well-formed requests, validated.
 //! * `to_model` and `to_store`: requests and responses of the store in the types of the

@@ -1,4 +1,4 @@
-//! Logs that servers share, for tests: a log in memory that can be told to misbehave, and the cases
+//! Logs that servers share, for tests: a log in memory that misbehaves on request, and the cases
 //! that every engine has to pass.
 
 pub mod handle;

@@ -19,7 +19,7 @@ pub(crate) struct Group<E> {
     pub(crate) ring: Ring<E>,
     /// Sorted by stream, so that a member is found by bisection and wakes come in a fixed order.
     pub(crate) members: Vec<Member>,
-    /// First match in the publish that is under way, of which the members are not told yet.
+    /// First match in the current publish, of which the members are not notified yet.
     pub(crate) touched: Option<i64>,
 }
 

@@ -45,7 +45,7 @@ pub struct Hub<E> {
 /// What the hub knows of a stream.
 #[derive(Debug)]
 struct OpenStream {
-    /// The revision at which it asked to be woken.
+    /// The revision at which to wake the stream.
     wish: Option<i64>,
     inbox: Arc<Inbox>,
 }
@@ -107,7 +107,7 @@ impl<E: LogEvent> Hub<E> {
     }
 
     /// All streams that have something left to deliver, be it because they are slow or because they
-    /// were told a moment ago.
+    /// were notified just now.
     pub fn behind(&self) -> impl Iterator<Item = Behind> {
         self.streams.iter().filter_map(|(stream, open)| {
             let (revision, group) = open.inbox.oldest()?;
@@ -215,14 +215,14 @@ impl<E: LogEvent> Hub<E> {
         self.hits = hits;
     }
 
-    /// Tells the members of the touched groups; returns the streams that were not told before.
+    /// Notifies the members of the touched groups; returns the streams that had no notice before.
     fn notify(&mut self, touched: &[GroupId]) -> Vec<StreamId> {
         let mut wake = Vec::new();
         for id in touched {
             let group = self.groups.get_mut(*id);
             let first = group.touched.take().expect("a touched group knows its first match");
-            let told = group.members.iter().filter(|member| member.inbox.post(*id, first));
-            wake.extend(told.map(|member| member.stream));
+            let notified = group.members.iter().filter(|member| member.inbox.post(*id, first));
+            wake.extend(notified.map(|member| member.stream));
         }
         wake
     }

@@ -1,15 +1,15 @@
-//! Inbox: how the hub tells a stream which of its groups have new matches.
+//! Inbox: through which the hub notifies a stream which of its groups have new matches.
 //!
 //! The only state that both sides write, behind its own lock, which is a leaf: nothing else is
-//! locked while it is held. Bounded: beyond a few groups it says "look at all of them" instead.
+//! locked while it is held. Bounded: beyond a few groups it stands for all groups instead.
 //!
 //! A notice carries the revision of the first match since the stream last looked. For a watcher
 //! that was synced then, it proves that nothing before that revision concerns it, however old its
 //! cursor is and whatever the ring has dropped since. Without it a burst that overruns the ring
 //! would send the cursor of a long idle watcher back to history that may be compacted.
 //!
-//! In the other direction the stream leaves a note of what it could not deliver yet, for those who
-//! look after slow ones.
+//! In the other direction the stream notes what it could not deliver yet, by which compaction finds
+//! slow streams.
 
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 

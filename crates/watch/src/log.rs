@@ -5,11 +5,10 @@
 //! pieces that the caller can drop outside its lock. The log grows by whole chunks, so an append
 //! never copies what is already there, whatever the length of the log.
 //!
-//! `floor` is the compact revision: revisions at or above it may be read. Whoever reads the floor
-//! itself is shown its events without what lay before them, from the moment of the compaction on;
-//! and so it is after a restart. Revisions below the floor, and what the floor's events replaced,
-//! may still be in memory until they are trimmed; only the hub reads those, when a compaction
-//! overtakes its matching.
+//! `floor` is the compact revision: revisions at or above it may be read. A read of the floor
+//! itself gets its events without their previous values, from the compaction on and after a
+//! restart. Revisions below the floor, and what the floor's events replaced, may still be in memory
+//! until they are trimmed; only the hub reads those, when a compaction overtakes its matching.
 //!
 //! Not here: who wants the events (`hub`), and which of them a client has seen (`watcher`).
 
@@ -72,7 +71,7 @@ pub struct Scan<E> {
     pub examined: usize,
 }
 
-/// Memory taken out of the log. Drop it where nobody waits.
+/// Memory taken out of the log. Drop it outside of any lock.
 #[must_use = "drop this after releasing the lock on the log"]
 #[derive(Debug)]
 pub struct Trimmed<E> {

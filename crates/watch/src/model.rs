@@ -153,7 +153,7 @@ struct Side {
     /// Ids whose cancel was asked for and not answered yet, in order.
     cancelling: Vec<i64>,
     refused: usize,
-    /// Must be drained: woken, asked something, or told that there is more.
+    /// Must be drained: it was woken, got a request, or its last drain left more.
     awake: bool,
     /// A drain has dropped watchers since it last said something.
     dropped: bool,
@@ -311,9 +311,9 @@ impl Model {
         let mut out = Vec::new();
         let side = &mut self.sides[at];
         let drained = side.stream.drain(&self.world.hub, &self.world.log, budget, &mut out);
-        // A watcher that compaction ended may have been what a progress request waited for. Its
-        // alarm stays where it was, and rings before long, since compaction reaches only what is
-        // going to be published; whoever drains earlier has it earlier.
+        // A progress request may have waited for a watcher that compaction ended. Its alarm stays
+        // where it was and rings before long, since compaction reaches only what is going to be
+        // published; a drain before the alarm returns the progress early.
         let is_progress = |response: &Response<Ev>| response.progress && response.watch_id == NO_WATCH;
         let is_early = side.dropped && out.iter().all(is_progress);
         assert!(side.awake || out.is_empty() || is_early, "a stream that was not woken says {out:?}");
@@ -346,7 +346,7 @@ impl Model {
         assert!(response.revisions.is_empty() && response.compact_revision == 0);
         if response.canceled {
             assert_eq!(response.watch_id, NO_WATCH);
-            side.refused = side.refused.checked_sub(1).expect("a refusal nobody asked for");
+            side.refused = side.refused.checked_sub(1).expect("an unexpected refusal");
             return;
         }
         // A watcher may have been cancelled, and its id used again, before its creation was
@@ -364,7 +364,7 @@ impl Model {
         let side = &mut self.sides[at];
         if response.compact_revision == 0 {
             let place = side.cancelling.iter().position(|id| *id == response.watch_id);
-            side.cancelling.remove(place.expect("a cancel nobody asked for"));
+            side.cancelling.remove(place.expect("an unexpected cancel"));
             return;
         }
         assert_eq!((response.compact_revision, response.header_revision), (floor, 0));
@@ -393,7 +393,7 @@ impl Model {
         assert_eq!(revision, self.world.hub.published());
         let side = &mut self.sides[at];
         if response.watch_id == NO_WATCH {
-            let asked = side.progress.take().expect("progress nobody asked for");
+            let asked = side.progress.take().expect("unexpected progress");
             assert!(revision >= asked, "progress at {revision}, asked at {asked}");
             assert!(!side.live.is_empty());
         }

@@ -2,7 +2,7 @@
 //!
 //! Guarantees: the answer to a create precedes every event of that watcher; after the answer to a
 //! cancel nothing of that watcher follows; a progress response follows every event at or below its
-//! revision; a watcher overtaken by compaction is told so, whenever the stream is next drained.
+//! revision; a watcher overtaken by compaction is cancelled when the stream is next drained.
 //!
 //! Ids behave as in etcd: automatic ids count up from 0 and skip those in use; an id chosen by the
 //! client is free again after a cancel; the id of a watcher that compaction cancelled stays taken
@@ -66,8 +66,8 @@ pub struct Stream<E> {
     ready: VecDeque<Slot>,
     /// How many of those slots are without a watcher.
     vacant: usize,
-    /// Watchers a tick asked to report, in turn. Those whose `due` flag is not set any more are
-    /// passed over.
+    /// Watchers from which a tick requested progress, in turn. Those whose `due` flag is not set
+    /// any more are skipped.
     due: VecDeque<Slot>,
     /// A progress request waits, to be answered at this revision or later.
     progress: Option<i64>,

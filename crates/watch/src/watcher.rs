@@ -9,9 +9,9 @@
 //!
 //! A watcher is cancelled when its cursor is below both the ring and the compaction floor. While
 //! the ring still holds what it needs it is served, even below the floor: compaction up to the
-//! newest revision does not cancel watchers that are only a moment behind. A watcher that *begins*
-//! at the floor reads it from the log even if the ring has it: only who was there before the
-//! compaction is told what the floor's events replaced.
+//! newest revision does not cancel watchers that are only slightly behind. A watcher that *begins*
+//! at the floor reads it from the log even if the ring has it: only watchers from
+//! before the compaction get the previous values of the floor's events.
 
 use vetch_seeded_bugs::Bug;
 

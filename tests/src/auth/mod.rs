@@ -106,7 +106,7 @@ struct Life {
 
 impl Life {
     async fn start(kind: Kind) -> Result<Life> {
-        // Passwords that nobody attacks need not be expensive.
+        // Cheap hashes: the passwords of a test are not attacked.
         let flags = vec!["--bcrypt-cost=4".to_owned()];
         let server = Server::start_with(kind, Options { flags, data_dir: None })?;
         let side = Side::connect(&server.endpoint()).await?;

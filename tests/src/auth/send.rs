@@ -17,8 +17,8 @@ use vetch_api::v3lockpb::LockRequest;
 use super::{Ask, Request};
 use crate::client::Client;
 
-/// A request that takes longer is answered by nobody.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// A request that takes longer has failed.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(crate) struct Side {
     client: Client,
@@ -36,14 +36,14 @@ impl Side {
     }
 
     pub(crate) async fn send(&mut self, request: &Request) -> String {
-        let sent = tokio::time::timeout(PATIENCE, self.outcome(request)).await;
+        let sent = tokio::time::timeout(TIMEOUT, self.outcome(request)).await;
         match sent.unwrap_or_else(|_| Err(Status::deadline_exceeded("no answer"))) {
             Ok(answer) => answer,
             Err(status) => format!("refused: {:?} {}", status.code(), status.message()),
         }
     }
 
-    /// A request with the token of whoever sends it. Users without one send none.
+    /// A request with the token of the user who sends it. Users without one send none.
     fn by<T>(&self, who: &str, request: T) -> tonic::Request<T> {
         let mut request = tonic::Request::new(request);
         let token = match who {

@@ -2,7 +2,8 @@
 //!
 //! Every write that clients race with carries its number under a key of its own, so that a write
 //! whose answer a kill took away can be told from the events of its revision. What makes no
-//! revision (leases, compactions, users) is done while nobody else writes, so its place is known.
+//! revision (leases, compactions, users) is done while no other client writes, so its place is
+//! known.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -69,7 +70,8 @@ impl History {
         let mut quiet = self.quiet.iter().filter(|(after, _)| includes(*after)).peekable();
         for at in 1..=revision {
             if at > 1 {
-                let request = self.writes.get(&at).with_context(|| format!("nobody made revision {at}"))?;
+                let request =
+                    self.writes.get(&at).with_context(|| format!("no request made revision {at}"))?;
                 let made = expected.model.evaluate(request).map(|(revision, _)| revision);
                 ensure!(
                     made == Ok(at),

@@ -91,7 +91,7 @@ impl Load {
         let newest = client.revision().await?;
         let known = (2..=newest).find(|&revision| !self.history.knows(revision));
         if let Some(first) = known {
-            for (revision, events) in told(client, first, newest).await? {
+            for (revision, events) in watched(client, first, newest).await? {
                 if self.history.knows(revision) {
                     continue;
                 }
@@ -107,12 +107,12 @@ impl Load {
         // What has not happened by now never will: the server that was asked is gone.
         self.unknown.clear();
         let missing = (2..=newest).find(|&revision| !self.history.knows(revision));
-        ensure!(missing.is_none(), "revision {missing:?} is of nobody");
+        ensure!(missing.is_none(), "revision {missing:?} was made by no request");
         ensure!(self.history.newest() == newest, "the server has lost revisions behind {newest}");
         Ok(())
     }
 
-    /// Leases, users and a compaction, one after the other, while nobody else writes.
+    /// Leases, users and a compaction, one after the other, while no other client writes.
     pub(super) async fn quiet(&mut self, client: &Client, rng: &mut Rng) -> Result<()> {
         for _ in 0..rng.between(1, 3) {
             let (id, ttl) = (self.next_lease, rng.between(4_000, 9_000));
@@ -218,7 +218,7 @@ impl Writer {
 }
 
 /// What each revision changed.
-async fn told(client: &Client, from: i64, upto: i64) -> Result<BTreeMap<i64, Vec<mvccpb::KeyValue>>> {
+async fn watched(client: &Client, from: i64, upto: i64) -> Result<BTreeMap<i64, Vec<mvccpb::KeyValue>>> {
     let create = pb::WatchCreateRequest {
         key: vec![0].into(),
         range_end: vec![0].into(),
@@ -229,20 +229,20 @@ async fn told(client: &Client, from: i64, upto: i64) -> Result<BTreeMap<i64, Vec
     let request = pb::WatchRequest { request_union: Some(union) };
     let requests = tokio_stream::once(request).chain(tokio_stream::pending());
     let mut stream = client.watch.clone().watch(requests).await?.into_inner();
-    let mut told: BTreeMap<i64, Vec<mvccpb::KeyValue>> = BTreeMap::new();
+    let mut watched: BTreeMap<i64, Vec<mvccpb::KeyValue>> = BTreeMap::new();
     let collect = async {
-        while told.keys().next_back().is_none_or(|&revision| revision < upto) {
+        while watched.keys().next_back().is_none_or(|&revision| revision < upto) {
             let answer = stream.message().await?.context("the watch ended")?;
             if answer.canceled {
                 bail!("the watch was cancelled: {}", answer.cancel_reason);
             }
             for kv in answer.events.into_iter().filter_map(|event| event.kv) {
-                told.entry(kv.mod_revision).or_default().push(kv);
+                watched.entry(kv.mod_revision).or_default().push(kv);
             }
         }
-        Ok(told)
+        Ok(watched)
     };
-    tokio::time::timeout(Duration::from_secs(30), collect).await.context("the past was not told")?
+    tokio::time::timeout(Duration::from_secs(30), collect).await.context("the past was not watched")?
 }
 
 /// Milliseconds since 1970.

@@ -58,7 +58,7 @@ pub(super) async fn past(mut store: Store, rng: &mut Rng, lives: usize, restores
         let client = Client::connect(&server.endpoint()).await?;
         load.settle(&client).await?;
         load.quiet(&client, rng).await?;
-        // A time at which nothing happens, for long enough to be told from its neighbours.
+        // A time at which nothing happens, for long enough to be distinguished from its neighbours.
         tokio::time::sleep(Duration::from_millis(400)).await;
         moments.push((load::now(), load.history.newest()));
         tokio::time::sleep(Duration::from_millis(300)).await;
@@ -75,8 +75,8 @@ pub(super) async fn past(mut store: Store, rng: &mut Rng, lives: usize, restores
     let client = Client::connect(&server.endpoint()).await?;
     load.settle(&client).await?;
     load.quiet(&client, rng).await?;
-    let told = tools::now(&server.endpoint())?;
-    ensure!(told.contains(&format!("revision {} is in", load.history.newest())), "{told}");
+    let output = tools::now(&server.endpoint())?;
+    ensure!(output.contains(&format!("revision {} is in", load.history.newest())), "{output}");
     if let Some(gateway) = &store.gateway {
         let log = server.log_of_this_life()?;
         ensure!(!log.contains(gateway.secret()), "the log tells the secret key");
@@ -95,10 +95,10 @@ pub(super) async fn past(mut store: Store, rng: &mut Rng, lives: usize, restores
 async fn restored(store: &Store, load: &Load, revision: i64) -> Result<String> {
     let to = store.at(&format!("at-{revision}"));
     tools::restore(store, &to, &["--at-revision", &revision.to_string()])?;
-    let told = compare::equal(&to, revision, &load.history.at(revision)?).await;
-    let told = told.with_context(|| format!("restored at revision {revision}"))?;
+    let output = compare::equal(&to, revision, &load.history.at(revision)?).await;
+    let output = output.with_context(|| format!("restored at revision {revision}"))?;
     fs::remove_dir_all(&to)?;
-    Ok(told)
+    Ok(output)
 }
 
 async fn revisions(store: &Store, load: &Load, rng: &mut Rng, count: usize) -> Result<()> {
@@ -106,15 +106,15 @@ async fn revisions(store: &Store, load: &Load, rng: &mut Rng, count: usize) -> R
     let mut wanted = vec![2, newest];
     wanted.extend((2..count).map(|_| rng.between(2, newest)));
     for revision in wanted {
-        let told = restored(store, load, revision).await?;
-        println!("  revision {revision}: as the specification says: {told}");
+        let output = restored(store, load, revision).await?;
+        println!("  revision {revision}: as the specification says: {output}");
     }
-    let told = tools::refused(store, &store.at("never"), &["--at-revision", &(newest + 1).to_string()])?;
-    ensure!(told.contains(&format!("revisions 1 to {newest}")), "the ranges are not named: {told}");
+    let output = tools::refused(store, &store.at("never"), &["--at-revision", &(newest + 1).to_string()])?;
+    ensure!(output.contains(&format!("revisions 1 to {newest}")), "the ranges are not named: {output}");
     let to = store.at("newest");
     tools::restore(store, &to, &[])?;
-    let told = compare::equal(&to, newest, &load.history.until_after(newest)?).await?;
-    println!("  the newest state: as the specification says: {told}");
+    let output = compare::equal(&to, newest, &load.history.until_after(newest)?).await?;
+    println!("  the newest state: as the specification says: {output}");
     Ok(())
 }
 
@@ -131,8 +131,8 @@ async fn times(
     for &(time, revision) in moments {
         let to = store.at(&format!("time-{time}"));
         tools::restore(store, &to, &["--at-time", &seconds(time)])?;
-        let told = compare::equal(&to, revision, &load.history.until_after(revision)?).await;
-        told.with_context(|| format!("restored at time {time}, revision {revision}"))?;
+        let output = compare::equal(&to, revision, &load.history.until_after(revision)?).await;
+        output.with_context(|| format!("restored at time {time}, revision {revision}"))?;
     }
     println!("  {} times at rest: as the specification says", moments.len());
     for _ in 0..2 {
@@ -156,12 +156,12 @@ async fn times(
             "  a time in a burst: revision {revision}, between {least} and {most}, as the specification says"
         );
     }
-    let told = tools::refused(store, &store.at("never"), &["--at-time", "1000"])?;
-    ensure!(told.contains("What can be restored"), "the ranges are not named: {told}");
+    let output = tools::refused(store, &store.at("never"), &["--at-time", "1000"])?;
+    ensure!(output.contains("What can be restored"), "the ranges are not named: {output}");
     Ok(())
 }
 
-/// By default clients are told to begin anew.
+/// By default clients get "compacted" and begin anew.
 async fn moved_ahead(store: &Store, load: &Load) -> Result<()> {
     let revision = load.history.newest() / 2;
     let to = store.at("moved");
@@ -174,8 +174,8 @@ async fn moved_ahead(store: &Store, load: &Load) -> Result<()> {
     let now = client.revision().await?;
     ensure!(now == revision + 1_000_000_000, "revision {revision} became {now}");
     let at = vetch_api::pb::RangeRequest { key: "x".into(), revision, ..Default::default() };
-    let told = client.kv.clone().range(at).await.err().context("an old revision can still be read")?;
-    ensure!(told.message().contains("compacted"), "{told}");
+    let output = client.kv.clone().range(at).await.err().context("an old revision can still be read")?;
+    ensure!(output.message().contains("compacted"), "{output}");
     println!("  without --no-bump the revision is {now}, and {revision} is compacted");
     Ok(())
 }
@@ -226,14 +226,14 @@ async fn pruned(store: &Store, load: &Load) -> Result<()> {
     for revision in [first + 1, (first + newest) / 2 + 1, newest] {
         restored(store, load, revision.min(newest)).await?;
     }
-    let told = tools::refused(store, &store.at("never"), &["--at-revision", &(first - 1).to_string()])?;
-    ensure!(told.contains(&format!("revisions {first} to {newest}")), "the ranges are not named: {told}");
+    let output = tools::refused(store, &store.at("never"), &["--at-revision", &(first - 1).to_string()])?;
+    ensure!(output.contains(&format!("revisions {first} to {newest}")), "the ranges are not named: {output}");
     println!("  {did}; revisions {first} to {newest} can still be restored, and earlier ones are refused");
     Ok(())
 }
 
 /// The store is away for so long that the journal has to go: the server lives on, and what can be
-/// restored is told.
+/// restored is reported.
 pub(super) async fn gap(rng: &mut Rng) -> Result<()> {
     let mut store = Store::bucket()?;
     let mut load = Load::new();
@@ -260,9 +260,9 @@ pub(super) async fn gap(rng: &mut Rng) -> Result<()> {
     let [(_, before), (after, newest)] = ranges[..] else { anyhow::bail!("{ranges:?}") };
     ensure!(newest == load.history.newest() && before < after, "{ranges:?}");
     let inside = (before + 1).max((before + after) / 2);
-    let told = tools::refused(&store, &store.at("never"), &["--at-revision", &inside.to_string()])?;
+    let output = tools::refused(&store, &store.at("never"), &["--at-revision", &inside.to_string()])?;
     let named = [format!("to {before}"), format!("revisions {after} to {newest}")];
-    ensure!(named.iter().all(|range| told.contains(range)), "the ranges are not named: {told}");
+    ensure!(named.iter().all(|range| output.contains(range)), "the ranges are not named: {output}");
     for revision in [before, after + 1, newest] {
         restored(&store, &load, revision).await?;
     }
@@ -301,7 +301,7 @@ pub(super) async fn torn(rng: &mut Rng) -> Result<()> {
     Ok(())
 }
 
-/// A server on a copy of the data, and one that is somebody else, cannot write to the same place.
+/// A server on a copy of the data, and another server, cannot write to the same place.
 pub(super) async fn copy(rng: &mut Rng) -> Result<()> {
     let store = Store::directory()?;
     let mut load = Load::new();
@@ -315,9 +315,10 @@ pub(super) async fn copy(rng: &mut Rng) -> Result<()> {
     burst(&mut server, &mut load, rng, (300, 400), false).await?;
     let newest = load.history.newest();
     wait(&store, "the first server's writes", |ranges| ranges.last().is_some_and(|range| range.1 == newest))?;
-    for (name, told) in [("copy", "another server runs on a copy"), ("stranger", "is the backup of member")] {
+    for (name, output) in [("copy", "another server runs on a copy"), ("stranger", "is the backup of member")]
+    {
         let other = start(&store, name, &[])?;
-        wait_for_log(&other, told)?;
+        wait_for_log(&other, output)?;
     }
     burst(&mut server, &mut load, rng, (200, 300), false).await?;
     server.terminate()?;

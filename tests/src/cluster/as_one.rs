@@ -15,7 +15,7 @@ use crate::replicas::members::{self, Leader};
 
 /// Reads of every server, one after another.
 const ROUNDS: usize = 50;
-/// Hand-overs that are timed.
+/// Leadership transfers that are timed.
 const MOVES: usize = 6;
 
 impl Field {
@@ -89,7 +89,7 @@ impl Field {
         }
     }
 
-    /// The leader hands over to each of the others, and nobody else can.
+    /// The leader transfers its leadership to each of the others; no other server can transfer it.
     async fn leader_moves(&mut self) -> Result<()> {
         let mut took = Vec::new();
         for _ in 0..MOVES {
@@ -106,14 +106,12 @@ impl Field {
             ensure!(now.member == target, "{now:?} writes, not member {target:x} at {to}");
         }
         let leader = self.members.leader().await?;
-        let unknown = self.move_leader(leader.at, 1).await.err().context("nobody became the leader")?;
+        let unknown =
+            self.move_leader(leader.at, 1).await.err().context("an unknown member became the leader")?;
         ensure!(unknown.message() == "etcdserver: bad leader transferee", "{unknown:?}");
         took.sort_unstable();
         println!("  the leader moved {MOVES} times, another one wrote after {took:?} ms");
-        ensure!(
-            took[took.len() / 2] < 1000,
-            "handing over takes as long as finding out that the leader is gone"
-        );
+        ensure!(took[took.len() / 2] < 1000, "a leadership transfer takes as long as an election timeout");
         Ok(())
     }
 
@@ -124,7 +122,7 @@ impl Field {
             if let Some(at) = self.recorder.first_write_by_another(leader.member, since) {
                 return Ok((at - since).as_millis());
             }
-            ensure!(begun.elapsed() < LIMIT, "nobody writes after the leader was moved");
+            ensure!(begun.elapsed() < LIMIT, "no server leads after the leader was moved");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }

@@ -45,7 +45,7 @@ pub(crate) enum Fault {
     LeaderCutFromPeers,
     /// A server and the clients.
     CutFromClients,
-    /// Nobody hears the leader, and it hears nobody.
+    /// The leader is cut off from everything, in both directions.
     LeaderAlone,
     /// The server that leads the journal's stream and the other servers of the journal.
     JournalLeaderCut,
@@ -120,7 +120,7 @@ impl Field {
                 self.members.all_run()?;
                 ensure!(
                     healed.elapsed() < RECOVERY,
-                    "{endpoint} serves nobody {RECOVERY:?} after everything was healed"
+                    "{endpoint} does not serve {RECOVERY:?} after everything was healed"
                 );
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }

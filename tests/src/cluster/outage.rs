@@ -18,7 +18,7 @@ use super::{Field, LIMIT};
 use crate::client::Client;
 use crate::replicas::members::Leader;
 
-/// A server may take this long to find out that nobody will decide.
+/// A server may take this long to find out that there is no leader.
 const REFUSAL: Duration = Duration::from_secs(15);
 /// What it says then: etcd's words.
 const CLEAR: [&str; 2] = ["Unavailable: etcdserver: request timed out", "Unavailable: etcdserver: no leader"];
@@ -177,7 +177,7 @@ impl Eye {
     async fn next(&mut self) -> Result<pb::WatchResponse> {
         let endpoint = &self.endpoint;
         let message = tokio::time::timeout(SOON, self.responses.message()).await;
-        let message = message.with_context(|| format!("a watch at {endpoint} is told nothing"))?;
+        let message = message.with_context(|| format!("a watch at {endpoint} gets nothing"))?;
         message
             .with_context(|| format!("a watch at {endpoint} was broken"))?
             .with_context(|| format!("a watch at {endpoint} was ended"))
@@ -217,7 +217,7 @@ impl Eye {
         }
     }
 
-    /// Goes on until it was told of a change at `revision`, and says how long after it was
+    /// Goes on until it got a change at `revision`, and says how long after it was
     /// `written` that was.
     async fn sees(mut self, revision: i64, written: std::time::Instant) -> Result<Duration> {
         loop {
@@ -228,7 +228,7 @@ impl Eye {
             let mut events = response.events.iter().filter_map(|event| event.kv.as_ref());
             if events.any(|kv| kv.mod_revision == revision) {
                 let took = written.elapsed();
-                ensure!(took < SOON, "a watch at {} was told of a write after {took:?}", self.endpoint);
+                ensure!(took < SOON, "a watch at {} got a write after {took:?}", self.endpoint);
                 return Ok(took);
             }
         }

@@ -35,14 +35,14 @@ impl Field {
         tokio::time::sleep(PAUSE).await;
         self.members.signal(leader.at, Signal::CONT)?;
         let what = format!("server {} was stopped", leader.at);
-        // Nobody takes over from a leader whose last sign came late enough; a slow machine shows
-        // that.
+        // No follower campaigns if the last heartbeat before the stop came late enough, as on a
+        // slow machine.
         Ok(match self.recorder.first_write_by_another(leader.member, since) {
             Some(at) => {
                 self.times.failovers.push(at - since);
                 format!("{what}, another one wrote after {} ms", (at - since).as_millis())
             }
-            None => format!("{what}, and nobody else wrote meanwhile"),
+            None => format!("{what}, and no other server wrote meanwhile"),
         })
     }
 

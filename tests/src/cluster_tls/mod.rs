@@ -1,9 +1,9 @@
-//! The trial of a cluster that speaks TLS: requests are passed on, reported, asked for and copied
-//! over TLS, clients stay who their certificates say they are whichever server they ask, and nobody
-//! becomes somebody else by what he says.
+//! The trial of a cluster that speaks TLS: servers forward requests and exchange reports, read
+//! indexes and checkpoints over TLS; a client has the identity of its certificate at every server,
+//! and no client gets another identity by what it sends.
 //!
-//! The servers' own certificate has the name of a user who may do everything: whoever were taken
-//! for the server that passed his request on would get what he must not.
+//! The servers' own certificate has the name of a user who may do everything: a client that is
+//! mistaken for the server that forwarded its request would get access that it must not have.
 
 mod secure_cluster;
 
@@ -29,7 +29,7 @@ const NOTICED: Duration = Duration::from_millis(1300);
 /// `root`.
 const FORGED: &str = "1.AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA.cm9vdA";
 const FORGED_YOUNG: &str = "99999999.AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA.cm9vdA";
-const FORGED_NOBODY: &str = "1.AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+const FORGED_EMPTY: &str = "1.AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
 impl ClusterTls {
     pub(crate) async fn run(&self) -> Result<()> {
@@ -52,7 +52,7 @@ async fn play(cluster: &mut SecureCluster) -> Result<()> {
     streams(cluster).await?;
     step("tokens are good at every server");
     tokens(cluster).await?;
-    step("nobody becomes somebody else by what he says");
+    step("no client gets another identity by what it sends");
     forged(cluster).await?;
     step("the leader is killed");
     lose_leader(cluster).await?;
@@ -136,12 +136,12 @@ async fn streams(cluster: &mut SecureCluster) -> Result<()> {
     let mut watch = alice.watch.clone().watch(requests).await?.into_inner();
     ensure!(watch.message().await?.is_some_and(|created| created.created), "no watch");
     put(&alice, "/alice/watched", &[]).await?;
-    let told = tokio::time::timeout(TIMEOUT, watch.message()).await.context("no event")??;
-    ensure!(told.is_some_and(|told| told.events.len() == 1), "no event");
+    let response = tokio::time::timeout(TIMEOUT, watch.message()).await.context("no event")??;
+    ensure!(response.is_some_and(|response| response.events.len() == 1), "no event");
     Ok(())
 }
 
-/// A token given out by way of any server is good at all of them; one that nobody gave out is not.
+/// A token issued through any server is valid at all of them; one that no server issued is not.
 async fn tokens(cluster: &mut SecureCluster) -> Result<()> {
     let request = || pb::AuthenticateRequest { name: "words".into(), password: "secret".into() };
     for from in cluster.alive() {
@@ -167,7 +167,7 @@ async fn forged(cluster: &mut SecureCluster) -> Result<()> {
     for at in cluster.alive() {
         for name in ["eve", "stranger", "alice"] {
             let client = cluster.client(name, at).await?;
-            for claim in [FORGED, FORGED_YOUNG, FORGED_NOBODY, "nonsense", ""] {
+            for claim in [FORGED, FORGED_YOUNG, FORGED_EMPTY, "nonsense", ""] {
                 let claim = [("vetch-sender", claim.to_owned())];
                 let tried = || format!("{name} at server {at} claims {claim:?}");
                 ensure!(put(&client, "/secret", &claim).await.is_err(), "{} and puts", tried());

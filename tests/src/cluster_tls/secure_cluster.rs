@@ -61,7 +61,7 @@ impl SecureCluster {
         Ok(())
     }
 
-    /// A new connection of somebody to a server.
+    /// A new connection to a server with the certificate of this name.
     pub(super) async fn client(&self, name: &str, at: usize) -> Result<Client> {
         let read = |file: &str| fs::read(self.pki.text(file));
         let identity = Identity::from_pem(read(&format!("{name}.crt"))?, read(&format!("{name}.key"))?);
@@ -102,16 +102,16 @@ impl SecureCluster {
     }
 
     async fn agreed(&self, alive: &[usize]) -> Option<usize> {
-        let mut told = Vec::new();
+        let mut statuses = Vec::new();
         for &at in alive {
             let mut maintenance = self.client("root", at).await.ok()?.maintenance;
             let status = maintenance.status(pb::StatusRequest {});
             let status = tokio::time::timeout(Duration::from_secs(2), status).await.ok()?.ok()?.into_inner();
-            told.push((status.leader, status.header?.member_id));
+            statuses.push((status.leader, status.header?.member_id));
         }
-        let (leader, _) = *told.first()?;
-        let same = leader != 0 && told.iter().all(|(other, _)| *other == leader);
-        told.iter().position(|(_, member)| same && *member == leader).map(|at| alive[at])
+        let (leader, _) = *statuses.first()?;
+        let same = leader != 0 && statuses.iter().all(|(other, _)| *other == leader);
+        statuses.iter().position(|(_, member)| same && *member == leader).map(|at| alive[at])
     }
 
     /// A server that runs and does not lead.
@@ -161,7 +161,7 @@ impl SecureCluster {
     }
 }
 
-/// Puts a key, again and again while nobody is there to decide.
+/// Puts a key; retries while there is no leader.
 pub(super) async fn put(client: &Client, key: &str, more: &[(&'static str, String)]) -> Result<i64, Status> {
     let begun = Instant::now();
     loop {

@@ -117,7 +117,7 @@ impl Drop for Running {
     }
 }
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 async fn talk(deployment: &Deployment, places: &Places, running: &mut Running) -> Result<()> {
     let begun = Instant::now();
@@ -126,7 +126,7 @@ async fn talk(deployment: &Deployment, places: &Places, running: &mut Running) -
         if let Some(status) = running.0.try_wait()? {
             bail!("it ended with {status}");
         }
-        ensure!(begun.elapsed() < PATIENCE, "it is not healthy in time: {error:#}");
+        ensure!(begun.elapsed() < TIMEOUT, "it is not healthy in time: {error:#}");
         sleep(Duration::from_millis(50));
     }
     etcdctl(deployment, places, &["put", "/registry/x", "y"])?;

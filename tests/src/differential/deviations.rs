@@ -34,9 +34,9 @@ pub(super) fn only_last_changes(events: &mut Vec<Event>, compacted: i64) {
     });
 }
 
-/// What the events of a watcher replaced that a compaction came upon. etcd looks it up when it
-/// sends an event, so that of an event at or below the compaction is told or not as the two meet. A
-/// watcher that began at the compaction, `born`, is not in doubt: it must not be told.
+/// Removes the previous values of events that a compaction overtook. etcd reads them when it sends
+/// an event, so whether an event at or below the compaction has one depends on timing. A watcher
+/// that began at the compaction, `born`, is not in doubt: it must not get it.
 pub(super) fn forget_the_overtaken(events: &mut [Event], born: i64, compacted: i64) {
     let revision = |event: &Event| event.kv.as_ref().map_or(0, |kv| kv.mod_revision);
     let overtaken = events.iter_mut().filter(|event| revision(event) <= compacted && revision(event) != born);

@@ -8,7 +8,7 @@ use vetch_api::pb;
 
 use super::generate::World;
 use super::request::{Request, SETTLED};
-use super::side::{Answer, Lines, PATIENCE, Side};
+use super::side::{Answer, FUTURE_TIMEOUT, Lines, Side};
 use super::spec::Contradiction;
 use super::{Tally, deviations};
 use crate::server::Kind;
@@ -168,13 +168,13 @@ impl Pair {
             Ok(events) => tally.judged_events += events,
             Err(unlike) => return Ok(unlike),
         }
-        self.settle_future(PATIENCE).await
+        self.settle_future(FUTURE_TIMEOUT).await
     }
 
     /// Watchers of the future cannot vouch for progress; what they were sent must become equal
     /// soon.
-    async fn settle_future(&mut self, patience: Duration) -> Result<Unequal> {
-        let deadline = Instant::now() + patience;
+    async fn settle_future(&mut self, timeout: Duration) -> Result<Unequal> {
+        let deadline = Instant::now() + timeout;
         loop {
             let compacted = self.world.compacted;
             let (left, right) = (self.left.future_lines(compacted), self.right.future_lines(compacted));

@@ -381,5 +381,5 @@ fn answer<R: std::fmt::Debug>(
     }
 }
 
-/// How long to wait for watchers of the future to say the same on both sides.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+/// How long to wait for watchers of the future to get the same on both sides.
+pub(super) const FUTURE_TIMEOUT: Duration = Duration::from_secs(10);

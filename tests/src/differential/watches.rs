@@ -185,7 +185,7 @@ impl Inbox {
                 self.born.insert(response.watch_id, self.compacted);
                 self.created.push(response);
             }
-            // Whether letting go of an ended watcher is answered once more is nobody's business.
+            // Whether cancelling an ended watcher is answered once more is not compared.
             Ok(Some(response)) if response.canceled && self.ended.contains(&response.watch_id) => {}
             Ok(Some(response)) if response.events.is_empty() && !response.canceled => {
                 // Progress for one watcher (progress_notify) says nothing about the others on the

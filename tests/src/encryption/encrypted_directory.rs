@@ -86,8 +86,8 @@ impl EncryptedDirectory {
         Ok(())
     }
 
-    /// Whether everything in the data directory, which nobody uses, can be read with the key file
-    /// as it is.
+    /// Whether everything in the data directory, which no server uses now, can be read with the key
+    /// file as it is.
     pub(super) fn is_readable(&self) -> Result<bool> {
         let mut verify = Command::new(Kind::Vetch.binary()?);
         verify.arg("verify").arg(self.data()).arg("--encryption-key-file").arg(self.keys());

@@ -19,7 +19,7 @@ pub(crate) struct Answer {
 }
 
 /// How long a server may take for an answer or for the next line of one.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Sends a request to loopback; with `lines` given, stops reading after that many.
 pub(crate) async fn send(
@@ -40,7 +40,7 @@ pub(crate) async fn send_to(
     body: &str,
     lines: Option<usize>,
 ) -> Result<Answer> {
-    let stream = timeout(PATIENCE, TcpStream::connect(address)).await.context("no connection")??;
+    let stream = timeout(TIMEOUT, TcpStream::connect(address)).await.context("no connection")??;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     let connection = tokio::spawn(connection);
     let request = Request::builder()
@@ -49,7 +49,7 @@ pub(crate) async fn send_to(
         .header("host", address.to_string())
         .header("content-type", "application/json")
         .body(Full::new(Bytes::copy_from_slice(body.as_bytes())))?;
-    let response = timeout(PATIENCE, sender.send_request(request)).await.context("no answer")??;
+    let response = timeout(TIMEOUT, sender.send_request(request)).await.context("no answer")??;
     let status = response.status().as_u16();
     let content_type =
         response.headers().get("content-type").map_or("none", |value| value.to_str().unwrap_or("odd"));
@@ -61,7 +61,7 @@ pub(crate) async fn send_to(
         if lines.is_some_and(|lines| seen >= lines) {
             break;
         }
-        match timeout(PATIENCE, incoming.frame()).await {
+        match timeout(TIMEOUT, incoming.frame()).await {
             Ok(Some(frame)) => bytes.extend_from_slice(&frame?.into_data().unwrap_or_default()),
             Ok(None) => break,
             Err(_) => {

@@ -1,5 +1,5 @@
 //! Requests whose effects are large: as much as a record of the journal takes is done, and more is
-//! refused, with nobody losing anything by it.
+//! refused, without harm to other requests.
 
 use anyhow::{Result, ensure};
 use tonic::Code;

@@ -1,6 +1,6 @@
-//! The trial of a shared journal's life: it is trimmed behind checkpoints and levels off, whoever
-//! is behind it starts from another server's checkpoint, and when it is nearly full the servers
-//! keep out of the rest.
+//! The trial of a shared journal's life: it is trimmed behind checkpoints and levels off, a server
+//! that is behind the trimmed part starts from another server's checkpoint, and when the journal is
+//! nearly full the servers leave the rest free.
 //!
 //! Three Vetch servers on three NATS servers for each case. What is said of the journal is what
 //! NATS itself says.
@@ -130,7 +130,7 @@ async fn churn(endpoint: &str, bytes: usize, seconds: u64) -> Result<u64> {
                 let key = format!("churn/{writer}/{}", done % 20);
                 let value = vec![b'a' + writer as u8; bytes];
                 let put = pb::PutRequest { key: key.into(), value: value.into(), ..Default::default() };
-                // Whoever writes may change meanwhile.
+                // The leader may change meanwhile.
                 match kv.put(put).await {
                     Ok(_) => done += 1,
                     Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,

@@ -35,7 +35,8 @@ async fn play(cluster: &mut Cluster) -> Result<()> {
     churn(&cluster.members.servers[2].endpoint(), 1000, 5).await?;
     let revision = cluster.all_have_the_same().await?;
     println!("  a server that stood alone is a cluster of three, now at revision {revision}");
-    // The stream is gone for good, with what came behind the checkpoints; whoever has most goes on.
+    // The stream is gone for good, with what came behind the checkpoints; the server that has the
+    // most goes on.
     lose(cluster, revision).await
 }
 

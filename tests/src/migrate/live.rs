@@ -69,7 +69,7 @@ pub(super) async fn run(seed: u64, most_pause: Duration) -> Result<()> {
     let (before, after, (through, gaps)) = (at_etcd.stop()?.0, after.stop()?.0, through.stop()?);
     let whole = joined(before, after, fence)?;
     watch_check::must_agree(&whole, &through, "a watch by way of Vetch")?;
-    let tally = watch_check::must_be_told(&whole, &diaries)?;
+    let tally = watch_check::check_events(&whole, &diaries)?;
     println!(
         "  {tally:?}; {} revisions, the last {last}; a watch by way of Vetch lost its past {gaps} times",
         whole.len()

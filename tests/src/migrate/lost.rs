@@ -61,7 +61,7 @@ pub(super) async fn run(seed: u64) -> Result<()> {
     let last = Client::connect(&migration.endpoint()).await?.revision().await?;
     after.reaches(last).await?;
     let whole = joined(at_etcd.stop()?.0, after.stop()?.0, fence)?;
-    let tally = watch_check::must_be_told(&whole, &diaries)?;
+    let tally = watch_check::check_events(&whole, &diaries)?;
     println!("  the etcd went on, and was left for good at revision {fence}; the last is {last}; {tally:?}");
     Ok(())
 }

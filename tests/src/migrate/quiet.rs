@@ -52,8 +52,8 @@ async fn everything() -> Result<()> {
     Ok(())
 }
 
-/// With authentication on: credentials are needed, nobody is passed on, and passwords still work
-/// afterwards.
+/// With authentication on: credentials are needed, no client's request is forwarded with them, and
+/// passwords still work afterwards.
 async fn with_users() -> Result<()> {
     let scratch = tempfile::Builder::new().prefix("vetch-migrate-").tempdir()?;
     let etcd = Server::start(Kind::Etcd)?;
@@ -63,14 +63,14 @@ async fn with_users() -> Result<()> {
     // At the revision of a compaction etcd has another hash to offer, so keys have to be compared.
     source.kv.clone().compact(pb::CompactionRequest { revision, physical: true }).await?;
     AuthClient::new(source.channel.clone()).auth_enable(pb::AuthEnableRequest {}).await?;
-    let nobody = tempfile::Builder::new().prefix("vetch-migrate-").tempdir()?;
-    let said = Migration::new(&etcd.endpoint(), nobody.path(), &[])?.refusal()?;
+    let refused = tempfile::Builder::new().prefix("vetch-migrate-").tempdir()?;
+    let said = Migration::new(&etcd.endpoint(), refused.path(), &[])?.refusal()?;
     ensure!(said.contains("user name is empty"), "without credentials: {said}");
     let mut migration = Migration::new(&etcd.endpoint(), scratch.path(), &["--user", "root:secret"])?;
     migration.start()?;
     migration.hears("SAFE to cut over").await?;
     let through = Client::connect(&migration.endpoint()).await?;
-    let refusal = through.kv.clone().put(put()).await.err().context("passed on in the name of root")?;
+    let refusal = through.kv.clone().put(put()).await.err().context("forwarded in the name of root")?;
     ensure!(refusal.code() == Code::Unavailable, "{refusal:?}");
     migration.cut_over().await?;
     let line = migration.hears("DONE").await?;

@@ -45,10 +45,10 @@ pub(super) async fn run(seed: u64, kills: usize) -> Result<()> {
     tokio::time::sleep(Duration::from_secs(1)).await;
     let diaries = writers.stop().await?;
     let last = vetch.revision().await?;
-    ensure!(last > fence, "nobody wrote after the cut-over");
+    ensure!(last > fence, "no client wrote after the cut-over");
     after.reaches(last).await?;
     let whole = joined(at_etcd.stop()?.0, after.stop()?.0, fence)?;
-    let tally = watch_check::must_be_told(&whole, &diaries)?;
+    let tally = watch_check::check_events(&whole, &diaries)?;
     println!("  done at revision {fence}, the last is {last}; {tally:?}");
     Ok(())
 }

@@ -42,7 +42,7 @@ impl Listener {
         Listener { story, task }
     }
 
-    /// How far it has heard, for whoever must not forget anything before.
+    /// The revision up to which it got events: nothing before it is needed from the server.
     pub(super) fn ear(&self) -> impl Fn() -> i64 + Send + 'static {
         let story = Arc::clone(&self.story);
         move || story.lock().story.keys().next_back().copied().unwrap_or(0)
@@ -57,7 +57,7 @@ impl Listener {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         let heard = self.story.lock();
-        bail!("a watch was told up to {:?} only, of {revision}", heard.story.keys().next_back())
+        bail!("a watch got events up to {:?} only, of {revision}", heard.story.keys().next_back())
     }
 
     /// The story, and how often the past was gone.
@@ -105,7 +105,7 @@ async fn hear(client: &Client, from: &mut i64, heard: &Mutex<Heard>) -> Result<(
             let kind = event.r#type();
             let kv = event.kv.context("an event without a key")?;
             if kv.mod_revision < *from {
-                heard.wrong = Some(format!("revision {} was told a second time", kv.mod_revision));
+                heard.wrong = Some(format!("revision {} was sent a second time", kv.mod_revision));
             }
             let is_put = kind == vetch_api::mvccpb::event::EventType::Put;
             let value = is_put.then(|| String::from_utf8_lossy(&kv.value).into_owned());
@@ -122,12 +122,12 @@ async fn hear(client: &Client, from: &mut i64, heard: &Mutex<Heard>) -> Result<(
 /// No revision is missing between the first and the last.
 pub(super) fn must_be_dense(story: &Story) -> Result<()> {
     for (before, after) in story.keys().zip(story.keys().skip(1)) {
-        ensure!(before + 1 == *after, "revision {} was never told", before + 1);
+        ensure!(before + 1 == *after, "revision {} was never sent", before + 1);
     }
     Ok(())
 }
 
-/// What was told at each revision of `part` is what `whole` has there.
+/// What was sent at each revision of `part` is what `whole` has there.
 pub(super) fn must_agree(whole: &Story, part: &Story, what: &str) -> Result<()> {
     for (revision, changes) in part {
         let expected =
@@ -148,8 +148,8 @@ pub(super) struct Tally {
 }
 
 /// Every acknowledged request is in the story once, at its revision; every refused one is not;
-/// every unknown one at most once; and every put in the story is somebody's.
-pub(super) fn must_be_told(story: &Story, diaries: &[Diary]) -> Result<Tally> {
+/// every unknown one at most once; and every put in the story was requested.
+pub(super) fn check_events(story: &Story, diaries: &[Diary]) -> Result<Tally> {
     let mut places: HashMap<&str, i64> = HashMap::new();
     for (&revision, changes) in story {
         for value in changes.iter().filter_map(|(_, value)| value.as_deref()) {
@@ -170,12 +170,12 @@ pub(super) fn must_be_told(story: &Story, diaries: &[Diary]) -> Result<Tally> {
                     place == Some(revision),
                     "acknowledged at {revision} and found at {place:?}: {puts:?}"
                 );
-                let told = &story[&revision];
-                let is_asked_for = told.iter().all(|change| match &change.1 {
+                let changes = &story[&revision];
+                let is_asked_for = changes.iter().all(|change| match &change.1 {
                     Some(_) => attempt.changes.contains(change),
                     None => attempt.changes.iter().any(|(key, value)| *key == change.0 && value.is_none()),
                 });
-                ensure!(is_asked_for, "revision {revision} holds {told:?} for {:?}", attempt.changes);
+                ensure!(is_asked_for, "revision {revision} holds {changes:?} for {:?}", attempt.changes);
             }
             Outcome::Fenced => {
                 tally.fenced += 1;
@@ -188,6 +188,6 @@ pub(super) fn must_be_told(story: &Story, diaries: &[Diary]) -> Result<Tally> {
         }
     }
     places.retain(|value, _| value.starts_with('w'));
-    ensure!(places.is_empty(), "values that nobody wrote: {places:?}");
+    ensure!(places.is_empty(), "values that no client wrote: {places:?}");
     Ok(tally)
 }

@@ -48,7 +48,7 @@ impl fmt::Display for Outcome {
 }
 
 /// How long a server may take to serve or to give up.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 /// How long one that is to do neither is watched.
 const WAITING: Duration = Duration::from_secs(2);
 
@@ -81,7 +81,7 @@ pub(super) fn run(kind: Kind, line: &Line) -> Result<Outcome> {
     let said = scratch.path().join("said");
     let output = fs::File::create(&said)?;
     command.current_dir(scratch.path()).stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
-    let limit = if *line.wanted(kind) == Wanted::Waits { WAITING } else { PATIENCE };
+    let limit = if *line.wanted(kind) == Wanted::Waits { WAITING } else { TIMEOUT };
     watch(command, &said, limit)
 }
 

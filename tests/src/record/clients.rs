@@ -125,13 +125,13 @@ async fn one_lease(shared: &Shared, client: &Client, id: u32, rng: &mut Rng) -> 
             known(Request::Delete(Delete { keys: Keys::between(own.clone(), own + "0"), prev_kv: false }))
                 .await?
         }
-        // Nobody revokes it: the server has to.
+        // No client revokes it: the server has to.
         _ => return Some(()),
     };
     Some(())
 }
 
-/// Compacts behind the watcher of everything, so that the story it is told has no gap.
+/// Compacts behind the watcher of everything, so that its events have no gap.
 pub(super) async fn compactor(shared: Arc<Shared>, mut rng: Rng) {
     let Some(interval) = shared.plan.compact_every else { return };
     let id = shared.new_client();

@@ -1,6 +1,6 @@
 //! The trial's own questions, first and last: does a long lease live, do short ones end, does a
 //! write succeed, what is the whole state, now and at many revisions of the past, and what is the
-//! whole story, told once more?
+//! whole history, watched once more?
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use vetch_model::{Answer, Delete, Keys, Put, Range, Request};
 
 use super::clients::is_long;
 use super::send::Way;
-use super::shared::{PATIENCE, Shared};
+use super::shared::{Shared, TIMEOUT};
 use super::{LASTING_LEASE, LASTING_TTL, values, watchers};
 use crate::client::Client;
 
@@ -27,7 +27,7 @@ async fn connect_to(endpoint: &str) -> Result<Client> {
 }
 
 async fn ask(shared: &Shared, client: &Client, id: u32, request: Request) -> Result<Outcome> {
-    let outcome = shared.perform_within(client, id, request.clone(), Way::Unary, PATIENCE).await;
+    let outcome = shared.perform_within(client, id, request.clone(), Way::Unary, TIMEOUT).await;
     ensure!(outcome != Outcome::Unknown, "a healthy server did not answer {request:?}");
     Ok(outcome)
 }
@@ -65,7 +65,7 @@ pub(super) async fn end_leases(shared: &Shared) -> Result<()> {
         if left.is_empty() {
             return Ok(());
         }
-        ensure!(begun.elapsed() < PATIENCE, "leases of a few seconds do not run out: {left:?}");
+        ensure!(begun.elapsed() < TIMEOUT, "leases of a few seconds do not run out: {left:?}");
         for lease in left.into_iter().filter(|lease| is_long(*lease)) {
             ask(shared, &client, id, Request::LeaseRevoke { id: lease }).await?;
         }
@@ -83,7 +83,7 @@ pub(super) async fn write_once(shared: &Shared) -> Result<i64> {
         let put = Put::new("/last", values::name(shared.new_value(), 0));
         match ask(shared, &client, id, Request::Put(put)).await? {
             Outcome::Answered { revision, .. } => return Ok(revision),
-            other if begun.elapsed() > PATIENCE => bail!("the last write does not succeed: {other:?}"),
+            other if begun.elapsed() > TIMEOUT => bail!("the last write does not succeed: {other:?}"),
             _ => tokio::time::sleep(Duration::from_millis(100)).await,
         }
     }
@@ -129,7 +129,7 @@ pub(super) async fn probe(shared: &Shared, endpoint: &str, id: u32) {
 pub(super) async fn write_fails(shared: &Shared, endpoint: &str, id: u32, limit: Duration) -> Result<String> {
     let client = connect_to(endpoint).await?;
     let put = Put::new("/refused", values::name(shared.new_value(), 0));
-    let (outcome, words) = shared.perform_told(&client, id, Request::Put(put), Way::Unary, limit).await;
+    let (outcome, words) = shared.perform_with_text(&client, id, Request::Put(put), Way::Unary, limit).await;
     ensure!(
         !matches!(outcome, Outcome::Answered { .. }),
         "a write was acknowledged by {endpoint}: {outcome:?}"
@@ -151,7 +151,7 @@ pub(super) async fn write_to(shared: &Shared, endpoint: &str, id: u32, key: &str
 pub(super) async fn reads_here(shared: &Shared, endpoint: &str, id: u32) -> Result<()> {
     let client = connect_to(endpoint).await?;
     let range = Request::Range(Range { serializable: true, ..Range::new(Keys::all()) });
-    let outcome = shared.perform_within(&client, id, range, Way::Unary, PATIENCE).await;
+    let outcome = shared.perform_within(&client, id, range, Way::Unary, TIMEOUT).await;
     ensure!(matches!(outcome, Outcome::Answered { .. }), "a serializable read failed: {outcome:?}");
     Ok(())
 }
@@ -167,7 +167,7 @@ pub(super) async fn catch_up(shared: &Shared, endpoint: &str) -> Result<()> {
             return Ok(());
         }
         ensure!(
-            begun.elapsed() < PATIENCE,
+            begun.elapsed() < TIMEOUT,
             "{endpoint} is still at revision {revision} of {}",
             shared.revision()
         );
@@ -194,7 +194,7 @@ pub(super) async fn hash(shared: &Shared, endpoint: &str) -> Result<Hashed> {
     Ok(hashed)
 }
 
-/// Reads everything, at many revisions of the past and now, and has the story told once more.
+/// Reads everything, at many revisions, and watches the whole history once more.
 pub(super) async fn read_everything(shared: &Shared) -> Result<()> {
     let client = connect(shared).await?;
     let id = shared.new_client();
@@ -209,7 +209,7 @@ pub(super) async fn read_everything(shared: &Shared) -> Result<()> {
     shared.stop_watching_at(newest);
     for endpoint in &shared.endpoints {
         let client = connect_to(endpoint).await?;
-        let again = tokio::time::timeout(PATIENCE, watchers::again(shared, &client, first));
+        let again = tokio::time::timeout(TIMEOUT, watchers::again(shared, &client, first));
         let watch = again.await.context("a fresh watcher never reached the present")??;
         shared.note(|notes| notes.history.finish = Some(Finish { range, watch }));
     }

@@ -21,7 +21,7 @@ pub(super) struct Shared {
     pub(super) plan: Plan,
     begun: Instant,
     stop: AtomicBool,
-    /// Watchers go on until they have been told of this revision.
+    /// Watchers go on until they have got this revision.
     stop_watching_at: AtomicI64,
     next_value: AtomicU64,
     next_client: AtomicU32,
@@ -53,7 +53,7 @@ pub(super) struct Notes {
 }
 
 /// A request without an answer for longer than this, on a healthy server, counts as a hang.
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
 
 impl Shared {
     pub(super) fn new(endpoints: Vec<String>, plan: Plan) -> Shared {
@@ -203,11 +203,11 @@ impl Shared {
         way: Way,
         limit: Duration,
     ) -> Outcome {
-        self.perform_told(client, id, request, way, limit).await.0
+        self.perform_with_text(client, id, request, way, limit).await.0
     }
 
     /// The same, with the words in which it failed.
-    pub(super) async fn perform_told(
+    pub(super) async fn perform_with_text(
         &self,
         client: &Client,
         id: u32,
@@ -227,11 +227,11 @@ impl Shared {
             }
             Ok(Err(status)) => {
                 let outcome = translate::failure(&status);
-                let told = format!("{:?}: {}", status.code(), status.message());
+                let text = format!("{:?}: {}", status.code(), status.message());
                 if !matches!(outcome, Outcome::Refused(_)) {
-                    self.failed(told.clone());
+                    self.failed(text.clone());
                 }
-                words = Some(told);
+                words = Some(text);
                 match outcome {
                     // A server that is behind does not know of what another one has shown.
                     Outcome::Refused(Refusal::FutureRevision)

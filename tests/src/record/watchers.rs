@@ -1,8 +1,8 @@
 //! Watchers: one of everything that never misses a revision, and many that come, go, filter and
 //! look into the past.
 //!
-//! A watcher that loses its connection begins again behind the last thing it was told. At the end
-//! each goes on until it was told of the last revision, by an event or by progress: that all of
+//! A watcher that loses its connection resumes behind the last event or progress that it got. At
+//! the end each goes on until it got the last revision, by an event or by progress: that all of
 //! them get there is part of the trial.
 
 use std::collections::BTreeMap;
@@ -32,15 +32,15 @@ struct Cursor {
     /// The client wants it to end.
     cancelling: bool,
     ended: bool,
-    /// Everything up to here has been told.
-    told: i64,
+    /// Everything up to here has arrived.
+    seen_upto: i64,
 }
 
 impl Cursor {
     fn new(client: u32, called: u64, request: Watch) -> Cursor {
-        let told = request.start_revision - 1;
+        let seen_upto = request.start_revision - 1;
         let watched = Watched { called, ..Watched::new(client, request) };
-        Cursor { watched, joined: Vec::new(), created: false, cancelling: false, ended: false, told }
+        Cursor { watched, joined: Vec::new(), created: false, cancelling: false, ended: false, seen_upto }
     }
 
     /// The watch that goes on where this one ends.
@@ -48,8 +48,8 @@ impl Cursor {
         let mut request = self.watched.request.clone();
         if let Ending::Compacted { compact_revision } = self.watched.ending {
             request.start_revision = compact_revision;
-        } else if self.told > 0 {
-            request.start_revision = self.told + 1;
+        } else if self.seen_upto > 0 {
+            request.start_revision = self.seen_upto + 1;
         }
         request
     }
@@ -60,30 +60,30 @@ impl Cursor {
             if response.canceled && std::mem::replace(&mut self.cancelling, false) {
                 return Ok(());
             }
-            return Err(format!("a watch was told something after its end: {response:?}"));
+            return Err(format!("a watch got something after its end: {response:?}"));
         }
         if response.created {
             if std::mem::replace(&mut self.created, true) {
                 return Err("a watch was created twice".to_owned());
             }
             self.watched.messages.push(WatchMessage::Created { revision, at });
-            // A watch from now on has been told of nothing, but owes nothing either.
+            // A watch from now on has got nothing, but misses nothing either.
             if self.watched.request.start_revision == 0 {
-                self.told = revision;
+                self.seen_upto = revision;
             }
         }
         if !self.created {
-            return Err(format!("a watch was told something before its creation: {response:?}"));
+            return Err(format!("a watch got something before its creation: {response:?}"));
         }
         for event in &response.events {
             self.joined.push(translate::event(event).map_err(|error| error.to_string())?);
         }
         if let (Some(last), false) = (self.joined.last(), response.fragment) {
-            self.told = self.told.max(last.kv.mod_revision);
+            self.seen_upto = self.seen_upto.max(last.kv.mod_revision);
             let events = std::mem::take(&mut self.joined);
             self.watched.messages.push(WatchMessage::Events { revision, events, at });
         } else if response.events.is_empty() && !response.created && !response.canceled {
-            self.told = self.told.max(revision);
+            self.seen_upto = self.seen_upto.max(revision);
             self.watched.messages.push(WatchMessage::Progress { revision, at });
         }
         if response.canceled {
@@ -168,10 +168,10 @@ impl<'a> Stream<'a> {
         Ok(())
     }
 
-    /// Has every watch been told of the last revision there is?
+    /// Whether every watch has got the newest revision.
     fn caught_up(&self) -> bool {
         let last = self.shared.last_to_watch();
-        self.cursors.values().all(|cursor| cursor.ended || cursor.told >= last)
+        self.cursors.values().all(|cursor| cursor.ended || cursor.seen_upto >= last)
     }
 
     /// Writes down how everything ended, and answers what is needed to go on, with each watch's
@@ -276,7 +276,7 @@ fn watch(shared: &Shared, rng: &mut Rng) -> Watch {
     }
 }
 
-/// Follows one stream until it breaks, its time is over, or everything has been told. Answers the
+/// Follows one stream until it breaks, its time is over, or everything has arrived. Answers the
 /// watches to resume, and whether the end was reached.
 async fn follow(
     shared: &Shared,
@@ -311,12 +311,12 @@ async fn follow(
         shared.note(|notes| notes.watch_ends.push((status.code(), status.message().to_owned())));
     }
     let resumed = stream.close().into_iter().map(|(watch, _)| watch).collect();
-    // Whoever left of his own will looks for something new.
+    // A watcher that ended by its own choice is not resumed.
     (if broken || everything { resumed } else { Vec::new() }, caught_up)
 }
 
 /// Reads until the time is over (not before the recording stops, if it is already stopping) or all
-/// is told.
+/// arrives.
 async fn read_on(stream: &mut Stream<'_>, life: Option<Duration>, asks: u32) -> Result<(), Status> {
     let shared = stream.shared;
     let begun = Instant::now();
@@ -325,8 +325,8 @@ async fn read_on(stream: &mut Stream<'_>, life: Option<Duration>, asks: u32) -> 
         stream.next().await?;
         let ending = shared.last_to_watch() < i64::MAX;
         if life.is_none() {
-            let told = stream.cursors.values().map(|cursor| cursor.told).min().unwrap_or(0);
-            shared.saw_everything_to(told);
+            let seen_upto = stream.cursors.values().map(|cursor| cursor.seen_upto).min().unwrap_or(0);
+            shared.saw_everything_to(seen_upto);
         }
         if stream.cursors.values().all(|cursor| cursor.ended) || ending && stream.caught_up() {
             return Ok(());
@@ -359,7 +359,7 @@ async fn cancel_all(stream: &mut Stream<'_>) -> Result<(), Status> {
     Ok(())
 }
 
-/// A fresh watcher of everything from `start_revision` on, which must be told the same story as the
+/// A fresh watcher of everything from `start_revision` on, which must get the same events as the
 /// first one. Answers its place in the history.
 pub(super) async fn again(shared: &Shared, client: &Client, start_revision: i64) -> Result<usize, Status> {
     let watch = Watch {

@@ -53,10 +53,10 @@ pub(super) fn lock_abandoned(client: Client, script: &mut Script) -> BoxFuture<'
         let first = client.lock.clone().lock(lock_request("l", 1)).await?.into_inner();
         let waiting = soon(client.lock.clone().lock(lock_request("l", 2))).await;
         script.note(format!("second waits: {}", waiting.is_none()));
-        // Whoever hangs up while waiting leaves the queue.
+        // A client that disconnects while it waits leaves the queue.
         tokio::time::sleep(std::time::Duration::from_millis(300)).await;
         script.note(keys(&client).await?);
-        // A waiter whose lease ends is told so.
+        // A waiter whose lease expires gets an error.
         let mut other = client.lock.clone();
         let third = tokio::spawn(async move { other.lock(lock_request("l", 3)).await });
         tokio::time::sleep(std::time::Duration::from_millis(300)).await;
@@ -97,13 +97,13 @@ fn campaign_request(lease: i64, value: &str) -> election::CampaignRequest {
 }
 
 fn show(leader: &Option<election::LeaderKey>) -> String {
-    leader.as_ref().map_or("nobody".into(), |leader| {
+    leader.as_ref().map_or("none".into(), |leader| {
         format!("{} {} rev {} lease {}", text(&leader.name), text(&leader.key), leader.rev, leader.lease)
     })
 }
 
 fn show_kv(kv: &Option<vetch_api::mvccpb::KeyValue>) -> String {
-    kv.as_ref().map_or("nobody".into(), |kv| {
+    kv.as_ref().map_or("none".into(), |kv| {
         format!(
             "{}={} created {} modified {}",
             text(&kv.key),
@@ -166,11 +166,13 @@ pub(super) fn election_errors(client: Client, script: &mut Script) -> BoxFuture<
         let unknown = calls.campaign(campaign_request(77, "x")).await;
         script.answer("campaign with an unknown lease", unknown, |response| show(&response.leader));
         let proclaim = election::ProclaimRequest { leader: None, value: "x".into() };
-        script.answer("proclaim for nobody", calls.proclaim(proclaim).await, |response| {
+        script.answer("proclaim without a leader", calls.proclaim(proclaim).await, |response| {
             header(&response.header)
         });
         let resign = election::ResignRequest { leader: None };
-        script.answer("resign for nobody", calls.resign(resign).await, |response| header(&response.header));
+        script.answer("resign without a leader", calls.resign(resign).await, |response| {
+            header(&response.header)
+        });
         let leader = Some(election::LeaderKey { name: "e".into(), key: "e/1".into(), rev: 5, lease: 1 });
         let proclaim = election::ProclaimRequest { leader: leader.clone(), value: "x".into() };
         script.answer("proclaim by a stranger", calls.proclaim(proclaim).await, |response| {

@@ -63,7 +63,7 @@ const PLAYS: [(&str, &[&str], Play); 19] = [
     ("a kept lease stays", &[], leases::kept_alive),
     ("one keep-alive stream serves many leases", &[], leases::one_stream),
     ("a lock is handed on", &[], concurrency::lock_handed_on),
-    ("a lock nobody waits for any more", &[], concurrency::lock_abandoned),
+    ("a lock that no client waits for any more", &[], concurrency::lock_abandoned),
     ("locks with odd leases", &[], concurrency::lock_leases),
     ("an election", &[], concurrency::election),
     ("elections gone wrong", &[], concurrency::election_errors),

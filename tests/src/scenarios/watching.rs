@@ -115,7 +115,7 @@ pub(super) fn fragments(client: Client, script: &mut Script) -> BoxFuture<'_, Re
                     script.note(format!("a message of {size} bytes with {} events", response.events.len()));
                 }
                 if !fragment && response.fragment {
-                    script.note("a fragment that nobody asked for");
+                    script.note("an unrequested fragment");
                 }
                 unfinished = response.fragment;
                 events += response.events.len();

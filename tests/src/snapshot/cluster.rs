@@ -1,9 +1,9 @@
 //! A cluster of three etcds that is killed at once, and a member whose database is far behind its
 //! log.
 //!
-//! What any majority of the members' directories holds has everything that a client was told is
-//! done. One member alone may not know what was decided, and its directory is then refused, unless
-//! its owner accepts the loss.
+//! Any majority of the members' directories holds every acknowledged write. One member alone may
+//! not know what was committed, and its directory is then refused, unless the operator accepts the
+//! loss.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -39,7 +39,7 @@ pub(super) async fn killed_at_once() -> Result<()> {
     while let Some(keys) = writers.join_next().await {
         acknowledged.append(&mut keys?);
     }
-    ensure!(!acknowledged.is_empty(), "nobody was told that anything is done");
+    ensure!(!acknowledged.is_empty(), "no write was acknowledged");
     let mut from_log = 0;
     for (one, other) in [(0, 1), (1, 2), (2, 0)] {
         let target = scratch.path().join(format!("vetch-{one}-{other}"));
@@ -98,7 +98,7 @@ fn start(dirs: &[PathBuf]) -> Result<Vec<Server>> {
     })
 }
 
-/// Writes keys of its own until the server is gone; returns those it was told are written.
+/// Writes keys of its own until the server is gone; returns the acknowledged ones.
 async fn write(client: Client, number: usize) -> Vec<Vec<u8>> {
     let mut acknowledged = Vec::new();
     for n in 0.. {
@@ -119,7 +119,7 @@ async fn keys_of(data_dir: &Path) -> Result<Vec<Vec<u8>>> {
     Ok(list(&client, 0).await?.into_iter().map(|kv| kv.key.to_vec()).collect())
 }
 
-/// One of three: refused if its log ends with what it does not know to be decided, and then only
+/// One of three: refused if its log ends with what it does not know to be committed, and then only
 /// taken on request.
 async fn alone(scratch: &Path, dirs: &[PathBuf]) -> Result<()> {
     let mut refused = 0;

@@ -10,8 +10,8 @@ use vetch_api::{authpb, mvccpb, pb};
 
 use crate::client::Client;
 
-/// How long the past may take to be told.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a watch of the past may take to deliver all events.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Image {
@@ -71,7 +71,7 @@ impl Image {
             ensure!(hashes.is_none_or(|(a, b)| a == b), "{what}: HashKV differs at revision {at}");
         }
         for (a, b) in self.events.iter().zip(&other.events) {
-            ensure!(a == b, "{what}: events {} and {}", told(a), told(b));
+            ensure!(a == b, "{what}: events {} and {}", describe(a), describe(b));
         }
         let counts = (self.events.len(), other.events.len());
         ensure!(counts.0 == counts.1, "{what}: {counts:?} events");
@@ -160,7 +160,7 @@ async fn events(client: &Client, from: i64, upto: i64) -> Result<Vec<mvccpb::Eve
         }
         Ok(())
     };
-    tokio::time::timeout(PATIENCE, collect).await.context("the past was not told")??;
+    tokio::time::timeout(TIMEOUT, collect).await.context("the watch did not deliver the past")??;
     Ok(events)
 }
 
@@ -189,7 +189,7 @@ fn shown(kv: &mvccpb::KeyValue) -> String {
     )
 }
 
-fn told(event: &mvccpb::Event) -> String {
+fn describe(event: &mvccpb::Event) -> String {
     let kv = |kv: &Option<mvccpb::KeyValue>| kv.as_ref().map_or("nothing".to_owned(), shown);
     format!("{} {} before: {}", event.r#type, kv(&event.kv), kv(&event.prev_kv))
 }

@@ -86,7 +86,7 @@ fn serve(data_dir: &Path) -> Result<Server> {
     Server::start_with(Kind::Vetch, Options { flags, data_dir: Some(data_dir.to_path_buf()) })
 }
 
-/// As the restore told it.
+/// As the restore reported it.
 pub(super) fn requests_from_log(said: &str) -> u64 {
     let words = said.split(" requests that only the log had").next().filter(|words| words.len() < said.len());
     words.and_then(|words| words.split(' ').next_back()?.parse().ok()).unwrap_or(0)

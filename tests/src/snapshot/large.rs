@@ -92,7 +92,7 @@ fn restore(file: &Path, target: &Path) -> Result<()> {
         restored.stderr.lines().count() - 1
     );
     let is_long = restored.took > Duration::from_secs(5);
-    ensure!(!is_long || restored.stderr.lines().count() > 1, "no progress was told: {}", restored.stderr);
+    ensure!(!is_long || restored.stderr.lines().count() > 1, "no progress was reported: {}", restored.stderr);
     must_be_below("vetch snapshot restore", restored.peak, RESTORE_BYTES)
 }
 
@@ -188,7 +188,7 @@ impl Writers {
         let seconds = self.begun.elapsed().as_secs_f64();
         all.sort_unstable();
         let at = |part: f64| all[((all.len() - 1) as f64 * part) as usize].as_secs_f64() * 1e3;
-        ensure!(!all.is_empty(), "nobody wrote");
+        ensure!(!all.is_empty(), "no client wrote");
         let text = format!(
             "{:.0} puts/s, p50 {:.1} ms, p99 {:.1} ms, p99.9 {:.1} ms, longest {:.1} ms",
             all.len() as f64 / seconds,

@@ -17,7 +17,7 @@ use vetch_testkit::random::Rng;
 const CLIENTS: u64 = 4;
 /// Requests of a client at most, so that every revision can be looked at afterwards.
 const REQUESTS: usize = 500;
-/// Alarms are raised for a member that does not exist, so that nobody lowers them by itself.
+/// Alarms are raised for a member that does not exist, so that no server lowers them by itself.
 pub(super) const ALARMED: u64 = 7;
 
 /// What not every round has.

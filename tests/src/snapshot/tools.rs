@@ -60,7 +60,7 @@ pub(super) fn text(path: &Path) -> &str {
     path.to_str().expect("temporary paths are text")
 }
 
-/// Copies a directory that nobody writes to.
+/// Copies a directory that no process writes to.
 pub(super) fn copy(from: &Path, to: &Path) -> Result<()> {
     must("cp".into(), &["-a", text(from), text(to)])?;
     Ok(())

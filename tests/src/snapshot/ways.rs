@@ -146,7 +146,7 @@ async fn refusals(scratch: &TempDir) -> Result<()> {
         let said = tools::vetch_refuses(&at(name), &target, flags)?;
         ensure!(said.contains(because), "{name}: {said}");
         ensure!(!target.join("member").exists(), "{name}: something that looks like data was left behind");
-        // What a failed restore leaves must be removed by hand, so that nobody takes it for data.
+        // What a failed restore leaves must be removed by hand, so that it is not taken for data.
         if target.exists() {
             fs::remove_dir_all(&target)?;
         }

@@ -169,7 +169,7 @@ impl Asked {
         }
         pki.issue("nameless", client("api.example.com"))?;
         let mut flags = demanding(&pki);
-        flags.push("--client-cert-allowed-hostname=api.example.com,nobody.example.com".to_owned());
+        flags.push("--client-cert-allowed-hostname=api.example.com,absent.example.com".to_owned());
         let server = self.start(flags)?;
         for name in ["api", "wild", "other", "nameless"] {
             let caller = Caller { pki: &pki, name, port: server.port };
@@ -236,7 +236,7 @@ impl Asked {
         Ok(())
     }
 
-    /// The certificate lies in the data directory, and whoever trusts it can call.
+    /// The certificate is in the data directory, and clients that trust it can connect.
     fn self_signed(&mut self) -> Result<()> {
         let pki = Pki::new()?;
         let server = self.start(vec!["--auto-tls".to_owned()])?;

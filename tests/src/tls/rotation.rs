@@ -74,7 +74,7 @@ pub(super) fn run() -> Result<()> {
     ensure!(seen(&pki, "new")?.starts_with("in"), "the new client is locked out");
     ensure!(seen(&pki, "old")? == "out", "the old authority is still trusted");
     let log = server_process.log_of_this_life()?;
-    ensure!(log.contains("the old ones stay in use"), "broken files were not told");
+    ensure!(log.contains("the old ones stay in use"), "broken files were not reported");
     let requests = requests.load(SeqCst);
     ensure!(requests > 20, "only {requests} requests were made meanwhile");
     println!("tls: rotation under {requests} requests on new connections, none failed");

@@ -34,8 +34,8 @@ fn files(fixture: &DataDirectory) -> Result<Vec<(PathBuf, usize)>> {
     Ok(all.map(|(path, content)| (path, used(&content))).filter(|(_, used)| *used > 0).collect())
 }
 
-/// Single bits, anywhere in any file: seen and named, or in the padding of a record, where it harms
-/// nobody.
+/// Single bits, anywhere in any file: found and named, or in the padding of a record, where they do
+/// no harm.
 pub(super) fn flips(fixture: &DataDirectory, count: usize, seed: u64) -> Result<()> {
     let files = files(fixture)?;
     let mut rng = Rng::for_step(seed, usize::from(fixture.is_encrypted));

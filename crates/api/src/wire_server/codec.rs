@@ -3,8 +3,9 @@
 use std::marker::PhantomData;
 
 use tonic::Status;
-use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
+use tonic::codec::{BufferSettings, Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 
+use crate::codec::buffers;
 use crate::wire::WireMessage;
 
 /// Encodes `E`, decodes `D`.
@@ -55,6 +56,10 @@ impl<E: WireMessage> Encoder for WireEncoder<E> {
         item.encode(buf);
         Ok(())
     }
+
+    fn buffer_settings(&self) -> BufferSettings {
+        buffers()
+    }
 }
 
 impl<D: prost::Message + Default> Decoder for WireDecoder<D> {
@@ -66,5 +71,9 @@ impl<D: prost::Message + Default> Decoder for WireDecoder<D> {
             Ok(message) => Ok(Some(message)),
             Err(error) => Err(Status::internal(error.to_string())),
         }
+    }
+
+    fn buffer_settings(&self) -> BufferSettings {
+        buffers()
     }
 }

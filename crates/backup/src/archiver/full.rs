@@ -2,8 +2,8 @@
 //! document that names them.
 //!
 //! Checkpoint files never change and are shared between checkpoints, so a full backup costs what
-//! changed. Only files that the full backup before names count as being there: what nobody names
-//! may be removed at any time.
+//! changed. Only files that the previous full backup names count as being there: a file that no
+//! backup names may be removed at any time.
 
 use std::fs::File;
 use std::path::Path;

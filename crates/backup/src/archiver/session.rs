@@ -1,4 +1,4 @@
-//! A session: the archive of one journal, from the look at what is there to the chunks that follow.
+//! A session: the archive of one journal, from reading what is there to the chunks that follow.
 //!
 //! A chunk is named by its first entry, and a name is taken once. So a chunk whose arrival was not
 //! confirmed is found again and gone on from, and of two servers that run on copies of one data
@@ -38,7 +38,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Looks at what is there, refuses what is somebody else's, and finds out where to go on.
+    /// Reads what is there, refuses the backups of another server, and finds out where to go on.
     pub(super) fn begin(archive: &Archive, location: &Location) -> Result<Session, BackupError> {
         let depot = location.open_to_write()?;
         claim(&depot, archive)?;

@@ -68,7 +68,7 @@ impl Catalog {
         let (_, plan) = newest
             .max_by_key(|(time, _)| *time)
             .ok_or_else(|| self.refused("there is no full backup that could be used"))?;
-        // Whoever asks for the newest does not want less without having said so.
+        // A restore of the newest revision must not silently restore an older one.
         let lost = timelines.iter().filter(|timeline| timeline.journal == plan.full.journal);
         if lost.flat_map(|timeline| &timeline.damaged_chunks).any(|&first| first > end_of(&plan)) {
             return Err(
@@ -174,8 +174,8 @@ impl Timeline {
         }
         let fulls = self.fulls.iter().filter(|full| full.time <= time);
         let fulls = fulls.map(|full| Mark { time: full.time, seq: full.seq, revision: full.revision });
-        // A full backup is written later than the state it holds, so a mark that tells of more is
-        // nearer to the truth.
+        // A full backup is written later than the state it holds, so a mark of a
+        // later state is more precise.
         Ok(match (best, fulls.max_by_key(|mark| mark.seq)) {
             (Some(mark), Some(full)) if full.seq > mark.seq => Some(full),
             (None, full) => full,

@@ -92,10 +92,10 @@ fn a_revision_that_two_journals_have_is_not_guessed() {
     let one = timeline(&[0], &[(1, 5)]);
     let other = Timeline { journal: "k".into(), ..timeline(&[0], &[(1, 9)]) };
     let both = catalog(vec![one, other]);
-    let told = |revision| both.at_revision(&both.timelines.iter().collect::<Vec<_>>(), revision);
-    let told = |revision| told(revision).unwrap_err().to_string();
-    let twice = told(8);
+    let error = |revision| both.at_revision(&both.timelines.iter().collect::<Vec<_>>(), revision);
+    let error = |revision| error(revision).unwrap_err().to_string();
+    let twice = error(8);
     assert!(twice.contains("--journal"), "{twice}");
-    let never = told(99);
+    let never = error(99);
     assert!(never.contains("revisions 0 to 10") && never.contains("revisions 0 to 18"), "{never}");
 }

@@ -52,10 +52,10 @@ fn a_document_reads_back_and_no_flipped_bit_passes() {
 }
 
 #[test]
-fn a_later_format_is_told_apart_from_damage() {
+fn a_later_format_is_not_reported_as_damage() {
     let owner = Owner { format: 2, cluster_id: String::new(), member_id: String::new() };
-    let told = decode::<Owner>("x", &encode(&owner)).unwrap_err();
-    assert!(matches!(told, BackupError::NotSupported { format: 2, .. }), "{told}");
+    let error = decode::<Owner>("x", &encode(&owner)).unwrap_err();
+    assert!(matches!(error, BackupError::NotSupported { format: 2, .. }), "{error}");
 }
 
 #[test]

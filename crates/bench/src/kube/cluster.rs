@@ -9,6 +9,7 @@ use vetch_api::pb;
 
 use super::resources::{self, Kind, RESOURCES};
 use crate::drive::{Asked, Work};
+use crate::failure::WrongAnswer;
 use crate::measure::tally::Yield;
 use crate::scan;
 use crate::session::Session;
@@ -18,8 +19,8 @@ use crate::workloads::{Chance, Values, setup};
 /// Objects of one lease of events, and its time in seconds.
 const EVENTS_PER_LEASE: usize = 1000;
 pub(super) const EVENT_TTL: i64 = 3660;
-const LARGEST: usize = 16 << 10;
-/// Attempts to find an object that nobody is changing.
+const VALUE_BYTES_MAX: usize = 16 << 10;
+/// Attempts to find an object that no other request is changing.
 const ATTEMPTS: usize = 64;
 
 /// The objects of one resource. Pods are created at one end and deleted at the other.
@@ -56,7 +57,7 @@ impl Objects {
         }
     }
 
-    /// An object that is there and that nobody else is changing.
+    /// An object that exists and that no other request is changing.
     pub(super) fn claim(&mut self, chance: &mut Chance) -> Option<usize> {
         for _ in 0..ATTEMPTS {
             let at = chance.below(self.known.len());
@@ -107,7 +108,7 @@ impl Cluster {
             nodes: 0,
             pods_per_node,
             objects: vec![Objects::default(); RESOURCES],
-            filler: Values::new(LARGEST, seed).value(),
+            filler: Values::new(VALUE_BYTES_MAX, seed).value(),
         }
     }
 
@@ -179,7 +180,7 @@ impl Work for Load<'_> {
         Asked { method: Method::Put, class: 0 }
     }
 
-    fn message(&mut self, slot: usize, message: &[u8]) -> Result<Yield, String> {
+    fn message(&mut self, slot: usize, message: &[u8]) -> Result<Yield, WrongAnswer> {
         let (resource, index) = self.slots[slot];
         self.cluster.objects[resource].set(index, scan::revision(message)?);
         Ok(Yield::default())

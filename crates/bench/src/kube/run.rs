@@ -14,6 +14,7 @@ use super::mix::{self, Ask, Rates, Source};
 use super::resources::{self, Kind, RESOURCES};
 use super::restarts::{FILLS, Restarts};
 use super::watches::{Cache, WATCHES};
+use crate::failure::{CallError, WrongAnswer};
 use crate::measure::monitor::{Counters, Seen};
 use crate::measure::tally::{Tally, Yield};
 use crate::scan;
@@ -36,7 +37,7 @@ struct Op {
     index: usize,
     /// The cache that a consistent read waits for.
     cache: usize,
-    outcome: Result<(), String>,
+    outcome: Result<(), CallError>,
 }
 
 #[derive(Default)]
@@ -177,7 +178,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Asks for progress wherever somebody waits; answers when to look again.
+    /// Requests progress on every watch that a read waits for; returns when to check again.
     fn nudge(&mut self, now: Instant) -> Instant {
         let mut next = now + Duration::from_secs(1);
         for (number, cache) in self.caches.iter_mut().enumerate() {
@@ -292,38 +293,40 @@ impl<'a> Run<'a> {
                 let cache = &mut self.caches[number];
                 self.restarts.filled(self.wire.as_mut(), cache, number, happened, tally);
             } else if tag >= WATCHES {
-                self.told((tag - WATCHES) as usize, at, happened, tally);
+                self.on_watch((tag - WATCHES) as usize, at, happened, tally);
             } else {
                 self.answered(tag as usize, at, happened, tally);
             }
         }
     }
 
-    fn told(&mut self, number: usize, at: Instant, happened: Happened<'_>, tally: &mut Tally) {
+    fn on_watch(&mut self, number: usize, at: Instant, happened: Happened<'_>, tally: &mut Tally) {
         let outcome = match happened {
-            Happened::Message(message) => self.caches[number].message(message, self.stamper),
-            Happened::End(failure) => {
-                Err(failure.map_or_else(|| "a watch ended".to_owned(), ToString::to_string))
+            Happened::Message(message) => {
+                self.caches[number].message(message, self.stamper).map_err(CallError::from)
             }
+            Happened::End(failure) => Err(CallError::of_watch(failure)),
         };
         match outcome {
-            Ok(told) => {
-                if told.created {
+            Ok(received) => {
+                if received.created {
                     self.restarts.watched(number, at);
                 }
-                told.written
+                received
+                    .written
                     .iter()
                     .for_each(|intended| tally.success(mix::EVENT, *intended, at, Yield::default()));
-                told.reached
+                received
+                    .reached
                     .iter()
                     .for_each(|since| tally.success(mix::CONSISTENT, *since, at, Yield::default()));
             }
-            Err(text) => self.wrong(mix::EVENT, text, tally),
+            Err(error) => self.wrong(mix::EVENT, &error, tally),
         }
     }
 
-    fn wrong(&mut self, class: usize, text: String, tally: &mut Tally) {
-        tally.wrong(class, text);
+    fn wrong(&mut self, class: usize, error: &CallError, tally: &mut Tally) {
+        tally.wrong(class, error.to_string());
         self.counters.errors.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -331,13 +334,13 @@ impl<'a> Run<'a> {
         let Some(mut op) = self.ops.get_mut(slot).and_then(Option::take) else { return };
         match happened {
             Happened::Message(message) => {
-                op.outcome = self.check(&op, message, at, tally);
+                op.outcome = self.check(&op, message, at, tally).map_err(CallError::from);
                 self.ops[slot] = Some(op);
                 return;
             }
             Happened::End(failure) => {
                 if let Some(failure) = failure {
-                    op.outcome = Err(failure.to_string());
+                    op.outcome = Err(failure.clone().into());
                 }
             }
         }
@@ -352,11 +355,11 @@ impl<'a> Run<'a> {
                 tally.success(op.ask.class(), op.intended, at, Yield::default());
                 self.counters.done.fetch_add(1, Ordering::Relaxed);
             }
-            Err(text) => self.wrong(op.ask.class(), text, tally),
+            Err(error) => self.wrong(op.ask.class(), &error, tally),
         }
     }
 
-    fn check(&mut self, op: &Op, message: &[u8], at: Instant, tally: &mut Tally) -> Result<(), String> {
+    fn check(&mut self, op: &Op, message: &[u8], at: Instant, tally: &mut Tally) -> Result<(), WrongAnswer> {
         match op.ask {
             Ask::Update(kind) => self.changed(kind, op, message, false),
             Ask::CreatePod => self.changed(Kind::Pod, op, message, false),
@@ -364,11 +367,12 @@ impl<'a> Run<'a> {
             Ask::CreateEvent => self.changed(Kind::Event, op, message, false),
             Ask::DeleteStale => match cas::decided(message)? {
                 cas::Decided::Changed(revision) if revision > 0 => Ok(()),
-                other => Err(format!("a delete of an old state came to {other:?}")),
+                cas::Decided::Changed(_) => Err(WrongAnswer::KeyMissing),
+                cas::Decided::Done(revision) => Err(WrongAnswer::StaleDelete(revision)),
             },
             Ask::Get(_) => match key_values(message)? {
                 (1, _) => Ok(()),
-                (count, _) => Err(format!("a get found {count} objects")),
+                (found, _) => Err(WrongAnswer::Keys { found, expected: 1 }),
             },
             Ask::Consistent => {
                 let revision = scan::revision(message)?;
@@ -386,7 +390,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn changed(&mut self, kind: Kind, op: &Op, message: &[u8], deleted: bool) -> Result<(), String> {
+    fn changed(&mut self, kind: Kind, op: &Op, message: &[u8], deleted: bool) -> Result<(), WrongAnswer> {
         let objects = &mut self.cluster.objects[kind as usize];
         match cas::decided(message)? {
             cas::Decided::Done(revision) => {
@@ -396,13 +400,13 @@ impl<'a> Run<'a> {
             }
             cas::Decided::Changed(revision) => {
                 objects.set(op.index, revision);
-                Err("the compare failed".to_owned())
+                Err(WrongAnswer::CompareFailed)
             }
         }
     }
 
-    fn turn_page(&mut self, message: &[u8]) -> Result<(), String> {
-        let page = pb::RangeResponse::decode(message).map_err(|error| error.to_string())?;
+    fn turn_page(&mut self, message: &[u8]) -> Result<(), WrongAnswer> {
+        let page = pb::RangeResponse::decode(message)?;
         if self.pager.revision == 0 {
             self.pager.revision = scan::revision(message)?;
         }

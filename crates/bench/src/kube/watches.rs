@@ -8,6 +8,7 @@ use prost::bytes::Bytes;
 use vetch_api::pb;
 use vetch_api::pb::watch_request::RequestUnion;
 
+use crate::failure::WrongAnswer;
 use crate::watch::events::{self, Stamper};
 use crate::wire::{Method, Tag, Wire};
 use crate::workloads::after;
@@ -20,18 +21,18 @@ const REPEAT: Duration = Duration::from_millis(100);
 #[derive(Default)]
 pub(super) struct Cache {
     pub(super) prefix: Bytes,
-    /// Everything up to this revision has been told.
+    /// Everything up to this revision has arrived.
     pub(super) revision: i64,
     pub(super) created: bool,
     last_event: i64,
-    /// Revisions that somebody waits for, and since when.
+    /// Revisions that reads wait for, and since when.
     waiting: Vec<(i64, Instant)>,
     asked: Option<Instant>,
 }
 
 /// What a message brought.
 #[derive(Default)]
-pub(super) struct Told {
+pub(super) struct Received {
     /// Times at which the events were to be written.
     pub(super) written: Vec<Instant>,
     /// Since when those have waited who need not wait any longer.
@@ -60,7 +61,7 @@ impl Cache {
         wire.open(connection, tag, Method::Watch, &request.encode_to_vec(), false);
     }
 
-    /// Somebody has read that revision and wants the cache to be as new. True if it already is.
+    /// Registers a read that needs the cache at this revision. True if it is there already.
     pub(super) fn wait_for(&mut self, revision: i64, since: Instant) -> bool {
         if self.revision >= revision {
             return true;
@@ -69,7 +70,7 @@ impl Cache {
         false
     }
 
-    /// Asks for progress, if somebody waits and it is time to.
+    /// Requests progress if a read waits and the last request is old enough.
     pub(super) fn nudge(&mut self, wire: &mut dyn Wire, tag: Tag, now: Instant) {
         if self.waiting.is_empty() || !self.created || self.asked.is_some_and(|at| now < at + REPEAT) {
             return;
@@ -84,39 +85,40 @@ impl Cache {
         if self.waiting.is_empty() { None } else { self.asked.map(|at| at + REPEAT) }
     }
 
-    pub(super) fn message(&mut self, message: &[u8], stamper: Stamper) -> Result<Told, String> {
+    pub(super) fn message(&mut self, message: &[u8], stamper: Stamper) -> Result<Received, WrongAnswer> {
         let response = events::response(message)?;
-        let mut told = Told::default();
+        let mut received = Received::default();
         if response.canceled {
-            return Err("a watch was cancelled".to_owned());
+            return Err(WrongAnswer::WatchCancelled);
         }
         if response.created {
             self.created = true;
-            told.created = true;
-            return Ok(told);
+            received.created = true;
+            return Ok(received);
         }
         for event in events::events(message) {
             let event = event?;
             if event.mod_revision <= self.last_event {
-                return Err(format!("revision {} after {}", event.mod_revision, self.last_event));
+                let (revision, last) = (event.mod_revision, self.last_event);
+                return Err(WrongAnswer::EventOrder { revision, last });
             }
             if event.lacks_previous() {
-                return Err("an event without its previous value".to_owned());
+                return Err(WrongAnswer::NoPreviousValue);
             }
             self.last_event = event.mod_revision;
-            told.written.extend(stamper.intended(event.value));
+            received.written.extend(stamper.intended(event.value));
         }
         let reached = if response.events > 0 { self.last_event } else { response.revision };
         self.revision = self.revision.max(reached);
         self.waiting.retain(|(revision, since)| {
             let done = *revision <= self.revision;
-            told.reached.extend(done.then_some(*since));
+            received.reached.extend(done.then_some(*since));
             !done
         });
         if self.waiting.is_empty() {
             self.asked = None;
         }
-        Ok(told)
+        Ok(received)
     }
 
     /// The API server is gone, and with it everybody who waited.

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use super::process::Usage;
 use super::tally::Window;
 
-const LOOK: Duration = Duration::from_millis(50);
-const TELL: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Counted by those who drive, read by the monitor.
+/// Counted by the threads that generate load, read by the monitor.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) done: AtomicU64,
@@ -63,17 +63,17 @@ fn watch(pids: &[u32], window: Window, counters: &Counters, quiet: bool, over: &
     let (first, client) = (look(), Usage::of_this_process());
     let mut last = first;
     let mut peak = first.map_or(0, |usage| usage.resident_bytes);
-    let (mut told, mut done) = (Instant::now(), counters.done.load(Ordering::Relaxed));
+    let (mut reported, mut done) = (Instant::now(), counters.done.load(Ordering::Relaxed));
     while Instant::now() < window.end && !over.load(Ordering::Relaxed) {
-        std::thread::sleep(LOOK.min(window.end.saturating_duration_since(Instant::now())));
+        std::thread::sleep(POLL_INTERVAL.min(window.end.saturating_duration_since(Instant::now())));
         last = look().or(last);
         peak = peak.max(last.map_or(0, |usage| usage.resident_bytes));
-        if told.elapsed() >= TELL && !quiet {
+        if reported.elapsed() >= REPORT_INTERVAL && !quiet {
             let now = counters.done.load(Ordering::Relaxed);
-            let rate = (now - done) as f64 / told.elapsed().as_secs_f64();
+            let rate = (now - done) as f64 / reported.elapsed().as_secs_f64();
             let errors = counters.errors.load(Ordering::Relaxed);
-            tell(begun.elapsed(), rate, errors, last.map(|usage| usage.resident_bytes));
-            (told, done) = (Instant::now(), now);
+            report(begun.elapsed(), rate, errors, last.map(|usage| usage.resident_bytes));
+            (reported, done) = (Instant::now(), now);
         }
     }
     let server = first.zip(last).map(|(first, last)| Server {
@@ -85,15 +85,15 @@ fn watch(pids: &[u32], window: Window, counters: &Counters, quiet: bool, over: &
     Seen { server, client_cpu_seconds: Usage::of_this_process().cpu_seconds - client.cpu_seconds }
 }
 
-fn tell(since: Duration, rate: f64, errors: u64, resident: Option<u64>) {
+fn report(since: Duration, rate: f64, errors: u64, resident: Option<u64>) {
     let memory = resident.map_or(String::new(), |bytes| format!(", server {} MiB", bytes >> 20));
     let errors = if errors > 0 { format!(", {errors} errors") } else { String::new() };
-    // If standard error is closed there is nobody to tell.
+    // Standard error may be closed.
     let _ = writeln!(std::io::stderr(), "  {:>3}s  {rate:.0}/s{errors}{memory}", since.as_secs());
 }
 
 fn sleep_until(when: Instant, over: &AtomicBool) {
     while Instant::now() < when && !over.load(Ordering::Relaxed) {
-        std::thread::sleep(LOOK.min(when.saturating_duration_since(Instant::now())));
+        std::thread::sleep(POLL_INTERVAL.min(when.saturating_duration_since(Instant::now())));
     }
 }

@@ -13,16 +13,24 @@ pub(crate) struct Pin {
     pub(crate) server: usize,
 }
 
-impl std::str::FromStr for Pin {
-    type Err = String;
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PinError {
+    #[error("{0:?} is not CLIENT,SERVER: two numbers of processors, such as 0,1")]
+    Malformed(String),
+    #[error("client and server need a processor each")]
+    Same,
+}
 
-    fn from_str(text: &str) -> Result<Pin, String> {
-        let wrong = || format!("{text:?} is not CLIENT,SERVER: two numbers of processors, such as 0,1");
+impl std::str::FromStr for Pin {
+    type Err = PinError;
+
+    fn from_str(text: &str) -> Result<Pin, PinError> {
+        let wrong = || PinError::Malformed(text.to_owned());
         let (client, server) = text.split_once(',').ok_or_else(wrong)?;
         let client = client.trim().parse().map_err(|_| wrong())?;
         let server = server.trim().parse().map_err(|_| wrong())?;
         if client == server {
-            return Err("client and server need a processor each".to_owned());
+            return Err(PinError::Same);
         }
         Ok(Pin { client, server })
     }

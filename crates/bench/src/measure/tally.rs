@@ -12,7 +12,7 @@ use hdrhistogram::Histogram;
 
 use crate::failure::Failure;
 
-/// Different error texts that are told apart; the rest is counted together.
+/// Error texts that are counted separately; the rest is counted together.
 const TEXTS: usize = 40;
 
 /// The measured time.

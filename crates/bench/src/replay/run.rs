@@ -14,7 +14,7 @@ use vetch_api::pb;
 use vetch_api::pb::watch_request::RequestUnion;
 
 use super::trace::{Action, Step, Txn};
-use crate::failure::Failure;
+use crate::failure::{CallError, WrongAnswer};
 use crate::measure::monitor::{Counters, Seen};
 use crate::measure::tally::{Tally, Window, Yield};
 use crate::scan;
@@ -32,12 +32,12 @@ const CONNECTIONS: usize = 71;
 /// Tags of watches: this and the number of the recorded call.
 const WATCHES: Tag = 1 << 40;
 const DRAIN: Duration = Duration::from_secs(5);
-const LARGEST: usize = 2 << 20;
+const VALUE_BYTES_MAX: usize = 2 << 20;
 
 /// A request under way; its tag is the number of its step.
 struct Op {
     intended: Instant,
-    outcome: Result<(), String>,
+    outcome: Result<(), CallError>,
     again: bool,
 }
 
@@ -85,7 +85,7 @@ impl<'a> Run<'a> {
             revisions,
             leases: HashMap::default(),
             stamper: Stamper::new(),
-            filler: Values::new(LARGEST, session.common.seed).value(),
+            filler: Values::new(VALUE_BYTES_MAX, session.common.seed).value(),
             counters: Arc::default(),
             sent: 0,
             repeated: 0,
@@ -255,23 +255,25 @@ impl<'a> Run<'a> {
         self.wire.wait(until, inbox);
         for (tag, at, happened) in inbox.iter() {
             match tag.checked_sub(WATCHES) {
-                Some(call) => self.told(call, at, happened, tally),
+                Some(call) => self.on_watch(call, at, happened, tally),
                 None => self.answered(tag as usize, at, happened, tally),
             }
         }
     }
 
-    fn told(&mut self, call: u64, at: Instant, happened: Happened<'_>, tally: &mut Tally) {
+    fn on_watch(&mut self, call: u64, at: Instant, happened: Happened<'_>, tally: &mut Tally) {
         let Some(watch) = self.watches.get_mut(&call) else { return };
         let outcome = match happened {
-            Happened::Message(message) => heard(watch, message, self.stamper, at, tally),
+            Happened::Message(message) => {
+                heard(watch, message, self.stamper, at, tally).map_err(CallError::from)
+            }
             Happened::End(failure) => {
                 self.watches.remove(&call);
-                Err(failure.map_or_else(|| "a watch ended".to_owned(), Failure::to_string))
+                Err(CallError::of_watch(failure))
             }
         };
-        if let Err(text) = outcome {
-            tally.wrong(WATCH, text);
+        if let Err(error) = outcome {
+            tally.wrong(WATCH, error.to_string());
             self.counters.errors.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -281,15 +283,15 @@ impl<'a> Run<'a> {
         let action = &self.steps[number].action;
         match happened {
             Happened::Message(message) => {
-                op.outcome = self.check(number, &mut op.again, message);
+                op.outcome = self.check(number, &mut op.again, message).map_err(CallError::from);
                 self.ops.insert(number, op);
                 return;
             }
-            Happened::End(Some(failure)) => op.outcome = Err(failure.to_string()),
+            Happened::End(Some(failure)) => op.outcome = Err(failure.clone().into()),
             Happened::End(None) => {}
         }
         if let (Action::Txn(txn), true) = (action, op.again) {
-            // As Kubernetes does: once more, with what the answer told.
+            // As Kubernetes does: a retry with the revision of the response.
             self.repeated += 1;
             let request = self.transaction(txn, op.intended);
             let connection = self.connection(&txn.key);
@@ -303,8 +305,8 @@ impl<'a> Run<'a> {
                 tally.success(class(action), op.intended, at, Yield::default());
                 self.counters.done.fetch_add(1, Ordering::Relaxed);
             }
-            Err(text) => {
-                tally.wrong(class(action), text);
+            Err(error) => {
+                tally.wrong(class(action), error.to_string());
                 self.counters.errors.fetch_add(1, Ordering::Relaxed);
             }
         }
@@ -316,7 +318,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn check(&mut self, number: usize, again: &mut bool, message: &[u8]) -> Result<(), String> {
+    fn check(&mut self, number: usize, again: &mut bool, message: &[u8]) -> Result<(), WrongAnswer> {
         match &self.steps[number].action {
             Action::Txn(txn) => {
                 let decided = cas::decided(message)?;
@@ -326,15 +328,13 @@ impl<'a> Run<'a> {
                 }
                 match (decided, txn.succeeded) {
                     (cas::Decided::Done(_), true) | (cas::Decided::Changed(_), false) => Ok(()),
-                    (cas::Decided::Done(_), false) => {
-                        Err("a transaction succeeded that had failed".to_owned())
-                    }
+                    (cas::Decided::Done(_), false) => Err(WrongAnswer::Succeeded),
                     (cas::Decided::Changed(revision), true) => {
                         // A lease may have ended here and not there: then the key is gone or
                         // another.
                         let before = self.known.insert(txn.key.clone(), revision).unwrap_or(0);
                         *again = before != revision;
-                        Err("a transaction failed that had succeeded".to_owned())
+                        Err(WrongAnswer::Failed)
                     }
                 }
             }
@@ -353,10 +353,10 @@ fn heard(
     stamper: Stamper,
     at: Instant,
     tally: &mut Tally,
-) -> Result<(), String> {
+) -> Result<(), WrongAnswer> {
     let response = events::response(message)?;
     if response.canceled {
-        return Err("a watch was cancelled".to_owned());
+        return Err(WrongAnswer::WatchCancelled);
     }
     if response.created {
         if let Some(opened) = watch.opened.take() {
@@ -375,7 +375,8 @@ fn heard(
     for event in events::events(message) {
         let event = event?;
         if event.mod_revision < watch.last {
-            return Err(format!("revision {} after {}", event.mod_revision, watch.last));
+            let (revision, last) = (event.mod_revision, watch.last);
+            return Err(WrongAnswer::EventOrder { revision, last });
         }
         watch.last = event.mod_revision;
         if let Some(intended) = stamper.intended(event.value) {

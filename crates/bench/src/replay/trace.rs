@@ -2,7 +2,7 @@
 //!
 //! `t` is the time in seconds, `s` the call, `m` the method, `d` the direction: `>` a message of
 //! the client, `<` one of the server, `err` the end of a call. `a` has what matters of the message;
-//! values are told by their length only.
+//! of values, only the length.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -13,7 +13,7 @@ use flate2::read::MultiGzDecoder;
 use hashbrown::HashMap;
 use serde_json::Value;
 
-const MOST_LINES: usize = 20_000_000;
+const LINES_MAX: usize = 20_000_000;
 
 #[derive(Clone, Debug)]
 pub(super) struct Step {
@@ -55,7 +55,7 @@ pub(super) fn read(path: &Path, from: f64, to: f64) -> Result<Vec<Step>> {
     // Where a call waits for its answer, to learn what it came to.
     let mut open: HashMap<u64, usize, foldhash::fast::FixedState> = HashMap::default();
     for (number, line) in BufReader::new(reader).lines().enumerate() {
-        ensure!(number < MOST_LINES, "more than {MOST_LINES} lines");
+        ensure!(number < LINES_MAX, "more than {LINES_MAX} lines");
         let line = line.with_context(|| format!("line {} of {}", number + 1, path.display()))?;
         let record: Value = serde_json::from_str(&line).with_context(|| format!("line {}", number + 1))?;
         let at = record["t"].as_f64().with_context(|| format!("line {} has no time", number + 1))?;

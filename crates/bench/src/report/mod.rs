@@ -1,4 +1,4 @@
-//! What a run comes to: one report, told as a table, as JSON and as a page with plots.
+//! The report of a run, as a table, as JSON and as a page with plots.
 
 pub(crate) mod html;
 pub(crate) mod plot;

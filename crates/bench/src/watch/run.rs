@@ -14,6 +14,7 @@ use vetch_api::pb;
 use super::Watching;
 use super::events::Stamper;
 use super::watchers::{Stream, creation};
+use crate::failure::CallError;
 use crate::measure::monitor::{Counters, Seen};
 use crate::measure::tally::{Tally, Window, Yield};
 use crate::session::Session;
@@ -198,7 +199,7 @@ impl<'a> Run<'a> {
             if let Some(slot) = tag.checked_sub(WRITES) {
                 self.written(slot as usize, at, happened, tally, counters);
             } else {
-                self.told(tag as usize, at, happened, tally, counters);
+                self.on_watch(tag as usize, at, happened, tally, counters);
             }
         }
     }
@@ -228,7 +229,7 @@ impl<'a> Run<'a> {
         self.free.push_back(slot);
     }
 
-    fn told(
+    fn on_watch(
         &mut self,
         stream: usize,
         at: Instant,
@@ -237,7 +238,7 @@ impl<'a> Run<'a> {
         counters: &Counters,
     ) {
         let class = if stream < self.options.streams { EVENT } else { SLOW };
-        let wrong = match happened {
+        let error = match happened {
             Happened::Message(message) => {
                 let stamper = self.stamper;
                 let mut count = 0;
@@ -249,16 +250,16 @@ impl<'a> Run<'a> {
                     }
                 });
                 counters.done.fetch_add(count, Ordering::Relaxed);
-                outcome.err()
+                outcome.err().map(CallError::from)
             }
             Happened::End(failure) => {
                 self.broken = true;
-                Some(failure.map_or_else(|| "a watch ended".to_owned(), ToString::to_string))
+                Some(CallError::of_watch(failure))
             }
         };
-        if let Some(text) = wrong {
+        if let Some(error) = error {
             counters.errors.fetch_add(1, Ordering::Relaxed);
-            tally.wrong(class, text);
+            tally.wrong(class, error.to_string());
         }
     }
 
@@ -301,7 +302,7 @@ impl<'a> Run<'a> {
             for watcher in stream.watchers() {
                 let expected = self.acknowledged[watcher.prefix];
                 if watcher.received != expected {
-                    let text = format!("a watcher was told of {} writes of {expected}", watcher.received);
+                    let text = format!("a watcher got {} writes of {expected}", watcher.received);
                     tally.wrong(class, text);
                 }
             }

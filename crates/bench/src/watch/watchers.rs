@@ -8,6 +8,7 @@ use vetch_api::pb;
 use vetch_api::pb::watch_request::RequestUnion;
 
 use super::events::{self, Event};
+use crate::failure::WrongAnswer;
 use crate::workloads::after;
 
 pub(super) struct Watcher {
@@ -43,10 +44,10 @@ impl Stream {
         message: &[u8],
         previous: bool,
         mut tell: impl FnMut(&Event<'_>),
-    ) -> Result<(), String> {
+    ) -> Result<(), WrongAnswer> {
         let response = events::response(message)?;
         if response.canceled {
-            return Err("a watcher was cancelled".to_owned());
+            return Err(WrongAnswer::WatchCancelled);
         }
         if response.created {
             // They are confirmed in the order of their creation.
@@ -56,15 +57,16 @@ impl Stream {
         if response.events == 0 {
             return Ok(());
         }
-        let index = self.by_id.get(&response.watch_id).ok_or("events of a watcher that nobody made")?;
+        let index = self.by_id.get(&response.watch_id).ok_or(WrongAnswer::UnknownWatcher)?;
         let watcher = &mut self.watchers[*index];
         for event in events::events(message) {
             let event = event?;
             if event.mod_revision <= watcher.last {
-                return Err(format!("revision {} after {}", event.mod_revision, watcher.last));
+                let (revision, last) = (event.mod_revision, watcher.last);
+                return Err(WrongAnswer::EventOrder { revision, last });
             }
             if previous && event.lacks_previous() {
-                return Err("an event without its previous value".to_owned());
+                return Err(WrongAnswer::NoPreviousValue);
             }
             watcher.last = event.mod_revision;
             watcher.received += 1;

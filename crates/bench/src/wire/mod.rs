@@ -1,8 +1,8 @@
 //! How requests reach a server and answers come back: one interface, two clients.
 //!
-//! A [`Wire`] belongs to one thread. Whoever drives it begins calls under tags of its own choice
-//! and then waits; what happened meanwhile lies in the [`Inbox`], with the time at which it was
-//! read from the network. Nothing is counted here.
+//! A [`Wire`] belongs to one thread. Its owner begins calls under tags of its own choice and then
+//! waits; what happened meanwhile lies in the [`Inbox`], with the time at which it was read from
+//! the network. Nothing is counted here.
 //!
 //! * [`lean`] writes HTTP/2 frames for many calls at once over plain TCP: it costs little, so that
 //!   the server is measured and not the client.

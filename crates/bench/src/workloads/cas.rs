@@ -13,6 +13,7 @@ use vetch_api::pb::request_op::Request;
 
 use super::{Keys, Share, Values};
 use crate::drive::{Asked, Work};
+use crate::failure::WrongAnswer;
 use crate::measure::tally::Yield;
 use crate::scan;
 use crate::wire::Method;
@@ -60,7 +61,7 @@ impl Work for Cas {
         Asked { method: Method::Txn, class: 0 }
     }
 
-    fn message(&mut self, slot: usize, message: &[u8]) -> Result<Yield, String> {
+    fn message(&mut self, slot: usize, message: &[u8]) -> Result<Yield, WrongAnswer> {
         let known = &mut self.revisions[self.slots[slot].now];
         match decided(message)? {
             Decided::Done(revision) => {
@@ -69,7 +70,7 @@ impl Work for Cas {
             }
             Decided::Changed(revision) => {
                 *known = revision;
-                Err("the compare failed".to_owned())
+                Err(WrongAnswer::CompareFailed)
             }
         }
     }
@@ -123,17 +124,17 @@ pub(crate) enum Decided {
     Changed(i64),
 }
 
-pub(crate) fn decided(answer: &[u8]) -> Result<Decided, String> {
+pub(crate) fn decided(answer: &[u8]) -> Result<Decided, WrongAnswer> {
     if scan::number(answer, 2)? == 1 {
         return Ok(Decided::Done(scan::revision(answer)?));
     }
-    let answer = pb::TxnResponse::decode(answer).map_err(|error| error.to_string())?;
+    let answer = pb::TxnResponse::decode(answer)?;
     let mut responses = answer.responses.into_iter().filter_map(|response| response.response);
     match responses.next() {
         Some(pb::response_op::Response::ResponseRange(range)) => {
             Ok(Decided::Changed(range.kvs.first().map_or(0, |kv| kv.mod_revision)))
         }
         None => Ok(Decided::Changed(0)),
-        Some(_) => Err("the else branch answered with something else".to_owned()),
+        Some(_) => Err(WrongAnswer::ElseBranch),
     }
 }

@@ -6,6 +6,7 @@ use prost::bytes::Bytes;
 
 use super::{Keys, Values, cas};
 use crate::drive::{Asked, Work};
+use crate::failure::WrongAnswer;
 use crate::measure::tally::Yield;
 use crate::wire::Method;
 
@@ -54,14 +55,14 @@ impl Work for Churn {
         Asked { method: Method::Txn, class }
     }
 
-    fn message(&mut self, slot: usize, message: &[u8]) -> Result<Yield, String> {
+    fn message(&mut self, slot: usize, message: &[u8]) -> Result<Yield, WrongAnswer> {
         let mine = &mut self.slots[slot];
         match cas::decided(message)? {
             cas::Decided::Done(_) if mine.deleting => mine.revision = 0,
             cas::Decided::Done(revision) => mine.revision = revision,
             cas::Decided::Changed(_) => {
                 mine.revision = 0;
-                return Err("the compare failed".to_owned());
+                return Err(WrongAnswer::CompareFailed);
             }
         }
         Ok(Yield { keys: 1, bytes: 0 })

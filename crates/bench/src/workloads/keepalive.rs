@@ -5,6 +5,7 @@ use vetch_api::pb;
 
 use super::Share;
 use crate::drive::{Asked, Work};
+use crate::failure::WrongAnswer;
 use crate::measure::tally::Yield;
 use crate::scan;
 use crate::wire::Method;
@@ -38,12 +39,12 @@ impl Work for KeepAlive {
         Asked { method: Method::LeaseKeepAlive, class: 0 }
     }
 
-    fn message(&mut self, slot: usize, message: &[u8]) -> Result<Yield, String> {
+    fn message(&mut self, slot: usize, message: &[u8]) -> Result<Yield, WrongAnswer> {
         if scan::number(message, 2)? as i64 != self.lease(slot) {
-            return Err("another lease was renewed".to_owned());
+            return Err(WrongAnswer::OtherLease);
         }
         if scan::number(message, 3)? == 0 {
-            return Err("the lease has ended".to_owned());
+            return Err(WrongAnswer::LeaseExpired);
         }
         Ok(Yield::default())
     }

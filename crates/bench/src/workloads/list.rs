@@ -7,6 +7,7 @@ use vetch_api::pb;
 use super::read::key_values;
 use super::{Chance, Keys};
 use crate::drive::{Asked, Work};
+use crate::failure::WrongAnswer;
 use crate::measure::tally::Yield;
 use crate::scan::{self, Malformed};
 use crate::wire::Method;
@@ -53,7 +54,7 @@ impl Work for List {
         Asked { method: if self.stream { Method::RangeStream } else { Method::Range }, class: 0 }
     }
 
-    fn message(&mut self, slot: usize, message: &[u8]) -> Result<Yield, String> {
+    fn message(&mut self, slot: usize, message: &[u8]) -> Result<Yield, WrongAnswer> {
         let part = if self.stream { scan::bytes(message, 1)?.ok_or(Malformed)? } else { message };
         let (keys, bytes) = key_values(part)?;
         let mine = &mut self.slots[slot];
@@ -62,11 +63,11 @@ impl Work for List {
         Ok(Yield { keys, bytes })
     }
 
-    fn end(&mut self, slot: usize) -> Result<(), String> {
+    fn end(&mut self, slot: usize) -> Result<(), WrongAnswer> {
         let Mine { received, count } = self.slots[slot];
         let expected = self.length.min(self.keys.count) as u64;
         if received != expected || count != expected {
-            return Err(format!("{received} keys were listed and {count} counted instead of {expected}"));
+            return Err(WrongAnswer::Listed { received, count, expected });
         }
         Ok(())
     }

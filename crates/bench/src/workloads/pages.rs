@@ -11,6 +11,7 @@ use vetch_api::pb;
 use super::Keys;
 use super::read::key_values;
 use crate::drive::{Asked, Work};
+use crate::failure::WrongAnswer;
 use crate::measure::tally::Yield;
 use crate::scan::{self, Field, Malformed};
 use crate::wire::Method;
@@ -57,14 +58,14 @@ impl Work for Pages {
         Asked { method: Method::Range, class }
     }
 
-    fn message(&mut self, slot: usize, message: &[u8]) -> Result<Yield, String> {
+    fn message(&mut self, slot: usize, message: &[u8]) -> Result<Yield, WrongAnswer> {
         let (keys, bytes) = key_values(message)?;
         let mine = &mut self.slots[slot];
         let left = (self.keys.count - mine.received) as u64;
         let expected = left.min(self.page as u64);
         let count = scan::number(message, 4)?;
         if keys != expected || count != left {
-            return Err(format!("a page of {keys} of {count} keys instead of {expected} of {left}"));
+            return Err(WrongAnswer::Page { keys, count, expected, left });
         }
         if mine.revision == 0 {
             mine.revision = scan::revision(message)?;

@@ -5,6 +5,7 @@ use vetch_api::pb;
 
 use super::{Keys, Share, Values, cas};
 use crate::drive::{Asked, Work};
+use crate::failure::WrongAnswer;
 use crate::measure::tally::Yield;
 use crate::scan;
 use crate::wire::Method;
@@ -52,12 +53,12 @@ impl Work for Put {
         Asked { method: Method::Put, class: 0 }
     }
 
-    fn message(&mut self, _slot: usize, message: &[u8]) -> Result<Yield, String> {
+    fn message(&mut self, _slot: usize, message: &[u8]) -> Result<Yield, WrongAnswer> {
         if self.create && scan::number(message, 2)? == 0 {
-            return Err("the key is there already".to_owned());
+            return Err(WrongAnswer::KeyExists);
         }
         if scan::revision(message)? <= 1 {
-            return Err("a put without a revision".to_owned());
+            return Err(WrongAnswer::NoRevision);
         }
         Ok(Yield { keys: 1, bytes: 0 })
     }

@@ -6,6 +6,7 @@ use vetch_api::pb;
 
 use super::{Chance, Keys};
 use crate::drive::{Asked, Work};
+use crate::failure::WrongAnswer;
 use crate::measure::tally::Yield;
 use crate::scan::{self, Field};
 use crate::wire::Method;
@@ -47,13 +48,13 @@ impl Work for Read {
         Asked { method: Method::Range, class: 0 }
     }
 
-    fn message(&mut self, _slot: usize, message: &[u8]) -> Result<Yield, String> {
-        let (kvs, bytes) = key_values(message)?;
-        let wanted = u64::from(!self.absent);
-        if kvs != wanted {
-            return Err(format!("{kvs} keys instead of {wanted}"));
+    fn message(&mut self, _slot: usize, message: &[u8]) -> Result<Yield, WrongAnswer> {
+        let (found, bytes) = key_values(message)?;
+        let expected = u64::from(!self.absent);
+        if found != expected {
+            return Err(WrongAnswer::Keys { found, expected });
         }
-        Ok(Yield { keys: kvs, bytes })
+        Ok(Yield { keys: found, bytes })
     }
 }
 

@@ -12,6 +12,7 @@ use super::put::Put;
 use super::{Keys, Values};
 use crate::args::Objects;
 use crate::drive::{Asked, Pace, Plan, Work, drive};
+use crate::failure::WrongAnswer;
 use crate::measure::monitor::Counters;
 use crate::measure::tally::{Tally, Window, Yield};
 use crate::scan;
@@ -121,11 +122,11 @@ impl Work for Grant {
         Asked { method: Method::LeaseGrant, class: 0 }
     }
 
-    fn message(&mut self, _slot: usize, message: &[u8]) -> Result<Yield, String> {
+    fn message(&mut self, _slot: usize, message: &[u8]) -> Result<Yield, WrongAnswer> {
         let id = scan::number(message, 2)? as i64;
         let ttl = scan::number(message, 3)?;
         if id == 0 || ttl == 0 {
-            return Err("a lease without a number or a time".to_owned());
+            return Err(WrongAnswer::IncompleteLease);
         }
         self.granted.push(Granted { id, ends: Instant::now() + Duration::from_secs(ttl) });
         Ok(Yield::default())

@@ -26,7 +26,7 @@ pub(super) enum What {
     Exists,
     /// It is not there.
     Gone,
-    /// A revision deleted all its keys, and nobody was answered for it.
+    /// A revision deleted all its keys, and no client got an answer for it.
     Ended {
         /// A deletion of unknown outcome may have done it, and the lease lives on.
         deleted: bool,
@@ -163,7 +163,7 @@ impl Collector<'_> {
         let Listed { called, returned, .. } = *listed;
         let from = 2 * self.seen.before(called) + 1;
         let to = (2 * self.limits.newest_by(returned) + 1).max(from);
-        // Of one that nobody had asked for yet there is nothing to say.
+        // A lease that no client had requested yet is not judged.
         let has_begun = |lease: &Lease| {
             let steps = lease.steps.iter().chain(&lease.optional);
             steps.filter(|step| matches!(step.what, What::Grant { .. })).any(|grant| grant.called <= returned)
@@ -171,8 +171,8 @@ impl Collector<'_> {
         let begun: Vec<i64> =
             self.leases.iter().filter(|(_, lease)| has_begun(lease)).map(|(&id, _)| id).collect();
         let missing = begun.into_iter().filter(|id| !ids.contains(id)).map(|id| (id, What::Gone));
-        let told: Vec<(i64, What)> = missing.chain(ids.iter().map(|&id| (id, What::Exists))).collect();
-        for (id, what) in told {
+        let listed_as: Vec<(i64, What)> = missing.chain(ids.iter().map(|&id| (id, What::Exists))).collect();
+        for (id, what) in listed_as {
             self.push(id, Step { what, from, to, called, returned, operation: None });
         }
     }

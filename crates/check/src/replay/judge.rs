@@ -55,11 +55,11 @@ impl Replay<'_> {
             hash::compare(self.history, &self.history.hashes[index], &world.model)?;
         }
         for &index in self.leased.get(&revision).into_iter().flatten() {
-            let told = &self.history.leased[index];
-            let attached = world.attached().get(&told.id).into_iter().flatten();
-            if !attached.clone().eq(&told.keys) {
+            let shown = &self.history.leased[index];
+            let attached = world.attached().get(&shown.id).into_iter().flatten();
+            if !attached.clone().eq(&shown.keys) {
                 let keys: Vec<&Vec<u8>> = attached.collect();
-                let text = format!("at {revision} the specification says {keys:?}: {told:?}");
+                let text = format!("at {revision} the specification says {keys:?}: {shown:?}");
                 return Err(Violation::new(Kind::Lease, shorten(text, 800)));
             }
         }

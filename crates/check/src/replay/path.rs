@@ -11,8 +11,8 @@ pub(super) struct Path {
     pub(super) world: World,
     /// The makers of the revisions from 2 on.
     pub(super) makers: Vec<Maker>,
-    /// What was, at the revisions that somebody looks back at later: how many revisions were
-    /// explained then, and a digest of it and all before.
+    /// For the revisions that a later one looks back at: how many revisions were explained then,
+    /// and a digest of the state and everything before.
     pub(super) past: Vec<(usize, u64)>,
 }
 

@@ -48,7 +48,7 @@ impl Tried {
 /// The revisions that have to be explained.
 pub(super) struct Gaps {
     pub(super) all: BTreeSet<i64>,
-    /// Those after which somebody looks back, when the next one has been explained.
+    /// Those that a later revision looks back at, after the next one has been explained.
     remembered: BTreeSet<i64>,
     /// The last that each request of unknown outcome could explain, by its index.
     pub(super) last_use: BTreeMap<usize, i64>,
@@ -71,7 +71,7 @@ impl Gaps {
         gaps
     }
 
-    /// Somebody who is at revision `at` looks at everything between two revisions.
+    /// A request at revision `at` depends on everything between two revisions.
     fn look_back(&mut self, from: i64, to: i64, at: i64) {
         let first = self.all.range(..=from).next_back().copied().unwrap_or(from);
         let last = self.all.range(..=at).next_back().copied().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! What a watcher was told, compared with what happened.
+//! The events that a watcher got, compared with what happened.
 
 use vetch_model::{Event, Model};
 
@@ -17,19 +17,19 @@ pub(crate) fn check_content(name: &str, watch: &Watched, model: &Model) -> Vec<V
     failed.map(|violation| violation.of(name)).collect()
 }
 
-/// Between its first and its last revision a watcher was told exactly the events that match, in
+/// Between its first and its last revision a watcher got exactly the events that match, in
 /// every field.
 fn reliable(watch: &Watched, model: &Model) -> Result<(), Violation> {
     let Some((first, last)) = coverage(watch) else { return Ok(()) };
     let mut expected = expected(watch, model, first, last);
     for (number, at, event) in numbered(watch) {
-        let told = without_prev(event);
+        let got = without_prev(event);
         match expected.next().map(without_prev) {
-            Some(next) if next == told => {}
+            Some(next) if next == got => {}
             Some(next) => {
                 return Err(Violation::new(
                     Kind::WatchReliable,
-                    format!("expected {next:?}, told {told:?}, {}", event_text(number, at, event)),
+                    format!("expected {next:?}, got {got:?}, {}", event_text(number, at, event)),
                 ));
             }
             None => {
@@ -43,7 +43,7 @@ fn reliable(watch: &Watched, model: &Model) -> Result<(), Violation> {
     match expected.next() {
         Some(missing) => Err(Violation::new(
             Kind::WatchReliable,
-            format!("covers {first} to {last} but was not told {missing:?}"),
+            format!("covers {first} to {last} but did not get {missing:?}"),
         )),
         None => Ok(()),
     }
@@ -68,15 +68,15 @@ fn resumable(watch: &Watched, model: &Model) -> Result<(), Violation> {
 fn progress_ahead(watch: &Watched, model: &Model) -> Result<(), Violation> {
     let Some(first) = first_revision(watch) else { return Ok(()) };
     let mut expected = expected(watch, model, first, i64::MAX).peekable();
-    let (mut told, mut due) = (0, 0);
+    let (mut got, mut due) = (0, 0);
     for (number, message) in watch.messages.iter().enumerate() {
-        told += message.events().iter().filter(|event| event.kv.mod_revision >= first).count();
+        got += message.events().iter().filter(|event| event.kv.mod_revision >= first).count();
         if let WatchMessage::Progress { revision, at } = message {
             while expected.next_if(|event| event.kv.mod_revision <= *revision).is_some() {
                 due += 1;
             }
-            if told < due {
-                let before = format!("{told} of {due} events before progress to {revision}");
+            if got < due {
+                let before = format!("{got} of {due} events before progress to {revision}");
                 return Err(Violation::new(
                     Kind::WatchProgressAhead,
                     format!("{before}, message {number} at {at}"),
@@ -112,7 +112,7 @@ pub(crate) struct Forgotten<'a> {
     pub(crate) certain: i64,
 }
 
-/// Previous values are told exactly if they were asked for and there was one that is still known,
+/// Previous values are sent exactly if they were requested and there was one that is still known,
 /// and are right.
 pub(crate) fn prev_kv(
     name: &str,
@@ -127,9 +127,9 @@ pub(crate) fn prev_kv(
         let expected = before.filter(|_| is_known);
         let excused = event.prev_kv.is_none() && revision <= (forgotten.possible_by)(at);
         if event.prev_kv.as_ref() != expected && !excused {
-            let told = &event.prev_kv;
+            let got = &event.prev_kv;
             let text =
-                format!("{name}: expected {expected:?}, told {told:?}, {}", event_text(number, at, event));
+                format!("{name}: expected {expected:?}, got {got:?}, {}", event_text(number, at, event));
             return Some(Violation::new(Kind::WatchPrevKv, text));
         }
     }
@@ -151,7 +151,7 @@ pub(crate) fn compacted(name: &str, watch: &Watched, real: impl Fn(i64) -> bool)
     let why = if compact_revision <= next {
         format!("needed revision {next} next")
     } else if !real(compact_revision) {
-        "nobody compacted there".to_owned()
+        "no request compacted there".to_owned()
     } else {
         return None;
     };

@@ -14,8 +14,8 @@ type Check = fn(&Watched) -> Result<(), Violation>;
 const CHECKS: [Check; 9] =
     [created, filter, ordered, unique, atomic, bookmarkable, create_flag, future_start, header];
 
-/// Everything that can be told without knowing what really happened. `name` says which watcher it
-/// is.
+/// Everything that can be checked without knowing what really happened. `name` identifies the
+/// watcher.
 pub(crate) fn check_stream(name: &str, watch: &Watched) -> Vec<Violation> {
     CHECKS.iter().filter_map(|check| check(watch).err()).map(|violation| violation.of(name)).collect()
 }
@@ -74,14 +74,14 @@ fn ordered(watch: &Watched) -> Result<(), Violation> {
     Ok(())
 }
 
-/// No change is told twice.
+/// No change is sent twice.
 fn unique(watch: &Watched) -> Result<(), Violation> {
-    let mut told = BTreeSet::new();
+    let mut sent = BTreeSet::new();
     for (number, at, event) in numbered(watch) {
-        if !told.insert((event.kv.mod_revision, &event.kv.key)) {
+        if !sent.insert((event.kv.mod_revision, &event.kv.key)) {
             return Err(Violation::new(
                 Kind::WatchUnique,
-                format!("told twice: {}", event_text(number, at, event)),
+                format!("sent twice: {}", event_text(number, at, event)),
             ));
         }
     }

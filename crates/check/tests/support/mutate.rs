@@ -154,7 +154,7 @@ pub(crate) fn not_done_visible(history: &mut History, rng: &mut Rng) -> bool {
 }
 
 /// A write that everybody sees was never sent.
-pub(crate) fn write_of_nobody(history: &mut History, rng: &mut Rng) -> bool {
+pub(crate) fn unrequested_write(history: &mut History, rng: &mut Rng) -> bool {
     let start = history.watches.last().map_or(1, |watch| watch.request.start_revision);
     let shown = |operation: &Operation| {
         matches!(operation.request, Request::Put(_)) && operation.revision().is_some_and(|rev| rev >= start)

@@ -34,7 +34,7 @@ fn grant(history: &mut History) {
     operate(history, Request::LeaseGrant { id: 77, ttl: 60 }, Answer::LeaseGrant { id: 77, ttl: 60 });
 }
 
-pub(crate) fn lease_of_nobody_listed(history: &mut History, _: &mut Rng) -> bool {
+pub(crate) fn unrequested_lease_listed(history: &mut History, _: &mut Rng) -> bool {
     list(history, Listing::Leases { ids: vec![77] });
     true
 }
@@ -75,7 +75,7 @@ fn settle_alarms(history: &mut History) {
     history.listed.retain(|listed| !matches!(listed.listing, Listing::Alarms { .. }));
 }
 
-pub(crate) fn alarm_of_nobody(history: &mut History, _: &mut Rng) -> bool {
+pub(crate) fn unrequested_alarm_listed(history: &mut History, _: &mut Rng) -> bool {
     settle_alarms(history);
     list(history, Listing::Alarms { alarms: vec![ALARM] });
     true
@@ -188,7 +188,7 @@ pub(crate) fn write_by_reader(history: &mut History, _: &mut Rng) -> bool {
     true
 }
 
-/// Nobody is asked any more, and is refused all the same.
+/// Authentication is off, and a request is refused all the same.
 pub(crate) fn refused_without_need(history: &mut History, _: &mut Rng) -> bool {
     permit(history);
     change(history, vec![(Fact::Enabled, false)]);

@@ -1,4 +1,4 @@
-//! One lie told to a watcher.
+//! One false message to a watcher.
 //!
 //! Only revisions that an answered write claims are touched: what watchers saw of the others is the
 //! evidence by which they are explained, so a lie there shows as a revision that nothing explains.
@@ -23,8 +23,8 @@ fn places(history: &History, wanted: impl Fn(&Event) -> bool) -> Vec<Place> {
     let claimed = claimed(history);
     let mut places = Vec::new();
     for (watch, watched) in history.watches.iter().enumerate() {
-        for (message, told) in watched.messages.iter().enumerate() {
-            for (index, event) in told.events().iter().enumerate() {
+        for (message, sent) in watched.messages.iter().enumerate() {
+            for (index, event) in sent.events().iter().enumerate() {
                 if claimed.contains(&event.kv.mod_revision) && wanted(event) {
                     places.push((watch, message, index));
                 }
@@ -59,18 +59,18 @@ fn remove(history: &mut History, (watch, message, index): Place) {
     }
 }
 
-fn told(history: &History, watch: usize) -> Vec<(usize, usize)> {
+fn events_at(history: &History, watch: usize) -> Vec<(usize, usize)> {
     let messages = history.watches[watch].messages.iter().enumerate();
     messages
         .flat_map(|(number, message)| (0..message.events().len()).map(move |event| (number, event)))
         .collect()
 }
 
-/// Neither the first nor the last that the watcher was told.
+/// Neither the first nor the last event of the watcher.
 pub(crate) fn dropped_event(history: &mut History, rng: &mut Rng) -> bool {
     let inner = |&(watch, message, index): &Place| {
-        let told = told(history, watch);
-        told.first() != Some(&(message, index)) && told.last() != Some(&(message, index))
+        let sent = events_at(history, watch);
+        sent.first() != Some(&(message, index)) && sent.last() != Some(&(message, index))
     };
     let places: Vec<Place> = places(history, |_| true).into_iter().filter(inner).collect();
     let Some(place) = choose(rng, &places) else { return false };
@@ -81,8 +81,8 @@ pub(crate) fn dropped_event(history: &mut History, rng: &mut Rng) -> bool {
 /// The first of several, of a watcher that knows where it began.
 pub(crate) fn dropped_first_event(history: &mut History, rng: &mut Rng) -> bool {
     let first = |&(watch, message, index): &Place| {
-        let told = told(history, watch);
-        told.first() == Some(&(message, index)) && told.len() > 1
+        let sent = events_at(history, watch);
+        sent.first() == Some(&(message, index)) && sent.len() > 1
     };
     let places: Vec<Place> = places(history, |_| true).into_iter().filter(first).collect();
     let Some(place) = choose(rng, &places) else { return false };
@@ -125,8 +125,8 @@ pub(crate) fn split_revision(history: &mut History, rng: &mut Rng) -> bool {
 /// Progress comes just before an event that it vouches for.
 pub(crate) fn early_progress(history: &mut History, rng: &mut Rng) -> bool {
     let Some((watch, message, index)) = choose(rng, &places(history, |_| true)) else { return false };
-    let told = &history.watches[watch].messages[message];
-    let (revision, at) = (told.events()[index].kv.mod_revision, told.at());
+    let sent = &history.watches[watch].messages[message];
+    let (revision, at) = (sent.events()[index].kv.mod_revision, sent.at());
     history.watches[watch].messages.insert(message, WatchMessage::Progress { revision, at });
     true
 }
@@ -147,7 +147,7 @@ pub(crate) fn progress_goes_back(history: &mut History, rng: &mut Rng) -> bool {
     true
 }
 
-/// A watcher that waits for the future is told of progress long before it.
+/// A watcher that waits for a future revision gets progress long before it.
 pub(crate) fn progress_before_start(history: &mut History, _: &mut Rng) -> bool {
     let waiting = |watch: &&mut vetch_check::Watched| {
         let created = watch.messages.first().map(|message| (message.revision(), message.at()));
@@ -263,7 +263,7 @@ pub(crate) fn not_created(history: &mut History, _: &mut Rng) -> bool {
     true
 }
 
-/// The watcher was told everything, and then that it came too late for it.
+/// The watcher got everything, and then that its start was compacted.
 pub(crate) fn needless_cancel(history: &mut History, _: &mut Rng) -> bool {
     let newest =
         history.watches.last().and_then(|watch| watch.messages.last()).map_or(1, WatchMessage::revision);
@@ -272,7 +272,7 @@ pub(crate) fn needless_cancel(history: &mut History, _: &mut Rng) -> bool {
     true
 }
 
-/// Nobody ever compacted there.
+/// No request ever compacted there.
 pub(crate) fn invented_compaction(history: &mut History, _: &mut Rng) -> bool {
     let Some(last) = history.watches.last_mut() else { return false };
     last.ending = Ending::Compacted { compact_revision: 1_000_000 };

@@ -45,7 +45,7 @@ impl DataReader {
         let unreadable =
             |what: &str, error: std::io::Error| Damage::new(&path, 0, format!("cannot {what}: {error}"));
         let file = disk.open(&path).map_err(|error| unreadable("be opened", error))?;
-        let len = file.len().map_err(|error| unreadable("tell its length", error))?;
+        let len = file.len().map_err(|error| unreadable("be measured", error))?;
         if len != expected.size {
             let reason = format!("the file has {len} bytes, the manifest says {}", expected.size);
             return Err(Damage::new(&path, len.min(expected.size), reason));

@@ -120,8 +120,9 @@ fn every_flipped_bit_of_an_encrypted_checkpoint_is_found() {
     }
 }
 
-/// Whoever can write to the disk can make checksums fit, but not authentication tags: a block that
-/// was altered or moved, a file of another store with the same name and key.
+/// An attacker who can write to the disk can make checksums fit, but not authentication tags: these
+/// refuse a block that was altered or moved, and a file of another store with the same name and
+/// key.
 #[test]
 fn what_was_made_to_fit_is_refused() {
     let world = world_with_two_checkpoints(keys(&KEYS[..1]));

@@ -109,6 +109,7 @@ impl World {
             }
             Step::Txn { puts, delete: gone } => {
                 let mut keys: Vec<u8> = puts.iter().copied().filter(|key| key != gone).collect();
+                keys.sort_unstable();
                 keys.dedup();
                 let puts = keys.iter().map(|key| RequestOp::Put(put(&name(*key), "txn", 0)));
                 let delete = RequestOp::DeleteRange(delete(&name(*gone), ""));

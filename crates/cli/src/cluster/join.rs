@@ -1,10 +1,10 @@
 //! Joining: a server that is new, or that the journal was trimmed beyond, takes another server's
 //! checkpoint.
 //!
-//! Where the others are, and the proof that this server may ask them, lies in the last
-//! announcements of the journal. The checkpoint has to be one that the journal bears witness of;
-//! whatever goes wrong, another server is asked, and then all of them again, for as long as a start
-//! may take.
+//! The last announcements of the journal have the addresses of the other servers, and the proof
+//! that this server reads the journal. The journal must contain the tip of the checkpoint. After
+//! any failure the next server is tried, and then all of them again, for as long as a start may
+//! take.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -19,16 +19,19 @@ use vetch_checkpoint::transfer::{CheckpointReceiver, TransferError, TransferMani
 use vetch_cluster::{CheckpointMatch, Log, LogIndex, PeekError};
 use vetch_members::announcement::find_in_record;
 use vetch_members::{Peer, Proof};
-use vetch_nats::{NatsLog, Options};
 use vetch_node::journal::{Position, Tip};
 
 use super::peer_dialer::DialError;
-use super::{ClusterError, PeerDialer, START_RETRY_DELAY, START_TIMEOUT, open_log};
+use super::{ClusterError, PeerDialer};
+use crate::engine::LogPlace;
 
 /// Records before the end in which announcements are looked for, before the next one is waited for.
 const ANNOUNCEMENT_RECORDS: u64 = 64;
 /// Announcements come every second; after this long there is no leader.
 const ANNOUNCEMENT_TIMEOUT: Duration = Duration::from_secs(4);
+/// How long a start waits for another server to give its checkpoint.
+const START_TIMEOUT: Duration = Duration::from_secs(120);
+const START_RETRY_DELAY: Duration = Duration::from_secs(1);
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// A server that sends nothing for this long is given up.
@@ -72,13 +75,13 @@ enum JoinError {
 pub(super) fn fetch_checkpoint(
     data_dir: &Path,
     member: u64,
-    journal: &Options,
+    place: &LogPlace,
     dialer: &PeerDialer,
 ) -> Result<(), ClusterError> {
     let deadline = Instant::now() + START_TIMEOUT;
-    let mut log = open_log(journal)?;
+    let mut log = place.connect()?;
     loop {
-        let why = match attempt(&mut log, data_dir, member, dialer) {
+        let why = match attempt(log.as_mut(), data_dir, member, dialer) {
             Ok(()) => return Ok(()),
             Err(why) => why,
         };
@@ -90,7 +93,7 @@ pub(super) fn fetch_checkpoint(
     }
 }
 
-fn attempt(log: &mut NatsLog, data_dir: &Path, member: u64, dialer: &PeerDialer) -> Result<(), JoinError> {
+fn attempt(log: &mut dyn Log, data_dir: &Path, member: u64, dialer: &PeerDialer) -> Result<(), JoinError> {
     let (proof, peers) = find_peers(log)?;
     let mut failures = Vec::new();
     for peer in peers.iter().filter(|peer| peer.member != member) {
@@ -103,7 +106,7 @@ fn attempt(log: &mut NatsLog, data_dir: &Path, member: u64, dialer: &PeerDialer)
 }
 
 /// Which servers there are, as the leader said last.
-fn find_peers(log: &mut NatsLog) -> Result<(Proof, Vec<Peer>), JoinError> {
+fn find_peers(log: &mut dyn Log) -> Result<(Proof, Vec<Peer>), JoinError> {
     let (_, end) = vetch_cluster::bounds(log, READ_TIMEOUT)?;
     let mut seen = None;
     vetch_cluster::scan_after(
@@ -119,7 +122,7 @@ fn find_peers(log: &mut NatsLog) -> Result<(Proof, Vec<Peer>), JoinError> {
 }
 
 async fn fetch_from(
-    log: &mut NatsLog,
+    log: &mut dyn Log,
     data_dir: &Path,
     peer: &Peer,
     proof: &Proof,

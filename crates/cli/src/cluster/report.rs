@@ -17,7 +17,7 @@ use super::PeerDialer;
 const REPORT_INTERVAL: Duration = Duration::from_secs(2);
 const REPORT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Tells until the node ends. A report that fails is followed by the next.
+/// Sends a report at an interval until the node ends. A report that fails is followed by the next.
 pub(crate) async fn report(node: Node, dialer: PeerDialer) {
     let Some(status) = node.cluster() else { return };
     let mut known: Option<(String, PeerClient<Channel>)> = None;

@@ -8,8 +8,7 @@ use clap::{Parser, Subcommand};
 use vetch_offline::refill::{Refilled, refill};
 
 use super::{Failure, exit, parsed, print_message};
-use crate::cluster::open_log;
-use crate::settings::journal::journal_options;
+use crate::engine::LogPlace;
 
 /// Manages a journal that several servers share.
 #[derive(Parser)]
@@ -57,9 +56,9 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
 impl Refill {
     fn run(&self) -> Result<(), Failure> {
         let login = self.journal_login_file.as_deref();
-        let options = journal_options(&self.journal, &self.journal_stream, login, self.unsafe_journal)?;
-        let mut log = open_log(&options)?;
-        let Refilled { revision, keys, index, was_seeded } = refill(&self.data_dir, &mut log)?;
+        let place = LogPlace::parse(&self.journal, &self.journal_stream, login, self.unsafe_journal)?;
+        let mut log = place.connect()?;
+        let Refilled { revision, keys, index, was_seeded } = refill(&self.data_dir, log.as_mut())?;
         let done = if was_seeded { "had been refilled, and is" } else { "is refilled" };
         print_message(&format!(
             "the journal {} {done}: it goes on behind revision {revision}, with {keys} keys, in epoch {}. Start a server with \

@@ -30,7 +30,7 @@ fn every_spelling_go_accepts_is_accepted() {
 }
 
 #[test]
-fn mistakes_are_told_as_go_tells_them() {
+fn mistakes_are_reported_as_by_go() {
     assert_eq!(error(&["--nope"], &[]), ("flag provided but not defined: -nope".into(), 2));
     assert_eq!(error(&["--name"], &[]), ("flag needs an argument: -name".into(), 2));
     assert_eq!(error(&["---name"], &[]), ("bad flag syntax: ---name".into(), 2));

@@ -143,7 +143,7 @@ impl CutOver<'_> {
             tokio::time::sleep(ROLL_BACK_RETRY_DELAY).await;
         }
         MigrateError::Fatal(format!(
-            "{}. THE ETCD MAY STILL BE FENCED, because it could not be told otherwise: run 'etcdctl alarm disarm' on it, \
+            "{}. THE ETCD MAY STILL BE FENCED, because the fence could not be removed: run 'etcdctl alarm disarm' on it, \
              or this command once more",
             trouble.text()
         ))

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_of_the_etcd_and_of_the_server_are_told_apart() {
+    fn flags_of_the_etcd_and_of_the_server_are_separated() {
         let line =
             "--data-dir d --from a:1,b:1 -name=n --cut-over --cacert=ca --cert-file c -key k --key-file f";
         let (own, rest) = split(words(line));

@@ -6,6 +6,7 @@ use vetch_encryption::KeyRingError;
 use vetch_server::auth;
 use vetch_server::http::url::UrlError;
 
+use crate::engine::PlaceError;
 use crate::flags::GateError;
 
 #[derive(Debug, thiserror::Error)]
@@ -104,8 +105,8 @@ pub(crate) enum SettingsError {
     BackupInterval,
     #[error("--{0} has no effect without --journal")]
     NoJournal(&'static str),
-    #[error("--journal {0}: URLs of NATS servers begin with nats://")]
-    JournalUrl(String),
+    #[error(transparent)]
+    JournalPlace(#[from] PlaceError),
     #[error("--{0} cannot be used with --journal yet: it concerns the journal on this machine's disk")]
     NotWithJournal(&'static str),
     #[error(
@@ -129,8 +130,6 @@ pub(crate) enum SettingsError {
     JournalAutoTls,
     #[error("--journal-read-lease {lease:?} is too long: at most {max:?}, a third of the election timeout")]
     JournalReadLease { lease: Duration, max: Duration },
-    #[error("--journal-login-file: {0}")]
-    JournalLogin(String),
     #[error("--watch-progress-notify-interval must be at least 100ms")]
     ProgressInterval,
 }

@@ -1,24 +1,20 @@
 //! What the flags say about a journal that several servers share.
 
-use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
-use std::path::Path;
 use std::time::Duration;
 
 use vetch_checkpoint::identity::Identity;
 use vetch_cluster::Config;
-use vetch_nats::{Login, Options};
 use vetch_server::identity;
 use vetch_tls::settings::TlsSettings;
 
 use super::{SettingsError, tls};
+use crate::engine::{Engine, LogPlace, OrderedJournal};
 use crate::flags::Parsed;
 
-const SCHEME: &str = "nats://";
-
-/// Where the journal is, if it is shared.
-pub(super) fn settings(flags: &Parsed) -> Result<Option<Options>, SettingsError> {
+/// What replicates the journal, and where.
+pub(super) fn engine(flags: &Parsed) -> Result<Engine, SettingsError> {
     let urls = flags.text("journal");
     if urls.is_empty() {
         for flag in ["journal-stream", "journal-login-file", "journal-read-lease", "unsafe-journal"] {
@@ -26,22 +22,22 @@ pub(super) fn settings(flags: &Parsed) -> Result<Option<Options>, SettingsError>
                 return Err(SettingsError::NoJournal(flag));
             }
         }
-        return Ok(None);
+        return Ok(Engine::Local);
     }
     let login = super::path(flags, "journal-login-file");
-    let options =
-        journal_options(urls, flags.text("journal-stream"), login.as_deref(), flags.bool("unsafe-journal"))?;
+    let (stream, allow_unsafe) = (flags.text("journal-stream"), flags.bool("unsafe-journal"));
+    let place = LogPlace::parse(urls, stream, login.as_deref(), allow_unsafe)?;
     // What keeps its promises on files of this machine alone.
     for flag in ["encryption-key-file", "backup-location", "wal-dir", "unsafe-no-fsync"] {
         if flags.is_given(flag) {
             return Err(SettingsError::NotWithJournal(flag));
         }
     }
-    Ok(Some(options))
+    Ok(Engine::Ordered(Box::new(OrderedJournal { place, read_lease: read_lease(flags)? })))
 }
 
 /// For how long a leader may rely on being the only one. Other servers wait three times as long.
-pub(super) fn read_lease(flags: &Parsed) -> Result<Duration, SettingsError> {
+fn read_lease(flags: &Parsed) -> Result<Duration, SettingsError> {
     let (lease, max) = (flags.duration("journal-read-lease"), Config::default().election_timeout / 3);
     if lease > max {
         return Err(SettingsError::JournalReadLease { lease, max });
@@ -52,6 +48,7 @@ pub(super) fn read_lease(flags: &Parsed) -> Result<Duration, SettingsError> {
 /// Whether the servers on one journal can call each other at the address that this one announces.
 pub(super) fn check_advertised_url(
     flags: &Parsed,
+    place: &LogPlace,
     client: &TlsSettings,
     peer_client_tls: Option<&TlsSettings>,
 ) -> Result<(), SettingsError> {
@@ -64,7 +61,7 @@ pub(super) fn check_advertised_url(
     let is_unreachable = match scope {
         HostScope::Unreachable => true,
         // On one machine with all of the journal, the other servers are there, too.
-        HostScope::ThisMachine => !is_given || !is_on_this_machine(flags.text("journal")),
+        HostScope::ThisMachine => !is_given || !is_on_this_machine(place),
         HostScope::Anywhere => false,
     };
     if is_unreachable {
@@ -91,7 +88,7 @@ enum HostScope {
     Anywhere,
 }
 
-/// As far as the name tells. Other names are not resolved: they may mean something else on other
+/// Judged by the name alone. Other names are not resolved: they may mean something else on other
 /// machines, or later.
 fn host_scope(host: &str) -> HostScope {
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
@@ -105,56 +102,14 @@ fn host_scope(host: &str) -> HostScope {
     }
 }
 
-fn is_on_this_machine(urls: &str) -> bool {
-    let host = |url: &str| {
-        let url = url.trim();
-        let place = url.strip_prefix(SCHEME).unwrap_or(url);
-        let place = place.rsplit_once('@').map_or(place, |(_, place)| place);
-        match place.rsplit_once(':') {
-            Some((host, port)) if !port.contains(']') => host.to_string(),
-            _ => place.to_string(),
-        }
-    };
-    urls.split(',').all(|url| host_scope(&host(url)) == HostScope::ThisMachine)
+fn is_on_this_machine(place: &LogPlace) -> bool {
+    place.hosts().into_iter().all(|host| host_scope(host) == HostScope::ThisMachine)
 }
 
-/// Where a journal is, and how to log in there.
-pub(crate) fn journal_options(
-    urls: &str,
-    stream: &str,
-    login_file: Option<&Path>,
-    allow_unsafe: bool,
-) -> Result<Options, SettingsError> {
-    let urls: Vec<String> = urls.split(',').map(|url| url.trim().to_string()).collect();
-    if let Some(other) = urls.iter().find(|url| !url.starts_with(SCHEME)) {
-        return Err(SettingsError::JournalUrl(other.clone()));
-    }
-    let mut options = Options::new(urls, stream);
-    options.allow_unsafe = allow_unsafe;
-    options.timeout = Duration::from_secs(2);
-    if let Some(path) = login_file {
-        let text =
-            fs::read_to_string(path).map_err(|error| SettingsError::JournalLogin(error.to_string()))?;
-        let mut logins = text.lines().map(login);
-        options.login = logins.next().unwrap_or(Ok(Login::Nobody))?;
-        options.system = logins.next().transpose()?;
-    }
-    Ok(options)
-}
-
-fn login(line: &str) -> Result<Login, SettingsError> {
-    let (name, password) = line.split_once(':').ok_or_else(|| {
-        SettingsError::JournalLogin(
-            "a line of it is NAME:PASSWORD; the second is for the system account".into(),
-        )
-    })?;
-    Ok(Login::User { name: name.trim().to_string(), password: password.trim().to_string() })
-}
-
-/// All servers on one stream are one cluster. A member is a data directory: its number is drawn
-/// when that is made.
-pub(super) fn identity(stream: &str) -> Identity {
-    let cluster_id = identity::derive(&["journal".to_string()], stream).cluster_id;
+/// All servers on one log are one cluster. A member is a data directory: its number is drawn when
+/// that is made.
+pub(super) fn identity(place: &LogPlace) -> Identity {
+    let cluster_id = identity::derive(&["journal".to_string()], place.name()).cluster_id;
     let member_id = RandomState::new().hash_one(cluster_id).max(1);
     Identity { cluster_id, member_id }
 }
@@ -178,10 +133,9 @@ mod tests {
 
     #[test]
     fn a_journal_is_on_this_machine_if_all_of_it_is() {
-        assert!(is_on_this_machine(
-            "nats://127.0.0.1:4222,nats://user:p:w@localhost:4223, nats://[::1]:4224"
-        ));
-        assert!(!is_on_this_machine("nats://127.0.0.1:4222,nats://10.0.0.1:4222"));
-        assert!(is_on_this_machine("nats://[::1]"));
+        let is_here = |urls| is_on_this_machine(&LogPlace::parse(urls, "vetch", None, false).unwrap());
+        assert!(is_here("nats://127.0.0.1:4222,nats://user:p:w@localhost:4223, nats://[::1]:4224"));
+        assert!(!is_here("nats://127.0.0.1:4222,nats://10.0.0.1:4222"));
+        assert!(is_here("nats://[::1]"));
     }
 }

@@ -168,8 +168,12 @@ fn servers_on_a_journal_announce_where_others_reach_them() {
 fn a_lease_on_reads_is_shorter_than_others_wait() {
     let journal = ["--journal=nats://127.0.0.1:4222", "--advertise-client-urls=http://127.0.0.1:1"];
     let with = |more: &'static str| [&journal[..], &[more]].concat();
-    assert_eq!(settings(&journal).unwrap().read_lease, Duration::from_millis(500));
-    assert!(settings(&with("--journal-read-lease=0")).unwrap().read_lease.is_zero());
+    let read_lease = |flags: &[&str]| match settings(flags).unwrap().engine {
+        Engine::Ordered(journal) => journal.read_lease,
+        Engine::Local => panic!("a journal was named"),
+    };
+    assert_eq!(read_lease(&journal), Duration::from_millis(500));
+    assert!(read_lease(&with("--journal-read-lease=0")).is_zero());
     let text = refusal(&with("--journal-read-lease=501ms"));
     assert!(text.contains("too long"), "{text}");
     let text = refusal(&["--journal-read-lease=100ms"]);

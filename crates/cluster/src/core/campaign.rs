@@ -12,7 +12,7 @@ use bytes::Bytes;
 use vetch_journal::{Hash, Position};
 use vetch_seeded_bugs::Bug;
 
-use super::event::{Command, Event};
+use super::event::{Command, ReplicaEvent};
 use super::record;
 use super::replica::Replica;
 use super::role::{Campaign, Role};
@@ -37,7 +37,7 @@ impl Replica {
     pub(crate) fn recover(&mut self, now: Duration) {
         if vetch_seeded_bugs::on(Bug::UnknownDropped) {
             for pending in self.in_flight.drain() {
-                self.events.push(Event::Dropped { ticket: pending.ticket });
+                self.events.push(ReplicaEvent::Dropped { ticket: pending.ticket });
             }
             return;
         }

@@ -22,7 +22,7 @@ pub enum Command {
 
 /// What a replica reports to its caller.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Event {
+pub enum ReplicaEvent {
     /// A committed entry of another leader, or of an earlier incarnation, in order.
     Applied { at: Position, entry: Entry, tip: Tip },
     /// An own append is durable and committed.

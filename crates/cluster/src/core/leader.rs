@@ -1,7 +1,7 @@
 //! Leader: the leader of the current epoch. It appends several records ahead, each behind the
 //! position that its predecessor will have, and proves to reads that nothing newer exists.
 //!
-//! A read index is the place of an append that was started after the read asked: if another leader
+//! A read index is the place of an append that was started after the read came: if another leader
 //! had been elected before, that append could not be accepted. One append serves all reads that
 //! wait when it is started. When nothing is written a barrier does, one at a time. While the leader
 //! has a lease (`lease`) nothing has to be started for a read.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use vetch_journal::{Draft, Entry, Kind, PartId, Payload};
 
-use super::event::Event;
+use super::event::ReplicaEvent;
 use super::leader::Refusal;
 use super::record::ReplicaId;
 use super::replica::Replica;
@@ -48,9 +48,9 @@ impl Replica {
         self.role = Role::Follower;
         let reads = std::mem::take(&mut self.reads);
         if !reads.is_empty() {
-            self.events.push(Event::ReadIndexLost { reads });
+            self.events.push(ReplicaEvent::ReadIndexLost { reads });
         }
-        self.events.push(Event::LeadershipTransferred);
+        self.events.push(ReplicaEvent::LeadershipTransferred);
     }
 
     /// An entry of another leader was read, which may name this replica.

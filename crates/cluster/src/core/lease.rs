@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use vetch_seeded_bugs::Bug;
 
-use super::event::{Event, ReadId};
+use super::event::{ReadId, ReplicaEvent};
 use super::log_state::LogIndex;
 use super::replica::Replica;
 
@@ -62,7 +62,9 @@ impl Replica {
             return false;
         }
         match self.lease() {
-            Some(Lease { index, .. }) => self.events.push(Event::ReadIndex { reads: vec![read], index }),
+            Some(Lease { index, .. }) => {
+                self.events.push(ReplicaEvent::ReadIndex { reads: vec![read], index })
+            }
             None => self.in_flight.attach_to_last(read),
         }
         true

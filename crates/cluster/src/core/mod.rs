@@ -26,7 +26,7 @@ mod trim;
 
 pub use config::Config;
 pub use divergence::Divergence;
-pub use event::{Command, Event, ReadId};
+pub use event::{Command, ReadId, ReplicaEvent};
 pub use leader::Refusal;
 pub use leadership_transfer::transfer_target;
 pub use lease::Lease;

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use vetch_journal::{Entry, Hash, Kind, Position, Tip};
 
 use super::divergence::Divergence;
-use super::event::{Command, Event};
+use super::event::{Command, ReplicaEvent};
 use super::in_flight::PendingAppend;
 use super::leadership_transfer::transfer_target;
 use super::log_state::{Ignored, LogIndex, ReadOutcome};
@@ -32,7 +32,7 @@ impl Replica {
 
     pub(crate) fn on_page(&mut self, now: Duration, page: Page) {
         if page.first.0 > self.log_state.position().0 + 1 {
-            self.stop(Event::Behind { first: page.first });
+            self.stop(ReplicaEvent::Behind { first: page.first });
             return;
         }
         let end = page.end;
@@ -96,7 +96,7 @@ impl Replica {
     fn read(&mut self, now: Duration, at: Position, record: &Bytes) {
         match self.log_state.read(at, record) {
             // A checkpoint there or later lets this server read on.
-            Err(Divergence::Seeded { at }) => self.stop(Event::Behind { first: Position(at) }),
+            Err(Divergence::Seeded { at }) => self.stop(ReplicaEvent::Behind { first: Position(at) }),
             Err(divergence) => self.halt(divergence),
             Ok((last_hash, outcome)) => {
                 // The log goes on behind what was read, so it is not shorter.
@@ -111,7 +111,7 @@ impl Replica {
     }
 
     fn ignored(&mut self, now: Duration, at: Position, last_hash: Hash, why: Ignored) {
-        self.events.push(Event::Ignored { at, why });
+        self.events.push(ReplicaEvent::Ignored { at, why });
         if self.is_own_new_epoch(last_hash) {
             self.campaign_failed(now);
         } else if self.is_leader() && self.in_flight.contains(last_hash) {
@@ -129,7 +129,7 @@ impl Replica {
         let target = entries.last().and_then(|(entry, _)| transfer_target(entry));
         for (entry, tip) in entries {
             assert!(entry.kind != Kind::NewEpoch || candidate.is_some(), "a new epoch names its candidate");
-            self.events.push(Event::Applied { at, entry, tip });
+            self.events.push(ReplicaEvent::Applied { at, entry, tip });
         }
         if let Some(candidate) = candidate {
             self.epoch_began(now, candidate);
@@ -145,10 +145,10 @@ impl Replica {
         assert!(tip == *self.log_state.tip(), "an append is committed when it has been read");
         self.extend_lease(started);
         if proposed {
-            self.events.push(Event::Committed { ticket, at, tip });
+            self.events.push(ReplicaEvent::Committed { ticket, at, tip });
         }
         if !reads.is_empty() {
-            self.events.push(Event::ReadIndex { reads, index: LogIndex { position: at, tip } });
+            self.events.push(ReplicaEvent::ReadIndex { reads, index: LogIndex { position: at, tip } });
         }
         self.finish_transfer(ticket);
     }
@@ -162,7 +162,7 @@ impl Replica {
         for pending in self.in_flight.drain() {
             reads.extend(pending.reads);
             if pending.proposed {
-                self.events.push(Event::Dropped { ticket: pending.ticket });
+                self.events.push(ReplicaEvent::Dropped { ticket: pending.ticket });
             }
         }
         assert!(self.log_state.leader() == Some(leader), "the leader is the one that the log names");
@@ -173,15 +173,15 @@ impl Replica {
             self.reads.append(&mut reads);
             self.role = Role::Leader;
             self.last_append = now;
-            self.events.push(Event::Leading { epoch: tip.epoch, tip });
+            self.events.push(ReplicaEvent::Leading { epoch: tip.epoch, tip });
             return;
         }
         reads.append(&mut self.reads);
         if !reads.is_empty() {
-            self.events.push(Event::ReadIndexLost { reads });
+            self.events.push(ReplicaEvent::ReadIndexLost { reads });
         }
         self.role = Role::Follower;
-        self.events.push(Event::Following { epoch: tip.epoch, leader });
+        self.events.push(ReplicaEvent::Following { epoch: tip.epoch, leader });
     }
 
     fn at_end(&mut self, now: Duration, end: Position) {
@@ -203,7 +203,7 @@ impl Replica {
         let is_late = now >= short.since + self.config.short_log_timeout;
         if !short.reported && short.answers >= SHORT_ANSWERS && is_late {
             short.reported = true;
-            self.events.push(Event::Suspect { read: self.log_state.position(), end });
+            self.events.push(ReplicaEvent::Suspect { read: self.log_state.position(), end });
         }
     }
 

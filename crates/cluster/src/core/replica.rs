@@ -19,7 +19,7 @@ use vetch_seeded_bugs::Bug;
 use super::config::Config;
 use super::divergence::Divergence;
 use super::election_timer::ElectionTimer;
-use super::event::{Command, Event, ReadId};
+use super::event::{Command, ReadId, ReplicaEvent};
 use super::in_flight::InFlight;
 use super::log_state::{LogIndex, LogState};
 use super::record::ReplicaId;
@@ -55,7 +55,7 @@ pub struct Replica {
     pub(crate) caught_up: bool,
     last_ticket: u64,
     pub(crate) commands: Vec<Command>,
-    pub(crate) events: Vec<Event>,
+    pub(crate) events: Vec<ReplicaEvent>,
 }
 
 impl Replica {
@@ -92,7 +92,7 @@ impl Replica {
         std::mem::take(&mut self.commands)
     }
 
-    pub fn take_events(&mut self) -> Vec<Event> {
+    pub fn take_events(&mut self) -> Vec<ReplicaEvent> {
         std::mem::take(&mut self.events)
     }
 
@@ -157,7 +157,7 @@ impl Replica {
                 self.on_append_failed(now, ticket)
             }
             LogEvent::Full { ticket } => {
-                self.events.push(Event::Full);
+                self.events.push(ReplicaEvent::Full);
                 self.on_append_failed(now, ticket);
             }
             LogEvent::Records(page) => self.on_page(now, page),
@@ -195,7 +195,7 @@ impl Replica {
         let Some(record) = record else { return };
         if vetch_seeded_bugs::on(Bug::AckTrusted) && self.in_flight.has_ticket(ticket) {
             let tip = self.head();
-            self.events.push(Event::Committed { ticket, at, tip });
+            self.events.push(ReplicaEvent::Committed { ticket, at, tip });
             return;
         }
         if at <= self.log_state.position() {
@@ -238,10 +238,10 @@ impl Replica {
     }
 
     pub(crate) fn halt(&mut self, divergence: Divergence) {
-        self.stop(Event::Halted(divergence));
+        self.stop(ReplicaEvent::Halted(divergence));
     }
 
-    pub(crate) fn stop(&mut self, last: Event) {
+    pub(crate) fn stop(&mut self, last: ReplicaEvent) {
         self.stopped = true;
         self.role = Role::Follower;
         self.commands.clear();

@@ -1,6 +1,6 @@
 //! Outcomes of appends.
 
-use vetch_cluster::{Command, Event, Ignored, LogEvent, Refusal};
+use vetch_cluster::{Command, Ignored, LogEvent, Refusal, ReplicaEvent};
 use vetch_journal::{Draft, Kind};
 
 use crate::harness::{Harness, appends};
@@ -117,7 +117,7 @@ fn a_full_log_loses_nothing_and_goes_on_when_there_is_room() {
     let refused = harness.write(0, 2);
     harness.settle();
     harness.pass(3000);
-    assert!(harness.events[0].contains(&Event::Full) && !harness.replicas[0].is_leader());
+    assert!(harness.events[0].contains(&ReplicaEvent::Full) && !harness.replicas[0].is_leader());
     harness.log.capacity = None;
     harness.pass(2000);
     assert!(harness.replicas[0].is_leader());

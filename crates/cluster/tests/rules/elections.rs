@@ -1,6 +1,6 @@
 //! Elections.
 
-use vetch_cluster::{Command, Event, Ignored, LogEvent, Replica, ReplicaId};
+use vetch_cluster::{Command, Ignored, LogEvent, Replica, ReplicaEvent, ReplicaId};
 
 use crate::harness::{Harness, appends};
 
@@ -103,7 +103,7 @@ fn a_leader_that_was_replaced_while_suspended_commits_nothing() {
         }
         assert!(!harness.committed(0, write) && harness.dropped(0, write));
         assert!(!harness.replicas[0].is_leader());
-        let lost = |event: &Event| matches!(event, Event::ReadIndexLost { reads } if reads.contains(&read));
+        let lost = |event: &ReplicaEvent| matches!(event, ReplicaEvent::ReadIndexLost { reads } if reads.contains(&read));
         assert!(harness.events[0].iter().any(lost), "its read is sent to the new leader");
     }
 }

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use vetch_cluster::{Command, Config, Event, Ignored, LogEvent, LogIndex, Replica, ReplicaId, Ticket};
+use vetch_cluster::{Command, Config, Ignored, LogEvent, LogIndex, Replica, ReplicaEvent, ReplicaId, Ticket};
 use vetch_journal::{Draft, Kind, PartId, Position, Tip};
 use vetch_testkit::log::model::{ModelLog, Outcome};
 
 pub(crate) struct Harness {
     pub(crate) log: ModelLog,
     pub(crate) replicas: Vec<Replica>,
-    pub(crate) events: Vec<Vec<Event>>,
+    pub(crate) events: Vec<Vec<ReplicaEvent>>,
     pub(crate) now: Duration,
 }
 
@@ -123,22 +123,24 @@ impl Harness {
     }
 
     pub(crate) fn committed(&self, who: usize, own: Ticket) -> bool {
-        let same = |event: &Event| matches!(event, Event::Committed { ticket, .. } if *ticket == own);
+        let same =
+            |event: &ReplicaEvent| matches!(event, ReplicaEvent::Committed { ticket, .. } if *ticket == own);
         self.events[who].iter().any(same)
     }
 
     pub(crate) fn dropped(&self, who: usize, ticket: Ticket) -> bool {
-        self.events[who].contains(&Event::Dropped { ticket })
+        self.events[who].contains(&ReplicaEvent::Dropped { ticket })
     }
 
     /// How many records this replica ignored for this reason.
     pub(crate) fn ignored(&self, who: usize, reason: Ignored) -> usize {
-        let same = |event: &&Event| matches!(event, Event::Ignored { why, .. } if *why == reason);
+        let same =
+            |event: &&ReplicaEvent| matches!(event, ReplicaEvent::Ignored { why, .. } if *why == reason);
         self.events[who].iter().filter(same).count()
     }
 
     pub(crate) fn halted(&self, who: usize) -> bool {
-        self.events[who].iter().any(|event| matches!(event, Event::Halted(_)))
+        self.events[who].iter().any(|event| matches!(event, ReplicaEvent::Halted(_)))
     }
 
     pub(crate) fn tip(&self, who: usize) -> Tip {

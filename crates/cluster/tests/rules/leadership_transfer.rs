@@ -1,6 +1,6 @@
 //! A leader that names its successor.
 
-use vetch_cluster::{Event, ReadId, Refusal, ReplicaId};
+use vetch_cluster::{ReadId, Refusal, ReplicaEvent, ReplicaId};
 
 use crate::harness::{Harness, appends};
 
@@ -9,7 +9,7 @@ fn id(who: usize) -> ReplicaId {
 }
 
 fn transferred(harness: &Harness, who: usize) -> bool {
-    harness.events[who].contains(&Event::LeadershipTransferred)
+    harness.events[who].contains(&ReplicaEvent::LeadershipTransferred)
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn nothing_is_appended_behind_a_transfer() {
     assert!(appends(harness.take_commands(0)).is_empty(), "neither a barrier nor a heartbeat");
     harness.deliver(0, &last[0]);
     assert!(transferred(&harness, 0));
-    assert!(harness.events[0].contains(&Event::ReadIndexLost { reads: vec![ReadId(1)] }));
+    assert!(harness.events[0].contains(&ReplicaEvent::ReadIndexLost { reads: vec![ReadId(1)] }));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use vetch_base::Seq;
-use vetch_cluster::{Config, Event, ReadId, ReplicaId};
+use vetch_cluster::{Config, ReadId, ReplicaEvent, ReplicaId};
 
 use crate::harness::{Harness, appends};
 
@@ -23,8 +23,8 @@ fn read(harness: &mut Harness, id: u64) {
 
 /// Sequence numbers of the indexes that reads got.
 fn indexes(harness: &Harness) -> Vec<Seq> {
-    let given = |event: &Event| match event {
-        Event::ReadIndex { index, .. } => Some(index.tip.seq),
+    let given = |event: &ReplicaEvent| match event {
+        ReplicaEvent::ReadIndex { index, .. } => Some(index.tip.seq),
         _ => None,
     };
     harness.events[0].iter().filter_map(given).collect()
@@ -79,7 +79,7 @@ fn a_leader_that_names_a_successor_has_no_lease() {
     read(&mut harness, 1);
     harness.deliver(0, &last[0]);
     assert!(indexes(&harness).is_empty());
-    assert!(harness.events[0].contains(&Event::ReadIndexLost { reads: vec![ReadId(1)] }));
+    assert!(harness.events[0].contains(&ReplicaEvent::ReadIndexLost { reads: vec![ReadId(1)] }));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use vetch_base::{Epoch, Seq};
-use vetch_cluster::{Event, LogEvent, LogIndex, Page, Record, Replica, ReplicaId, trim_floor};
+use vetch_cluster::{LogEvent, LogIndex, Page, Record, Replica, ReplicaEvent, ReplicaId, trim_floor};
 use vetch_journal::{Position, Tip};
 
 use crate::harness::Harness;
@@ -32,7 +32,7 @@ fn a_replica_ahead_of_the_log_reports_it_and_does_not_campaign() {
         harness.settle_one(1);
     }
     assert!(harness.replicas[1].is_suspect());
-    assert!(harness.events[1].contains(&Event::Suspect { read: Position(6), end }));
+    assert!(harness.events[1].contains(&ReplicaEvent::Suspect { read: Position(6), end }));
     assert_eq!(harness.log.last(), end, "nothing was appended");
 }
 
@@ -151,7 +151,7 @@ fn damage_halts_with_the_position() {
     harness.log.append(harness.log.last(), bytes::Bytes::from_static(b"nonsense"));
     harness.catch_up(2);
     let cause = harness.events[2].iter().find_map(|event| match event {
-        Event::Halted(divergence) => Some(divergence.to_string()),
+        ReplicaEvent::Halted(divergence) => Some(divergence.to_string()),
         _ => None,
     });
     assert!(cause.expect("it halts").starts_with("position 7 of the log is damaged"));
@@ -163,7 +163,7 @@ fn a_replica_behind_the_trim_needs_a_checkpoint() {
     let mut harness = written();
     harness.log.trim(Position(4));
     harness.catch_up(2);
-    assert!(harness.events[2].contains(&Event::Behind { first: Position(4) }));
+    assert!(harness.events[2].contains(&ReplicaEvent::Behind { first: Position(4) }));
     let start = harness.replicas[1].log_state().index();
     harness.replicas[2] =
         Replica::new(Default::default(), ReplicaId { member: 3, incarnation: 2 }, start, harness.now);

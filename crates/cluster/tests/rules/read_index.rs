@@ -1,12 +1,12 @@
 //! Read indexes: reads must not be stale.
 
-use vetch_cluster::{Event, LogIndex, ReadId};
+use vetch_cluster::{LogIndex, ReadId, ReplicaEvent};
 
 use crate::harness::{Harness, appends};
 
 fn indexes(harness: &Harness, who: usize) -> Vec<(Vec<ReadId>, LogIndex)> {
-    let given = |event: &Event| match event {
-        Event::ReadIndex { reads, index } => Some((reads.clone(), *index)),
+    let given = |event: &ReplicaEvent| match event {
+        ReplicaEvent::ReadIndex { reads, index } => Some((reads.clone(), *index)),
         _ => None,
     };
     harness.events[who].iter().filter_map(given).collect()

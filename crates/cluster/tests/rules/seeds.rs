@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use vetch_base::{Epoch, Seq};
 use vetch_cluster::{
-    CheckpointMatch, Config, Event, LogIndex, PeekError, Replica, ReplicaId, bounds, match_checkpoint, seed,
-    seed_log,
+    CheckpointMatch, Config, LogIndex, PeekError, Replica, ReplicaEvent, ReplicaId, bounds, match_checkpoint,
+    seed, seed_log,
 };
 use vetch_journal::{Position, Tip};
 use vetch_testkit::log::handle::ModelHandle;
@@ -61,7 +61,7 @@ fn an_empty_replica_needs_a_checkpoint_and_one_of_another_history_halts() {
     }
     harness.settle();
     assert!(
-        matches!(harness.events[0][..], [Event::Behind { first: Position(1) }]),
+        matches!(harness.events[0][..], [ReplicaEvent::Behind { first: Position(1) }]),
         "{:?}",
         harness.events[0]
     );

@@ -1,7 +1,7 @@
 //! One connection from its preface to its end, as one future.
 //!
-//! A turn reads what is there, starts what was asked for, takes what is ready, and writes all of it
-//! at once. Turns follow each other until nothing can be done but wait.
+//! A turn reads what has arrived, starts the requests in it, takes the responses that are ready,
+//! and writes them with one system call. Turns follow each other until all that is left is to wait.
 
 mod requests;
 mod work;
@@ -28,25 +28,25 @@ use crate::service::Service;
 use crate::tasks::{TaskId, Tasks};
 use crate::transport::Transport;
 use requests::State;
-use work::Work;
+use work::{Queued, Work};
 
 /// A head, and how requests with it are served as whole messages, if they are.
 type Known<P> = (Arc<Head>, Option<Arc<P>>);
 
-/// Turns, and time, after which other connections get theirs. Some hundred small answers, or a
-/// piece of a long one: a client that lists everything must not make those wait that want little.
-const MOST_TURNS: usize = 32;
-const MOST_TIME: Duration = Duration::from_micros(100);
-/// Time that a turn spends on calls if there are many. More than the other, because calls that are
-/// made together share a sync of the journal, and answers a write.
-const MOST_LOOKING: Duration = Duration::from_micros(500);
+/// Turns, and time, after which other connections get theirs. Some hundred small responses, or a
+/// piece of a long one: a client that lists everything must not delay clients with small requests.
+const TURNS_MAX: usize = 32;
+const TURN_TIME_MAX: Duration = Duration::from_micros(100);
+/// Time that a turn spends polling calls if there are many. Longer than `TURN_TIME_MAX`, because
+/// calls that are started together share a sync of the journal, and their responses a write.
+const POLL_TIME_MAX: Duration = Duration::from_micros(500);
 /// Polls that take less than this on average are quick. Reading the clock costs a fair part of one,
 /// so it is read for every few of them only.
 const QUICK_POLL: Duration = Duration::from_micros(20);
 const QUICK_POLLS_PER_CLOCK: usize = 4;
 /// How often the allowance for frames without requests is refilled.
 const REFILL_INTERVAL: Duration = Duration::from_millis(10);
-/// How often a connection that waits for room looks whether others have given some back.
+/// How often a connection that waits for room checks whether others have released some.
 const ROOM_INTERVAL: Duration = Duration::from_millis(50);
 /// Calls that wait, below which those that were cancelled are left among them.
 const DEFERRED_MIN: usize = 1024;
@@ -70,17 +70,18 @@ pub struct Connection<I, S: Service> {
     /// Calls that are not begun yet: those that wait for room of any kind only, and heavy ones,
     /// which may wait longer. Each in order, with some that were cancelled meanwhile.
     deferred: [VecDeque<TaskId>; 2],
-    /// Calls that compute at this moment.
+    /// Calls that are computing now, and the share of the common queue that this connection takes.
     heavy: Arc<AtomicUsize>,
+    queued: Queued,
     refilled: Instant,
     /// Runs while the connection waits for room.
     timer: Option<Pin<Box<Sleep>>>,
-    /// Places to look at in this turn.
+    /// Places to poll in this turn.
     due: Vec<usize>,
     released: Vec<(u32, usize)>,
     resumed: Vec<u32>,
     is_flushed: bool,
-    /// The client broke the rules and will be told so; nothing else happens any more.
+    /// The client broke the protocol: all that is left is to send it the error.
     failed: Option<Fault>,
 }
 
@@ -103,6 +104,7 @@ where
             account: Account::new(holdings.into()),
             deferred: Default::default(),
             heavy: Arc::default(),
+            queued: Queued::default(),
             refilled: Instant::now(),
             timer: None,
             due: Vec::new(),
@@ -121,6 +123,7 @@ where
     /// One turn, which writes no more once it is late.
     fn turn(&mut self, cx: &mut Context<'_>, late: Instant) -> io::Result<Turn> {
         let mut worked = false;
+        self.queued.share = None;
         if self.failed.is_none() {
             // While a client does not take its answers, it is not heard either.
             if !self.protocol.is_congested()
@@ -215,7 +218,7 @@ where
                 continue;
             }
             let elapsed = begun.elapsed();
-            if elapsed >= MOST_LOOKING {
+            if elapsed >= POLL_TIME_MAX {
                 return seen + 1;
             }
             let is_quick = elapsed < QUICK_POLL * (seen as u32 + 1);
@@ -261,7 +264,7 @@ where
             && let Poll::Ready(due) = keepalive.poll(cx)
         {
             match due {
-                Due::Ask => self.protocol.ping(),
+                Due::Ping => self.protocol.ping(),
                 Due::GiveUp => {
                     return Err(io::Error::new(io::ErrorKind::TimedOut, "a ping was not answered"));
                 }
@@ -275,12 +278,12 @@ where
             return Poll::Ready(Err(error));
         }
         let now = Instant::now();
-        let late = now + MOST_TIME;
+        let late = now + TURN_TIME_MAX;
         if now - self.refilled >= REFILL_INTERVAL {
             self.protocol.refill(now - self.refilled);
             self.refilled = now;
         }
-        for _ in 0..MOST_TURNS {
+        for _ in 0..TURNS_MAX {
             match self.turn(cx, late) {
                 Ok(Turn::Worked) if Instant::now() < late => {}
                 Ok(Turn::Worked) => break,
@@ -356,8 +359,8 @@ where
     type Output = io::Result<()>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // The runtime would stop a task after so many answers of its channels and sockets, and have
-        // it ask again: with many answers at once, most would be asked for many times. Turns are
+        // Tokio's cooperative budget would make channels and sockets return Pending after a number
+        // of operations, and each of many ready calls would be polled again and again. Turns are
         // counted instead.
         let this = self.get_mut();
         pin!(unconstrained(poll_fn(|cx| this.run(cx)))).poll(cx)

@@ -70,9 +70,10 @@ where
 
     fn begin(&mut self, stream: u32, head: Arc<Head>) {
         let plan = self.plan(&head);
+        let open = self.protocol.open();
         let Some(state) = self.protocol.begin(stream) else { return };
         let Some(plan) = plan else { return self.call(stream, &head, None) };
-        match self.service.admit(&plan) {
+        match self.service.admit(&plan, open) {
             Ok(place) => {
                 let message = BytesMut::new();
                 state.input = Input::Whole(Whole { head, plan, place, message, charge: 0 });

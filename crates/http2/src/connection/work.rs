@@ -65,17 +65,21 @@ impl Waiting {
     fn is_heavy(&self) -> bool {
         matches!(self, Waiting::Apart(_) | Waiting::Answer(_, Weight::Heavy))
     }
+
+    fn is_queued(&self) -> bool {
+        matches!(self, Waiting::Here(_) | Waiting::Answer(_, Weight::Queued))
+    }
 }
 
 /// A task that ends when its handle is dropped.
 pub(super) struct Apart<T> {
     task: JoinHandle<T>,
-    _heavy: Option<Heavy>,
+    _running: Option<Running>,
 }
 
 impl<T: Send + 'static> Apart<T> {
-    fn spawn(future: Boxed<T>, heavy: Option<Heavy>) -> Apart<T> {
-        Apart { task: border::spawn(future), _heavy: heavy }
+    fn spawn(future: Boxed<T>, running: Option<Running>) -> Apart<T> {
+        Apart { task: border::spawn(future), _running: running }
     }
 }
 
@@ -92,23 +96,39 @@ impl<T> Drop for Apart<T> {
     }
 }
 
-/// Counts heavy calls of a connection while they run.
-pub(super) struct Heavy(Arc<AtomicUsize>);
+/// Counts calls of a connection while they run.
+pub(super) struct Running(Arc<AtomicUsize>);
 
-impl Heavy {
-    fn new(running: &Arc<AtomicUsize>) -> Heavy {
+impl Running {
+    fn new(running: &Arc<AtomicUsize>) -> Running {
         running.fetch_add(1, Relaxed);
-        Heavy(Arc::clone(running))
+        Running(Arc::clone(running))
     }
 }
 
-impl Drop for Heavy {
+impl Drop for Running {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Relaxed);
     }
 }
 
-/// What a look at some work has shown.
+/// The calls of a connection that take places in the queue that all connections share.
+#[derive(Default)]
+pub(super) struct Queued {
+    /// Those that are polled here, and the others.
+    here: usize,
+    apart: Arc<AtomicUsize>,
+    /// How many there may be, once that was asked in this turn.
+    pub(super) share: Option<usize>,
+}
+
+impl Queued {
+    fn len(&self) -> usize {
+        self.here + self.apart.load(Relaxed)
+    }
+}
+
+/// The result of a poll.
 enum Seen<B> {
     Pending,
     Reply(Reply),
@@ -117,6 +137,10 @@ enum Seen<B> {
 }
 
 impl<B> Job<B> {
+    fn is_here(&self) -> bool {
+        matches!(self, Job::Fresh(_) | Job::Here(_))
+    }
+
     fn poll(&mut self, cx: &mut Context<'_>) -> Seen<B> {
         let seen = match self {
             Job::Fresh(future) | Job::Here(future) => {
@@ -138,8 +162,13 @@ impl<B> Job<B> {
 const MOST_AT_ONCE: usize = 64 << 10;
 /// Heavy calls of one connection that run at a time.
 const HEAVY_MAX: usize = 16;
+/// Places in the queue that all share which a connection may have without asking.
+const QUEUED_MIN: usize = 4;
 /// What a call in a task of its own counts for, beside its stream.
 const TASK_BYTES: usize = 1024;
+/// The same for one that is not a whole message: its streams have buffers, and its service knows
+/// the client. Measured with watch streams on which nothing is watched: 7 KiB with the stream.
+const ANSWER_BYTES: usize = 6 << 10;
 /// What a request counts for that is not served yet: its headers, mostly.
 const REQUEST_BYTES: usize = 2048;
 
@@ -151,10 +180,12 @@ where
     /// Begins a call now, or when the connection has room for it. `len` is the length of its
     /// message.
     pub(super) fn start(&mut self, stream: u32, waiting: Waiting, len: usize) {
-        let (is_deferred, is_heavy) = (self.must_wait(&waiting), waiting.is_heavy());
+        let is_heavy = waiting.is_heavy();
+        let is_deferred = self.must_wait(is_heavy, waiting.is_queued());
         let held = len + waiting.held();
         let (job, charge) = if is_deferred { (Job::Waiting(waiting), held) } else { self.begun(waiting) };
         self.held += charge;
+        self.queued.here += usize::from(job.is_here());
         let task = self.tasks.insert(Work { stream, job, charge, body: 0 });
         if is_deferred {
             self.account.note_deferred();
@@ -170,29 +201,42 @@ where
     fn defer(&mut self, task: TaskId, is_heavy: bool) {
         let queue = &mut self.deferred[usize::from(is_heavy)];
         queue.push_back(task);
-        // Not only when there is a rest: a client that goes on and on may cancel most of what it
-        // asks for.
+        // Not only when the connection is idle: a client that never pauses may cancel most of its
+        // calls.
         if queue.len() > 2 * self.protocol.open() + DEFERRED_MIN {
             queue.retain(|task| self.tasks.get(*task).is_some());
         }
     }
 
-    fn must_wait(&self, waiting: &Waiting) -> bool {
+    /// `is_heavy` and `is_queued` say what waits.
+    fn must_wait(&mut self, is_heavy: bool, is_queued: bool) -> bool {
         match self.account.pressure() {
             Pressure::Full => true,
-            Pressure::High => waiting.is_heavy(),
-            Pressure::None => waiting.is_heavy() && self.heavy.load(Relaxed) >= HEAVY_MAX,
+            Pressure::High if is_heavy => true,
+            Pressure::High | Pressure::None => {
+                (is_heavy && self.heavy.load(Relaxed) >= HEAVY_MAX) || (is_queued && self.has_its_share())
+            }
         }
+    }
+
+    fn has_its_share(&mut self) -> bool {
+        let queued = self.queued.len();
+        queued >= QUEUED_MIN && queued >= *self.queued.share.get_or_insert_with(|| self.service.share())
     }
 
     /// Begins a call. What is under way for it, and what that counts for.
     fn begun(&self, waiting: Waiting) -> (Job<S::Body>, usize) {
-        let heavy = waiting.is_heavy().then(|| Heavy::new(&self.heavy));
+        let running = match &waiting {
+            Waiting::Apart(_) | Waiting::Answer(_, Weight::Heavy) => Some(Running::new(&self.heavy)),
+            Waiting::Answer(_, Weight::Queued) => Some(Running::new(&self.queued.apart)),
+            Waiting::Here(_) | Waiting::Answer(_, Weight::Light) => None,
+        };
         match waiting {
             Waiting::Here(future) => (Job::Fresh(future), 0),
-            Waiting::Apart(future) => (Job::Apart(Apart::spawn(future, heavy)), TASK_BYTES),
+            Waiting::Apart(future) => (Job::Apart(Apart::spawn(future, running)), TASK_BYTES),
             Waiting::Answer(request, _) => {
-                (Job::Answer(Apart::spawn(self.service.call(*request), heavy)), TASK_BYTES)
+                let answer = self.service.call(*request, self.protocol.open());
+                (Job::Answer(Apart::spawn(answer, running)), ANSWER_BYTES)
             }
         }
     }
@@ -211,10 +255,12 @@ where
             self.update_account();
             // One that is not there any more was cancelled.
             let waits = match self.tasks.get(task) {
-                Some(Work { job: Job::Waiting(waiting), .. }) => Some(self.must_wait(waiting)),
+                Some(Work { job: Job::Waiting(waiting), .. }) => {
+                    Some((waiting.is_heavy(), waiting.is_queued()))
+                }
                 _ => None,
             };
-            if waits == Some(true) {
+            if waits.is_some_and(|(is_heavy, is_queued)| self.must_wait(is_heavy, is_queued)) {
                 break;
             }
             self.deferred[queue].pop_front();
@@ -231,6 +277,7 @@ where
         if let Job::Waiting(waiting) = work.job {
             let (job, charge) = self.begun(waiting);
             self.held = self.held + charge - work.charge;
+            self.queued.here += usize::from(job.is_here());
             work = Work { stream: work.stream, job, charge, body: 0 };
             self.due.push(place);
         }
@@ -248,6 +295,7 @@ where
         let Some((mut work, _)) = self.tasks.take(place) else { return };
         if let Job::Fresh(future) = work.job {
             self.held += TASK_BYTES;
+            self.queued.here -= 1;
             work = Work { job: Job::Waiting(Waiting::Here(future)), charge: TASK_BYTES, ..work };
             self.account.note_deferred();
         }
@@ -297,6 +345,7 @@ where
     pub(super) fn uncount(&mut self, work: &Work<S::Body>) {
         self.held -= work.charge;
         self.bodies -= work.body;
+        self.queued.here -= usize::from(work.job.is_here());
     }
 
     /// Sends the head of an answer and goes on with its body.

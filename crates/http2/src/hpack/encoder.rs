@@ -27,9 +27,9 @@ const PLAIN: u8 = 0;
 /// Writes the header blocks of one connection, which have to be sent in that order.
 #[derive(Debug, Default)]
 pub struct Encoder {
-    /// The client has too little room for a table.
+    /// The client's table is too small to be used.
     is_cramped: bool,
-    /// The client has to be told, with the next block, that its table is that small now.
+    /// The size of the table, to be sent to the client with the next block.
     resize: Option<usize>,
     /// How many fields were in the client's table after the field was put there.
     content_type_at: Option<usize>,

@@ -203,7 +203,7 @@ fn answers_are_a_few_bytes_after_the_first() {
 }
 
 #[test]
-fn a_client_without_a_table_is_told_so_and_gets_everything_written_out() {
+fn a_client_without_a_table_gets_its_size_and_literal_fields() {
     for size in [0, 100] {
         let (mut encoder, mut client) = (Encoder::default(), Client(Decoder::default()));
         let mut before = Vec::new();

@@ -19,7 +19,7 @@ const LAST_STREAM: u32 = 0x7fff_ffff;
 const LARGEST_FRAME: u32 = (1 << 24) - 1;
 
 impl<T: Default> Protocol<T> {
-    /// What we tell a client at first: our limits.
+    /// The first frame that a client gets: our limits.
     pub(super) fn introduce(&mut self) {
         let settings = [
             (setting::MAX_CONCURRENT_STREAMS, self.limits.streams),
@@ -180,8 +180,8 @@ impl<T: Default> Protocol<T> {
         Ok(())
     }
 
-    /// `len` bytes of a stream's data have been used: the client may send as many again, which it
-    /// is told when it is worth a frame.
+    /// Gives `len` bytes of a stream's data back to its window. A WINDOW_UPDATE follows when there
+    /// is enough to be worth a frame.
     pub fn release(&mut self, id: u32, len: usize) {
         self.release_connection(len);
         let Some(stream) = self.streams.get_mut(id) else { return };
@@ -217,7 +217,7 @@ impl<T: Default> Protocol<T> {
         self.write_farewell(self.newest_stream, fault.code, fault.reason);
     }
 
-    /// Asks whether the client is still there.
+    /// Sends a PING, to find out whether the client is still there.
     pub fn ping(&mut self) {
         self.write(kind::PING, 0, 0, &KEEPALIVE_PING);
     }

@@ -1,22 +1,22 @@
 //! The protocol as a state machine: bytes of the client go in, events and bytes for the client come
 //! out.
 //!
-//! `receive` takes what was read and leaves what is not a whole frame yet; [`Protocol::next_event`]
-//! tells what it means for the requests. Answers go in by the functions of `send`; what is to be
-//! written is in [`Protocol::output`].
+//! `receive` takes the whole frames of what was read; [`Protocol::next_event`] returns what they
+//! mean for the requests. Responses go in by the functions of `send`; [`Protocol::output`] has the
+//! bytes to be written.
 //!
 //! | file | what |
 //! |---|---|
 //! | `receive` | frames as they come, and which may come when |
 //! | `requests` | header blocks, the opening of streams, their data |
-//! | `control` | settings, windows, pings, resets, farewells |
+//! | `control` | settings, windows, pings, resets, GOAWAY |
 //! | `send` | answers, as far as the client's windows reach |
 //! | `output` | bytes to be written, small ones together, large ones as they are |
 //! | `streams` | the streams, and what they hold in sum |
-//! | `overhead` | what a client may cost without asking for anything |
+//! | `overhead` | work that a client may cause without a request |
 //!
-//! Errors that only a broken client makes end the connection even where the standard would let us
-//! end a stream only; it allows that.
+//! Errors that only a broken client makes end the connection even where the standard asks for the
+//! end of a stream only, which it allows.
 
 mod control;
 mod heads;
@@ -57,10 +57,10 @@ const LISTED_MIN: usize = 1024;
 /// Streams we ended of which we remember that the client may not know it yet.
 const RESETS_REMEMBERED: usize = 256;
 
-/// What a client wants.
+/// What the frames of a client mean for its requests.
 #[derive(Debug)]
 pub enum Event<T> {
-    /// A request. [`Protocol::begin`] tells whether it still stands.
+    /// A request. [`Protocol::begin`] returns whether it is still open.
     Request { stream: u32, head: Arc<Head> },
     /// A part of its body, to be released with [`Protocol::release`] once it is used.
     Data { stream: u32, data: Bytes, end: bool },

@@ -1,20 +1,19 @@
-//! What a client costs without asking for anything.
+//! Limits the work that a client causes without making a request.
 //!
-//! Frames that make work and carry no request are paid from an allowance that time refills. It is
-//! far above what an ordinary client needs: one that cancels its calls as fast as it can make them,
-//! or measures round trips by PING all the time, stays within it. A flood ends its connection, and
-//! until then costs a small part of one processor.
+//! Frames that cost work and carry no request are paid from an allowance that refills over time. It
+//! is far above what an ordinary client needs: one that cancels its calls as fast as it can make
+//! them, or measures round trips by PING all the time, stays within it. A flood ends its
+//! connection, and until then costs a small part of one processor.
 
 use std::time::Duration;
 
 use super::{Code, Fault};
 
-/// An acknowledged PING, and frames that are only looked at.
+/// A PING to acknowledge, and frames that are only parsed.
 pub(super) const SMALL: u32 = 1;
-/// A request that is reset before it was looked at (CVE-2023-44487), and DATA without data.
+/// A request that is reset before it was started (CVE-2023-44487), and DATA without data.
 pub(super) const REQUEST: u32 = 5;
-/// A SETTINGS frame; and for each 16 streams that a larger initial window has to be looked up for,
-/// one more.
+/// A SETTINGS frame; one more for each 16 streams to which a larger initial window applies.
 pub(super) const SETTINGS: u32 = 20;
 pub(super) const STREAMS_PER_UNIT: usize = 16;
 
@@ -25,7 +24,7 @@ pub(super) struct Overhead {
 }
 
 impl Overhead {
-    /// `max` units may be spent at once, and as many again each second.
+    /// A burst of `max` units, and as many again each second.
     pub(super) fn new(max: u32) -> Overhead {
         Overhead { left: max, max }
     }

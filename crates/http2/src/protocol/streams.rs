@@ -8,9 +8,9 @@ use hashbrown::hash_map::Entry;
 use super::stream::Stream;
 use crate::service::LongMessage;
 
-/// A message longer than this is giant: a list of very much. What it shows is in the store anyway,
-/// so it counts with what it takes itself, and its length matters only to those who want another
-/// list. Otherwise a client that reads one could do nothing else until it is read.
+/// A message longer than this is giant: the response to a very large range. Its key-values are in
+/// the store anyway, so only its own memory counts, and its length delays only further giant
+/// messages. Otherwise a client that reads one could do nothing else until it is read.
 const GIANT_MIN: usize = 16 << 20;
 /// A table that had to grow beyond this is given back once it is empty.
 const KEPT_CAPACITY: usize = 1024;

@@ -1,22 +1,25 @@
 //! What is between client and server: bytes that are read and written in pieces of any size.
 
-use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use bytes::BytesMut;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::Choices;
+use crate::frame::Header;
 
 #[derive(Debug, Default)]
 struct Pipe {
-    bytes: VecDeque<u8>,
+    bytes: BytesMut,
     /// Bytes that have been taken out.
     moved: u64,
     is_closed: bool,
+    /// The server's end was dropped.
+    is_left: bool,
     /// The server's task, if it waits for bytes or for room.
     waker: Option<Waker>,
     /// Bytes that one read or write moves.
@@ -35,6 +38,10 @@ impl Pipe {
             waker.wake();
         }
     }
+}
+
+pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    [&Header { len: payload.len(), kind, flags, stream }.encode(), payload].concat()
 }
 
 /// No limit that matters.
@@ -67,17 +74,17 @@ impl Wire {
 impl FarEnd {
     pub(super) fn send(&self, bytes: &[u8]) {
         let mut pipe = self.to_server.lock();
-        pipe.bytes.extend(bytes);
+        pipe.bytes.extend_from_slice(bytes);
         pipe.wake();
     }
 
-    /// Takes at most `max` bytes of what has come.
-    pub(super) fn take(&self, max: usize) -> Vec<u8> {
+    /// Adds at most `max` bytes of what has come to `input`.
+    pub(super) fn take(&self, max: usize, input: &mut BytesMut) {
         let mut pipe = self.to_client.lock();
         let len = pipe.bytes.len().min(max);
         pipe.moved += len as u64;
         pipe.wake();
-        pipe.bytes.drain(..len).collect()
+        input.extend_from_slice(&pipe.bytes.split_to(len));
     }
 }
 
@@ -92,19 +99,37 @@ impl FarEnd {
         }
     }
 
+    /// The server has hung up, and everything that it sent was taken.
+    pub(super) fn is_over(&self) -> bool {
+        let pipe = self.to_client.lock();
+        pipe.is_left && pipe.bytes.is_empty()
+    }
+
     /// Bytes that have come through, either way.
     pub(super) fn moved(&self) -> u64 {
         self.to_server.lock().moved + self.to_client.lock().moved
     }
 }
 
-impl Drop for FarEnd {
+impl Drop for Wire {
     fn drop(&mut self) {
+        self.to_client.lock().is_left = true;
+    }
+}
+
+impl FarEnd {
+    pub(super) fn close(&self) {
         for pipe in [&self.to_server, &self.to_client] {
             let mut pipe = pipe.lock();
             pipe.is_closed = true;
             pipe.wake();
         }
+    }
+}
+
+impl Drop for FarEnd {
+    fn drop(&mut self) {
+        self.close();
     }
 }
 
@@ -117,8 +142,7 @@ impl AsyncRead for Wire {
             return Poll::Pending;
         }
         pipe.moved += len as u64;
-        let bytes: Vec<u8> = pipe.bytes.drain(..len).collect();
-        buf.put_slice(&bytes);
+        buf.put_slice(&pipe.bytes.split_to(len));
         Poll::Ready(Ok(()))
     }
 }
@@ -135,7 +159,7 @@ impl AsyncWrite for Wire {
             pipe.waker = Some(cx.waker().clone());
             return Poll::Pending;
         }
-        pipe.bytes.extend(&buf[..len]);
+        pipe.bytes.extend_from_slice(&buf[..len]);
         Poll::Ready(Ok(len))
     }
 

@@ -9,7 +9,9 @@ use bytes::Bytes;
 use vetch_base::{Epoch, Seq};
 
 use super::codec::{self, Place};
-use super::{ENTRY_HEADER_LEN, Entry, Hash, Kind, PART_HEADER_LEN, PartId, PayloadRef, hash_entry};
+use super::{
+    ENTRY_HEADER_LEN, Entry, EntryError, Hash, Kind, PART_HEADER_LEN, PartId, PayloadRef, hash_entry,
+};
 
 /// What is known after an entry: enough to write the next one or to recognise it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +74,12 @@ impl Tip {
             return Err(ChainError::Overflow);
         }
         Ok(Tip { epoch: entry.epoch, seq: entry.seq, hash, next_rev })
+    }
+
+    /// The tip after `entry`, whose encoding hashes to `hash`, as the entry itself claims it.
+    pub(crate) fn after(entry: &Entry, hash: Hash) -> Option<Tip> {
+        let next_rev = next_rev(entry.base_rev, entry.units())?;
+        Some(Tip { epoch: entry.epoch, seq: entry.seq, hash, next_rev })
     }
 
     /// The tip just before `entry`, as the entry itself claims it. Where reading starts in the
@@ -167,8 +175,8 @@ impl Draft {
     }
 }
 
-/// An encoded entry with its place in the chain. Only `Draft::chain` makes one, so engines trust
-/// hash and place.
+/// An encoded entry with its place in the chain. Only `Draft::chain` and `ChainedEntry::receive`
+/// make one, so engines trust hash and place.
 #[derive(Clone, Debug)]
 pub struct ChainedEntry {
     bytes: Bytes,
@@ -178,7 +186,27 @@ pub struct ChainedEntry {
     after: Tip,
 }
 
+/// Why bytes that came from elsewhere are not the next entry.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReceiveError {
+    #[error("not an entry: {0}")]
+    Entry(#[from] EntryError),
+    #[error("an entry that does not follow: {0}")]
+    Chain(#[from] ChainError),
+}
+
 impl ChainedEntry {
+    /// An encoded entry that another member chained, if it follows `tip`, which moves onto it.
+    /// Returned with the entry as values, whose payloads are slices of the bytes.
+    pub fn receive(bytes: Bytes, tip: &mut Tip) -> Result<(ChainedEntry, Entry), ReceiveError> {
+        let entry = Entry::decode(&bytes)?;
+        let before = *tip;
+        let after = before.accept(&entry, hash_entry(&bytes))?;
+        *tip = after;
+        let is_reserved = entry.unsupported().is_some();
+        Ok((ChainedEntry { bytes, kind: entry.kind, is_reserved, before, after }, entry))
+    }
+
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
     }

@@ -19,6 +19,9 @@ use super::{
 const INLINE: u8 = 0;
 const REF: u8 = 1;
 
+/// Where an entry has the hash of the one before it.
+pub(super) const PREV_HASH: std::ops::Range<usize> = 32..64;
+
 /// The fields that place an entry in the chain; the rest of the header follows from the content.
 pub(super) struct Place {
     pub(super) epoch: Epoch,
@@ -38,7 +41,7 @@ pub(super) fn write_header(buf: &mut [u8], kind: Kind, parts: u16, place: &Place
     buf[8..16].copy_from_slice(&place.epoch.get().to_le_bytes());
     buf[16..24].copy_from_slice(&place.seq.get().to_le_bytes());
     buf[24..32].copy_from_slice(&place.base_rev.to_le_bytes());
-    buf[32..64].copy_from_slice(&place.prev_hash);
+    buf[PREV_HASH].copy_from_slice(&place.prev_hash);
 }
 
 /// Reserves room for the header of a part whose payload the caller appends next.

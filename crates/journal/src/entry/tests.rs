@@ -24,7 +24,7 @@ fn part() -> impl Strategy<Value = Part> {
 }
 
 fn entry() -> impl Strategy<Value = Entry> {
-    let kind = (1..=7u8).prop_map(|number| Kind::from_number(number).expect("seven kinds"));
+    let kind = (1..=8u8).prop_map(|number| Kind::from_number(number).expect("eight kinds"));
     let place = any::<(u64, u64, Hash, i64)>();
     (place, kind, proptest::collection::vec(part(), 0..5)).prop_map(
         |((epoch, seq, prev_hash, base_rev), kind, parts)| Entry {
@@ -157,5 +157,5 @@ fn each_rule_of_the_chain_is_checked() {
     let last = Tip { seq: Seq::new(u64::MAX - 1), ..tip };
     assert_eq!(last.accept(&Entry { seq: Seq::MAX, ..good.clone() }, [8; 32]), Err(ChainError::Overflow));
     let last = Entry { kind: Kind::NewEpoch, epoch: Epoch::MAX, ..good };
-    assert_eq!(accept(&last), Err(ChainError::Overflow), "nobody could claim after it");
+    assert_eq!(accept(&last), Err(ChainError::Overflow), "no server could claim after it");
 }

@@ -30,12 +30,20 @@ pub(super) enum Undecryptable {
     Damaged(&'static str),
 }
 
-/// Encrypts the entries in `buf`, which follow the record header and the envelope header.
-pub(super) fn encrypt(buf: &mut Vec<u8>, encryptor: &Encryptor, place: &Place, first_seq: Seq, entries: u32) {
+/// Encrypts the entries at the end of `buf`, which follow the record header at `start` and the
+/// envelope header.
+pub(super) fn encrypt(
+    buf: &mut Vec<u8>,
+    start: usize,
+    encryptor: &Encryptor,
+    place: &Place,
+    first_seq: Seq,
+    entries: u32,
+) {
     let tag = encryptor.encrypt(
         COUNTER,
         &context(place, first_seq, entries),
-        &mut buf[RECORD_HEADER_LEN + ENVELOPE_HEADER_LEN..],
+        &mut buf[start + RECORD_HEADER_LEN + ENVELOPE_HEADER_LEN..],
     );
     buf.extend_from_slice(&tag);
 }

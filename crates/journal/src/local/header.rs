@@ -6,10 +6,12 @@ use vetch_base::Seq;
 pub const SECTOR: usize = 512;
 /// Bytes of a record before its payload.
 pub const RECORD_HEADER_LEN: usize = 48;
-/// Version of the record layout. A reader refuses any but this one and the next.
+/// Version of the record layout of a plain record that was written alone.
 pub const RECORD_VERSION: u16 = 1;
 /// The same layout with an encrypted payload.
 pub const ENCRYPTED_RECORD_VERSION: u16 = 2;
+/// Added to either version in a record that was written together with others.
+pub const SHARED_WRITE: u16 = 2;
 /// The longest payload: leaves sector arithmetic far from overflow.
 pub(super) const MAX_PAYLOAD: u64 = 1 << 31;
 
@@ -19,6 +21,7 @@ const CRC_AT: usize = 44;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) is_encrypted: bool,
+    pub(super) place: InWrite,
     pub(super) journal_id: u64,
     pub(super) first_seq: Seq,
     pub(super) entries: u32,
@@ -26,6 +29,18 @@ pub(super) struct Header {
     pub(super) payload_crc: u32,
     pub(super) zero_sectors: u32,
     pub(super) segment_sectors: u32,
+}
+
+/// How many records were written in the same write before and behind this one. Of several, each has
+/// one entry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct InWrite {
+    pub(super) before: u8,
+    pub(super) behind: u8,
+}
+
+impl InWrite {
+    pub(super) const ALONE: InWrite = InWrite { before: 0, behind: 0 };
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +57,10 @@ impl Header {
         let mut out = [0; RECORD_HEADER_LEN];
         out[0..4].copy_from_slice(&MAGIC);
         let version = if self.is_encrypted { ENCRYPTED_RECORD_VERSION } else { RECORD_VERSION };
-        out[4..6].copy_from_slice(&version.to_le_bytes());
+        let shared = if self.place == InWrite::ALONE { 0 } else { SHARED_WRITE };
+        out[4..6].copy_from_slice(&(version + shared).to_le_bytes());
+        out[6] = self.place.before;
+        out[7] = self.place.behind;
         out[8..16].copy_from_slice(&self.journal_id.to_le_bytes());
         out[16..24].copy_from_slice(&self.first_seq.get().to_le_bytes());
         out[24..28].copy_from_slice(&self.entries.to_le_bytes());
@@ -63,14 +81,18 @@ impl Header {
             return Err(HeaderError::Invalid);
         }
         let version = u16::from_le_bytes([sector[4], sector[5]]);
-        if ![RECORD_VERSION, ENCRYPTED_RECORD_VERSION].contains(&version) {
+        if !(RECORD_VERSION..=ENCRYPTED_RECORD_VERSION + SHARED_WRITE).contains(&version) {
             return Err(HeaderError::Version { version, journal_id: u64_at(8) });
         }
-        if sector[6..8] != [0, 0] {
+        let place = InWrite { before: sector[6], behind: sector[7] };
+        let is_shared = version > ENCRYPTED_RECORD_VERSION;
+        if is_shared == (place == InWrite::ALONE) {
             return Err(HeaderError::Invalid);
         }
+        let kind = if is_shared { version - SHARED_WRITE } else { version };
         Ok(Header {
-            is_encrypted: version == ENCRYPTED_RECORD_VERSION,
+            is_encrypted: kind == ENCRYPTED_RECORD_VERSION,
+            place,
             journal_id: u64_at(8),
             first_seq: Seq::new(u64_at(16)),
             entries: u32_at(24),
@@ -79,6 +101,13 @@ impl Header {
             zero_sectors: u32_at(36),
             segment_sectors: u32_at(40),
         })
+    }
+
+    /// Whether the record was written in one go with the one that begins with this entry, which is
+    /// before it. Then no sync lies between the two.
+    pub(super) fn shares_write_with(&self, earlier: Seq) -> bool {
+        let began = self.first_seq.get().saturating_sub(u64::from(self.place.before));
+        began <= earlier.get() && earlier < self.first_seq
     }
 
     /// Bytes the record covers on disk.

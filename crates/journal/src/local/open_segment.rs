@@ -9,7 +9,7 @@ use super::segment::Segment;
 use crate::contract::JournalError;
 use crate::disk::{Disk, DiskFile};
 
-/// How much is read at once.
+/// Bytes per read.
 const CHUNK: u64 = 1 << 20;
 
 /// The segment and how far its records were read.

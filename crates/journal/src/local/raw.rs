@@ -1,11 +1,12 @@
-//! Raw: records as they lie in segment files, for whoever copies a journal without reading its
-//! entries.
+//! Raw: records as they lie in segment files, for a backup that copies the journal without decoding
+//! its entries.
 //!
 //! A copy is made while the journal is written: only records that are durable are touched, and what
 //! is known of the file is forgotten between two runs, because the zeros behind the end become
 //! records. Checksums and the order of records are checked on the way out, and once more, with the
 //! chain of entries, wherever the copy is looked at.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -73,7 +74,29 @@ impl RawReader {
         Ok(reader)
     }
 
-    /// Goes on at a place that [`RawReader::place`] told.
+    /// Begins with the record that holds entry `seq`; entries up to `until` must be durable.
+    pub(super) fn holding(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        seq: Seq,
+        until: Seq,
+    ) -> Result<RawReader, JournalError> {
+        let segments = segments(disk.as_ref(), dir)?;
+        let holder = segments.iter().rev().find(|segment| segment.first_seq <= seq);
+        // Gone, as a file that cannot be opened is.
+        let missing = || JournalError::io("looking for an entry in", dir)(io::ErrorKind::NotFound.into());
+        let first = holder.ok_or_else(missing)?.first_seq;
+        let mut reader = RawReader::resume(disk, dir, RawPlace { segment: first, offset: 0, seq: first });
+        while let Some(record) = reader.next_record(until)? {
+            if record.last_seq >= seq {
+                reader.place = record.place;
+                break;
+            }
+        }
+        Ok(reader)
+    }
+
+    /// Continues at a place that [`RawReader::place`] returned.
     pub fn resume(disk: Arc<dyn Disk>, dir: &Path, place: RawPlace) -> RawReader {
         RawReader { disk, dir: dir.to_path_buf(), place, open: None }
     }

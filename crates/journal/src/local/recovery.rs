@@ -14,6 +14,7 @@ use vetch_encryption::EncryptionKeys;
 use vetch_seeded_bugs::Bug;
 
 use super::LocalConfig;
+use super::begin::Begin;
 use super::encryption;
 use super::header::SECTOR;
 use super::maintenance::Maintenance;
@@ -22,7 +23,7 @@ use super::segment::{Segment, is_spare};
 use super::tail::Tail;
 use super::writer::{Active, LocalJournal};
 use crate::contract::{JournalError, Read, ReadItem};
-use crate::disk::{DirLock, Disk};
+use crate::disk::Disk;
 use crate::entry::Tip;
 
 /// Bytes written again at a time.
@@ -33,8 +34,10 @@ pub struct Recovery {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
     config: LocalConfig,
-    lock: DirLock,
+    maintenance: Maintenance,
     segments: Vec<Segment>,
+    /// A checkpoint was announced that is not the one that the journal is read from.
+    is_begin_void: bool,
     scan: Scan,
     start: Tip,
     entries: u64,
@@ -85,11 +88,22 @@ impl LocalJournal {
         if !config.unsafe_no_fsync && !vetch_seeded_bugs::on(Bug::FoundNameNotSynced) {
             disk.sync_dir(dir).map_err(JournalError::io("syncing", dir))?;
         }
-        let segments = Segment::among(&names);
+        let maintenance = Maintenance::new(disk.clone(), dir, &config, lock);
+        let mut segments = Segment::among(&names);
+        let begin = Begin::read(disk.as_ref(), dir)?;
+        let is_begin_void = begin.is_some_and(|begin| begin.tip() != start);
+        if let Some(begin) = begin {
+            if is_begin_void {
+                begin.check_void(start, dir)?;
+            } else {
+                begin.carry_out(disk.as_ref(), dir, &maintenance)?;
+                segments = vec![Segment::behind(start)];
+            }
+        }
         let keys = config.keys.clone();
-        let scan =
-            Scan::new(disk.clone(), dir.to_path_buf(), keys, segments.clone(), From::Tip(start), None)?;
-        Ok(Recovery { disk, dir: dir.to_path_buf(), config, lock, segments, scan, start, entries: 0 })
+        let dir = dir.to_path_buf();
+        let scan = Scan::new(disk.clone(), dir.clone(), keys, segments.clone(), From::Tip(start), None)?;
+        Ok(Recovery { disk, dir, config, maintenance, segments, is_begin_void, scan, start, entries: 0 })
     }
 }
 
@@ -113,6 +127,10 @@ impl Recovery {
         let tip = self.scan.tip().unwrap_or(self.start);
         let active = self.open_active()?;
         self.note_keys();
+        self.segments.iter_mut().for_each(|segment| segment.before = self.scan.tip_before(segment));
+        if self.is_begin_void {
+            Begin::forget(self.disk.as_ref(), &self.dir)?;
+        }
         let journal_id = self.scan.journal_id().or(self.config.new_journal_id).unwrap_or_else(random_id);
         let report = RecoveryReport {
             tip,
@@ -121,7 +139,6 @@ impl Recovery {
             bytes: self.scan.progress().total,
             cut,
         };
-        let maintenance = Maintenance::new(self.disk.clone(), &self.dir, &self.config, self.lock);
         let journal = LocalJournal::new(
             self.disk,
             self.dir,
@@ -130,13 +147,13 @@ impl Recovery {
             self.segments,
             active,
             tip,
-            maintenance,
+            self.maintenance,
         );
         Ok((journal, report))
     }
 
-    /// Which key the records of each segment need, as their first one says. Where that cannot be
-    /// told the segment was not needed either, or it has no records yet.
+    /// Notes which key the records of each segment need, from the first one. Where that cannot be
+    /// read, recovery did not need the segment, or it has no records yet.
     fn note_keys(&mut self) {
         for segment in &mut self.segments {
             let mut sector = [0; SECTOR];
@@ -160,10 +177,11 @@ impl Recovery {
         Ok(Some(CutTail { file, offset: *from, bytes: to - from, reason: reason.clone() }))
     }
 
-    /// Makes what was read of the last segment durable once more. If the process before this one
-    /// stopped because a sync failed, the kernel may show bytes that never reached the disk and
-    /// that it will not try to write again. They must not be built upon. The same bytes are
-    /// written, so a power loss in between changes nothing.
+    /// Makes what was read of the last segment durable once more, the zeros behind its records
+    /// included. If the process before this one stopped because a sync failed, the kernel may show
+    /// bytes that never reached the disk and that it will not try to write again: records that are
+    /// not there, or zeros where a cut failed and records still are. They must not be built upon.
+    /// The same bytes are written, so a power loss in between changes nothing.
     fn write_last_segment_again(&self) -> Result<(), JournalError> {
         let Some(last) = self.scan.last_segment() else { return Ok(()) };
         if self.config.unsafe_no_fsync {
@@ -183,6 +201,7 @@ impl Recovery {
                 }
                 at += read as u64;
             }
+            file.zero_fill(last.offset, last.len)?;
             file.sync_data()
         };
         again().map_err(JournalError::io("making durable once more", &path))
@@ -196,7 +215,7 @@ impl Recovery {
     }
 }
 
-/// An identity nobody can guess, from the randomness the standard library seeds its hash maps with.
+/// An unguessable identity, from the randomness that the standard library seeds its hash maps with.
 #[expect(clippy::disallowed_methods, reason = "an identity is drawn once for each journal")]
 fn random_id() -> u64 {
     RandomState::new().hash_one("journal")
@@ -216,8 +235,14 @@ impl LocalReader {
         keys: &EncryptionKeys,
     ) -> Result<LocalReader, JournalError> {
         let names = disk.list(dir).map_err(JournalError::io("listing", dir))?;
-        let from = start.map_or(From::Oldest, From::Tip);
-        let scan = Scan::new(disk, dir.to_path_buf(), keys.clone(), Segment::among(&names), from, None)?;
+        let begin = Begin::read(disk.as_ref(), dir)?;
+        let (from, segments) = match start {
+            // A start gives up everything there is.
+            Some(start) if begin.is_some_and(|begin| begin.tip() == start) => (From::Oldest, Vec::new()),
+            Some(start) => (From::Tip(start), Segment::among(&names)),
+            None => (From::Oldest, Segment::among(&names)),
+        };
+        let scan = Scan::new(disk, dir.to_path_buf(), keys.clone(), segments, from, None)?;
         Ok(LocalReader { scan })
     }
 

@@ -12,7 +12,7 @@ use vetch_encryption::{ENVELOPE_HEADER_LEN, EncryptionKeys};
 use vetch_seeded_bugs::Bug;
 
 use super::encryption::{self, Undecryptable};
-use super::header::{self, Header, HeaderError, Place, RECORD_HEADER_LEN, SECTOR};
+use super::header::{self, Header, HeaderError, InWrite, Place, RECORD_HEADER_LEN, SECTOR};
 use super::open_segment::OpenSegment;
 use super::segment::Segment;
 use super::tail::{self, Tail};
@@ -51,6 +51,8 @@ pub(super) struct Scan {
     journal_id: Option<u64>,
     progress: Progress,
     tail: Option<Tail>,
+    /// The tips between segments, as far as they were read.
+    borders: Vec<Tip>,
 }
 
 /// The entries of a verified record that were not handed out yet.
@@ -94,8 +96,22 @@ impl Scan {
         };
         let progress = Progress { done: 0, total };
         let segments = needed.into_iter();
-        let (open, record, tail) = (None, None, None);
-        Ok(Scan { disk, dir, keys, from, until, segments, open, record, tip, journal_id, progress, tail })
+        let (open, record, tail, borders) = (None, None, None, tip.into_iter().collect());
+        Ok(Scan {
+            disk,
+            dir,
+            keys,
+            from,
+            until,
+            segments,
+            open,
+            record,
+            tip,
+            journal_id,
+            progress,
+            tail,
+            borders,
+        })
     }
 
     pub(super) fn next_entry(&mut self) -> Result<Option<ReadItem>, JournalError> {
@@ -126,6 +142,11 @@ impl Scan {
 
     pub(super) fn journal_id(&self) -> Option<u64> {
         self.journal_id
+    }
+
+    /// The tip before this segment, if it was read or is known from the start.
+    pub(super) fn tip_before(&self, segment: &Segment) -> Option<Tip> {
+        self.borders.iter().find(|tip| tip.seq.next() == segment.first_seq).copied()
     }
 
     /// What lies behind the last record, once `next_entry` returned nothing.
@@ -244,7 +265,7 @@ impl Scan {
         let open = self.open.as_mut().expect("its end was reached");
         let last = self.tip.map_or(open.segment.first_seq.prev_or_zero(), |tip| tip.seq);
         let Some(next) = self.segments.as_slice().first() else {
-            self.tail = Some(tail::judge_end(open, self.journal_id)?);
+            self.tail = Some(tail::judge_end(open, self.journal_id, last.next())?);
             return self.check_reached_start();
         };
         if next.first_seq != last.next() {
@@ -255,6 +276,7 @@ impl Scan {
             return Err(open.corrupt(open.offset, reason));
         }
         self.progress.done += open.len;
+        self.borders.extend(self.tip);
         self.open = None;
         self.open_next_segment()
     }
@@ -325,15 +347,16 @@ fn check_header(
         "a record reaches beyond the end of the file".to_owned()
     } else if header.entries == 0 {
         "a record without entries".to_owned()
+    } else if header.entries > 1 && header.place != InWrite::ALONE {
+        "a record of several in one write has more than one entry".to_owned()
     } else {
         return Ok(());
     };
     Err(open.corrupt(open.offset, reason))
 }
 
-/// The entries of an encrypted record at the current offset. Its checksum is right, so it is as it
-/// was written; what does not open is told apart: a key that is missing, or bytes that were made to
-/// fit.
+/// The entries of an encrypted record at the current offset. Its checksum is right, so the bytes
+/// are as they were written. The error distinguishes a missing key from bytes that were forged.
 fn decrypt_payload(
     open: &OpenSegment,
     keys: &EncryptionKeys,

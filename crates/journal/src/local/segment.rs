@@ -3,6 +3,7 @@
 use vetch_base::Seq;
 use vetch_encryption::KeyId;
 
+use crate::entry::Tip;
 use crate::local::header::SECTOR;
 
 const SUFFIX: &str = ".journal";
@@ -18,11 +19,18 @@ pub(super) struct Segment {
     /// The key of its records, or none in it if they are plain; none at all as long as there are no
     /// records.
     pub(super) key: Option<Option<KeyId>>,
+    /// The tip before its first entry, where recovery had to read it.
+    pub(super) before: Option<Tip>,
 }
 
 impl Segment {
     pub(super) fn new(first_seq: Seq) -> Segment {
-        Segment { first_seq, name: format!("{:016x}{SUFFIX}", first_seq.get()), key: None }
+        Segment { first_seq, name: format!("{:016x}{SUFFIX}", first_seq.get()), key: None, before: None }
+    }
+
+    /// The segment that a writer begins behind `tip`.
+    pub(super) fn behind(tip: Tip) -> Segment {
+        Segment { before: Some(tip), ..Segment::new(tip.seq.next()) }
     }
 
     fn parse(name: &str) -> Option<Segment> {

@@ -156,7 +156,7 @@ impl Walk<'_> {
             if let Ok(sector) = open.bytes(at, SECTOR as u64)
                 && !header::is_zero(&sector)
             {
-                if self.is_ours(&sector) {
+                if self.is_ours(&sector) && !(is_last && self.is_same_write(&sector)) {
                     self.damage(&name, hole, format!("a hole: a record follows at byte {at}"));
                     self.next_seq = None;
                     open.offset = at;
@@ -187,6 +187,12 @@ impl Walk<'_> {
         self.journal_id.is_none_or(|id| id == journal_id)
     }
 
+    /// Whether a record was written in one go with the one that should begin where its reader is.
+    fn is_same_write(&self, sector: &[u8]) -> bool {
+        let shares = |header: Header| self.next_seq.is_some_and(|next| header.shares_write_with(next));
+        Header::parse(sector).is_ok_and(shares)
+    }
+
     /// Goes on at the next sector that begins a record, or at the end.
     fn resync(&mut self, open: &mut OpenSegment) {
         self.next_seq = None;
@@ -215,17 +221,21 @@ impl Walk<'_> {
             }
         };
         open.offset += header.extent();
-        let behind = header.first_seq.checked_plus(u64::from(header.entries));
-        self.next_seq = Some(behind.unwrap_or(Seq::MAX));
         self.journal_id = self.journal_id.or(Some(header.journal_id));
         let payload = extent.slice(RECORD_HEADER_LEN..RECORD_HEADER_LEN + header.payload_len as usize);
-        if crc32c::crc32c(&payload) != header.payload_crc {
-            let missing = header::zero_sectors(&extent).saturating_sub(header.zero_sectors);
-            if missing > 0 && is_last && self.is_end(open) {
+        let is_whole = crc32c::crc32c(&payload) == header.payload_crc;
+        let missing = header::zero_sectors(&extent).saturating_sub(header.zero_sectors);
+        if !is_whole && missing > 0 && is_last {
+            self.next_seq = Some(header.first_seq);
+            if let Some(end) = self.end_of_write(open, header) {
                 let reason = format!("{missing} sectors of the last write are missing");
-                let bytes = header.extent();
-                return (self.see)(Sight::Torn(CutTail { file: name, offset, bytes, reason }));
+                (open.offset, self.next_seq) = (open.len, None);
+                return (self.see)(Sight::Torn(CutTail { file: name, offset, bytes: end - offset, reason }));
             }
+        }
+        let behind = header.first_seq.checked_plus(u64::from(header.entries));
+        self.next_seq = Some(behind.unwrap_or(Seq::MAX));
+        if !is_whole {
             return self.damage(&name, offset, "the payload of a record does not match its checksum");
         }
         (self.see)(Sight::Record(RecordSight {
@@ -243,16 +253,18 @@ impl Walk<'_> {
         }
     }
 
-    /// Whether only zeros follow.
-    fn is_end(&self, open: &mut OpenSegment) -> bool {
-        let mut at = open.offset;
+    /// Where the write of the record before the current offset ends, if nothing else follows.
+    fn end_of_write(&self, open: &mut OpenSegment, header: &Header) -> Option<u64> {
+        let (mut at, mut end) = (open.offset, open.offset);
         while at + SECTOR as u64 <= open.len {
-            if !open.bytes(at, SECTOR as u64).is_ok_and(|sector| header::is_zero(&sector)) {
-                return false;
+            let sector = open.bytes(at, SECTOR as u64).ok()?;
+            if !header::is_zero(&sector) {
+                let is_of_it = !self.is_ours(&sector) || self.is_same_write(&sector);
+                end = (header.place.behind > 0 && is_of_it).then_some(at + SECTOR as u64)?;
             }
             at += SECTOR as u64;
         }
-        true
+        Some(end)
     }
 
     fn check_header(&mut self, open: &OpenSegment, header: &Header) {

@@ -1,12 +1,13 @@
 //! Headers and names.
 
-use super::header::{Header, HeaderError, RECORD_HEADER_LEN, SECTOR, extent, zero_sectors};
+use super::header::{Header, HeaderError, InWrite, RECORD_HEADER_LEN, SECTOR, extent, zero_sectors};
 use super::segment::{Segment, is_spare, spare_name};
 use vetch_base::Seq;
 
 fn header() -> Header {
     Header {
         is_encrypted: false,
+        place: InWrite::ALONE,
         journal_id: 1,
         first_seq: Seq::new(2),
         entries: 3,
@@ -21,6 +22,8 @@ fn header() -> Header {
 fn a_header_reads_back_and_no_flipped_bit_passes() {
     let encrypted = Header { is_encrypted: true, ..header() };
     assert_eq!(Header::parse(&encrypted.encode()), Ok(encrypted));
+    let shared = Header { place: InWrite { before: 1, behind: 2 }, ..encrypted };
+    assert_eq!(Header::parse(&shared.encode()), Ok(shared));
     let encoded = header().encode();
     assert_eq!(Header::parse(&encoded), Ok(header()));
     for bit in 0..RECORD_HEADER_LEN * 8 {
@@ -31,12 +34,35 @@ fn a_header_reads_back_and_no_flipped_bit_passes() {
 }
 
 #[test]
-fn an_intact_header_of_a_later_version_is_told_apart_from_damage() {
+fn an_intact_header_of_a_later_version_is_not_reported_as_damage() {
     let mut encoded = header().encode();
-    encoded[4] = 3;
+    with_version(&mut encoded, 5);
+    assert_eq!(Header::parse(&encoded), Err(HeaderError::Version { version: 5, journal_id: 1 }));
+}
+
+/// The version says whether a record has a place among others, so that neither is taken for the
+/// other.
+#[test]
+fn the_version_and_the_place_in_a_write_agree() {
+    let mut alone = header().encode();
+    with_version(&mut alone, 3);
+    assert_eq!(Header::parse(&alone), Err(HeaderError::Invalid));
+    let mut shared = Header { place: InWrite { before: 0, behind: 1 }, ..header() }.encode();
+    with_version(&mut shared, 1);
+    assert_eq!(Header::parse(&shared), Err(HeaderError::Invalid));
+}
+
+#[test]
+fn records_of_one_write_know_each_other() {
+    let header = Header { place: InWrite { before: 2, behind: 0 }, first_seq: Seq::new(9), ..header() };
+    let shares = |seq| header.shares_write_with(Seq::new(seq));
+    assert_eq!([6, 7, 8, 9, 10].map(shares), [false, true, true, false, false]);
+}
+
+fn with_version(encoded: &mut [u8; RECORD_HEADER_LEN], version: u8) {
+    encoded[4] = version;
     let crc = crc32c::crc32c(&encoded[..44]);
     encoded[44..].copy_from_slice(&crc.to_le_bytes());
-    assert_eq!(Header::parse(&encoded), Err(HeaderError::Version { version: 3, journal_id: 1 }));
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! Writer: the open local journal. One record, one write, one sync per batch; a failure of either
-//! ends it.
+//! ends it. What a member of several does beside that is in `replicated`, `cut` and `begin`.
 //!
 //! Invariant: everything that can fail for want of space happens before the first byte of a record
 //! is written, so `NoSpace` leaves the journal as it was and the same batch may be given again.
@@ -10,19 +10,29 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use vetch_base::Seq;
 use vetch_encryption::{EncryptionKeys, KeyId, Purpose};
 use vetch_seeded_bugs::Bug;
 
 use super::LocalConfig;
+use super::begin::State;
 use super::encryption;
-use super::header::{self, MAX_PAYLOAD, Place, SECTOR};
+use super::entries::{EntriesFrom, EntryReader};
+use super::header::{self, InWrite, MAX_PAYLOAD, Place, SECTOR};
 use super::maintenance::{Maintenance, Spare};
+use super::published::Published;
 use super::record;
 use super::scan::{From, Scan};
 use super::segment::Segment;
 use crate::contract::{Appended, Journal, JournalError, Position, Read, ReadItem};
 use crate::disk::{Disk, DiskFile};
 use crate::entry::{ChainedEntry, Draft, Kind, Tip};
+
+mod begin;
+mod cut;
+mod replicated;
+
+pub use cut::Cut;
 
 /// A record buffer above this size is given back after use.
 const KEEP_BUFFER: usize = 8 << 20;
@@ -42,6 +52,10 @@ pub struct LocalJournal {
     poison: Option<Arc<str>>,
     buf: Vec<u8>,
     maintenance: Maintenance,
+    /// What readers beside the writer go by.
+    published: Arc<Published>,
+    /// How far the journal is with beginning anew behind a checkpoint of another member.
+    begin: Option<State>,
     stats: Stats,
 }
 
@@ -76,6 +90,7 @@ impl LocalJournal {
         tip: Tip,
         maintenance: Maintenance,
     ) -> LocalJournal {
+        let first = segments.first().map_or(tip.seq.next(), |segment| segment.first_seq);
         LocalJournal {
             disk,
             dir,
@@ -89,6 +104,8 @@ impl LocalJournal {
             poison: None,
             buf: Vec::new(),
             maintenance,
+            published: Arc::new(Published::new(first, tip.seq, config.recent_bytes)),
+            begin: None,
             stats: Stats::default(),
         }
     }
@@ -96,6 +113,17 @@ impl LocalJournal {
     /// The half of the engine that a background thread runs.
     pub fn maintenance(&self) -> Maintenance {
         self.maintenance.clone()
+    }
+
+    /// Readers of durable entries, for other threads.
+    pub fn entries(&self) -> EntryReader {
+        let (disk, dir) = (self.disk.clone(), self.dir.clone());
+        EntryReader::new(disk, dir, self.keys.clone(), self.published.clone())
+    }
+
+    /// Durable entries from this one on, while the journal goes on.
+    pub fn entries_from(&self, seq: Seq) -> EntriesFrom {
+        self.entries().from(seq)
     }
 
     pub fn stats(&self) -> Stats {
@@ -168,6 +196,9 @@ impl LocalJournal {
         let gone = keep_from.saturating_sub(1);
         assert!(gone == 0 || gone < self.segments.len(), "the active segment stays");
         self.maintenance.retire(self.segments.drain(..gone).map(|segment| self.dir.join(segment.name)));
+        if let Some(first) = self.segments.first() {
+            self.published.trimmed(first.first_seq);
+        }
         Ok(gone)
     }
 
@@ -225,7 +256,7 @@ impl LocalJournal {
     }
 
     fn activate(&mut self, spare: Spare) -> Result<(), JournalError> {
-        let segment = Segment::new(self.tip.seq.next());
+        let segment = Segment::behind(self.tip);
         // Only a change of keys leaves a segment without a record. One that turns out too small for
         // the first is replaced, zeros by more zeros.
         let replaces = self.segments.last().is_some_and(|last| last.first_seq == segment.first_seq);
@@ -264,25 +295,41 @@ impl LocalJournal {
         let last =
             *entries.last().ok_or_else(|| JournalError::OutOfOrder("an empty batch".to_owned()))?.after();
         let mut payload = self.check_batch(entries)?;
+        if self.begin.is_some() {
+            self.complete_begin()?;
+        }
         let encryptor =
             self.keys.encryptor(Purpose::JournalRecord, &[self.journal_id, self.tip.seq.next().get()]);
         let key = encryptor.as_ref().map(|encryptor| encryptor.header().key);
         payload += if encryptor.is_some() { encryption::OVERHEAD as u64 } else { 0 };
         let rolled = self.make_room(header::extent(payload), key)?;
-        let active = self.active.as_mut().expect("room was made");
+        let place = self.place(key);
+        self.buf.clear();
+        record::build(&mut self.buf, place, InWrite::ALONE, entries, encryptor.as_ref());
+        self.write_out(entries.len(), last, rolled)
+    }
+
+    /// Where the next record goes: in the active segment, which has records of this key from now
+    /// on.
+    fn place(&mut self, key: Option<KeyId>) -> Place {
+        let active = self.active.as_ref().expect("room was made");
         let segment = self.segments.last_mut().expect("the active one is there");
         segment.key = Some(key);
-        let place = Place {
+        Place {
             journal_id: self.journal_id,
             segment: segment.first_seq,
             segment_len: active.len,
             offset: active.offset,
-        };
-        record::build(&mut self.buf, place, entries, encryptor.as_ref());
+        }
+    }
+
+    /// Writes the records in the buffer and syncs them, with which the tip moves to `last`.
+    fn write_out(&mut self, entries: usize, last: Tip, rolled: bool) -> Result<Appended, JournalError> {
+        let active = self.active.as_mut().expect("room was made");
         let bytes = self.buf.len() as u64;
         assert!(bytes.is_multiple_of(SECTOR as u64), "a record owns whole sectors");
         assert!(active.offset + bytes <= active.len, "a record stays within its segment");
-        assert!(last.seq == self.tip.seq.plus(entries.len() as u64), "sequence numbers are contiguous");
+        assert!(last.seq == self.tip.seq.plus(entries as u64), "sequence numbers are contiguous");
         assert!(last.epoch >= self.tip.epoch, "epochs never go back");
         assert!(last.next_rev >= self.tip.next_rev, "revisions never go back");
         #[expect(clippy::disallowed_methods, reason = "measures a write and a sync, for metrics")]
@@ -300,7 +347,8 @@ impl LocalJournal {
         active.offset += bytes;
         self.tip = last;
         self.buf.shrink_to(KEEP_BUFFER);
-        self.count(entries.len(), bytes, write, sync);
+        self.count(entries, bytes, write, sync);
+        self.published.appended(last.seq);
         Ok(Appended { position: Position(last.seq.get()), bytes, write, sync, rolled })
     }
 

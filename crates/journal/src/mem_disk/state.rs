@@ -323,8 +323,8 @@ impl State {
     }
 }
 
-/// The files that a name leads to, each in its place. The content of all others is gone: nobody has
-/// them open any more.
+/// The files that a name leads to, each in its place. The content of all others is gone:
+/// no process has them open any more.
 fn named<'a>(files: &[File], ids: impl Iterator<Item = &'a usize>) -> Vec<File> {
     let mut kept = vec![File::default(); files.len()];
     for &id in ids {

@@ -71,7 +71,7 @@ fn every_flipped_bit_is_refused_or_harmless() {
                     }
                     Err(other) => panic!("{what}: {other}"),
                     Ok((entries, _, _)) => {
-                        assert!(!is_meaningful, "{what}: a bit of a record flipped and nobody noticed");
+                        assert!(!is_meaningful, "{what}: a flipped bit of a record went undetected");
                         assert_eq!(entries, image.entries, "{what}");
                         harmless += 1;
                     }

@@ -49,7 +49,7 @@ fn found(disk: &MemDisk, keys: &EncryptionKeys) -> Result<Vec<Entry>, JournalErr
     recover(&disk.process_exit(), keys, genesis()).map(|(entries, _, _)| entries)
 }
 
-/// Journals hold what was written, and nobody reads it without the key.
+/// Journals hold what was written, and it cannot be read without the key.
 #[test]
 fn a_payload_is_nowhere_to_be_seen_and_comes_back() {
     let (disk, keys) = (MemDisk::new(), keys(&KEYS[..1]));
@@ -184,7 +184,7 @@ fn every_flipped_bit_of_an_encrypted_journal_is_refused_with_the_same_words_with
     assert!(refused > 3000 && harmless > 100, "{refused} refused, {harmless} harmless");
 }
 
-/// Whoever can write to the disk can make checksums fit, but not authentication tags.
+/// An attacker who can write to the disk can make checksums fit, but not authentication tags.
 #[test]
 fn a_record_that_was_moved_or_made_to_fit_does_not_decrypt() {
     let (disk, keys) = (MemDisk::new(), keys(&KEYS[..1]));

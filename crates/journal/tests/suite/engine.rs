@@ -210,12 +210,13 @@ fn reserved_features_are_refused_before_writing() {
     let mut journal = fresh(&disk);
     let files = disk.files();
     let mut tip = *journal.tip();
-    let own = Draft::new(Kind::Own).chain(&mut tip);
-    assert!(matches!(journal.append_batch(&[own]), Err(JournalError::NotSupported { .. })));
-    let mut tip = *journal.tip();
+    for kind in [Kind::Own, Kind::Members] {
+        let entry = Draft::new(kind).chain(&mut tip.clone());
+        assert!(matches!(journal.append_batch(&[entry]), Err(JournalError::NotSupported { .. })));
+    }
     let mut draft = Draft::new(Kind::Writes);
     draft.push_ref(PartId::default(), 1, &PayloadRef { stream: 1, position: 2, len: 3, hash: [4; 32] });
-    let error = journal.append_batch(&[draft.chain(&mut tip)]).expect_err("nobody could read it");
+    let error = journal.append_batch(&[draft.chain(&mut tip)]).expect_err("no reader knows it");
     assert!(error.to_string().contains("not supported yet"), "{error}");
     assert!(matches!(journal.append_batch(&[]), Err(JournalError::OutOfOrder(_))));
     assert_eq!(disk.files(), files);

@@ -29,8 +29,12 @@ macro_rules! scripts {
 scripts![
     append,
     batches,
+    begin_anew,
     bitrot,
+    crash_in_a_cut,
     crash_in_a_write,
+    cut,
+    cut_segments,
     encryption,
     failed_sync,
     foreign_records,
@@ -38,7 +42,9 @@ scripts![
     killed,
     no_space,
     recovery,
+    replicate,
     segments,
+    torn_records,
     torn_tail,
     trim,
 ];

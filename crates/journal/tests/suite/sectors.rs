@@ -108,9 +108,9 @@ fn a_sector_overwritten_by_another_is_refused_unless_it_zeroes_one_of_the_last_r
 }
 
 /// Two sectors changed places. Where one of the last record was swapped with zeros, what it held is
-/// usually found and refused; not in the unused end of an older segment, which nobody reads.
+/// usually found and refused; not in the unused end of an older segment, which is never read.
 #[test]
-fn two_swapped_sectors_are_refused_unless_one_of_the_last_record_went_where_nobody_reads() {
+fn two_swapped_sectors_are_refused_unless_one_of_the_last_record_went_where_no_read_looks() {
     let image = image();
     let exception = last_record(&image);
     let mut outcomes = Outcomes::default();

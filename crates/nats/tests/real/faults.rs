@@ -10,7 +10,7 @@ use vetch_journal::{Journal, Tip};
 use crate::cluster::{Cluster, SERVERS, Setup};
 use crate::replica_threads::{ReplicaThreads, start};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Once writes are acknowledged again, which takes a stream that has a leader, all servers hear of
 /// them within this.
@@ -26,7 +26,7 @@ fn nothing_acknowledged_is_lost_when_servers_of_nats_die_sleep_and_return() {
     let stream = cluster.new_stream();
     let logs = (0..3).map(|_| cluster.open(&stream)).collect();
     let replicas = ReplicaThreads::start(logs, Duration::from_millis(2));
-    replicas.wait_for(50, PATIENCE);
+    replicas.wait_for(50, TIMEOUT);
     let faults: [(&str, Fault); 5] = [
         ("a follower is killed", follower_killed),
         ("the leader is killed", leader_killed),
@@ -37,9 +37,9 @@ fn nothing_acknowledged_is_lost_when_servers_of_nats_die_sleep_and_return() {
     for (name, fault) in faults {
         let begun = Instant::now();
         fault(&mut cluster, &stream);
-        replicas.wait_for(30, PATIENCE);
+        replicas.wait_for(30, TIMEOUT);
         let (pause, resumed) = replicas.longest_pause(begun);
-        // Whoever has not heard yet is waited for.
+        // Replicas that have not read the records yet get the time to do so.
         std::thread::sleep(2 * HEARD);
         let late = replicas.slowest_to_hear(resumed);
         eprintln!(
@@ -90,11 +90,11 @@ fn all_killed(cluster: &mut Cluster, _: &str) {
     (0..SERVERS).for_each(|at| cluster.run(at));
 }
 
-/// Reads the whole journal as somebody who knows nothing.
+/// Reads the whole journal as a new replica.
 fn everything_is_there(cluster: &Cluster, stream: &str, acknowledged: &[(Seq, vetch_journal::Hash)]) {
     let me = ReplicaId { member: 9, incarnation: 1 };
-    let mut journal = ReplicatedJournal::new(cluster.open(stream), Config::default(), me, start(), PATIENCE);
-    journal.claim().expect("nobody else writes");
+    let mut journal = ReplicatedJournal::new(cluster.open(stream), Config::default(), me, start(), TIMEOUT);
+    journal.claim().expect("no other replica writes");
     let mut reading = journal.read(Tip::genesis(2)).expect("readable");
     let mut found = Vec::new();
     while let Some(item) = reading.next_entry().expect("intact") {

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use vetch_base::Seq;
-use vetch_cluster::{Config, Driver, Event, LogIndex, ReplicaId, Ticket};
+use vetch_cluster::{Config, Driver, LogIndex, ReplicaEvent, ReplicaId, ReplicatedLog, Ticket};
 use vetch_journal::{ChainedEntry, Draft, Hash, Kind, PartId, Position, Tip};
 use vetch_nats::NatsLog;
 
@@ -17,14 +17,14 @@ pub(crate) fn start() -> LogIndex {
     LogIndex { position: Position(0), tip: Tip::genesis(2) }
 }
 
-/// What servers were told.
+/// What servers read and clients got.
 #[derive(Default)]
 pub(crate) struct Ledger {
-    /// Every entry that anybody holds, by number.
+    /// Every entry that any server holds, by number.
     entries: BTreeMap<Seq, Hash>,
-    /// Those that clients were told of, and when.
+    /// Those that were acknowledged, and when.
     pub(crate) acknowledged: BTreeMap<Seq, (Hash, Instant)>,
-    /// How many of those who did not write it heard of an entry, and when the last of them did.
+    /// How many followers have read an entry, and when the last of them did.
     heard: BTreeMap<Seq, (usize, Instant)>,
     void: Vec<Hash>,
     tips: BTreeMap<u64, Tip>,
@@ -74,15 +74,15 @@ impl ReplicaThreads {
     }
 
     pub(crate) fn acknowledged(&self) -> usize {
-        self.ledger.lock().expect("nobody panics").acknowledged.len()
+        self.ledger.lock().expect("no thread panics").acknowledged.len()
     }
 
     /// Waits until this many more writes are acknowledged; how long that took.
-    pub(crate) fn wait_for(&self, more: usize, patience: Duration) -> Duration {
+    pub(crate) fn wait_for(&self, more: usize, timeout: Duration) -> Duration {
         let (begun, before) = (Instant::now(), self.acknowledged());
         while self.acknowledged() < before + more {
-            assert!(begun.elapsed() < patience, "no {more} writes in {patience:?}");
-            assert_eq!(self.ledger.lock().expect("nobody panics").trouble, Vec::<String>::new());
+            assert!(begun.elapsed() < timeout, "no {more} writes in {timeout:?}");
+            assert_eq!(self.ledger.lock().expect("no thread panics").trouble, Vec::<String>::new());
             std::thread::sleep(Duration::from_millis(5));
         }
         begun.elapsed()
@@ -90,7 +90,7 @@ impl ReplicaThreads {
 
     /// The longest time without an acknowledgement since this moment, and when it ended.
     pub(crate) fn longest_pause(&self, since: Instant) -> (Duration, Instant) {
-        let ledger = self.ledger.lock().expect("nobody panics");
+        let ledger = self.ledger.lock().expect("no thread panics");
         let mut times: Vec<Instant> =
             ledger.acknowledged.values().map(|(_, at)| *at).filter(|at| *at >= since).collect();
         times.push(since);
@@ -102,7 +102,7 @@ impl ReplicaThreads {
     /// The longest time from the acknowledgement of a write since this moment until all others had
     /// heard of it.
     pub(crate) fn slowest_to_hear(&self, since: Instant) -> Duration {
-        let ledger = self.ledger.lock().expect("nobody panics");
+        let ledger = self.ledger.lock().expect("no thread panics");
         let late = ledger.acknowledged.iter().filter(|(_, (_, at))| *at >= since);
         let late = late.map(|(seq, (_, at))| match ledger.heard.get(seq) {
             Some((servers, heard)) if *servers == self.threads.len() - 1 => *heard - *at,
@@ -117,8 +117,10 @@ impl ReplicaThreads {
         for thread in self.threads {
             thread.join().expect("no server panics");
         }
-        let ledger =
-            Arc::into_inner(self.ledger).expect("all threads ended").into_inner().expect("nobody panicked");
+        let ledger = Arc::into_inner(self.ledger)
+            .expect("all threads ended")
+            .into_inner()
+            .expect("no thread panicked");
         assert_eq!(ledger.trouble, Vec::<String>::new());
         for (seq, (hash, _)) in &ledger.acknowledged {
             assert!(!ledger.void.contains(hash), "entry {seq} was acknowledged and called void");
@@ -146,7 +148,7 @@ impl Hand {
             self.step(between_writes.min(Duration::from_millis(5)));
         }
         let tip = *self.driver.replica().log_state().tip();
-        self.ledger.lock().expect("nobody panics").tips.insert(self.node, tip);
+        self.ledger.lock().expect("no thread panics").tips.insert(self.node, tip);
     }
 
     fn write(&mut self) {
@@ -159,28 +161,28 @@ impl Hand {
     }
 
     fn step(&mut self, wait: Duration) {
-        let events = self.driver.step(wait);
-        let mut ledger = self.ledger.lock().expect("nobody panics");
+        let events = self.driver.step_replica(wait);
+        let mut ledger = self.ledger.lock().expect("no thread panics");
         for event in events {
             match event {
-                Event::Applied { tip, .. } => {
+                ReplicaEvent::Applied { tip, .. } => {
                     ledger.hold(tip.seq, tip.hash);
                     let heard = ledger.heard.entry(tip.seq).or_insert((0, Instant::now()));
                     *heard = (heard.0 + 1, Instant::now());
                 }
-                Event::Committed { ticket, .. } => {
+                ReplicaEvent::Committed { ticket, .. } => {
                     let (seq, hash) = self.mine.remove(&ticket).expect("proposed here");
                     ledger.acknowledge(seq, hash);
                 }
-                Event::Dropped { ticket } => {
+                ReplicaEvent::Dropped { ticket } => {
                     let (_, hash) = self.mine.remove(&ticket).expect("proposed here");
                     ledger.void.push(hash);
                 }
-                Event::Leading { .. } => ledger.elections += 1,
-                Event::Halted(divergence) => {
+                ReplicaEvent::Leading { .. } => ledger.elections += 1,
+                ReplicaEvent::Halted(divergence) => {
                     ledger.trouble.push(format!("server {} halted: {divergence}", self.node))
                 }
-                Event::Suspect { read, end } => {
+                ReplicaEvent::Suspect { read, end } => {
                     ledger
                         .trouble
                         .push(format!("server {}: the log ends at {end:?}, {read:?} was read", self.node));

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use vetch_cluster::{Config, Driver, Event, ReplicaId};
+use vetch_cluster::{Config, Driver, ReplicaEvent, ReplicaId, ReplicatedLog};
 
 use crate::cluster::{Cluster, Setup};
 use crate::replica_threads::{entry, start};
@@ -25,7 +25,7 @@ fn speed_of_appends() {
         let now = driver.now();
         driver.replica_mut().campaign(now);
         while !driver.replica().is_leader() {
-            driver.step(Duration::from_millis(10));
+            driver.step_replica(Duration::from_millis(10));
         }
         let mut times = measure(&mut driver, &vec![7; size]);
         times.sort_unstable();
@@ -50,21 +50,21 @@ fn measure(driver: &mut Driver<vetch_nats::NatsLog>, payload: &[u8]) -> Vec<Dura
         if let Ok(ticket) = driver.replica_mut().propose(now, &[entry]) {
             pending.insert(ticket, Instant::now());
             // Sends at once.
-            take(driver.step(Duration::ZERO), &mut pending, &mut times);
+            take(driver.step_replica(Duration::ZERO), &mut pending, &mut times);
             continue;
         }
-        take(driver.step(Duration::from_millis(10)), &mut pending, &mut times);
+        take(driver.step_replica(Duration::from_millis(10)), &mut pending, &mut times);
     }
     times
 }
 
 fn take(
-    events: Vec<Event>,
+    events: Vec<ReplicaEvent>,
     pending: &mut BTreeMap<vetch_cluster::Ticket, Instant>,
     times: &mut Vec<Duration>,
 ) {
     for event in events {
-        if let Event::Committed { ticket, .. } = event
+        if let ReplicaEvent::Committed { ticket, .. } = event
             && let Some(since) = pending.remove(&ticket)
         {
             times.push(since.elapsed());

@@ -65,7 +65,7 @@ fn unsafe_settings_are_refused_with_the_reason(cluster: &Cluster) {
     assert_eq!(accepted.unsafe_settings().len(), 1);
     let blind = Options { system: None, ..cluster.options(&cluster.new_stream()) };
     let Err(NatsError::Unsafe(found)) = NatsLog::open(&blind) else {
-        panic!("nobody knows whether the servers sync")
+        panic!("it is not known whether the servers sync")
     };
     assert!(matches!(&found[..], [Unsafe::Unknown { .. }]), "{found:?}");
 }

@@ -1,4 +1,4 @@
-//! Cluster: what servers of a cluster ask of each other, and what operators ask about members.
+//! Cluster: requests of other servers of the cluster, and of operators about members.
 
 use std::sync::Arc;
 use std::time::Duration;

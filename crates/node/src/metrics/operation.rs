@@ -1,4 +1,4 @@
-//! What requests ask of the sequencer, by the names that etcd has for them.
+//! The operations of the sequencer, by etcd's names.
 
 use std::time::Duration;
 

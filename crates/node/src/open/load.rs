@@ -83,6 +83,7 @@ fn replayed(
         unsafe_no_fsync: config.unsafe_no_fsync,
         new_journal_id: config.tuning.journal.new_id,
         keys: config.keys.clone(),
+        ..LocalConfig::default()
     };
     let recovery = LocalJournal::recover(Arc::clone(disk), &member.join("journal"), local, loaded.tip)?;
     let mut tail =

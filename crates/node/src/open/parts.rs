@@ -43,14 +43,14 @@ pub(super) fn connect(
     time: Arc<dyn Time>,
     found: Recovered,
     local: Option<&LocalJournal>,
-    cluster: Option<Cluster>,
+    cluster: Option<Arc<Cluster>>,
 ) -> (Arc<NodeState>, AssembledParts) {
     let (commands, commands_in) = queue::bounded(config.queue_depth);
     let (batches, batches_in) = queue::bounded(config.appends_in_flight);
     let (trims, trims_in) = bounded(TRIM_QUEUE);
     let (housekeeping, housekeeping_in) = bounded(1);
     let (fan_out, fan_out_in) = queue::bounded(1);
-    let sequencer = Sequencer::new(found.tip, cluster.is_some(), found.dirty);
+    let sequencer = Sequencer::new(found.tip.seq, found.dirty);
     let alarmed = found.store.alarms().any(|alarm| alarm.kind == AlarmKind::NoSpace);
     let admission = Admission::new(identity.member_id, config.quota(), alarmed);
     let admission = match &cluster {

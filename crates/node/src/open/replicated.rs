@@ -12,7 +12,7 @@ use crossbeam_channel::bounded;
 use tokio::sync::watch;
 use vetch_checkpoint::identity;
 use vetch_checkpoint::transfer::remove_unfinished;
-use vetch_cluster::{Driver, Log, LogIndex, ReplicaId};
+use vetch_cluster::{Engine, LogIndex, ReplicaId, Start};
 use vetch_journal::{Disk, Position, RealDisk, Tip};
 use vetch_members::{Leader, Member, MemberRegistry, PeerTable};
 use vetch_store::Store;
@@ -50,10 +50,10 @@ impl Node {
     pub fn open_replicated(
         config: NodeConfig,
         cluster: ClusterConfig,
-        log: Box<dyn Log>,
+        engine: Box<dyn Engine>,
         mut progress: impl FnMut(Progress),
     ) -> Result<Node, OpenError> {
-        let node = follow(config, cluster, log, &mut progress)?;
+        let node = follow(config, cluster, engine, &mut progress)?;
         let mut polls = 0;
         while !node.state().cluster.as_ref().is_some_and(|cluster| cluster.status.borrow().caught_up) {
             let state = node.state().lifecycle.run_state();
@@ -90,13 +90,13 @@ fn progress_note(node: &Node) -> String {
 fn follow(
     config: NodeConfig,
     cluster: ClusterConfig,
-    log: Box<dyn Log>,
+    engine: Box<dyn Engine>,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Node, OpenError> {
     let incarnation = RandomState::new().hash_one(std::process::id());
     let (time, steady) = (Arc::new(Monotonic::new()), Arc::new(Sleepless::new()));
     let env = Env { disk: Arc::new(RealDisk), time, steady, incarnation };
-    let (node, parts) = assemble(env, config, cluster, log, progress)?;
+    let (node, parts) = assemble(env, config, cluster, engine, progress)?;
     Ok(Node::new(node, start(parts, ReplicatedLogLoop::run)))
 }
 
@@ -116,7 +116,7 @@ pub(crate) fn assemble(
     env: Env,
     mut config: NodeConfig,
     cluster: ClusterConfig,
-    log: Box<dyn Log>,
+    engine: Box<dyn Engine>,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(Arc<NodeState>, ReplicatedParts), OpenError> {
     let Env { disk, time, steady, incarnation } = env;
@@ -129,14 +129,6 @@ pub(crate) fn assemble(
     let lock = disk.lock_dir(&member)?;
     remove_unfinished(&member)?;
     let identity = identity::load_or_create(disk.as_ref(), &member, config.proposed)?;
-    let max = log.max_record();
-    if max < RECORD_MIN {
-        return Err(OpenError::SmallRecords { max, wanted: 2 * RECORD_MIN });
-    }
-    // A record holds a batch and the request that closed it: the values that this one sent, and as
-    // much again that it keeps.
-    config.tuning.batch.bytes = config.tuning.batch.bytes.min(max / 8);
-    let request_max = (max - config.tuning.batch.bytes) / 2 - RECORD_OVERHEAD;
     let loaded = load(&disk, &config, progress)?;
     let has_journal = member.join("journal").exists();
     // A server that had read nothing when it took a checkpoint, as one does whose log is full,
@@ -146,6 +138,17 @@ pub(crate) fn assemble(
         return Err(OpenError::NotShared(config.data_dir.display().to_string()));
     }
     let start = LogIndex { position: Position(loaded.position), tip: loaded.tip };
+    let me = ReplicaId { member: identity.member_id, incarnation };
+    let clock = Arc::clone(&steady);
+    let log = engine.begin(Start { me, index: start, clock: Box::new(move || clock.now()) })?;
+    let max = log.max_record();
+    if max < RECORD_MIN {
+        return Err(OpenError::SmallRecords { max, wanted: 2 * RECORD_MIN });
+    }
+    // A record holds a batch and the request that closed it: the values that this one sent, and as
+    // much again that it keeps.
+    config.tuning.batch.bytes = config.tuning.batch.bytes.min(max / 8);
+    let request_max = (max - config.tuning.batch.bytes) / 2 - RECORD_OVERHEAD;
     let mut store = loaded.store;
     let mark = store.head();
     store.publish(mark);
@@ -159,15 +162,15 @@ pub(crate) fn assemble(
         tip: loaded.tip,
         checkpointer: loaded.checkpointer,
     };
-    let (reads, reads_in) = ReadQueue::new(config.queue_depth, Arc::clone(&steady));
+    let (reads, reads_in) = ReadQueue::new(config.queue_depth, steady);
     let (member_commands, member_commands_in) = bounded(MEMBER_COMMANDS_MAX);
     let (reports, reports_in) = bounded(REPORTS_MAX);
-    let ClusterConfig { name, client_urls, peer_urls, replication } = cluster;
+    let ClusterConfig { name, client_urls, peer_urls } = cluster;
     let url = client_urls.first().cloned().unwrap_or_default();
     let as_member = Member { id: identity.member_id, incarnation, name, client_urls, peer_urls };
     let registry = MemberRegistry::load(Arc::clone(&disk), member, as_member.clone());
     let (members, key) = (registry.members(), registry.key());
-    let part = Cluster {
+    let part = Arc::new(Cluster {
         reads,
         status: watch::Sender::new(ClusterStatus { members, key, ..ClusterStatus::default() }),
         member_commands,
@@ -179,27 +182,30 @@ pub(crate) fn assemble(
         position: AtomicU64::new(start.position.0),
         must_checkpoint: AtomicBool::new(false),
         saved: AtomicI64::new(mark.revision),
-    };
-    let (node, rest) = connect(config, identity, time, recovered, None, Some(part));
+    });
+    let (node, rest) = connect(config, identity, time, recovered, None, Some(Arc::clone(&part)));
     let waker = log.waker();
     if let Some(waker) = &waker {
         reads_in.wake_with(waker);
+        if log.pace().writes_wake {
+            rest.batches.wakes(Arc::clone(waker));
+        }
     }
-    let me = ReplicaId { member: identity.member_id, incarnation };
     let auth = Arc::clone(node.store.read().auth());
     let is_from_start = start.position.0 == 0;
     let peers = if is_from_start { PeerTable::default() } else { PeerTable::incomplete(Duration::ZERO) };
     let journal = ReplicatedLogLoop {
         node: Arc::clone(&node),
+        cluster: part,
         committer: Committer::new(&node),
         batches: rest.batches,
         reads: reads_in,
         member_commands: member_commands_in,
         reports: reports_in,
-        driver: Driver::with_clock(log, replication, me, start, Box::new(move || steady.now())),
+        log,
         registry,
-        me: Leader { member: identity.member_id, url },
-        reads_wake: waker.is_some(),
+        me: Leader { member: me.member, url },
+        can_wake: waker.is_some(),
         work: Work::new(start.tip.seq, auth, peers),
         _lock: lock,
     };

@@ -7,18 +7,20 @@
 //! clients, a thread switch takes longer than the evaluation did.
 
 use std::collections::VecDeque;
+use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crossbeam_channel::TryRecvError;
+use vetch_checkpoint::Capture;
 use vetch_encryption::KeyId;
-use vetch_journal::{Appended, ChainedEntry, DirLock, Journal, LocalJournal, Position};
+use vetch_journal::{Appended, ChainedEntry, DirLock, Draft, Journal, LocalJournal, Position};
 use vetch_sync::queue::Receiver;
 use vetch_sync::{Mutex, Rank};
 
 use crate::commit::Committer;
 use crate::runtime::Step;
-use crate::sequencer::Batch;
+use crate::sequencer::{Batch, CaptureRequest};
 use crate::state::{NodeState, Reply};
 
 /// How soon an append that found no space is tried again.
@@ -33,8 +35,8 @@ pub(crate) struct JournalLoop {
     trims: Option<crossbeam_channel::Receiver<Position>>,
     journal: LocalJournal,
     committer: Committer,
-    /// Batches that found no space; nothing of them has been written.
-    waiting: Option<Vec<Batch<Reply>>>,
+    /// What found no space; nothing of it has been written.
+    waiting: Option<Chained>,
     /// An append failed for good. Later batches were evaluated on what it lost, so none of them
     /// may become visible, not even one without an entry.
     has_failed: bool,
@@ -44,6 +46,14 @@ pub(crate) struct JournalLoop {
     /// The directory stays locked until the last part that writes acknowledged data to it has
     /// ended.
     _lock: DirLock,
+}
+
+/// Batches that become one record, with their entries chained on the journal's tip.
+struct Chained {
+    batches: Vec<Batch<Reply>>,
+    entries: Vec<ChainedEntry>,
+    /// Captures between them, each with the tip before it.
+    captures: Vec<(SyncSender<Capture>, Capture)>,
 }
 
 /// The journal's thread owns it. The sequencer's access ends with it.
@@ -124,7 +134,7 @@ impl JournalLoop {
         }
         let batch = batches.pop_front()?;
         let generation = self.node.key_usage.generation();
-        let step = self.make_durable(vec![batch]);
+        let step = self.append(vec![batch]);
         self.report_keys(generation);
         if self.waiting.is_some() {
             // There was no space. The journal's own thread tries again.
@@ -153,13 +163,13 @@ impl JournalLoop {
     fn work(&mut self) -> Step {
         // Space is given back also while no client writes.
         let trimmed = self.trim();
-        if let Some(batches) = self.waiting.take() {
-            return self.make_durable(batches);
+        if let Some(chained) = self.waiting.take() {
+            return self.make_durable(chained);
         }
         match self.batches.try_recv() {
             Ok(first) => {
                 let batches = self.gather(first);
-                self.make_durable(batches)
+                self.append(batches)
             }
             Err(TryRecvError::Empty) if trimmed => Step::Worked,
             Err(TryRecvError::Empty) => Step::Idle,
@@ -167,21 +177,43 @@ impl JournalLoop {
         }
     }
 
-    fn make_durable(&mut self, batches: Vec<Batch<Reply>>) -> Step {
+    fn append(&mut self, batches: Vec<Batch<Reply>>) -> Step {
         if self.has_failed {
             return Step::Ended;
         }
-        let entries: Vec<ChainedEntry> = batches.iter().filter_map(|batch| batch.entry.clone()).collect();
-        if entries.is_empty() {
-            self.committer.commit(batches, None);
+        let chained = self.chain(batches);
+        self.make_durable(chained)
+    }
+
+    /// Gives the entries of batches their places behind the journal's last one.
+    fn chain(&self, mut batches: Vec<Batch<Reply>>) -> Chained {
+        assert!(self.waiting.is_none(), "what waits for space comes first");
+        let mut tip = *self.journal.tip();
+        let (mut entries, mut captures) = (Vec::with_capacity(batches.len()), Vec::new());
+        for batch in &mut batches {
+            entries.extend(batch.draft.take().map(|draft| draft.chain(&mut tip)));
+            assert!(
+                tip.next_rev == batch.mark.revision + 1,
+                "the journal numbers revisions as the store does"
+            );
+            if let Some(CaptureRequest { reply, capture: Some(capture) }) = batch.capture.take() {
+                captures.push((reply, Capture { tip, ..capture }));
+            }
+        }
+        Chained { batches, entries, captures }
+    }
+
+    fn make_durable(&mut self, chained: Chained) -> Step {
+        if chained.entries.is_empty() {
+            self.commit(chained);
             return Step::Worked;
         }
-        match self.journal.append_batch(&entries) {
+        match self.journal.append_batch(&chained.entries) {
             Ok(appended) => {
-                let last = entries.last().map(ChainedEntry::after);
+                let last = chained.entries.last().map(ChainedEntry::after);
                 assert!(last == Some(self.journal.tip()), "the journal ends with the batch that it took");
                 self.observe(&appended);
-                self.committer.commit(batches, last);
+                self.commit(chained);
                 Step::Worked
             }
             // Nothing was written. Admission keeps this from happening but for a burst right as the
@@ -189,7 +221,7 @@ impl JournalLoop {
             Err(error) if error.may_retry() && !self.node.is_stopping() => {
                 self.node.disk.segment_failed(&error);
                 self.node.housekeeping.ring();
-                self.waiting = Some(batches);
+                self.waiting = Some(chained);
                 Step::Idle
             }
             Err(error) => {
@@ -200,8 +232,18 @@ impl JournalLoop {
         }
     }
 
+    /// What was appended becomes visible.
+    fn commit(&self, chained: Chained) {
+        let Chained { batches, entries, captures } = chained;
+        self.committer.commit(batches, entries.last().map(ChainedEntry::after));
+        for (reply, capture) in captures {
+            // Fails if housekeeping has ended; the next start replays the journal.
+            let _ = reply.send(capture);
+        }
+    }
+
     fn gather(&self, first: Batch<Reply>) -> Vec<Batch<Reply>> {
-        let size = |batch: &Batch<Reply>| batch.entry.as_ref().map_or(0, |entry| entry.bytes().len());
+        let size = |batch: &Batch<Reply>| batch.draft.as_ref().map_or(0, Draft::size);
         let mut bytes = size(&first);
         let mut batches = vec![first];
         while bytes < self.node.config.tuning.journal.record_bytes

@@ -10,6 +10,7 @@ use std::time::Instant;
 use tokio::sync::oneshot;
 use vetch_checkpoint::Capture;
 use vetch_cluster::ReplicaId;
+use vetch_journal::Tip;
 use vetch_store::Store;
 use vetch_store::permit::permit;
 use vetch_store::request::WriteRequest;
@@ -19,7 +20,7 @@ use vetch_sync::RwLockWriteGuard;
 use crate::error::NodeError;
 use crate::metrics::Operation;
 use crate::sequencer::{CaptureRequest, LeadershipTransfer, Round};
-use crate::state::{Command, Reply, SnapshotPoint, Write};
+use crate::state::{Command, NodeState, Reply, SnapshotPoint, Write};
 use crate::tuning::Tuning;
 
 use super::sequencer_loop::SequencerLoop;
@@ -36,8 +37,8 @@ struct Running<'s> {
     at: Instant,
 }
 
-/// The store, locked by the thread that evaluates.
-struct Locked<'s> {
+/// The store, locked by the thread that changes head.
+pub(super) struct Locked<'s> {
     guard: RwLockWriteGuard<'s, Store>,
     /// What may be examined in one turn, see [`BatchTuning::turn_work`], and what was in this one.
     work: usize,
@@ -48,6 +49,13 @@ impl Locked<'_> {
     fn give_way(&mut self) {
         RwLockWriteGuard::bump(&mut self.guard);
         self.worked = 0;
+    }
+}
+
+impl<'s> Locked<'s> {
+    pub(super) fn of(node: &'s NodeState) -> Locked<'s> {
+        let work = usize::try_from(node.config.tuning.batch.turn_work).unwrap_or(usize::MAX);
+        Locked { guard: node.store.write(), work, worked: 0 }
     }
 }
 
@@ -120,8 +128,7 @@ impl SequencerLoop {
         let node = Arc::clone(&self.node);
         let began = Instant::now();
         self.admission.set_disk(node.disk.state(), node.disk.room() / 2);
-        let work = usize::try_from(node.config.tuning.batch.turn_work).unwrap_or(usize::MAX);
-        let (open, store) = (self.sequencer.begin(), Locked { guard: node.store.write(), work, worked: 0 });
+        let (open, store) = (self.sequencer.begin(), Locked::of(&node));
         let (turns, worked) = (Turns::new(&node.config.tuning, &store), store.worked());
         let mut running = Running { store, open, writes: 0, turns, at: Instant::now() };
         let mut next = Some(first);
@@ -149,11 +156,15 @@ impl SequencerLoop {
             Command::Snapshot { reply } => {
                 self.cut(running);
                 // The caller may have gone.
-                let _ = reply.send(SnapshotPoint::new(&self.node, &running.store, self.sequencer.tip().seq));
+                let _ = reply.send(SnapshotPoint::new(&self.node, &running.store, self.sequencer.number()));
             }
             Command::TransferLeadership { to, reply } => {
                 self.cut(running);
                 self.transfer_leadership(&running.store, to, reply);
+            }
+            Command::EndLead => {
+                self.cut(running);
+                self.end_lead(&running.store);
             }
             Command::ReviewAlarms => self.review(&mut running.open, &mut running.store),
             Command::Stop => self.output.stop = true,
@@ -222,14 +233,9 @@ impl SequencerLoop {
         self.node.metrics.evaluation.near_quota.set(self.admission.is_near_quota().into());
     }
 
-    /// On a shared journal only the journal's thread knows where the state of the last batch lies.
+    /// Only the journal's thread knows where the state of the last batch lies.
     fn send_capture(&mut self, store: &Store, reply: SyncSender<Capture>) {
-        if self.node.cluster.is_none() {
-            let capture = self.capture(store);
-            self.output.captures.push((reply, capture));
-            return;
-        }
-        let capture = (!self.node.is_following()).then(|| self.capture(store));
+        let capture = (!self.is_following()).then(|| self.capture(store));
         let mut batch = self.sequencer.close(self.sequencer.begin(), store);
         batch.capture = Some(CaptureRequest { reply, capture });
         self.output.batches.push_back(batch);
@@ -246,10 +252,19 @@ impl SequencerLoop {
         self.output.batches.push_back(batch);
     }
 
+    /// The journal's thread takes back what it cannot commit, once this batch has reached it.
+    fn end_lead(&mut self, store: &Store) {
+        self.admission.end_lead();
+        let mut batch = self.sequencer.close(self.sequencer.begin(), store);
+        batch.end_of_lead = Some(self.sequencer.end_lead());
+        self.output.batches.push_back(batch);
+    }
+
+    /// The state at head. Its tip is set by the thread that knows it.
     fn capture(&mut self, store: &Store) -> Capture {
         let dirty = self.sequencer.take_dirty();
         self.node.disk.set_fresh_bytes(0);
-        Capture::at_head(store, self.sequencer.tip(), dirty)
+        Capture::at_head(store, Tip::genesis(store.head().revision + 1), dirty)
     }
 
     fn review(&mut self, round: &mut Round<Reply>, store: &mut Store) {

@@ -11,11 +11,10 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{TryRecvError, TrySendError};
-use vetch_checkpoint::Capture;
+use vetch_journal::Draft;
 use vetch_sync::queue::{Receiver, Sender};
 
 use crate::admission::Admission;
@@ -71,7 +70,6 @@ struct GroupCommitWindow {
 #[derive(Default)]
 pub(super) struct RoundOutput {
     pub(super) batches: VecDeque<Batch<Reply>>,
-    pub(super) captures: Vec<(SyncSender<Capture>, Capture)>,
     pub(super) stop: bool,
 }
 
@@ -154,7 +152,6 @@ impl SequencerLoop {
                 Err(TrySendError::Disconnected(_)) => return Step::Ended,
             }
         }
-        self.send_captures();
         if self.output.stop { Step::Ended } else { Step::Worked }
     }
 
@@ -164,7 +161,7 @@ impl SequencerLoop {
     fn commit_inline(&mut self) -> Option<Step> {
         let (short, batch) = (self.node.config.tuning.batch.short_requests, self.output.batches.front()?);
         let answered = batch.replies.len();
-        let bytes = batch.entry.as_ref().map_or(0, |entry| entry.bytes().len());
+        let bytes = batch.draft.as_ref().map_or(0, Draft::size);
         let is_short = answered <= short && bytes <= SHORT_BATCH_BYTES_MAX;
         self.short_batches =
             if is_short { (self.short_batches + 1).min(INLINE_AFTER_SHORT_BATCHES) } else { 0 };
@@ -181,12 +178,5 @@ impl SequencerLoop {
                 Some(GroupCommitWindow { expected: answered + waiting, until: now + window });
         }
         Some(step)
-    }
-
-    fn send_captures(&mut self) {
-        for (reply, capture) in self.output.captures.drain(..) {
-            // Fails if housekeeping has ended; the next start replays the journal.
-            let _ = reply.send(capture);
-        }
     }
 }

@@ -37,6 +37,9 @@ pub(crate) enum Command {
         to: ReplicaId,
         reply: oneshot::Sender<()>,
     },
+    /// This server leads no more: hands over what was evaluated and is not in a batch yet. Nothing
+    /// is evaluated by then.
+    EndLead,
     /// Checks whether an alarm can be lowered.
     ReviewAlarms,
     /// Finishes what is queued, then ends.
@@ -68,6 +71,7 @@ impl Command {
             Command::Capture { .. }
             | Command::Snapshot { .. }
             | Command::TransferLeadership { .. }
+            | Command::EndLead
             | Command::ReviewAlarms
             | Command::Stop => 0,
         }

@@ -9,10 +9,9 @@ use tokio::sync::watch;
 pub(crate) enum RunState {
     Running,
     Stopped,
-    /// The journal failed; nothing more is acknowledged.
+    /// The node failed, above all because the journal did; nothing more is acknowledged.
     Failed(String),
-    /// Another server leads now, and this one has evaluated what is not in the log: open the node
-    /// again.
+    /// This server has evaluated what the log does not take: open the node again.
     Replaced,
     /// The shared journal was trimmed beyond what this server has applied, and begins at this
     /// position: the server needs another one's checkpoint.
@@ -58,7 +57,7 @@ impl Lifecycle {
 
     /// The node fails, unless it has ended before.
     pub(crate) fn fail(&self, cause: String) {
-        tracing::error!(%cause, "the journal failed; stopping, because nothing further can be made durable");
+        tracing::error!(%cause, "the node failed and stops; nothing further is acknowledged");
         self.stopping.store(true, Ordering::Relaxed);
         self.run_state.send_if_modified(|state| {
             let running = *state == RunState::Running;

@@ -13,6 +13,8 @@ pub(crate) struct SnapshotPoint {
     pub(crate) mark: Mark,
     /// Sequence number of the entry before it.
     pub(crate) seq: Seq,
+    /// How often the store had been rewound.
+    pub(crate) rewinds: u64,
     pub(crate) unversioned: Unversioned,
     pub(crate) hold: CollectionHold,
 }
@@ -23,6 +25,7 @@ impl SnapshotPoint {
         SnapshotPoint {
             mark: store.head(),
             seq,
+            rewinds: store.rewinds(),
             unversioned: store.unversioned(),
             hold: CollectionHold::new(node),
         }

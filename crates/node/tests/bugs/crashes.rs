@@ -8,7 +8,7 @@ use vetch_node::error::NodeError;
 use vetch_node::store::request::{DeleteRangeRequest, KeyRange};
 use vetch_testkit::valid::Valid;
 
-use crate::stepped_node::{SteppedNode, everything, put, told};
+use crate::stepped_node::{SteppedNode, events_of, everything, put};
 
 /// Under load, a crash left one member with state that its index did not account for: revisions
 /// then differed.
@@ -137,8 +137,8 @@ fn etcd_17780_the_revision_does_not_go_back_after_a_crash_in_a_compaction() {
     }
 }
 
-/// After a member had caught up by a snapshot, a watch told events of a time before the one it had
-/// asked for.
+/// After a member had caught up by a snapshot, a watch delivered events from before its start
+/// revision.
 #[test]
 fn etcd_15271_a_watch_never_goes_back_in_time_over_a_restart_from_a_checkpoint() {
     let mut fixture = SteppedNode::new();
@@ -147,7 +147,7 @@ fn etcd_15271_a_watch_never_goes_back_in_time_over_a_restart_from_a_checkpoint()
     }
     fixture.settle();
     let mut session = fixture.watch(&everything(40));
-    let mut events = told(&fixture.drain_settled(&mut session));
+    let mut events = events_of(&fixture.drain_settled(&mut session));
     assert_eq!(events.last().unwrap().1, 61);
     drop(session);
     let mut fixture = fixture.power_cut();
@@ -156,7 +156,7 @@ fn etcd_15271_a_watch_never_goes_back_in_time_over_a_restart_from_a_checkpoint()
     for n in 0..5 {
         fixture.put("k0", &format!("after{n}"));
     }
-    events.extend(told(&fixture.drain_settled(&mut session)));
+    events.extend(events_of(&fixture.drain_settled(&mut session)));
     let revisions: Vec<i64> = events.iter().map(|(_, revision, _)| *revision).collect();
     assert_eq!(revisions, (40..=66).collect::<Vec<i64>>());
 }

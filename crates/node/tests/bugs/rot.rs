@@ -1,4 +1,4 @@
-//! Rot while the server runs: it is found, told, and mended from what is in memory.
+//! Rot while the server runs: it is found, reported, and repaired from memory.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -57,7 +57,7 @@ fn a_damaged_checkpoint_is_replaced_by_one_from_memory() {
         flip_a_bit(&fixture, &data[0], 200);
         pass(&mut fixture, 25);
         let metrics = fixture.node.metrics();
-        assert_eq!(metrics.scrub.damage_found.get() > 0, is_mended, "it is told");
+        assert_eq!(metrics.scrub.damage_found.get() > 0, is_mended, "it is reported");
         assert_eq!(metrics.checkpoints.healed.get(), u64::from(is_mended));
         assert_eq!(damaged(&fixture), [""; 0], "nothing that is needed is damaged, as far as is known");
         assert_eq!(fixture.can_start().is_ok(), is_mended, "{:?}", fixture.can_start());

@@ -20,7 +20,7 @@ use vetch_node::store::request::*;
 use vetch_node::watch::{Create, Response, WatchSession};
 use vetch_testkit::valid::Valid;
 
-/// Time that moves when it is told to.
+/// Time that moves on request.
 #[derive(Default)]
 struct Hand(AtomicU64);
 
@@ -223,8 +223,8 @@ pub(crate) fn everything(start_revision: i64) -> Create {
     Create { key: vec![0], range_end: vec![0], start_revision, ..Create::default() }
 }
 
-/// Key, revision and kind of each event, in the order told.
-pub(crate) fn told(responses: &[Response<NodeEvent>]) -> Vec<(String, i64, &'static str)> {
+/// Key, revision and kind of each event, in order of delivery.
+pub(crate) fn events_of(responses: &[Response<NodeEvent>]) -> Vec<(String, i64, &'static str)> {
     let events = responses.iter().flat_map(Response::events);
     let kind = |event: &NodeEvent| if event.0.kv.is_tombstone() { "delete" } else { "put" };
     let key = |event: &NodeEvent| String::from_utf8(event.0.kv.key().to_vec()).unwrap();

@@ -4,7 +4,7 @@ use vetch_node::store::request::{DeleteRangeRequest, KeyRange, RequestOp};
 use vetch_node::watch::Create;
 use vetch_testkit::valid::Valid;
 
-use crate::stepped_node::{SteppedNode, everything, put, told};
+use crate::stepped_node::{SteppedNode, events_of, everything, put};
 
 /// A progress notification overtook events that were still on their way.
 #[test]
@@ -23,22 +23,22 @@ fn etcd_15220_progress_never_overtakes_events() {
         session.request_progress();
     }
     responses.extend(fixture.drain_settled(&mut session));
-    let mut told_upto = 1;
+    let mut sent_upto = 1;
     let mut progress = 0;
     for response in &responses {
         if response.progress {
             progress += 1;
-            assert_eq!(response.header_revision, told_upto, "everything up to here has been told");
+            assert_eq!(response.header_revision, sent_upto, "everything up to here has been sent");
         }
-        told_upto = response.events().map(|event| event.0.kv.mod_revision()).fold(told_upto, i64::max);
+        sent_upto = response.events().map(|event| event.0.kv.mod_revision()).fold(sent_upto, i64::max);
     }
-    assert_eq!(told_upto, 41);
-    assert!(progress > 5, "progress was told: {progress}");
+    assert_eq!(sent_upto, 41);
+    assert!(progress > 5, "progress was sent: {progress}");
 }
 
-/// An event was told twice, because what a transaction had read was kept and used again.
+/// An event was sent twice, because what a transaction had read was kept and used again.
 #[test]
-fn etcd_17247_every_event_of_a_transaction_is_told_once() {
+fn etcd_17247_every_event_of_a_transaction_is_sent_once() {
     let mut fixture = SteppedNode::with(|config| {
         config.tuning.watch.ring.revisions = 1;
         config.tuning.watch.drain.events = 1;
@@ -63,9 +63,9 @@ fn etcd_17247_every_event_of_a_transaction_is_told_once() {
         expected.extend(["k1", "k2"].map(|key| (key.to_string(), revision + 1, "delete")));
         expected.push(("m".to_string(), revision + 1, "put"));
     }
-    assert_eq!(told(&fixture.drain_settled(&mut live)), expected);
+    assert_eq!(events_of(&fixture.drain_settled(&mut live)), expected);
     let mut late = fixture.watch(&everything(2));
-    assert_eq!(told(&fixture.drain_settled(&mut late)), expected);
+    assert_eq!(events_of(&fixture.drain_settled(&mut late)), expected);
 }
 
 /// Watchers of a stream whose client read slowly lost events once many of them were behind.
@@ -91,7 +91,7 @@ fn etcd_17529_a_starved_stream_loses_nothing() {
     responses.extend(fixture.drain_settled(&mut session));
     for watcher in 0..31 {
         let own: Vec<_> = responses.iter().filter(|response| response.watch_id == watcher).cloned().collect();
-        let events = told(&own);
+        let events = events_of(&own);
         let of_key = |n: i64| watcher == 0 || n % 3 == (watcher - 1) % 3;
         let revisions: Vec<i64> = events.iter().map(|(_, revision, _)| *revision).collect();
         let expected: Vec<i64> = (0..200).filter(|&n| of_key(n)).map(|n| n + 2).collect();
@@ -101,7 +101,7 @@ fn etcd_17529_a_starved_stream_loses_nothing() {
 
 /// The deletion was gone when history was compacted right at its revision.
 #[test]
-fn etcd_18089_a_deletion_at_the_compaction_is_told() {
+fn etcd_18089_a_deletion_at_the_compaction_is_sent() {
     let mut fixture = SteppedNode::new();
     fixture.put("k", "v");
     let deleted = fixture.delete("k");
@@ -109,21 +109,21 @@ fn etcd_18089_a_deletion_at_the_compaction_is_told() {
     let mut behind = fixture.watch(&Create { key: b"k".to_vec(), start_revision: 2, ..Create::default() });
     fixture.compact(deleted);
     fixture.settle();
-    let before: Vec<_> = told(&fixture.drain_settled(&mut behind));
-    // The watcher was behind the compaction when it was first served: it is told all of it or that
+    let before: Vec<_> = events_of(&fixture.drain_settled(&mut behind));
+    // The watcher was behind the compaction when it was first served: it gets all of it or that
     // it is too late.
     assert!(
         before.is_empty() || before.last().unwrap() == &("k".to_string(), deleted, "delete"),
         "{before:?}"
     );
     let mut at = fixture.watch(&Create { key: b"k".to_vec(), start_revision: deleted, ..Create::default() });
-    assert_eq!(told(&fixture.drain_settled(&mut at)), [("k".to_string(), deleted, "delete")]);
+    assert_eq!(events_of(&fixture.drain_settled(&mut at)), [("k".to_string(), deleted, "delete")]);
 }
 
-/// A watch opened at the compaction's revision was not told of the deletion there; also after a
+/// A watch opened at the compaction's revision did not get the deletion there; also after a
 /// restart.
 #[test]
-fn etcd_19179_a_watch_from_the_compaction_is_told_of_the_deletion_there() {
+fn etcd_19179_a_watch_from_the_compaction_gets_the_deletion_there() {
     let mut fixture = SteppedNode::new();
     for n in 0..30 {
         fixture.put(&format!("k{n}"), &"x".repeat(300));
@@ -132,11 +132,11 @@ fn etcd_19179_a_watch_from_the_compaction_is_told_of_the_deletion_there() {
     fixture.compact(deleted);
     let expected = [("k7".to_string(), deleted, "delete")];
     let mut session = fixture.watch(&everything(deleted));
-    assert_eq!(told(&fixture.drain_settled(&mut session)), expected);
+    assert_eq!(events_of(&fixture.drain_settled(&mut session)), expected);
     drop(session);
     let mut fixture = fixture.power_cut();
     let mut session = fixture.watch(&everything(deleted));
-    assert_eq!(told(&fixture.drain_settled(&mut session)), expected);
+    assert_eq!(events_of(&fixture.drain_settled(&mut session)), expected);
     // Once more, with the state taken from a checkpoint that was written after the compaction.
     drop(session);
     fixture.advance(std::time::Duration::from_secs(3600));
@@ -144,10 +144,10 @@ fn etcd_19179_a_watch_from_the_compaction_is_told_of_the_deletion_there() {
     fixture.settle();
     let mut fixture = fixture.kill();
     let mut session = fixture.watch(&everything(deleted));
-    assert_eq!(told(&fixture.drain_settled(&mut session))[..1], expected);
+    assert_eq!(events_of(&fixture.drain_settled(&mut session))[..1], expected);
 }
 
-/// A watch from a revision in the future was told of older events, and of progress before its time.
+/// A watch from a revision in the future got older events, and progress too early.
 #[test]
 fn etcd_20221_a_watch_from_the_future_begins_there() {
     let mut fixture = SteppedNode::new();
@@ -165,7 +165,9 @@ fn etcd_20221_a_watch_from_the_future_begins_there() {
         session.request_progress();
         for response in fixture.drain_settled(&mut session) {
             assert!(response.header_revision >= 12, "too early: {response:?}");
-            assert!(told(std::slice::from_ref(&response)).iter().all(|(_, revision, _)| *revision >= 12));
+            assert!(
+                events_of(std::slice::from_ref(&response)).iter().all(|(_, revision, _)| *revision >= 12)
+            );
         }
     }
     // Compaction below its start does not concern it either.
@@ -175,7 +177,7 @@ fn etcd_20221_a_watch_from_the_future_begins_there() {
         fixture.put("k", &format!("{n}"));
     }
     let revisions: Vec<i64> =
-        told(&fixture.drain_settled(&mut session)).iter().map(|(_, revision, _)| *revision).collect();
+        events_of(&fixture.drain_settled(&mut session)).iter().map(|(_, revision, _)| *revision).collect();
     assert_eq!(revisions, (20..=26).collect::<Vec<i64>>());
 }
 
@@ -205,7 +207,7 @@ fn a_live_watcher_is_shown_previous_values_before_compaction_takes_them() {
     let responses = fixture.drain_settled(&mut session);
     let previous =
         responses.iter().flat_map(|response| response.events()).filter(|event| event.0.prev.is_some());
-    assert_eq!((told(&responses).len(), previous.count()), (30, 30));
+    assert_eq!((events_of(&responses).len(), previous.count()), (30, 30));
 }
 
 /// A watch that begins at the compaction gets the changes there without what they replaced: at
@@ -224,7 +226,7 @@ fn events_at_the_compaction_look_the_same_before_and_after_a_restart() {
         let mut session = fixture.watch(&Create { prev_kv: true, ..everything(4) });
         let responses = fixture.drain_settled(&mut session);
         let previous = responses.iter().flat_map(|response| response.events());
-        (told(&responses), previous.map(|event| event.0.prev.is_some()).collect::<Vec<_>>())
+        (events_of(&responses), previous.map(|event| event.0.prev.is_some()).collect::<Vec<_>>())
     };
     let (events, all_known) = seen(&mut fixture);
     assert_eq!(all_known, [true; 4]);

@@ -11,6 +11,7 @@ use super::jwt::Jwt;
 use super::password::{PasswordError, Passwords};
 use super::settings::{Settings, TokenKind};
 use super::simple::{SimpleTokens, TokenOwner};
+use crate::turns::Turns;
 
 /// How often a password is compared again because users changed during the comparison.
 const LOGIN_ATTEMPTS: usize = 8;
@@ -124,13 +125,19 @@ impl Authenticator {
     }
 
     /// A hash to keep instead of the password.
-    pub async fn hash(&self, password: String) -> Result<Bytes, PasswordError> {
-        self.passwords.hash(password).await
+    pub(crate) async fn hash(&self, turns: Option<&Turns>, password: String) -> Result<Bytes, PasswordError> {
+        self.passwords.hash(turns, password).await
     }
 
     /// A token for a user with the right password. If users change during the comparison, the hash
     /// may be outdated, and the password is compared again.
-    pub async fn log_in(&self, node: &Node, name: &str, password: &str) -> Result<String, LoginError> {
+    pub(crate) async fn log_in(
+        &self,
+        node: &Node,
+        turns: Option<&Turns>,
+        name: &str,
+        password: &str,
+    ) -> Result<String, LoginError> {
         for _ in 0..LOGIN_ATTEMPTS {
             let auth = node.auth();
             if !auth.enabled() {
@@ -140,7 +147,7 @@ impl Authenticator {
             if user.no_password {
                 return Err(LoginError::NoPasswordUser);
             }
-            if !self.passwords.matches(password.to_owned(), user.password.clone()).await? {
+            if !self.passwords.matches(turns, password.to_owned(), user.password.clone()).await? {
                 return Err(LoginError::Failed);
             }
             let auth_revision = auth.revision();

@@ -6,8 +6,8 @@
 //! tokens.
 //!
 //! In a cluster a server also caches tokens that another one issued. They live here for a part of
-//! their time, however often they are used, so that the other server is asked again, and renews
-//! them, before they expire there.
+//! their time, however often they are used, so that they are resolved again, which renews
+//! them at the issuing server, before they expire there.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -3,6 +3,8 @@
 //! Changes go to the node as they are, except that passwords are replaced by their hashes. The
 //! caller's permission is checked before hashing, because hashing is expensive.
 
+use std::sync::Arc;
+
 use base64::Engine;
 use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
@@ -18,6 +20,8 @@ use super::authorise::RequiredPermission;
 use super::service_context::ServiceContext;
 use super::{status, unary_reply};
 use crate::auth::{Credentials, PASSWORD_LEN_MAX};
+use crate::remote::Remote;
+use crate::turns::Turns;
 
 type GrpcResult<T> = Result<Response<T>, Status>;
 
@@ -43,10 +47,15 @@ impl AuthService {
     }
 
     /// The hash of a password that root sets.
-    async fn hash(&self, password: String) -> Result<Option<Bytes>, Status> {
-        let hash = self.0.authenticator().hash(password).await.map_err(status::password)?;
+    async fn hash(&self, turns: Option<&Turns>, password: String) -> Result<Option<Bytes>, Status> {
+        let hash = self.0.authenticator().hash(turns, password).await.map_err(status::password)?;
         Ok(Some(hash))
     }
+}
+
+/// The turns of the client, unless the call comes from within this process.
+fn turns<T>(request: &Request<T>) -> Option<Arc<Turns>> {
+    request.extensions().get::<Remote>().map(|remote| Arc::clone(&remote.turns))
 }
 
 /// Refused before any other check, as in etcd.
@@ -89,8 +98,10 @@ impl auth_server::Auth for AuthService {
         &self,
         request: Request<pb::AuthenticateRequest>,
     ) -> GrpcResult<pb::AuthenticateResponse> {
+        let turns = turns(&request);
         let (node, request) = self.0.authorise_request(request, RequiredPermission::NoCredentials)?;
-        let login = self.0.authenticator().log_in(&node, &request.name, &request.password).await;
+        let login =
+            self.0.authenticator().log_in(&node, turns.as_deref(), &request.name, &request.password).await;
         let token = login.map_err(|error| {
             tracing::info!(user = request.name, %error, "login failed");
             status::login(error)
@@ -102,6 +113,7 @@ impl auth_server::Auth for AuthService {
         &self,
         request: Request<pb::AuthUserAddRequest>,
     ) -> GrpcResult<pb::AuthUserAddResponse> {
+        let turns = turns(&request);
         let (credentials, mut request) = Credentials::split(request);
         let no_password = request.options.as_ref().is_some_and(|options| options.no_password);
         if !no_password {
@@ -111,7 +123,7 @@ impl auth_server::Auth for AuthService {
         self.0.limit(&node, request.encoded_len())?;
         let password = match no_password {
             true => None,
-            false => self.hash(std::mem::take(&mut request.password)).await?,
+            false => self.hash(turns.as_deref(), std::mem::take(&mut request.password)).await?,
         };
         let change = Change::UserAdd { name: request.name, password, no_password };
         let header = self.make(&node, change).await?;
@@ -162,13 +174,14 @@ impl auth_server::Auth for AuthService {
         &self,
         request: Request<pb::AuthUserChangePasswordRequest>,
     ) -> GrpcResult<pb::AuthUserChangePasswordResponse> {
+        let turns = turns(&request);
         let (credentials, mut request) = Credentials::split(request);
         check_length(&request.password)?;
         let node = self.0.authorise(&credentials, RequiredPermission::Root)?;
         self.0.limit(&node, request.encoded_len())?;
         let password = match request.password.is_empty() {
             true => given_hash(&request.hashed_password),
-            false => self.hash(std::mem::take(&mut request.password)).await?,
+            false => self.hash(turns.as_deref(), std::mem::take(&mut request.password)).await?,
         };
         let change = Change::UserChangePassword { name: request.name, password };
         let header = self.make(&node, change).await?;

@@ -12,7 +12,7 @@ use vetch_api::v3electionpb::{
 };
 use vetch_node::store::request::{DeleteRangeRequest, KeyRange, RequestOp, TxnRequest};
 
-use super::recipes::{self, ClientGone, Queue};
+use super::recipes::{self, Client, ClientGone, Queue};
 use super::service_context::ServiceContext;
 use super::{observe, status};
 
@@ -25,8 +25,10 @@ impl election_server::Election for ElectionService {
     type ObserveStream = Pin<Box<dyn Stream<Item = Result<LeaderResponse, Status>> + Send>>;
 
     async fn campaign(&self, request: Request<CampaignRequest>) -> GrpcResult<CampaignResponse> {
+        let client = Client::of(&request);
         let (context, request) = recipes::authorise(&self.0, request)?;
-        let elected = recipes::run_to_completion(|gone| win(context, request, gone)).await?;
+        let queue = Queue::new(&request.name, client)?;
+        let elected = recipes::run_to_completion(|gone| win(context, queue, request, gone)).await?;
         Ok(Response::new(elected))
     }
 
@@ -39,15 +41,20 @@ impl election_server::Election for ElectionService {
     }
 
     async fn leader(&self, request: Request<LeaderRequest>) -> GrpcResult<LeaderResponse> {
+        let client = Client::of(&request);
         let (context, request) = recipes::authorise(&self.0, request)?;
-        let found = recipes::range(&context, Queue::new(&request.name).first()).await?;
+        let queue = Queue::new(&request.name, client)?;
+        let _permit = queue.scan_permit(&context).await;
+        let found = recipes::range(&context, queue.first()).await?;
         let first = found.kvs.first().ok_or(status::etcd(EtcdError::ElectionNoLeader))?;
         Ok(Response::new(observe::leader(&context, found.revision, first)))
     }
 
     async fn observe(&self, request: Request<LeaderRequest>) -> GrpcResult<Self::ObserveStream> {
+        let client = Client::of(&request);
         let (context, request) = recipes::authorise(&self.0, request)?;
-        Ok(Response::new(Box::pin(observe::leaders(context, Queue::new(&request.name)))))
+        let queue = Queue::new(&request.name, client)?;
+        Ok(Response::new(Box::pin(observe::leaders(context, queue))))
     }
 
     async fn resign(&self, request: Request<ResignRequest>) -> GrpcResult<ResignResponse> {
@@ -71,13 +78,18 @@ struct Candidate {
 /// key.
 async fn win(
     context: ServiceContext,
+    mut queue: Queue,
     request: CampaignRequest,
     gone: ClientGone,
 ) -> Result<CampaignResponse, Status> {
     let CampaignRequest { name, lease, value } = request;
-    let lease = recipes::session(&context, lease).await?;
-    let queue = Queue::new(&name);
-    let (candidate, revision) = enter(&context, &queue, lease, value).await?;
+    // A copy: it shares the memory of the whole message, and its value may be large.
+    let name = Bytes::copy_from_slice(&name);
+    let (candidate, revision) = {
+        let _permit = queue.write_permit().await;
+        let lease = recipes::session(&context, lease).await?;
+        enter(&context, &queue, lease, value).await?
+    };
     tokio::select! {
         outcome = queue.wait_for_turn(&context, candidate.created) => outcome?,
         _ = gone => {

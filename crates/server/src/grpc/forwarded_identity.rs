@@ -1,12 +1,12 @@
 //! The identity of the client whose request another server of the cluster forwarded.
 //!
-//! On a connection between two servers the certificate names a server, not the client that it
-//! speaks for. So a forwarding server says in metadata who sent the request, or that the sender is
-//! unknown, and proves by the hash of a recent announcement that it reads the journal. It is
-//! believed if this server knows the announcement, and about a name only on a connection that
-//! showed a trusted certificate. Whatever else comes with this metadata is refused: without it, it
-//! would count as sent by the owner of the connection's certificate, which may be a server that
-//! forwarded what a stranger sent.
+//! On a connection between two servers the certificate names a server, not the client whose request
+//! it forwards. So a forwarding server names the client in metadata, or says that it is unknown,
+//! and proves by the hash of a recent announcement that it reads the journal. The metadata is
+//! accepted if this server knows the announcement; a name only on a connection with a trusted
+//! certificate. Other requests with this metadata are refused: without it, they would have the
+//! identity of the connection's certificate, which may be that of a server that forwarded an
+//! attacker's request.
 
 use std::time::Duration;
 
@@ -36,8 +36,8 @@ struct ForwardedIdentity {
     sender: Option<PeerIdentity>,
 }
 
-/// Says who sent a request that is about to be forwarded. False if this server has read no
-/// announcement yet.
+/// Attaches the identity of the client to a request that is about to be forwarded. False if this
+/// server has read no announcement yet.
 pub(super) fn attach(node: &Node, request: &mut Request<Body>) -> bool {
     let sender = request.extensions().get::<PeerIdentity>().cloned();
     let header = node.proof().and_then(|proof| ForwardedIdentity { proof, sender }.to_header());
@@ -48,8 +48,8 @@ pub(super) fn attach(node: &Node, request: &mut Request<Body>) -> bool {
     true
 }
 
-/// Who is claimed to have sent a request that came over a connection of `peer`, and the proof to be
-/// checked before that is believed. None if no such claim may come from there.
+/// The attached identity of a request that came over a connection of `peer`, and the proof to be
+/// checked before it is accepted. `None` if `peer` must not attach one.
 pub(super) fn parse(
     identity: &HeaderValue,
     peer: Option<&PeerIdentity>,
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_told_only_by_who_has_shown_one() {
+    fn a_user_is_forwarded_only_for_a_verified_certificate() {
         assert!(identity(None).may_come_from(None));
         assert!(!identity(Some("root")).may_come_from(None));
         assert!(identity(Some("root")).may_come_from(Some(&PeerIdentity::new("server"))));

@@ -41,7 +41,7 @@ impl KvMethod {
     pub(crate) fn weight(self, message: &Bytes) -> Weight {
         let is_long =
             self != KvMethod::Put && self.decode(message.clone()).is_ok_and(|call| call.may_be_long());
-        if is_long { Weight::Heavy } else { Weight::Light }
+        if is_long { Weight::Heavy } else { Weight::Queued }
     }
 
     pub(crate) fn decode(self, message: Bytes) -> Result<KvCall, Status> {

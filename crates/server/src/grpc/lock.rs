@@ -6,7 +6,7 @@ use vetch_api::EtcdError;
 use vetch_api::v3lockpb::{LockRequest, LockResponse, UnlockRequest, UnlockResponse, lock_server};
 use vetch_node::store::request::{KeyRange, RangeRequest, RequestOp, TxnRequest};
 
-use super::recipes::{self, ClientGone, Queue};
+use super::recipes::{self, Client, ClientGone, Queue};
 use super::service_context::ServiceContext;
 use super::status;
 
@@ -17,8 +17,12 @@ pub(super) struct LockService(pub(super) ServiceContext);
 #[tonic::async_trait]
 impl lock_server::Lock for LockService {
     async fn lock(&self, request: Request<LockRequest>) -> GrpcResult<LockResponse> {
-        let (context, request) = recipes::authorise(&self.0, request)?;
-        let locked = recipes::run_to_completion(|gone| acquire(context, request, gone)).await?;
+        let client = Client::of(&request);
+        let (context, LockRequest { name, lease }) = recipes::authorise(&self.0, request)?;
+        // Not kept with the call: it shares the memory of the whole message.
+        let queue = Queue::new(&name, client)?;
+        drop(name);
+        let locked = recipes::run_to_completion(|gone| acquire(context, queue, lease, gone)).await?;
         Ok(Response::new(locked))
     }
 
@@ -64,15 +68,18 @@ impl QueueEntry {
 
 async fn acquire(
     context: ServiceContext,
-    request: LockRequest,
+    mut queue: Queue,
+    lease: i64,
     gone: ClientGone,
 ) -> Result<LockResponse, Status> {
-    let lease = recipes::session(&context, request.lease).await?;
-    let queue = Queue::new(&request.name);
-    let entry = QueueEntry::enter(&context, &queue, lease).await?;
+    let entry = {
+        let _permit = queue.write_permit().await;
+        let lease = recipes::session(&context, lease).await?;
+        QueueEntry::enter(&context, &queue, lease).await?
+    };
     let revision = match entry.owned_at {
         Some(revision) => revision,
-        None => wait(&context, &queue, &entry, gone).await?,
+        None => wait(&context, &mut queue, &entry, gone).await?,
     };
     Ok(LockResponse { header: context.header(revision), key: entry.key })
 }
@@ -80,7 +87,7 @@ async fn acquire(
 /// Waits to become the first. Returns the revision at which the lock was seen to be held.
 async fn wait(
     context: &ServiceContext,
-    queue: &Queue,
+    queue: &mut Queue,
     entry: &QueueEntry,
     gone: ClientGone,
 ) -> Result<i64, Status> {

@@ -37,6 +37,7 @@ pub(super) fn leaders(
         match observer.next().await {
             Ok(response) => Some((Ok(response), Some(observer))),
             Err(End::Stopped) => Some((Err(status::etcd(EtcdError::Stopped)), None)),
+            Err(End::Refused(status)) => Some((Err(status), None)),
             Err(End::Disrupted) => None,
         }
     })
@@ -46,6 +47,8 @@ pub(super) fn leaders(
 enum End {
     /// The server stops.
     Stopped,
+    /// The client has too much that waits or watches.
+    Refused(Status),
     /// Anything else. The stream then ends without an error, as it does in etcd.
     Disrupted,
 }
@@ -77,7 +80,7 @@ impl Observer {
                 State::Unknown => self.look_up().await?,
                 State::NoLeader(session) => {
                     let responses = responses(session).await?;
-                    self.elect(&responses);
+                    self.elect(&responses)?;
                 }
                 State::Following(session) => {
                     let responses = responses(session).await?;
@@ -89,40 +92,47 @@ impl Observer {
 
     async fn look_up(&mut self) -> Result<(), End> {
         let request = validate::range(self.queue.first()).map_err(|_| End::Disrupted)?;
-        let found = self.context.node.range(request).await.map_err(|error| match error {
-            NodeError::Stopped => End::Stopped,
-            _ => End::Disrupted,
-        })?;
+        let found = {
+            // All keys under the name are looked through, and the end of one leader wakes all who
+            // observe it.
+            let _permit = self.queue.scan_permit(&self.context).await;
+            self.context.node.range(request).await.map_err(|error| match error {
+                NodeError::Stopped => End::Stopped,
+                _ => End::Disrupted,
+            })?
+        };
         match found.kvs.first() {
-            Some(first) => self.lead(found.revision, first),
+            Some(first) => self.lead(found.revision, first)?,
             None => {
                 let range = self.queue.range();
-                self.state = State::NoLeader(self.watch(Create {
+                self.state = State::NoLeader(self.watch(&Create {
                     key: range.key.to_vec(),
                     range_end: range.range_end.to_vec(),
                     start_revision: found.revision,
                     filters: Filters { no_put: false, no_delete: true },
                     ..Create::default()
-                }));
+                })?);
             }
         }
         Ok(())
     }
 
     /// The first key put while there was no candidate is the leader's.
-    fn elect(&mut self, responses: &[Response<NodeEvent>]) {
-        if let Some(NodeEvent(event)) = responses.iter().flat_map(Response::events).next() {
-            self.lead(event.kv.mod_revision(), &event.kv);
+    fn elect(&mut self, responses: &[Response<NodeEvent>]) -> Result<(), End> {
+        match responses.iter().flat_map(Response::events).next() {
+            Some(NodeEvent(event)) => self.lead(event.kv.mod_revision(), &event.kv),
+            None => Ok(()),
         }
     }
 
-    fn lead(&mut self, revision: i64, record: &Record) {
+    fn lead(&mut self, revision: i64, record: &Record) -> Result<(), End> {
         self.ready.push_back(leader(&self.context, revision, record));
-        self.state = State::Following(self.watch(Create {
+        self.state = State::Following(self.watch(&Create {
             key: record.key().to_vec(),
             start_revision: revision + 1,
             ..Create::default()
-        }));
+        })?);
+        Ok(())
     }
 
     /// New values of the leader are shown; when its key goes, the next leader is looked up.
@@ -138,10 +148,8 @@ impl Observer {
         }
     }
 
-    fn watch(&self, create: Create) -> WatchSession {
-        let mut session = self.context.node.watch();
-        session.create(&create);
-        session
+    fn watch(&mut self, create: &Create) -> Result<WatchSession, End> {
+        self.queue.watch(&self.context, create).map_err(End::Refused)
     }
 }
 

@@ -5,11 +5,13 @@
 //! the text of the table but without its codes ([`EtcdError::relayed`]). The keys are the contract
 //! with clients that take part without these services.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
-use tokio::sync::oneshot;
+use tokio::sync::{SemaphorePermit, oneshot};
 use tonic::{Request, Status};
 use vetch_api::EtcdError;
-use vetch_http2::border;
+use vetch_http2::{Charge, border};
 use vetch_node::error::NodeError;
 use vetch_node::store::Record;
 use vetch_node::store::request::{
@@ -17,15 +19,20 @@ use vetch_node::store::request::{
     RangeResponse, RequestOp, SortOrder, SortTarget, TxnRequest, TxnResponse,
 };
 use vetch_node::store::validate;
-use vetch_node::watch::{Create, Filters};
+use vetch_node::watch::{Create, Filters, WatchSession};
 
 use super::authorise::RequiredPermission;
 use super::service_context::ServiceContext;
 use super::status;
 use crate::auth::Credentials;
+use crate::remote::Remote;
+use crate::turns::{SharedPermit, Turns};
 
 #[cfg(test)]
 mod tests;
+
+/// What a waiting call keeps of its name: in its queue, its key and its answer.
+const NAMES_KEPT: usize = 3;
 
 /// Time to live of the lease that is granted to a caller without one.
 const SESSION_TTL: i64 = 60;
@@ -52,15 +59,67 @@ pub(super) async fn session(context: &ServiceContext, lease: i64) -> Result<i64,
     Ok(granted.id)
 }
 
-/// All keys of one lock or election.
+/// The client of a call that may wait: it is charged for what the call keeps, as for its watchers,
+/// and takes turns with others. Calls from within this process have neither.
+#[derive(Default)]
+pub(super) struct Client {
+    charge: Option<Charge>,
+    turns: Option<Arc<Turns>>,
+}
+
+impl Client {
+    pub(super) fn of<T>(request: &Request<T>) -> Client {
+        let Some(remote) = request.extensions().get::<Remote>() else { return Client::default() };
+        Client { charge: Some(remote.watching.charge()), turns: Some(Arc::clone(&remote.turns)) }
+    }
+}
+
+/// All keys of one lock or election, as one call sees them.
 pub(super) struct Queue {
     /// The name and a slash.
     prefix: Vec<u8>,
+    client: Client,
 }
 
 impl Queue {
-    pub(super) fn new(name: &[u8]) -> Queue {
-        Queue { prefix: [name, b"/"].concat() }
+    /// Refused if the client, or all clients, have too much that waits or watches.
+    pub(super) fn new(name: &[u8], client: Client) -> Result<Queue, Status> {
+        let mut queue = Queue { prefix: [name, b"/"].concat(), client };
+        queue.charge(0)?;
+        Ok(queue)
+    }
+
+    /// Charges what the call keeps, with a watcher of this size.
+    fn charge(&mut self, watcher: usize) -> Result<(), Status> {
+        let len = NAMES_KEPT * self.prefix.len() + watcher;
+        match &mut self.client.charge {
+            Some(charge) => {
+                charge.try_set(len).map_err(|_| status::relayed(EtcdError::RequestTooManyRequests))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Watches for the call.
+    pub(super) fn watch(
+        &mut self,
+        context: &ServiceContext,
+        create: &Create,
+    ) -> Result<WatchSession, Status> {
+        self.charge(create.bytes())?;
+        let mut session = context.node.watch();
+        session.create(create);
+        Ok(session)
+    }
+
+    /// A permit to look through all keys: very many calls may want to at the same time.
+    pub(super) async fn scan_permit(&self, context: &ServiceContext) -> SharedPermit {
+        context.queue_permits.acquire(self.client.turns.as_deref().map(Turns::scans)).await
+    }
+
+    /// A permit to write: the writes of a client's calls must not fill the sequencer's queue.
+    pub(super) async fn write_permit(&self) -> Option<SemaphorePermit<'_>> {
+        self.client.turns.as_deref()?.writes().acquire().await.ok()
     }
 
     /// The key of the caller with this lease. The lease is in hexadecimal, a negative one with a
@@ -104,30 +163,35 @@ impl Queue {
     }
 
     /// Waits until every key created before `revision` is gone.
-    pub(super) async fn wait_for_turn(&self, context: &ServiceContext, revision: i64) -> Result<(), Status> {
+    pub(super) async fn wait_for_turn(
+        &mut self,
+        context: &ServiceContext,
+        revision: i64,
+    ) -> Result<(), Status> {
         loop {
             let ahead = {
-                // Each scans all keys of the queue, and very many may wake together.
-                let _permit = context.queue_permits.acquire().await;
+                let _permit = self.scan_permit(context).await;
                 range(context, self.before(revision)).await?
             };
-            match ahead.kvs.first() {
-                None => return Ok(()),
-                Some(record) => wait_for_delete(context, record.key(), ahead.revision).await?,
-            }
+            let Some(record) = ahead.kvs.first() else { return Ok(()) };
+            let session = self.watch(
+                context,
+                &Create {
+                    key: record.key().to_vec(),
+                    start_revision: ahead.revision,
+                    filters: Filters { no_put: true, no_delete: false },
+                    ..Create::default()
+                },
+            )?;
+            // Its value may be large, and deleted meanwhile.
+            drop(ahead);
+            wait_for_delete(session).await?;
         }
     }
 }
 
-/// Waits until `key` is deleted at `from` or later.
-async fn wait_for_delete(context: &ServiceContext, key: &[u8], from: i64) -> Result<(), Status> {
-    let mut session = context.node.watch();
-    session.create(&Create {
-        key: key.to_vec(),
-        start_revision: from,
-        filters: Filters { no_put: true, no_delete: false },
-        ..Create::default()
-    });
+/// Waits until the key that is watched is deleted.
+async fn wait_for_delete(mut session: WatchSession) -> Result<(), Status> {
     loop {
         let responses = session.next().await.map_err(|_| relayed(NodeError::Stopped))?;
         for response in responses {

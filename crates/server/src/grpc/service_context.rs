@@ -13,6 +13,7 @@ use super::settings::Settings;
 use super::{size, status};
 use crate::auth::{Authenticator, Credentials};
 use crate::offload::half_of_cpus;
+use crate::turns::SharedPermits;
 use vetch_metrics::ServerMetrics;
 
 /// Shared by all services. Cloning copies pointers.
@@ -25,15 +26,15 @@ pub(super) struct ServiceContext {
     /// Permits to scan the queues of locks and elections, and to make lists of leases and their
     /// keys. Without them, hundreds of such calls that become ready together would delay every
     /// later call.
-    pub(super) queue_permits: Arc<Semaphore>,
+    pub(super) queue_permits: SharedPermits,
     pub(super) list_permits: Arc<Semaphore>,
 }
 
 impl ServiceContext {
     pub(super) fn new(node: Node, settings: Arc<Settings>, metrics: Arc<ServerMetrics>) -> ServiceContext {
         let authenticator = Arc::new(Authenticator::new(&settings.auth));
-        let permits = || Arc::new(Semaphore::new(half_of_cpus()));
-        let (queue_permits, list_permits) = (permits(), permits());
+        let (queue_permits, list_permits) =
+            (SharedPermits::default(), Arc::new(Semaphore::new(half_of_cpus())));
         ServiceContext {
             node,
             settings,

@@ -55,7 +55,7 @@ impl watch_server::Watch for WatchService {
         let router = request.extensions().get::<RequestRouter>().cloned();
         let (credentials, requests) = Credentials::split(request);
         let session = self.0.node.watch();
-        let charge = remote.map(|Remote { address, watching }| {
+        let charge = remote.map(|Remote { address, watching, .. }| {
             session.set_client_address(address);
             watching.charge()
         });

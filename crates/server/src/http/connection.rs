@@ -71,7 +71,11 @@ pub(super) async fn serve(
     };
     let Some(Established { protocol, io, is_secure, peer }) = established else { return };
     let serves = config.serves;
-    let remote = Remote { address: remote.into(), watching: Arc::clone(&shared.watching).into() };
+    let remote = Remote {
+        address: remote.into(),
+        watching: Arc::clone(&shared.watching).into(),
+        turns: Arc::default(),
+    };
     let holdings = Arc::clone(&shared.budget).into();
     let context = ConnectionContext {
         shared,

@@ -15,9 +15,18 @@ use super::pending_connections::PendingConnection;
 use super::shutdown::ShutdownToken;
 use crate::remote::Remote;
 
-/// The paths of the RPCs that need the identity of the peer.
-const WATCH: &str = "/etcdserverpb.Watch/Watch";
-const SNAPSHOT: &str = "/etcdserverpb.Maintenance/Snapshot";
+/// The paths of the RPCs that need to know their client.
+const FOR_A_CLIENT: [&str; 9] = [
+    "/etcdserverpb.Watch/Watch",
+    "/etcdserverpb.Maintenance/Snapshot",
+    "/etcdserverpb.Auth/Authenticate",
+    "/etcdserverpb.Auth/UserAdd",
+    "/etcdserverpb.Auth/UserChangePassword",
+    "/v3lockpb.Lock/Lock",
+    "/v3electionpb.Election/Campaign",
+    "/v3electionpb.Election/Leader",
+    "/v3electionpb.Election/Observe",
+];
 
 /// What the requests of one connection need, behind one reference count.
 pub(super) struct ConnectionContext {
@@ -65,7 +74,7 @@ impl ConnectionContext {
         if let Some(peer) = &self.peer {
             request.extensions_mut().insert(peer.clone());
         }
-        if matches!(request.uri().path(), WATCH | SNAPSHOT) {
+        if FOR_A_CLIENT.contains(&request.uri().path()) {
             request.extensions_mut().insert(self.remote.clone());
         }
     }

@@ -15,7 +15,7 @@ use vetch_http2::{Answer, Boxed, Call, Head, Incoming, Reply, Service, Weight};
 
 use super::Serves;
 use super::connection_context::ConnectionContext;
-use super::route::{self, CALLS_MAX};
+use super::route;
 use crate::grpc::{FORWARDED_IDENTITY, KvCall, KvMethod, Sender, weight};
 use vetch_metrics::{CountedMethod, ObservedCall, OpenCall};
 
@@ -72,10 +72,10 @@ impl Service for Http2Service {
         Some(Plan { method, counted, sender, wants_leader })
     }
 
-    fn admit(&self, _: &Arc<Plan>) -> Result<OpenCall, Reply> {
+    fn admit(&self, _: &Arc<Plan>, open: usize) -> Result<OpenCall, Reply> {
         self.0.note_request();
         let calls = &self.0.shared.metrics.grpc;
-        if calls.open() >= CALLS_MAX {
+        if route::is_beyond_its_share(calls.open(), open) {
             return Err(refused(EtcdError::RequestTooManyRequests.into()));
         }
         Ok(calls.open_call())
@@ -130,6 +130,11 @@ impl Service for Http2Service {
         if is_long { Call::Apart(answer) } else { Call::Here(answer) }
     }
 
+    fn share(&self) -> usize {
+        let queue = self.0.shared.node.queue();
+        queue_share(queue.requests, queue.most_requests)
+    }
+
     /// Pages are made as a whole.
     fn weight(&self, head: &Head) -> Weight {
         let is_grpc = head.get(&CONTENT_TYPE).is_some_and(|value| is_grpc(value.as_bytes()));
@@ -137,12 +142,22 @@ impl Service for Http2Service {
         path.map_or(Weight::Heavy, weight::by_path)
     }
 
-    fn call(&self, request: Request<Incoming>) -> Boxed<Answer<Body>> {
+    fn call(&self, request: Request<Incoming>, open: usize) -> Boxed<Answer<Body>> {
         let context = Arc::clone(&self.0);
         let mut request = request.map(Body::new);
         context.prepare(&mut request);
         request.extensions_mut().insert(context.holdings.clone());
-        Box::pin(async move { route::any(request, &context).await })
+        Box::pin(async move { route::any(request, &context, open).await })
+    }
+}
+
+/// Calls of one connection that may wait for the sequencer, by how full its queue is: even a
+/// thousand connections cannot fill it, so no client is refused for what others ask.
+fn queue_share(queued: usize, most: usize) -> usize {
+    match queued {
+        _ if queued < most / 4 => most / 4,
+        _ if queued < most / 2 => 64,
+        _ => 4,
     }
 }
 
@@ -173,6 +188,19 @@ fn refused(status: Status) -> Reply {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_fuller_the_queue_the_less_of_it_has_one_connection() {
+        let most = 8192;
+        let share = |queued| queue_share(queued, most);
+        assert_eq!([0, 2047, 2048, 4095, 4096, 9000].map(share), [2048, 2048, 64, 64, 4, 4]);
+        // As many connections as there may be by default, each of which takes what it can get.
+        let mut queued = 0;
+        for _ in 0..870 {
+            queued += share(queued);
+        }
+        assert!(queued < most, "{queued}");
+    }
 
     /// Every content type that is served as gRPC takes the fast path; otherwise a client could
     /// choose to have a long response encoded at once.

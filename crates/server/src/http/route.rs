@@ -17,18 +17,28 @@ use super::gateway;
 use super::{ServerState, Serves};
 use vetch_tls::PeerIdentity;
 
-/// Calls in progress, over all connections. Each holds about five kilobytes.
-pub(super) const CALLS_MAX: u64 = 128 << 10;
+/// Calls in progress, over all connections. Each holds up to about seven kilobytes.
+const CALLS_MAX: u64 = 128 << 10;
+/// Calls that a connection may have when there are that many, and when there are twice as many:
+/// otherwise two connections could have all of them.
+const CALLS_SHARE: usize = 256;
+const CALLS_SHARE_MIN: usize = 16;
+
+/// Whether a call is refused, with `calls` in progress and `open` requests on its own connection.
+pub(super) fn is_beyond_its_share(calls: u64, open: usize) -> bool {
+    calls >= CALLS_MAX && open > if calls < 2 * CALLS_MAX { CALLS_SHARE } else { CALLS_SHARE_MIN }
+}
 
 /// How much is read of a request that is refused.
 const REFUSED_BODY_READ_MAX: usize = 64 << 10;
 
 /// A request on an HTTP/2 connection: gRPC by its content type, else a page of the listener.
-pub(super) async fn any(request: Request<Body>, context: &ConnectionContext) -> Answer<Body> {
+/// `open`: the requests of this connection.
+pub(super) async fn any(request: Request<Body>, context: &ConnectionContext, open: usize) -> Answer<Body> {
     let shared = &context.shared;
     let has_grpc = matches!(context.serves, Serves::GrpcAndHttp | Serves::Grpc);
     if has_grpc && is_grpc(&request) {
-        if shared.metrics.grpc.open() >= CALLS_MAX {
+        if is_beyond_its_share(shared.metrics.grpc.open(), open) {
             let refusal = tonic::Status::from(EtcdError::RequestTooManyRequests);
             return Answer::Response(refusal.into_http());
         }

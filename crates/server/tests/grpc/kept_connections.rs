@@ -13,7 +13,7 @@ use vetch_api::pb::kv_client::KvClient;
 use vetch_api::pb::watch_client::WatchClient;
 use vetch_api::pb::watch_request::RequestUnion;
 use vetch_checkpoint::identity::Identity;
-use vetch_cluster::{Log, LogError, LogEvent, Ticket};
+use vetch_cluster::{Config, Log, LogError, LogEvent, OrderedLog, Ticket};
 use vetch_metrics::ServerMetrics;
 use vetch_node::Node;
 use vetch_node::cluster::ClusterConfig;
@@ -154,10 +154,10 @@ async fn member(log: &Arc<Mutex<ModelLog>>, member_id: u64) -> Member {
         name: format!("m{member_id}"),
         client_urls: vec![format!("http://m{member_id}")],
         peer_urls: Vec::new(),
-        replication: vetch_cluster::Config::default(),
     };
-    let log = Box::new(SharedLog(ModelHandle::new(Arc::clone(log))));
-    let opening = tokio::task::spawn_blocking(move || Node::open_replicated(config, cluster, log, |_| {}));
+    let log = SharedLog(ModelHandle::new(Arc::clone(log)));
+    let engine = Box::new(OrderedLog::new(log, Config::default()));
+    let opening = tokio::task::spawn_blocking(move || Node::open_replicated(config, cluster, engine, |_| {}));
     let node = opening.await.unwrap().unwrap();
     let auth = server_auth::Settings {
         tokens: server_auth::TokenKind::Simple { ttl: TOKEN_TTL },

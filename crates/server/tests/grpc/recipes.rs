@@ -100,7 +100,7 @@ async fn a_waiter_who_goes_away_leaves_no_key_behind() {
 }
 
 #[tokio::test]
-async fn a_waiter_whose_lease_ends_is_told_when_its_turn_comes() {
+async fn a_waiter_whose_lease_ends_gets_an_error_when_its_turn_comes() {
     let world = World::new().await;
     world.grant(1).await;
     world.grant(2).await;

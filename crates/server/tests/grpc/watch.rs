@@ -100,7 +100,7 @@ async fn events_show_previous_values_to_those_who_asked() {
 }
 
 #[tokio::test]
-async fn cancels_progress_and_compaction_are_told() {
+async fn cancels_progress_and_compaction_are_sent() {
     let world = World::new().await;
     for _ in 0..4 {
         world.put("w", "1").await;

@@ -33,6 +33,8 @@ pub(crate) fn default_histories() -> PathBuf {
 pub(crate) enum Level {
     /// The rules of a replicated log, on a log in memory that misbehaves.
     Log,
+    /// The members of built-in replication, on model disks.
+    Raft,
     /// One whole node on its disk.
     Node,
     /// Several whole nodes on one log.
@@ -49,6 +51,7 @@ impl Level {
     pub(crate) fn run(self, seed: u64, out: Option<Out>) -> Report {
         match self {
             Level::Log => vetch_sim::log::run(seed, out),
+            Level::Raft => vetch_sim::raft::run(seed, out),
             Level::Node => vetch_sim::run(seed, out),
             Level::Cluster => vetch_sim::cluster::run(seed, out),
         }
@@ -59,6 +62,7 @@ impl Level {
         match bug {
             bug if bug.is_of_the_log() => Level::Log,
             bug if bug.is_of_the_cluster() => Level::Cluster,
+            bug if bug.is_of_raft() => Level::Raft,
             _ => Level::Node,
         }
     }
@@ -66,7 +70,7 @@ impl Level {
     /// Seeds that found something once.
     pub(crate) fn regressions(self) -> &'static str {
         match self {
-            Level::Log => "",
+            Level::Log | Level::Raft => "",
             Level::Node => include_str!("../../seeds.txt"),
             Level::Cluster => include_str!("../../cluster-seeds.txt"),
         }
@@ -75,6 +79,7 @@ impl Level {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Level::Log => "log",
+            Level::Raft => "raft",
             Level::Node => "node",
             Level::Cluster => "cluster",
         }
@@ -83,6 +88,11 @@ impl Level {
     /// As it is given to another process.
     pub(crate) fn arguments(self) -> [&'static str; 2] {
         ["--level", self.name()]
+    }
+
+    /// Whether there are clients whose history can be judged and kept.
+    pub(crate) fn has_histories(self) -> bool {
+        matches!(self, Level::Node | Level::Cluster)
     }
 
     /// The command that replays a seed.

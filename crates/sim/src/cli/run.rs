@@ -54,13 +54,13 @@ pub(crate) fn run(options: &Options) -> io::Result<bool> {
     say(format_args!("{} regression seeds, then {} from {base} on", regressions.len(), options.seeds));
     let seeds = regressions.into_iter().chain(base..base + options.seeds);
     let began = Instant::now();
-    let mut told = began;
+    let mut reported = began;
     let mut tally = Tally::default();
     let setup = Setup { level, histories: &options.histories, bug: None };
     pool::feed(&setup, options.jobs, seeds, |answer| {
         take(&mut tally, &answer, level);
-        if told.elapsed() > PROGRESS_INTERVAL {
-            told = Instant::now();
+        if reported.elapsed() > PROGRESS_INTERVAL {
+            reported = Instant::now();
             say(format_args!("{} passed, {} failed", tally.passed, tally.failed.len()));
         }
         true
@@ -102,7 +102,7 @@ fn conclude(tally: &Tally, took: Duration, options: &Options) -> bool {
         say(format_args!("{times:9}  {what}"));
     }
     let counted = Rare::ALL.iter().zip(tally.coverage.counts());
-    let of_level = |rare: &Rare| level != Level::Log && rare.is_of_cluster() == (level == Level::Cluster);
+    let of_level = |rare: &Rare| level.has_histories() && rare.is_of_cluster() == (level == Level::Cluster);
     for (rare, count) in counted.filter(|(rare, _)| of_level(rare)) {
         say(format_args!("{count:9}  {}", rare.text()));
         missing += usize::from(count == 0);

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use vetch_sim::Report;
 use vetch_sim::run::Out;
 
-use super::{Level, LevelOption, default_histories, say};
+use super::{LevelOption, default_histories, say};
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -46,7 +46,7 @@ pub(crate) fn run(options: &Options) -> io::Result<bool> {
     for violation in violations {
         say(format_args!("seed {seed} failed: {violation}"));
     }
-    if options.level.level == Level::Log {
+    if !options.level.level.has_histories() {
         return Ok(false);
     }
     let stored = super::histories::store(&report, &options.histories)?;

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use vetch_sim::watchdog;
 
-use super::{Level, LevelOption, default_histories, say};
+use super::{LevelOption, default_histories, say};
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -42,8 +42,8 @@ pub(crate) fn run(options: &Options) -> io::Result<bool> {
         let seed = line?.trim().parse().map_err(io::Error::other)?;
         let level = options.level.level;
         let report = level.run(seed, None);
-        // At the level of the log there are no clients, and so no history.
-        let failed = !report.violations.is_empty() && level != Level::Log;
+        // At the levels of the log there are no clients, and so no history.
+        let failed = !report.violations.is_empty() && level.has_histories();
         let history = if failed { Some(super::histories::store(&report, &options.histories)?) } else { None };
         let answer = Answer {
             seed,
@@ -65,9 +65,7 @@ pub(crate) fn run(options: &Options) -> io::Result<bool> {
 /// Ends this process if the simulation does not move any more.
 pub(crate) fn watch_for_hangs() {
     watchdog::start(|whom, seed| {
-        say(format_args!(
-            "seed {seed} hangs: {whom} does not come back. Somebody waits for the disk with a lock held, or loops"
-        ));
+        say(format_args!("seed {seed} hangs in {whom}: it waits for the disk with a lock held, or loops"));
         std::process::abort();
     });
 }

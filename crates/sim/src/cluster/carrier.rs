@@ -1,5 +1,5 @@
-//! The carrier: takes the batches of reads at a server that does not write to whoever does, as
-//! the server's edge does.
+//! The carrier: takes batches of linearizable reads from a follower to the leader, as the server
+//! crate does.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use super::life::{Life, within};
 use crate::env::Env;
 use crate::time::MILLI;
 
-/// After a batch that was refused, or without anybody to ask.
-const PAUSE: u64 = 20 * MILLI;
-/// Whoever was asked may never answer. In reality the next news of a writer ends the wait.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Delay after a batch that was refused, or while there is no leader.
+const RETRY_DELAY: u64 = 20 * MILLI;
+/// The leader may never answer. In reality the wait ends when another leader is known.
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Carries batches for as long as the life lasts.
 pub(super) async fn carry(
@@ -43,12 +43,12 @@ async fn answer(env: &Rc<Env>, directory: &Rc<Directory>, at: usize, node: &Node
             }
             Way::There(to) => {
                 let asked = directory.read_index(env, at, to);
-                if let Ok(Some(index)) = tokio::time::timeout(PATIENCE, asked).await {
+                if let Ok(Some(index)) = tokio::time::timeout(TIMEOUT, asked).await {
                     return batch.answer(index);
                 }
             }
             Way::Nowhere => {}
         }
-        env.clock.sleep(PAUSE).await;
+        env.clock.sleep(RETRY_DELAY).await;
     }
 }

@@ -34,12 +34,12 @@ pub(super) async fn run(env: Rc<Env>, directory: Rc<Directory>, servers: usize, 
             continue;
         }
         let (request, how) = memory.borrow_mut().request(&env.plan, &env.knowledge.borrow());
-        let patience = match memory.borrow_mut().rng().below(10) {
+        let timeout = match memory.borrow_mut().rng().below(10) {
             0 => 100 * MILLI,
             1..=4 => SECOND,
             _ => 10 * SECOND,
         };
-        let outcome = call(&env, &directory, at, client, request.clone(), how, patience).await;
+        let outcome = call(&env, &directory, at, client, request.clone(), how, timeout).await;
         match &outcome {
             Outcome::Answered { revision, answer } => {
                 memory.borrow_mut().learn(&request, *revision, answer);
@@ -61,11 +61,11 @@ pub(super) async fn call(
     client: u32,
     request: Request,
     how: How,
-    patience: u64,
+    timeout: u64,
 ) -> Outcome {
     say!(env.trace, "client {client} asks server {at} {how:?} {}", Show(&request));
     let served = directory.ask(env, at, &request, how);
-    client::record(env, client, &request, patience, served).await
+    client::record(env, client, &request, timeout, served).await
 }
 
 /// Watches, at one server after the other, until everything has settled.

@@ -89,13 +89,13 @@ impl Directory {
             Way::Here => return answer(env, &here, request, how).await,
             Way::There(to) => to,
             Way::Nowhere => {
-                env.hit(Rare::NoWriter);
+                env.hit(Rare::NoLeader);
                 return Err(Outcome::NotDone);
             }
         };
         self.hop(env, at, to).await;
         let Some(there) = self.serving(to) else {
-            env.hit(Rare::PassedToNobody);
+            env.hit(Rare::ForwardedInVain);
             return Err(Outcome::Unknown);
         };
         let answered = answer(env, &there, request, how).await;
@@ -104,7 +104,7 @@ impl Directory {
             return Err(Outcome::Unknown);
         }
         if answered.is_ok() {
-            env.hit(Rare::PassedOn);
+            env.hit(Rare::Forwarded);
         }
         answered
     }
@@ -117,7 +117,7 @@ impl Directory {
         how: How,
         serializable: bool,
     ) -> Result<(i64, Answer), Outcome> {
-        let is_writer = matches!(Directory::way(&here.node), Way::Here);
+        let is_leader = matches!(Directory::way(&here.node), Way::Here);
         let answered = answer(env, here, request, how).await;
         match answered {
             // A server that is behind does not know of what another one has shown.
@@ -125,7 +125,7 @@ impl Directory {
             Ok((revision, _)) if serializable && revision < env.knowledge.borrow().revision => {
                 env.hit(Rare::ReadBehind);
             }
-            Ok(_) if !serializable && !is_writer => env.hit(Rare::ReadElsewhere),
+            Ok(_) if !serializable && !is_leader => env.hit(Rare::ReadElsewhere),
             _ => {}
         }
         answered

@@ -1,5 +1,5 @@
 //! One life of a server, as what it serves sees it: while the server sleeps nothing of it moves,
-//! and when it ends nobody is told anything any more.
+//! and when it ends no request in flight is answered.
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -21,8 +21,8 @@ use crate::workload::How;
 
 /// The client that asks for all that is asked here.
 const PROBER: u32 = 99;
-/// Within this much virtual time everything in here must come to its end.
-const PATIENCE: u64 = 90 * SECOND;
+/// Every wait in here must end within this much virtual time.
+const TIMEOUT: u64 = 90 * SECOND;
 /// Leases longer than this are revoked instead of being waited for.
 const LONG: i64 = 30;
 
@@ -66,7 +66,7 @@ impl World {
     fn all_serve(&mut self) -> bool {
         (0..self.servers.len()).all(|at| {
             let (env, directory) = (Rc::clone(&self.env), Rc::clone(&self.directory));
-            let served = self.complete(PATIENCE, async move { serves(&env, &directory, at).await });
+            let served = self.complete(TIMEOUT, async move { serves(&env, &directory, at).await });
             served.is_some() || self.not_live(&format!("server {at} does not serve"))
         })
     }
@@ -74,7 +74,7 @@ impl World {
     fn load_ends(&mut self, streams: usize) -> bool {
         // Watchers go on as under load until it is known what they are to reach.
         self.env.phase.set(Phase::Settle(i64::MAX));
-        let ended = self.run_until(PATIENCE, |world| world.busy() <= streams);
+        let ended = self.run_until(TIMEOUT, |world| world.busy() <= streams);
         // Requests that their clients gave up on may still be under way; behind these writes they
         // are not.
         (ended || self.not_live("a client was not answered")) && self.all_serve()
@@ -83,7 +83,7 @@ impl World {
     fn leases_end(&mut self) -> bool {
         let (env, directory) = (Rc::clone(&self.env), Rc::clone(&self.directory));
         let servers = self.servers.len();
-        let ended = self.complete(PATIENCE, async move {
+        let ended = self.complete(TIMEOUT, async move {
             loop {
                 let found = (0..servers).filter_map(|at| directory.serving(at).map(|found| (at, found)));
                 let writer = found.into_iter().find(|(_, found)| {
@@ -116,7 +116,7 @@ impl World {
 
     fn watchers_catch_up(&mut self) -> bool {
         self.env.phase.set(Phase::Settle(self.newest()));
-        self.run_until(PATIENCE, |world| world.busy() == 0) || self.not_live("a watcher did not catch up")
+        self.run_until(TIMEOUT, |world| world.busy() == 0) || self.not_live("a watcher did not catch up")
     }
 
     /// All have the same state. None, and a violation, if not.
@@ -127,7 +127,7 @@ impl World {
                 server.running.as_ref().is_some_and(|running| running.node.revision() == newest)
             })
         };
-        if !self.run_until(PATIENCE, everybody) {
+        if !self.run_until(TIMEOUT, everybody) {
             self.not_live("a server did not catch up");
             return None;
         }
@@ -137,7 +137,7 @@ impl World {
 
     fn hash(&mut self, at: usize) -> Option<(usize, HashKv)> {
         let node = self.servers[at].running.as_ref()?.node.clone();
-        let hash = self.complete(PATIENCE, async move { without_delay(node.hash_kv(0)).await.ok() });
+        let hash = self.complete(TIMEOUT, async move { without_delay(node.hash_kv(0)).await.ok() });
         hash.flatten().map(|hash| (at, hash))
     }
 
@@ -162,7 +162,7 @@ impl World {
         let oldest = serving.node.status().compact_revision.max(1);
         let span = (newest - oldest).max(1) as u64;
         let olds: Vec<i64> = (0..3).map(|_| newest - self.rng.below(span) as i64).collect();
-        let done = self.complete(PATIENCE, async move {
+        let done = self.complete(TIMEOUT, async move {
             for old in olds {
                 read(&env, &directory, at, old).await;
             }
@@ -176,8 +176,8 @@ impl World {
         done.flatten().is_some() || self.not_live("the final reads were not answered")
     }
 
-    /// On a log that broke its contract: whoever goes on has what all others have that go on, or
-    /// has said why not.
+    /// On a log that broke its contract: all servers that go on have the same state, and the others
+    /// have said why they stopped.
     pub(super) fn survivors_agree(&mut self) {
         self.env.phase.set(Phase::Settle(i64::MAX));
         self.run_until(40 * SECOND, |_| false);
@@ -194,7 +194,7 @@ impl World {
         self.agree(&hashes);
     }
 
-    /// For whoever has to find out why not all is well.
+    /// The state of all servers, to debug a run that does not end well.
     fn state(&self) -> String {
         let of = |at: usize| {
             let server = &self.servers[at];

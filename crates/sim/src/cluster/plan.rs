@@ -54,14 +54,14 @@ pub(super) enum Trouble {
     LosePowerSoon(usize, u64),
     Stop(usize),
     Pause(usize, u64),
-    /// Whoever writes then.
-    PauseWriter(u64),
+    /// Pauses the server that leads then.
+    PauseLeader(u64),
     CutFromLog(usize, Cut, u64),
     CutFromPeer(usize, usize, u64),
     Reconnect(usize),
-    /// Whoever writes then names this server as the next writer; in the middle of an epoch of its
-    /// own that it has to begin, or not.
-    HandOver(usize, bool),
+    /// The leader of that time transfers its leadership to this server. With `true` its connection
+    /// to the log is lost just before, so that it has to begin an epoch of its own first.
+    TransferLeadership(usize, bool),
     Full(usize),
     Room,
     Breach,
@@ -126,14 +126,14 @@ fn episode(rng: &mut Rng, servers: usize, nanos: u64) -> Vec<(u64, Trouble)> {
         4 => one(Trouble::LosePowerSoon(server, rng.skewed(0, 60))),
         5 => one(Trouble::Stop(server)),
         6 | 7 => one(Trouble::Pause(server, long)),
-        8 | 9 => one(Trouble::PauseWriter(rng.between(SECOND, 5 * SECOND))),
+        8 | 9 => one(Trouble::PauseLeader(rng.between(SECOND, 5 * SECOND))),
         10..=12 => {
             let cut = *rng.pick(&[Cut::Both, Cut::Both, Cut::Mute, Cut::Deaf]);
             one(Trouble::CutFromLog(server, cut, long))
         }
         13 => one(Trouble::CutFromPeer(server, rng.below(servers), long)),
         14 => one(Trouble::Reconnect(server)),
-        15 | 16 => one(Trouble::HandOver(server, rng.percent(60))),
+        15 | 16 => one(Trouble::TransferLeadership(server, rng.percent(60))),
         _ => {
             let until = at + rng.below(4 * SECOND);
             vec![(at, Trouble::Full(rng.below(20) as usize)), (until, Trouble::Room)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use vetch_base::Epoch;
-use vetch_cluster::ReplicaId;
+use vetch_cluster::{OrderedLog, ReplicaId};
 use vetch_journal::MemDisk;
 use vetch_node::Node;
 use vetch_node::cluster::ClusterConfig;
@@ -47,6 +47,8 @@ pub(super) struct Running {
     pub(super) serves: bool,
     pub(super) stopping: bool,
     pub(super) epoch: Epoch,
+    /// Batches that it took back.
+    pub(super) rewound: u64,
     pub(super) author: ReplicaId,
 }
 
@@ -75,17 +77,16 @@ impl Server {
             name: format!("server-{at}"),
             client_urls: vec![format!("http://server-{at}")],
             peer_urls: Vec::new(),
-            replication: plan.replication.clone(),
         };
         let coverage = env.coverage.clone();
-        let opened =
-            stepped::open_replicated(node_env, config, cluster, Box::new(wire.connect(at)), |progress| {
-                if let Progress::Checkpoint { bytes_total, .. } = progress
-                    && bytes_total > 0
-                {
-                    coverage.hit(Rare::RestartedFromCheckpoint);
-                }
-            });
+        let engine = Box::new(OrderedLog::new(wire.connect(at), plan.replication.clone()));
+        let opened = stepped::open_replicated(node_env, config, cluster, engine, |progress| {
+            if let Progress::Checkpoint { bytes_total, .. } = progress
+                && bytes_total > 0
+            {
+                coverage.hit(Rare::RestartedFromCheckpoint);
+            }
+        });
         match opened {
             Ok((node, parts)) => self.running = Some(Running::new(node, parts, replica, rng)),
             // The power went while it started.
@@ -104,7 +105,7 @@ impl Server {
         self.starts_at = starts_at;
     }
 
-    pub(super) fn is_writer(&self) -> bool {
+    pub(super) fn is_leader(&self) -> bool {
         self.running
             .as_ref()
             .is_some_and(|running| running.node.cluster().is_some_and(|cluster| cluster.borrow().is_leader))
@@ -133,8 +134,8 @@ impl Running {
         let wakeful = std::array::from_fn(|_| if lazy { *rng.pick(&[100, 100, 25, 5]) } else { 100 });
         let visible = node.revision();
         let life = Rc::default();
-        let (serves, stopping, epoch) = (false, false, Epoch::ZERO);
-        Running { node, life, parts, looks, wakeful, visible, serves, stopping, epoch, author }
+        let (serves, stopping, epoch, rewound) = (false, false, Epoch::ZERO, 0);
+        Running { node, life, parts, looks, wakeful, visible, serves, stopping, epoch, rewound, author }
     }
 
     pub(super) fn serving(&self) -> Serving {

@@ -387,7 +387,7 @@ impl Log for Handle {
     }
 
     fn trim(&mut self, _: Position) -> Result<(), LogError> {
-        // Whoever is behind would need a checkpoint of another server, which nobody brings here.
+        // A server that is behind would need a checkpoint of another one, which is not simulated.
         Err(LogError::Failed("it keeps everything".into()))
     }
 

@@ -220,6 +220,11 @@ impl World {
             running.epoch = status.epoch;
             self.env.hit(Rare::Elected);
         }
+        let rewound = running.node.metrics().proposals.rewound.get();
+        if rewound > std::mem::replace(&mut running.rewound, rewound) {
+            say!(self.env.trace, "server {at} was replaced, and took back {rewound} batches so far");
+            self.env.hit(Rare::Rewound);
+        }
         let ended = running.parts[Which::Journal as usize].has_ended();
         let stopped = running.stopping && running.parts.iter().take(3).all(Part::has_ended);
         if stopped {
@@ -238,12 +243,6 @@ impl World {
 
     fn ended_by_itself(&mut self, at: usize) {
         let Some(running) = &self.servers[at].running else { return };
-        if running.node.is_replaced() {
-            self.env.hit(Rare::Replaced);
-            say!(self.env.trace, "server {at} was replaced");
-            self.end(at, false, self.env.now() + MILLI);
-            return;
-        }
         let why = crate::executor::block_on(running.node.stopped());
         let why = why.err().map_or_else(|| "nothing said why".to_owned(), |cause| cause.to_string());
         say!(self.env.trace, "server {at} stopped: {why}");
@@ -279,9 +278,9 @@ impl World {
             }
             Trouble::Stop(at) => self.stop(at),
             Trouble::Pause(at, nanos) => self.pause(at, nanos),
-            Trouble::PauseWriter(nanos) => {
-                if let Some(at) = self.writer() {
-                    self.env.hit(Rare::WriterPaused);
+            Trouble::PauseLeader(nanos) => {
+                if let Some(at) = self.leader() {
+                    self.env.hit(Rare::LeaderPaused);
                     self.pause(at, nanos);
                 }
             }
@@ -293,7 +292,7 @@ impl World {
                 }
             }
             Trouble::Reconnect(at) => self.wire.reconnect(at),
-            Trouble::HandOver(to, shaken) => self.hand_over(to, shaken),
+            Trouble::TransferLeadership(to, shaken) => self.transfer_leadership(to, shaken),
             Trouble::Full(more) => self.wire.fill_up(Some(more)),
             Trouble::Room => self.wire.fill_up(None),
             Trouble::Breach => match self.plan.breach {
@@ -304,19 +303,19 @@ impl World {
         }
     }
 
-    fn writer(&self) -> Option<usize> {
-        (0..self.servers.len()).find(|at| self.servers[*at].is_writer())
+    fn leader(&self) -> Option<usize> {
+        (0..self.servers.len()).find(|at| self.servers[*at].is_leader())
     }
 
-    fn hand_over(&mut self, to: usize, shaken: bool) {
+    fn transfer_leadership(&mut self, to: usize, shaken: bool) {
         let Some(to) = self.servers[to].running.as_ref().map(|running| running.author) else { return };
-        let Some(at) = self.writer() else { return };
+        let Some(at) = self.leader() else { return };
         if shaken {
             self.wire.reconnect(at);
         }
         let Some(running) = &mut self.servers[at].running else { return };
         if running.author != to && stepped::transfer_leadership(&running.node, to) {
-            self.env.hit(Rare::HandedOver);
+            self.env.hit(Rare::LeadershipTransferred);
             running.poke(Which::Sequencer, &mut self.rng);
         }
     }
@@ -339,7 +338,7 @@ impl World {
     }
 }
 
-/// Whoever may have got something to do by what a part did.
+/// Wakes the parts that may have work after what this part did.
 fn poke_others(running: &mut Running, which: Which, did: Did, rng: &mut Rng) {
     let idle = did == Did::Step(Step::Idle);
     match which {

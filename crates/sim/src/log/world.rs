@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use vetch_base::Seq;
-use vetch_cluster::{Command, Event, Ignored, LogEvent, LogIndex, ReadId, Ticket};
+use vetch_cluster::{Command, Ignored, LogEvent, LogIndex, ReadId, ReplicaEvent, Ticket};
 use vetch_journal::{Position, Tip};
 use vetch_testkit::log::model::ModelLog;
 use vetch_testkit::random::Rng;
@@ -242,11 +242,11 @@ impl World {
         self.answer_reads(at)
     }
 
-    pub(super) fn event(&mut self, at: usize, event: Event) -> Judged {
+    pub(super) fn event(&mut self, at: usize, event: ReplicaEvent) -> Judged {
         self.trace(|world| format!("server {} {event:?}", world.servers[at].member));
         let (node, branch) = (self.servers[at].member, self.servers[at].branch);
         match event {
-            Event::Committed { ticket, .. } => {
+            ReplicaEvent::Committed { ticket, .. } => {
                 let entries = self.servers[at].proposals.remove(&ticket).unwrap_or_default();
                 self.judge.committed(&entries, &self.logs[branch].1, self.plan.breach)?;
                 if self.peace && branch == 0 {
@@ -254,42 +254,42 @@ impl World {
                 }
                 self.count("committed");
             }
-            Event::Dropped { ticket } => {
+            ReplicaEvent::Dropped { ticket } => {
                 let entries = self.servers[at].proposals.remove(&ticket).unwrap_or_default();
                 self.judge.dropped(&entries)?;
                 self.count("dropped");
             }
-            Event::ReadIndex { reads, index } => self.send_index(&reads, index)?,
-            Event::ReadIndexLost { .. } => self.count("index lost"),
-            Event::Leading { .. } => self.count("elected"),
-            Event::Following { .. } => self.count("followed"),
-            Event::LeadershipTransferred => self.count("leadership transferred"),
-            Event::Ignored { why, .. } => self.count(match why {
+            ReplicaEvent::ReadIndex { reads, index } => self.send_index(&reads, index)?,
+            ReplicaEvent::ReadIndexLost { .. } => self.count("index lost"),
+            ReplicaEvent::Leading { .. } => self.count("elected"),
+            ReplicaEvent::Following { .. } => self.count("followed"),
+            ReplicaEvent::LeadershipTransferred => self.count("leadership transferred"),
+            ReplicaEvent::Ignored { why, .. } => self.count(match why {
                 Ignored::StaleEpoch => "ignored: stale epoch",
                 Ignored::LostElection => "ignored: lost election",
                 Ignored::Duplicate => "ignored: duplicate",
                 Ignored::Gap => "ignored: gap",
             }),
-            Event::Suspect { .. } => {
+            ReplicaEvent::Suspect { .. } => {
                 // Reads that always lag look like a loss; reads that never do must not.
                 if self.plan.breach == Breach::None && self.plan.lagging == 0 {
                     return violated(format!("server {node} suspects an honest log"));
                 }
                 self.count(if self.plan.breach == Breach::None { "suspect, but honest" } else { "suspect" });
             }
-            Event::Full => self.count("full"),
-            Event::Behind { .. } => {
+            ReplicaEvent::Full => self.count("full"),
+            ReplicaEvent::Behind { .. } => {
                 self.count("behind the trim");
                 self.begin_from_a_peer(at);
             }
-            Event::Halted(divergence) => {
+            ReplicaEvent::Halted(divergence) => {
                 if self.plan.breach == Breach::None {
                     return violated(format!("server {node} halted on an honest log: {divergence}"));
                 }
                 self.count("halted");
                 self.servers[at].halted = Some(divergence.to_string());
             }
-            Event::Applied { .. } => {}
+            ReplicaEvent::Applied { .. } => {}
         }
         Ok(())
     }

@@ -22,8 +22,8 @@ use crate::world::{Halt, World};
 
 /// The client that asks for all that is asked here.
 const PROBER: u32 = 99;
-/// Within this much virtual time everything in here must come to its end.
-const PATIENCE: u64 = 90 * SECOND;
+/// Every wait in here must end within this much virtual time.
+const TIMEOUT: u64 = 90 * SECOND;
 /// Leases longer than this are revoked instead of being waited for.
 const LONG: i64 = 30;
 
@@ -62,7 +62,7 @@ impl Run {
     /// Reads and writes are served, although it may take a moment after a full disk.
     fn serves(&mut self, world: &mut World) -> bool {
         let (env, node) = (Rc::clone(&self.env), world.node.clone());
-        let served = world.complete(PATIENCE, async move {
+        let served = world.complete(TIMEOUT, async move {
             loop {
                 let put = Request::Put(Put::new(b"peace".as_slice(), b"at last".as_slice()));
                 let outcome = client::call(&env, &node, PROBER, put, How::Plain, 20 * SECOND).await;
@@ -86,7 +86,7 @@ impl Run {
         world.run_until(100 * MILLI, |_| false);
         // Watchers go on as under load until it is known what they are to reach.
         self.env.phase.set(Phase::Settle(i64::MAX));
-        if world.run_until(PATIENCE, |world| world.executor.len() <= streams) != Halt::Done {
+        if world.run_until(TIMEOUT, |world| world.executor.len() <= streams) != Halt::Done {
             return self.not_live(world, "a client was not answered");
         }
         // Requests that their clients gave up on may still be under way; behind this write they are
@@ -95,7 +95,7 @@ impl Run {
             return false;
         }
         let (env, node) = (Rc::clone(&self.env), world.node.clone());
-        let ended = world.complete(PATIENCE, async move {
+        let ended = world.complete(TIMEOUT, async move {
             loop {
                 let leases = node.leases().await.unwrap_or_default();
                 if leases.is_empty() {
@@ -115,7 +115,7 @@ impl Run {
             return self.not_live(world, "leases did not end");
         }
         self.env.phase.set(Phase::Settle(world.node.revision()));
-        if world.run_until(PATIENCE, |world| world.executor.is_empty()) != Halt::Done {
+        if world.run_until(TIMEOUT, |world| world.executor.is_empty()) != Halt::Done {
             return self.not_live(world, "a watcher did not catch up");
         }
         self.forgets_keys(world)
@@ -127,8 +127,7 @@ impl Run {
         if !self.env.plan.encrypted {
             return true;
         }
-        if world.run_until(PATIENCE, |world| keys::is_settled(&world.node.encryption_status())) != Halt::Done
-        {
+        if world.run_until(TIMEOUT, |world| keys::is_settled(&world.node.encryption_status())) != Halt::Done {
             return self.not_live(
                 world,
                 &format!("old keys are still needed: {:?}", world.node.encryption_status()),
@@ -156,7 +155,7 @@ impl Run {
         let newest = node.revision();
         let span = (newest - node.status().compact_revision.max(0)).max(1) as u64;
         let olds: Vec<i64> = (0..3).map(|_| newest - self.rng.below(span) as i64).collect();
-        let hash = world.complete(PATIENCE, async move {
+        let hash = world.complete(TIMEOUT, async move {
             for old in olds {
                 read(&env, &node, old).await;
             }

@@ -1,4 +1,4 @@
-//! What an entry of etcd's log asks for, in the terms of the store.
+//! The request in an entry of etcd's log, translated to the store's requests.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -10,21 +10,21 @@ use vetch_node::store::Store;
 use vetch_node::store::auth::{Caller, Change, Permission, PermissionKind};
 use vetch_node::store::request::{Alarm, AlarmKind, Remaining, WriteRequest};
 
-use super::translate;
+use super::{ReplayError, translate};
 
-/// Leases that ask for less get this many seconds. It follows from etcd's election timeout, of
+/// The minimum TTL in seconds. It follows from etcd's election timeout, of
 /// which this is the default.
 const MIN_TTL: i64 = 2;
-/// What etcd's own hashes of passwords cost unless it is told otherwise.
+/// etcd's default cost of bcrypt.
 const BCRYPT_COST: u32 = 10;
 
 /// Fields of a request that change nothing that Vetch takes over: its number, the old API's, reads,
-/// logins, and who is a member of which version.
+/// logins, and the versions and attributes of members.
 const WITHOUT_EFFECT: [u32; 14] = [1, 2, 3, 100, 1012, 1013, 1102, 1106, 1107, 1202, 1300, 1301, 1302, 9900];
 const WITH_EFFECT: [u32; 19] =
     [4, 5, 6, 7, 8, 9, 10, 11, 1000, 1011, 1100, 1101, 1103, 1104, 1105, 1200, 1201, 1203, 1204];
 
-/// On whose behalf.
+/// The user who sent the request.
 #[derive(Clone, PartialEq, Message)]
 struct Header {
     #[prost(string, tag = "2")]
@@ -110,13 +110,12 @@ pub(super) fn may_change(data: &[u8]) -> bool {
 
 impl Request {
     /// A request with a field that is not known may ask for anything, so it is refused.
-    pub(super) fn read(data: &[u8]) -> Result<Request, String> {
-        let text = |error: prost::DecodeError| error.to_string();
+    pub(super) fn read(data: &[u8]) -> Result<Request, ReplayError> {
         let is_known = |field: &u32| WITHOUT_EFFECT.contains(field) || WITH_EFFECT.contains(field);
-        if let Some(field) = fields(data).map_err(text)?.iter().find(|field| !is_known(field)) {
-            return Err(format!("a request of a kind that is not known here ({field})"));
+        if let Some(field) = fields(data)?.iter().find(|field| !is_known(field)) {
+            return Err(ReplayError::UnknownRequest(*field));
         }
-        Request::decode(data).map_err(text)
+        Ok(Request::decode(data)?)
     }
 
     pub(super) fn caller(&self) -> Caller {
@@ -129,7 +128,7 @@ impl Request {
     }
 
     /// The store's form of it. None: nothing is asked for that could change the state.
-    pub(super) fn into_write(self, store: &Store) -> Result<Option<WriteRequest>, String> {
+    pub(super) fn into_write(self, store: &Store) -> Result<Option<WriteRequest>, ReplayError> {
         let asked = if let Some(put) = self.put {
             Some(WriteRequest::Put(translate::put(put)?))
         } else if let Some(delete) = self.delete_range {
@@ -153,7 +152,7 @@ impl Request {
         Ok(asked)
     }
 
-    fn into_change(self) -> Result<Option<Change>, String> {
+    fn into_change(self) -> Result<Option<Change>, ReplayError> {
         let change = if self.auth_enable.is_some() {
             Change::Enable
         } else if self.auth_disable.is_some() {
@@ -189,12 +188,12 @@ impl Request {
     }
 }
 
-fn of_alarm(alarm: &pb::AlarmRequest) -> Result<Option<WriteRequest>, String> {
+fn of_alarm(alarm: &pb::AlarmRequest) -> Result<Option<WriteRequest>, ReplayError> {
     let kind = match alarm.alarm {
         0 => return Ok(None),
         1 => AlarmKind::NoSpace,
         2 => AlarmKind::Corrupt,
-        other => return Err(format!("an alarm that is not known here ({other})")),
+        other => return Err(ReplayError::UnknownAlarm(other)),
     };
     let alarm_of = Alarm { member: alarm.member_id, kind };
     Ok(match alarm.action {
@@ -222,10 +221,10 @@ fn of_permission(permission: vetch_api::authpb::Permission) -> Permission {
 
 /// The hash of a password. Before 3.5 the log has the password itself, and every member hashes it
 /// with a salt of its own.
-fn hash(password: String, hashed: &str) -> Result<Option<Bytes>, String> {
+fn hash(password: String, hashed: &str) -> Result<Option<Bytes>, ReplayError> {
     if password.is_empty() || !hashed.is_empty() {
         return Ok(STANDARD.decode(hashed).ok().map(Bytes::from));
     }
-    let hash = bcrypt::hash(password, BCRYPT_COST).map_err(|error| error.to_string())?;
+    let hash = bcrypt::hash(password, BCRYPT_COST)?;
     Ok(Some(hash.into()))
 }

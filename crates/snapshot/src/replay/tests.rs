@@ -13,7 +13,7 @@ fn entry(tag: u32, message: &impl Message) -> Entry {
     Entry { index: 1, data, ..Entry::default() }
 }
 
-/// The same on behalf of a user.
+/// The same with a user in its header.
 fn by(user: &str, revision: u64, mut entry: Entry) -> Entry {
     let header = [&[0x12, user.len() as u8], user.as_bytes(), &[0x18, revision as u8]].concat();
     let mut data = vec![0xa2, 0x06, header.len() as u8];
@@ -132,7 +132,7 @@ fn callers_are_judged_when_their_requests_are_applied() {
     assert_eq!(after(by("alice", now, put("a"))), 2);
     assert_eq!(after(by("alice", now, put("b"))), 1, "not permitted");
     assert_eq!(after(by("alice", now - 1, put("a"))), 1, "users have changed since");
-    assert_eq!(after(put("a")), 1, "nobody");
+    assert_eq!(after(put("a")), 1, "no user");
     assert_eq!(after(by("root", now, put("b"))), 2);
     let users = |who: &str| {
         let add = entry(1200, &pb::AuthRoleAddRequest { name: "another".into() });
@@ -144,7 +144,7 @@ fn callers_are_judged_when_their_requests_are_applied() {
         let grant = entry(8, &pb::LeaseGrantRequest { id: 1, ttl: 9 });
         replay(&[guarded(), vec![by(who, now, grant)]].concat()).unversioned.leases.len()
     };
-    assert_eq!(lease("nobody"), 1);
+    assert_eq!(lease("unknown"), 1);
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn what_is_not_known_is_refused_and_what_does_nothing_is_passed_over() {
     let mut replay = Replay::new(Store::default());
     let unknown = entry(1400, &pb::AuthEnableRequest {});
     assert!(may_change(&unknown));
-    assert!(replay.apply(&unknown).unwrap_err().contains("1400"));
+    assert!(replay.apply(&unknown).unwrap_err().to_string().contains("1400"));
     assert!(replay.apply(&Entry { data: vec![0xff; 9], ..Entry::default() }).is_err());
     let nameless = entry(4, &pb::PutRequest::default());
     assert!(replay.apply(&nameless).is_err(), "etcd writes no such put down");

@@ -1,29 +1,27 @@
 //! Requests about keys, from the API's messages to the store's.
 //!
-//! etcd checked them before it wrote them down; what would not have passed is refused, because then
-//! this is not what it seems to be.
+//! etcd validated them before it logged them. An entry that does not pass the same validation is
+//! refused: it was not written by an etcd.
 
 use vetch_api::pb;
 use vetch_api::pb::request_op::Request;
 use vetch_node::store::request::{DeleteRangeRequest, PutRequest, TxnRequest};
 use vetch_node::store::{StoreError, Validated};
 
-fn text(error: StoreError) -> String {
-    error.to_string()
+pub(super) fn put(request: pb::PutRequest) -> Result<Validated<PutRequest>, StoreError> {
+    vetch_translate::put(request)
 }
 
-pub(super) fn put(request: pb::PutRequest) -> Result<Validated<PutRequest>, String> {
-    vetch_translate::put(request).map_err(text)
-}
-
-pub(super) fn delete_range(request: pb::DeleteRangeRequest) -> Result<Validated<DeleteRangeRequest>, String> {
-    vetch_translate::delete_range(request).map_err(text)
+pub(super) fn delete_range(
+    request: pb::DeleteRangeRequest,
+) -> Result<Validated<DeleteRangeRequest>, StoreError> {
+    vetch_translate::delete_range(request)
 }
 
 /// The limit of operations is that of the etcd that wrote the log, which is not known.
-pub(super) fn txn(mut request: pb::TxnRequest) -> Result<Validated<TxnRequest>, String> {
+pub(super) fn txn(mut request: pb::TxnRequest) -> Result<Validated<TxnRequest>, StoreError> {
     count_only(&mut request);
-    vetch_translate::txn(request, usize::MAX).map_err(text)
+    vetch_translate::txn(request, usize::MAX)
 }
 
 /// Results of reads are not used, so they are not collected. The reads stay, because a revision

@@ -7,6 +7,8 @@
 
 use prost::Message;
 
+use super::WalError;
+
 /// What a disk writes at once: a torn write leaves whole sectors of zeros.
 const SECTOR: usize = 512;
 
@@ -45,7 +47,7 @@ impl<'f> Records<'f> {
 
     /// The next record that is not about checksums; None at the end of the file, or at what a crash
     /// left there.
-    pub(super) fn next(&mut self) -> Result<Option<Record>, String> {
+    pub(super) fn next(&mut self) -> Result<Option<Record>, WalError> {
         while let Some(body) = self.body()? {
             let (from, end) = (self.at + 8, self.at + 8 + body.len());
             match self.decode(&body[..body.len() - padding(self.head())]) {
@@ -55,8 +57,8 @@ impl<'f> Records<'f> {
                         return Ok(Some(record));
                     }
                 }
-                // What a crash left of the last write is not part of the log, and nobody was told
-                // of it.
+                // What a crash left of the last write is not part of the log, and was never
+                // acknowledged.
                 Err(_) if self.is_last && has_zero_sector(body, from) => return Ok(None),
                 Err(reason) => return Err(reason),
             }
@@ -70,7 +72,7 @@ impl<'f> Records<'f> {
     }
 
     /// The bytes of the next record with its padding; None if there is none.
-    fn body(&self) -> Result<Option<&'f [u8]>, String> {
+    fn body(&self) -> Result<Option<&'f [u8]>, WalError> {
         let rest = &self.bytes[self.at..];
         let head = self.head();
         if rest.is_empty() || (rest.len() >= 8 && head == 0) {
@@ -80,22 +82,22 @@ impl<'f> Records<'f> {
         match rest.get(8..).and_then(|rest| rest.get(..len)) {
             Some(body) => Ok(Some(body)),
             None if self.is_last => Ok(None),
-            None => Err("a record is cut short".into()),
+            None => Err(WalError::Truncated),
         }
     }
 
-    fn decode(&mut self, body: &[u8]) -> Result<Record, String> {
-        let record = Record::decode(body).map_err(|error| error.to_string())?;
+    fn decode(&mut self, body: &[u8]) -> Result<Record, WalError> {
+        let record = Record::decode(body)?;
         if record.kind == CRC {
             if self.crc.is_some_and(|crc| crc != record.crc) {
-                return Err("the file does not continue the one before it".into());
+                return Err(WalError::NotContinued);
             }
             self.crc = Some(record.crc);
             return Ok(record);
         }
         let expected = crc32c::crc32c_append(self.crc.unwrap_or(0), &record.data);
         if record.crc != expected {
-            return Err("checksum does not match".into());
+            return Err(WalError::Checksum);
         }
         self.crc = Some(expected);
         Ok(record)

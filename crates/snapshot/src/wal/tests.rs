@@ -40,7 +40,7 @@ impl LogFile {
         self.record(ENTRY, &Entry { kind: 0, term: 2, index, data: data.to_vec() })
     }
 
-    /// Puts without a key, which nobody looks at.
+    /// Puts without a key, which the reader of the log does not decode.
     pub(crate) fn entries(self, indexes: std::ops::RangeInclusive<u64>) -> LogFile {
         indexes.fold(self, |file, index| file.entry(index, &[0x22, 0]))
     }
@@ -71,7 +71,7 @@ fn sample() -> LogFile {
     LogFile::new(7).entry(4, b"").entry(5, &[0x22, 0]).commit(5)
 }
 
-fn read_all(files: &[&[u8]], index: u64) -> Result<Tail, (usize, String)> {
+fn read_all(files: &[&[u8]], index: u64) -> Result<Tail, (usize, WalError)> {
     let mut tail = Tail::behind(index);
     for (at, bytes) in files.iter().enumerate() {
         tail.take_file(bytes, at + 1 == files.len())?;
@@ -115,7 +115,7 @@ fn a_torn_end_is_no_part_of_the_log_and_damage_is_refused() {
     assert_eq!(count(&torn), Ok(1));
     let mut flipped = good.clone();
     flipped[whole + 1000] ^= 1;
-    assert_eq!(count(&flipped), Err((whole, "checksum does not match".into())));
+    assert_eq!(count(&flipped), Err((whole, WalError::Checksum)));
     assert_eq!(count(&good), Ok(2));
 }
 
@@ -127,18 +127,18 @@ fn files_continue_each_other() {
     assert_eq!(indexes(&tail), [5, 6]);
     let stranger = LogFile::after(first.crc ^ 1).entry(6, b"next").padded();
     let error = read_all(&[&first.bytes, &stranger], 4).unwrap_err();
-    assert_eq!(error, (0, "the file does not continue the one before it".into()));
+    assert_eq!(error, (0, WalError::NotContinued));
     let other = Metadata { node_id: 8, cluster_id: 9 };
     let error = read_all(&[&sample().record(METADATA, &other).padded()], 4).unwrap_err();
-    assert_eq!(error.1, "the log of another member");
+    assert_eq!(error.1, WalError::OtherMember);
 }
 
 #[test]
 fn what_is_missing_is_noticed() {
     let error = |file: LogFile, index| read_all(&[&file.padded()], index).unwrap_err().1;
-    assert_eq!(error(sample().entry(7, b""), 4), "entry 7 follows entry 5");
-    assert_eq!(error(sample().commit(6), 4), "entries up to 6 were decided, and the log ends at 5");
-    assert_eq!(error(sample(), 9), "the database is at entry 9, and the log ends at 5");
+    assert_eq!(error(sample().entry(7, b""), 4), WalError::Gap { index: 7, end: 5 });
+    assert_eq!(error(sample().commit(6), 4), WalError::CommittedMissing { commit: 6, end: 5 });
+    assert_eq!(error(sample(), 9), WalError::BehindDatabase { database: 9, end: 5 });
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn a_database_that_was_sent_is_gone_on_from() {
     assert_eq!((tail.base, indexes(&tail), tail.last.index), (20, vec![], 20));
     let tail = read_all(&[&sample().snapshot(20).entry(21, b"").padded()], 4).unwrap();
     assert_eq!((tail.base, indexes(&tail)), (20, vec![21]));
-    // Killed before the end of the snapshot was known to be decided: as if there had been none.
+    // Killed before the end of the snapshot was known to be committed: as if there had been none.
     let tail = read_all(&[&sample().snapshot(20).padded()], 4).unwrap();
     assert_eq!((tail.base, indexes(&tail), tail.last.index), (4, vec![5], 5));
     // One of its own, which it has long passed.

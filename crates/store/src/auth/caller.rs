@@ -7,7 +7,7 @@ pub enum Caller {
     /// The server itself, which may do everything: the end of a lease, an alarm, a test.
     #[default]
     Server,
-    /// A client that named nobody. While authentication is off it may do everything.
+    /// A client without credentials. While authentication is off it may do everything.
     Anonymous,
     /// A client that proved to be this user. `revision` is the auth revision at which that was
     /// established; a request is refused when users or roles have changed since.

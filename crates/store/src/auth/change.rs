@@ -1,4 +1,4 @@
-//! What can be asked of users and roles.
+//! Changes of users and roles.
 
 use bytes::Bytes;
 

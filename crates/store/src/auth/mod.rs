@@ -8,7 +8,7 @@
 //! * [`AuthState`] is all of it as plain data: what a checkpoint or a snapshot holds.
 //! * [`Auth`] is the same, ready to decide: [`Auth::decide`] turns a [`Change`] into effects,
 //!   [`Auth::check_read`] and its neighbours answer for a [`Caller`].
-//! * [`SavedAuth`] is the state of one moment that nobody has asked for as plain data yet.
+//! * [`SavedAuth`] is a snapshot of the state, converted to plain data when it is first read.
 //! * [`KeySet`] is a union of key ranges.
 //!
 //! Not here: passwords (only their hashes pass through), tokens, certificates, clocks. Who a caller

@@ -68,13 +68,13 @@ impl Auth {
         if account.is_root() { Ok(()) } else { Err(AuthError::PermissionDenied) }
     }
 
-    /// Looking at a user: root may, and everybody may look at oneself.
+    /// Reading a user: root may, and every user may read itself.
     pub fn check_look_at_user(&self, caller: &Caller, user: &str) -> Result<(), AuthError> {
         let is_self = matches!(caller, Caller::User { name, .. } if **name == *user);
         self.check_root(caller).or_else(|refusal| if is_self { Ok(()) } else { Err(refusal) })
     }
 
-    /// Looking at a role: root may, and those who have it.
+    /// Reading a role: root may, and users who have it.
     pub fn check_look_at_role(&self, caller: &Caller, role: &str) -> Result<(), AuthError> {
         let has_it = match caller {
             Caller::User { name, .. } => self.user(name).is_some_and(|user| user.roles.contains(role)),

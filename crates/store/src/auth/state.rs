@@ -29,8 +29,8 @@ impl Default for AuthState {
 
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct User {
-    /// The bcrypt hash of the password as text (`$2a$10$...`). Empty: nobody can log in with a
-    /// password.
+    /// The bcrypt hash of the password as text (`$2a$10$...`). Empty: no password logs this user
+    /// in.
     pub password: Bytes,
     /// This user is known by its certificate only; passwords are refused.
     pub no_password: bool,

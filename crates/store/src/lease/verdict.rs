@@ -3,7 +3,8 @@
 //! A user that puts a key on a lease or renews it has to be permitted to write all of its keys.
 //! Asking that of hundreds of thousands of them at every put would stop the server, so what was
 //! found is remembered with the lease, and is kept true: a key that is attached later is judged by
-//! every verdict when that happens. A key that goes makes no verdict wrong.
+//! every verdict when that happens, also one that a rewind brings back. A key that goes makes no
+//! verdict wrong.
 //!
 //! A verdict is by one state of users and roles. It is told from any other by the place of that
 //! state in memory, which is not used again while the verdict points at it.

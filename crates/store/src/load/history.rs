@@ -72,11 +72,11 @@ impl History {
         self.others.push(Change { revision, event, key });
     }
 
-    /// The last step: puts what is not in the table in order, and tells which keys came and went.
+    /// The last step: sorts what is not in the table, and returns which keys came and went.
     pub(super) fn finish(&mut self) -> Membership {
         self.others.sort_unstable_by_key(|change| (change.revision, change.event.kv.sub()));
         let mut membership = Membership::default();
-        let mut tell = |revision, key: Touched| {
+        let mut count = |revision, key: Touched| {
             if let Some(came) = key.came {
                 membership.load(revision, key.slot, came);
             }
@@ -88,14 +88,14 @@ impl History {
             let keys = std::mem::take(&mut piece.keys);
             for ((revision, event), key) in revisions.zip(&piece.events).zip(keys) {
                 while let Some(other) = others.next_if(|other| other.revision < revision) {
-                    tell(other.revision, other.key);
+                    count(other.revision, other.key);
                 }
                 if event.is_some() {
-                    tell(revision, key);
+                    count(revision, key);
                 }
             }
         }
-        others.for_each(|other| tell(other.revision, other.key));
+        others.for_each(|other| count(other.revision, other.key));
         membership
     }
 
@@ -172,8 +172,8 @@ mod tests {
                     history.note(revision, event(revision, sub), key);
                 }
                 history.finish();
-                let told = history.into_events().map(|(revision, event)| (revision, event.kv.sub()));
-                assert_eq!(told.collect::<Vec<_>>(), places);
+                let found = history.into_events().map(|(revision, event)| (revision, event.kv.sub()));
+                assert_eq!(found.collect::<Vec<_>>(), places);
             }
         }
     }

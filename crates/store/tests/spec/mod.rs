@@ -7,6 +7,7 @@
 
 #![allow(dead_code, reason = "each test binary uses its own part of it")]
 
+pub(crate) mod check;
 pub(crate) mod requests;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,7 +45,7 @@ impl Spec {
     pub(crate) fn judge(&mut self, request: &WriteRequest, answer: &Result<Evaluated, StoreError>) {
         let before = self.model.revision();
         let Some(asked) = to_model::request(request) else {
-            let Ok(Evaluated { response, events }) = answer else { panic!("{request:?} was refused") };
+            let Ok(Evaluated { response, events, .. }) = answer else { panic!("{request:?} was refused") };
             assert!(events.is_empty(), "{request:?}");
             assert_eq!(*response, self.unversioned_answer(request));
             return;
@@ -54,7 +55,7 @@ impl Spec {
             to_model::answer(&evaluated.response).expect("an answer to a request that is specified")
         });
         assert_eq!(given, expected, "{request:?}");
-        let Ok(Evaluated { response, events }) = answer else { return };
+        let Ok(Evaluated { response, events, .. }) = answer else { return };
         let now = self.model.revision();
         assert_eq!(to_model::events(events), self.model.changes(before + 1, now), "{request:?}");
         self.note_versions(events);

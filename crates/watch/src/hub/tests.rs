@@ -47,8 +47,8 @@ fn a_group_gets_the_events_of_a_revision_in_order_and_only_its_own() {
     }
     stream.create(&mut world.hub, &world.log, &Create { key: b"b1".into(), ..Create::default() }).unwrap();
     world.put(&["b2", "a1", "b1", "c", "a0"]);
-    let told = show(&world.drain(&mut stream));
-    assert_eq!(told[3..], ["w0 @2 2:+a1+a0", "w1 @2 2:+b2+b1", "w2 @2 2:+b1"]);
+    let drained = show(&world.drain(&mut stream));
+    assert_eq!(drained[3..], ["w0 @2 2:+a1+a0", "w1 @2 2:+b2+b1", "w2 @2 2:+b1"]);
 }
 
 #[test]
@@ -107,8 +107,8 @@ fn a_stream_with_more_groups_than_the_inbox_names_misses_nothing() {
         woken += world.put(&[key]).len();
     }
     assert_eq!(woken, 1);
-    let told = world.drain_within(&mut stream, Budget { responses: 7, ..Budget::default() });
-    let mut seen: Vec<i64> = told.iter().map(|response| response.watch_id).collect();
+    let drained = world.drain_within(&mut stream, Budget { responses: 7, ..Budget::default() });
+    let mut seen: Vec<i64> = drained.iter().map(|response| response.watch_id).collect();
     seen.sort_unstable();
     assert_eq!(seen, (0..100).collect::<Vec<i64>>());
 }

@@ -143,7 +143,7 @@ fn the_floor_is_read_without_what_it_replaced_and_at_last_lets_go_of_it() {
     log.compact(18);
     assert!(!known(&floor(&log)) && known(log.slot(18)), "the hub may not have seen it yet");
     assert!(log.heavy_floor(17).is_none());
-    let Some(Revision { rev, events }) = log.heavy_floor(18) else { panic!("nobody else needs it") };
+    let Some(Revision { rev, events }) = log.heavy_floor(18) else { panic!("no one else needs it") };
     assert!(known(&log.lighten(Revision { rev, events: events.without_previous() })));
     assert!(!known(log.slot(18)) && known(log.slot(19)) && log.heavy_floor(20).is_none());
     // A compaction while the last floor was made lighter.

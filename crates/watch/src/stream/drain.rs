@@ -17,10 +17,10 @@ use crate::response::{NO_WATCH, Response};
 use crate::watcher::{BATCH_REVISIONS, Poll};
 
 /// Watchers that are looked at for the gauges after a drain.
-const LOOKED_AT: usize = 256;
+const EXAMINED_MAX: usize = 256;
 
 /// Watchers that one drain looks at because they owe their progress.
-const DUE_LOOKED_AT: usize = 1024;
+const DUE_EXAMINED_MAX: usize = 1024;
 
 /// Bounds on one drain. Each is checked before a response is made, so it can be overrun by one
 /// whole revision, which is never split.
@@ -121,11 +121,11 @@ impl<E: LogEvent> Stream<E> {
         }
     }
 
-    /// Tells the gauges what is left. Of very many watchers only the first are looked at, who have
-    /// waited longest, and the rest is taken to be like them.
+    /// Updates the gauges of the backlog. Of very many watchers only the first are examined, which
+    /// have waited longest, and the rest is estimated from them.
     fn report_backlog(&mut self, hub: &Hub<E>) {
         let (mut seen, mut pending, mut oldest) = (0, 0, None::<(i64, GroupId)>);
-        for watcher in self.ready.iter().take(LOOKED_AT).filter_map(|slot| self.watchers[*slot].as_ref()) {
+        for watcher in self.ready.iter().take(EXAMINED_MAX).filter_map(|slot| self.watchers[*slot].as_ref()) {
             let cursor = (watcher.next, watcher.group);
             oldest = Some(oldest.map_or(cursor, |oldest| oldest.min(cursor)));
             pending += watcher.backlog(hub);
@@ -142,16 +142,16 @@ impl<E: LogEvent> Stream<E> {
     /// Queues the watchers whose groups have new matches.
     pub(super) fn collect(&mut self) {
         let notice = self.inbox.take();
-        let mut told: Vec<(Slot, i64)> = Vec::new();
+        let mut notified: Vec<(Slot, i64)> = Vec::new();
         if let Some(first) = notice.all {
-            told.extend(self.ids.values().map(|slot| (*slot, first)));
+            notified.extend(self.ids.values().map(|slot| (*slot, first)));
         }
         for (group, first) in notice.groups {
-            // A notice may name a group this stream has left since; then there is nobody to queue.
+            // A notice may name a group this stream has left since; then no watcher is queued.
             let peers = self.by_group.get(&group).into_iter().flatten();
-            told.extend(peers.map(|slot| (*slot, first)));
+            notified.extend(peers.map(|slot| (*slot, first)));
         }
-        for (slot, first) in told {
+        for (slot, first) in notified {
             self.notice(slot, first);
         }
     }
@@ -219,7 +219,7 @@ impl<E: LogEvent> Stream<E> {
     /// Sends the progress that is owed and allowed. True if some is left for the next drain.
     fn report_progress(&mut self, hub: &Hub<E>, meter: &mut Meter, out: &mut Vec<Response<E>>) -> bool {
         let published = hub.published();
-        for _ in 0..self.due.len().min(DUE_LOOKED_AT) {
+        for _ in 0..self.due.len().min(DUE_EXAMINED_MAX) {
             let Some(slot) = self.due.pop_front() else { break };
             let Some(watcher) = self.watchers[slot].as_mut().filter(|watcher| watcher.due) else { continue };
             if watcher.queued || (meter.left.responses == 0 && watcher.progress_from <= published) {

@@ -39,13 +39,13 @@ fn a_chosen_id_is_refused_while_in_use_and_free_after_a_cancel() {
     assert!(!stream.cancel(&mut world.hub, &world.log, 7));
     assert!(!stream.cancel(&mut world.hub, &world.log, 99));
     assert_eq!(create(&mut world, &mut stream, named(7)), Some(7));
-    let told = [
+    let drained = [
         "w7 @1 created",
         "w-1 @1 created canceled (mvcc: duplicate watch ID provided on the WatchStream)",
         "w7 @1 canceled",
         "w7 @1 created",
     ];
-    assert_eq!(show(&world.drain(&mut stream)), told);
+    assert_eq!(show(&world.drain(&mut stream)), drained);
 }
 
 #[test]
@@ -59,12 +59,12 @@ fn refusals_have_the_shape_and_the_order_of_etcd() {
     let both = |request: &mut Create| (empty(request), start_at(-3)(request)).0;
     assert_eq!(create(&mut world, &mut stream, both), None);
     stream.refuse_create(&world.log, "denied".to_string());
-    let told = [
+    let drained = [
         "w-1 @2 created canceled (mvcc: watcher range is empty)",
         "w-1 @2 created canceled (etcdserver: mvcc: required revision has been compacted)",
         "w-1 @2 created canceled (denied)",
     ];
-    assert_eq!(show(&world.drain(&mut stream)), told);
+    assert_eq!(show(&world.drain(&mut stream)), drained);
     assert_eq!(stream.watchers(), 0);
 }
 
@@ -78,8 +78,8 @@ fn created_comes_before_events_and_carries_the_newest_revision() {
     create(&mut world, &mut stream, start_at(9));
     create(&mut world, &mut stream, start_at(2));
     world.publish();
-    let told = ["w0 @3 created", "w1 @3 created", "w2 @3 created", "w2 @3 2:+a 3:+a"];
-    assert_eq!(show(&world.drain(&mut stream)), told);
+    let drained = ["w0 @3 created", "w1 @3 created", "w2 @3 created", "w2 @3 2:+a 3:+a"];
+    assert_eq!(show(&world.drain(&mut stream)), drained);
 }
 
 #[test]
@@ -120,8 +120,8 @@ fn live_responses_hold_one_revision_and_catch_up_holds_many() {
         world.put(&["a", "a1", "b"]);
     }
     create(&mut world, &mut stream, start_at(3));
-    let told = show(&world.drain(&mut stream));
-    assert_eq!(told, ["w0 @4 created", "w0 @4 3:+a+a1 4:+a+a1"]);
+    let drained = show(&world.drain(&mut stream));
+    assert_eq!(drained, ["w0 @4 created", "w0 @4 3:+a+a1 4:+a+a1"]);
     world.put(&["a"]);
     world.put(&["a"]);
     assert_eq!(show(&world.drain(&mut stream)), ["w0 @5 5:+a", "w0 @6 6:+a"]);
@@ -167,8 +167,8 @@ fn a_start_below_the_floor_is_created_and_then_cancelled_even_if_the_ring_rememb
     world.drain(&mut stream);
     create(&mut world, &mut stream, start_at(3));
     create(&mut world, &mut stream, start_at(4));
-    let told = ["w1 @5 created", "w2 @5 created", "w1 @0 canceled compact=4", "w2 @5 4:+?a 5:+a"];
-    assert_eq!(show(&world.drain(&mut stream)), told);
+    let drained = ["w1 @5 created", "w2 @5 created", "w1 @0 canceled compact=4", "w2 @5 4:+?a 5:+a"];
+    assert_eq!(show(&world.drain(&mut stream)), drained);
 }
 
 #[test]
@@ -181,8 +181,8 @@ fn only_who_was_there_before_a_compaction_is_told_what_its_events_replaced() {
     world.put(&["a"]);
     world.compact(2);
     create(&mut world, &mut stream, start_at(2));
-    let told = ["w1 @3 created", "w0 @2 2:+a", "w1 @3 2:+?a 3:+a", "w0 @3 3:+a"];
-    assert_eq!(show(&world.drain(&mut stream)), told);
+    let drained = ["w1 @3 created", "w0 @2 2:+a", "w1 @3 2:+?a 3:+a", "w0 @3 3:+a"];
+    assert_eq!(show(&world.drain(&mut stream)), drained);
 }
 
 #[test]
@@ -286,9 +286,9 @@ fn the_flags_of_the_request_travel_with_its_events() {
     create(&mut world, &mut stream, |request| request.prev_kv = true);
     create(&mut world, &mut stream, |request| request.fragment = true);
     world.put(&["a"]);
-    let told = world.drain(&mut stream);
-    assert_eq!((told[2].prev_kv, told[2].fragment), (true, false));
-    assert_eq!((told[3].prev_kv, told[3].fragment), (false, true));
+    let drained = world.drain(&mut stream);
+    assert_eq!((drained[2].prev_kv, drained[2].fragment), (true, false));
+    assert_eq!((drained[3].prev_kv, drained[3].fragment), (false, true));
 }
 
 #[test]
@@ -303,8 +303,8 @@ fn nothing_follows_the_answer_to_a_cancel() {
     world.put(&["a"]);
     stream.cancel(&mut world.hub, &world.log, 0);
     stream.cancel(&mut world.hub, &world.log, 1);
-    let told = ["w0 @5 created", "w1 @5 created", "w0 @6 canceled", "w1 @6 canceled"];
-    assert_eq!(show(&world.drain(&mut stream)), told);
+    let drained = ["w0 @5 created", "w1 @5 created", "w0 @6 canceled", "w1 @6 canceled"];
+    assert_eq!(show(&world.drain(&mut stream)), drained);
 }
 
 #[test]
@@ -317,8 +317,8 @@ fn progress_is_answered_behind_all_events_of_all_watchers() {
     stream.request_progress(&mut world.hub, &world.log);
     stream.request_progress(&mut world.hub, &world.log);
     let small = Budget { responses: 1, ..Budget::default() };
-    let told = show(&world.drain_within(&mut stream, small));
-    assert_eq!(told, ["w0 @1 created", "w1 @1 created", "w1 @2 2:+a", "w0 @2 2:+a", "w-1 @2 progress"]);
+    let drained = show(&world.drain_within(&mut stream, small));
+    assert_eq!(drained, ["w0 @1 created", "w1 @1 created", "w1 @2 2:+a", "w0 @2 2:+a", "w-1 @2 progress"]);
 }
 
 #[test]
@@ -346,8 +346,8 @@ fn progress_without_watchers_is_not_answered_now_or_later() {
     stream.request_progress(&mut world.hub, &world.log);
     stream.cancel(&mut world.hub, &world.log, 0);
     create(&mut world, &mut stream, start_at(0));
-    let told = ["w0 @1 created", "w0 @1 canceled", "w1 @1 created"];
-    assert_eq!(show(&world.drain(&mut stream)), told);
+    let drained = ["w0 @1 created", "w0 @1 canceled", "w1 @1 created"];
+    assert_eq!(show(&world.drain(&mut stream)), drained);
 }
 
 #[test]
@@ -359,9 +359,9 @@ fn cancelling_the_watcher_that_held_progress_back_frees_it() {
     stream.request_progress(&mut world.hub, &world.log);
     world.drain(&mut stream);
     stream.cancel(&mut world.hub, &world.log, 1);
-    let told = world.drain(&mut stream);
-    assert_eq!(told[1].watch_id, NO_WATCH);
-    assert_eq!(show(&told), ["w1 @1 canceled", "w-1 @1 progress"]);
+    let drained = world.drain(&mut stream);
+    assert_eq!(drained[1].watch_id, NO_WATCH);
+    assert_eq!(show(&drained), ["w1 @1 canceled", "w-1 @1 progress"]);
 }
 
 #[test]
@@ -543,12 +543,12 @@ fn an_event_for_very_many_watchers_is_delivered_at_a_cost_for_each() {
         stream.control.clear();
     }
     world.put(&["a"]);
-    let told = in_time(|| world.drain(&mut stream));
-    assert_eq!(told.len(), MANY as usize);
+    let drained = in_time(|| world.drain(&mut stream));
+    assert_eq!(drained.len(), MANY as usize);
     stream.tick_progress();
     stream.tick_progress();
-    let told = in_time(|| world.drain(&mut stream));
-    assert_eq!(told.iter().filter(|response| response.progress).count(), MANY as usize);
+    let drained = in_time(|| world.drain(&mut stream));
+    assert_eq!(drained.iter().filter(|response| response.progress).count(), MANY as usize);
     let gauges = world.hub.gauges();
     assert_eq!((gauges.slow_watchers(), gauges.pending_events()), (0, 0));
 }
@@ -568,8 +568,8 @@ fn slots_of_cancelled_watchers_are_used_again_and_never_twice() {
     }
     assert_eq!(stream.watchers(), 334);
     assert!(stream.watchers.len() <= 2 * 334 + VACANT_MIN + 1, "{} slots", stream.watchers.len());
-    let told = world.drain(&mut stream);
-    assert_eq!(told.len(), 334, "each is shown the event once");
+    let drained = world.drain(&mut stream);
+    assert_eq!(drained.len(), 334, "each is shown the event once");
     let mut slots: Vec<Slot> = stream.free.clone();
     slots.extend(stream.ids.values());
     slots.sort_unstable();

@@ -2,6 +2,8 @@
 
 use vetch_http2::frame::{Header, flag, kind, unpadded};
 
+use super::error::ProtocolError;
+
 /// The flow-control window that a connection and its streams begin with.
 pub(super) const INITIAL_WINDOW: i64 = 65_535;
 
@@ -20,10 +22,10 @@ pub(super) fn put_window_update(out: &mut Vec<u8>, stream: u32, increment: u32) 
 }
 
 /// The payload without its padding and, for headers, without the priority.
-pub(super) fn content(header: Header, payload: &[u8]) -> Result<&[u8], String> {
-    let (mut from, to) = unpadded(&header, payload).ok_or("a frame shorter than its padding")?;
+pub(super) fn content(header: Header, payload: &[u8]) -> Result<&[u8], ProtocolError> {
+    let (mut from, to) = unpadded(&header, payload).ok_or(ProtocolError::BadPadding)?;
     if header.kind == kind::HEADERS && header.has(flag::PRIORITY) {
         from += 5;
     }
-    payload.get(from..to).ok_or_else(|| "a frame shorter than its priority".to_owned())
+    payload.get(from..to).ok_or(ProtocolError::FrameTooShort)
 }

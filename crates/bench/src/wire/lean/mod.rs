@@ -4,6 +4,7 @@
 //! `protocol` decides what the bytes mean and does no I/O; here are the sockets. No TLS, no
 //! passwords.
 
+mod error;
 mod frame;
 mod headers;
 mod protocol;
@@ -20,6 +21,7 @@ use rustix::event::{Timespec, epoll};
 
 use super::{Inbox, Method, Tag, Wire};
 use crate::failure::Failure;
+use error::ConnectionError;
 use protocol::Protocol;
 
 /// A lost connection is tried again after this time, not sooner.
@@ -47,7 +49,7 @@ pub(crate) struct Lean {
     epoll: rustix::fd::OwnedFd,
     buffer: Vec<u8>,
     dirty: Vec<usize>,
-    /// What failed before it was sent; told by the next wait.
+    /// Calls that failed before they were sent; the next wait reports them.
     refused: Vec<(Tag, Failure)>,
 }
 
@@ -154,13 +156,13 @@ impl Lean {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => {
-                    lost = Some(error.to_string());
+                    lost = Some(ConnectionError::from(error));
                     break;
                 }
             }
         }
-        if let Some(why) = lost {
-            return self.lose(index, why, inbox);
+        if let Some(error) = lost {
+            return self.lose(index, &error, inbox);
         }
         let blocked = !connection.protocol.output().is_empty();
         if std::mem::replace(&mut connection.blocked, blocked) != blocked {
@@ -174,20 +176,20 @@ impl Lean {
             let connection = &mut self.connections[index];
             let Some(socket) = &mut connection.socket else { return };
             let outcome = match socket.read(&mut self.buffer) {
-                Ok(0) => Err("the server closed the connection".to_owned()),
+                Ok(0) => Err(ConnectionError::Closed),
                 Ok(length) => {
                     taken += length;
                     let received = connection.protocol.receive(&self.buffer[..length], Instant::now(), inbox);
-                    received.map(|()| length < self.buffer.len())
+                    received.map(|()| length < self.buffer.len()).map_err(ConnectionError::from)
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(true),
                 Err(error) if error.kind() == ErrorKind::Interrupted => Ok(false),
-                Err(error) => Err(error.to_string()),
+                Err(error) => Err(error.into()),
             };
             match outcome {
                 Ok(true) => break,
                 Ok(false) => {}
-                Err(why) => return self.lose(index, why, inbox),
+                Err(error) => return self.lose(index, &error, inbox),
             }
         }
         if !self.connections[index].protocol.output().is_empty() {
@@ -195,7 +197,8 @@ impl Lean {
         }
     }
 
-    fn lose(&mut self, index: usize, why: String, inbox: &mut Inbox) {
+    fn lose(&mut self, index: usize, error: &ConnectionError, inbox: &mut Inbox) {
+        let why = error.to_string();
         let connection = &mut self.connections[index];
         connection.socket = None;
         connection.tried = Instant::now();
@@ -203,7 +206,7 @@ impl Lean {
         connection.why = why;
     }
 
-    fn tell_refused(&mut self, inbox: &mut Inbox) {
+    fn report_refused(&mut self, inbox: &mut Inbox) {
         let now = Instant::now();
         for (tag, failure) in self.refused.drain(..) {
             inbox.end(tag, now, Some(failure));
@@ -250,7 +253,7 @@ impl Wire for Lean {
 
     fn wait(&mut self, until: Instant, inbox: &mut Inbox) {
         self.flush(inbox);
-        self.tell_refused(inbox);
+        self.report_refused(inbox);
         let left = until.saturating_duration_since(Instant::now());
         let left = if inbox.is_empty() { left } else { Duration::ZERO };
         let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };

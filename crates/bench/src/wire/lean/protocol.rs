@@ -11,6 +11,7 @@ use hashbrown::HashMap;
 use vetch_http2::frame::{HEADER_LEN, Header, MAX_PAYLOAD, PREFACE, flag, kind, setting};
 use vetch_http2::hpack::{Decoder, Name};
 
+use super::error::ProtocolError;
 use super::frame::{self, INITIAL_WINDOW};
 use super::headers::{self, Headers};
 use crate::failure::Failure;
@@ -218,7 +219,12 @@ impl Protocol {
     }
 
     /// Bytes from the server. An error ends the connection.
-    pub(super) fn receive(&mut self, bytes: &[u8], at: Instant, inbox: &mut Inbox) -> Result<(), String> {
+    pub(super) fn receive(
+        &mut self,
+        bytes: &[u8],
+        at: Instant,
+        inbox: &mut Inbox,
+    ) -> Result<(), ProtocolError> {
         let mut input = std::mem::take(&mut self.input);
         let outcome = if input.is_empty() {
             // Usually whole frames arrive; they need not be copied.
@@ -232,11 +238,11 @@ impl Protocol {
     }
 
     /// Takes all whole frames; answers how many bytes they were.
-    fn frames(&mut self, bytes: &[u8], at: Instant, inbox: &mut Inbox) -> Result<usize, String> {
+    fn frames(&mut self, bytes: &[u8], at: Instant, inbox: &mut Inbox) -> Result<usize, ProtocolError> {
         let mut used = 0;
         while let Some(header) = Header::parse(&bytes[used..]) {
             if header.len > MAX_PAYLOAD {
-                return Err(format!("the server sent a frame of {} bytes", header.len));
+                return Err(ProtocolError::FrameTooLong(header.len));
             }
             let Some(payload) = bytes.get(used + HEADER_LEN..used + HEADER_LEN + header.len) else {
                 break;
@@ -253,9 +259,9 @@ impl Protocol {
         payload: &[u8],
         at: Instant,
         inbox: &mut Inbox,
-    ) -> Result<(), String> {
+    ) -> Result<(), ProtocolError> {
         if self.headers.is_some() && header.kind != kind::CONTINUATION {
-            return Err("the server interrupted a header block".to_owned());
+            return Err(ProtocolError::InterruptedHeaders);
         }
         match header.kind {
             kind::DATA => self.on_data(header, payload, at, inbox),
@@ -268,7 +274,7 @@ impl Protocol {
                 Ok(())
             }
             kind::CONTINUATION => {
-                let (first, mut block) = self.headers.take().ok_or("a continuation of nothing")?;
+                let (first, mut block) = self.headers.take().ok_or(ProtocolError::UnexpectedContinuation)?;
                 block.extend_from_slice(payload);
                 if header.has(flag::END_HEADERS) {
                     return self.on_headers(first, &block, at, inbox);
@@ -300,7 +306,7 @@ impl Protocol {
                 self.pump();
                 Ok(())
             }
-            kind::PUSH_PROMISE => Err("the server pushes, which was switched off".to_owned()),
+            kind::PUSH_PROMISE => Err(ProtocolError::Push),
             _ => Ok(()),
         }
     }
@@ -311,7 +317,7 @@ impl Protocol {
         payload: &[u8],
         at: Instant,
         inbox: &mut Inbox,
-    ) -> Result<(), String> {
+    ) -> Result<(), ProtocolError> {
         self.consumed += payload.len() as u32;
         if self.consumed >= CONNECTION_WINDOW / 2 {
             frame::put_window_update(&mut self.output, 0, self.consumed);
@@ -348,7 +354,7 @@ impl Protocol {
         block: &[u8],
         at: Instant,
         inbox: &mut Inbox,
-    ) -> Result<(), String> {
+    ) -> Result<(), ProtocolError> {
         let (mut http, mut code, mut text) = (None, None, String::new());
         // Also for streams that are gone: the table must stay in step.
         let decoded = self.decoder.decode(block, |field| match &field.name {
@@ -361,7 +367,7 @@ impl Protocol {
             }
             _ => {}
         });
-        decoded.map_err(|_| "a header block that cannot be read")?;
+        decoded.map_err(|_| ProtocolError::BadHeaders)?;
         let Some(state) = self.streams.get_mut(&header.stream) else { return Ok(()) };
         if !state.answered {
             state.answered = true;
@@ -389,7 +395,7 @@ impl Protocol {
         Ok(())
     }
 
-    fn on_settings(&mut self, header: Header, payload: &[u8]) -> Result<(), String> {
+    fn on_settings(&mut self, header: Header, payload: &[u8]) -> Result<(), ProtocolError> {
         if header.has(flag::ACK) {
             return Ok(());
         }
@@ -397,7 +403,7 @@ impl Protocol {
             let value = number(&setting[2..])?;
             match u16::from_be_bytes([setting[0], setting[1]]) {
                 setting::HEADER_TABLE_SIZE if value < headers::TABLE_BYTES => {
-                    return Err("the server keeps no table of headers: use --client tonic".to_owned());
+                    return Err(ProtocolError::SmallHeaderTable);
                 }
                 setting::MAX_CONCURRENT_STREAMS => self.max_streams = value as usize,
                 setting::INITIAL_WINDOW_SIZE => {
@@ -415,7 +421,7 @@ impl Protocol {
     }
 
     /// What the server has not begun it never will; when the rest is done, the connection ends.
-    fn on_goaway(&mut self, payload: &[u8], at: Instant, inbox: &mut Inbox) -> Result<(), String> {
+    fn on_goaway(&mut self, payload: &[u8], at: Instant, inbox: &mut Inbox) -> Result<(), ProtocolError> {
         let last = number(payload)? & 0x7fff_ffff;
         self.leaving = true;
         let late: Vec<u32> = self.streams.keys().copied().filter(|stream| *stream > last).collect();
@@ -423,7 +429,7 @@ impl Protocol {
             self.finish(stream, at, Some(Failure::transport("the server is going away")), inbox);
         }
         if self.streams.is_empty() {
-            return Err("the server went away".to_owned());
+            return Err(ProtocolError::GoneAway);
         }
         Ok(())
     }
@@ -448,11 +454,11 @@ fn whole(bytes: &[u8]) -> bool {
 }
 
 /// Hands out all whole messages; answers how many bytes they were.
-fn messages(bytes: &[u8], tag: Tag, at: Instant, inbox: &mut Inbox) -> Result<usize, String> {
+fn messages(bytes: &[u8], tag: Tag, at: Instant, inbox: &mut Inbox) -> Result<usize, ProtocolError> {
     let mut used = 0;
     while whole(&bytes[used..]) {
         if bytes[used] != 0 {
-            return Err("the server compresses, which was not asked for".to_owned());
+            return Err(ProtocolError::Compressed);
         }
         let length = number(&bytes[used + 1..])? as usize;
         inbox.message(tag, at, &bytes[used + 5..used + 5 + length]);
@@ -461,6 +467,6 @@ fn messages(bytes: &[u8], tag: Tag, at: Instant, inbox: &mut Inbox) -> Result<us
     Ok(used)
 }
 
-fn number(bytes: &[u8]) -> Result<u32, String> {
-    bytes.first_chunk().map(|four| u32::from_be_bytes(*four)).ok_or_else(|| "a frame is too short".to_owned())
+fn number(bytes: &[u8]) -> Result<u32, ProtocolError> {
+    bytes.first_chunk().map(|four| u32::from_be_bytes(*four)).ok_or(ProtocolError::FrameTooShort)
 }

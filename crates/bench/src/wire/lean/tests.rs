@@ -7,6 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use vetch_http2::frame::{HEADER_LEN, Header, MAX_PAYLOAD, PREFACE, flag, kind, setting};
 use vetch_http2::hpack::{Decoder, Encoder, Name};
 
+use super::error::ProtocolError;
 use super::frame;
 use super::protocol::Protocol;
 use crate::failure::Failure;
@@ -71,15 +72,15 @@ fn head(status: StatusCode) -> Vec<u8> {
 }
 
 fn happenings(inbox: &Inbox) -> Vec<(u64, String)> {
-    let tell = |happened: Happened<'_>| match happened {
+    let text = |happened: Happened<'_>| match happened {
         Happened::Message(message) => String::from_utf8_lossy(message).into_owned(),
         Happened::End(None) => "done".to_owned(),
         Happened::End(Some(failure)) => failure.to_string(),
     };
-    inbox.iter().map(|(tag, _, happened)| (tag, tell(happened))).collect()
+    inbox.iter().map(|(tag, _, happened)| (tag, text(happened))).collect()
 }
 
-fn receive(protocol: &mut Protocol, bytes: &[u8]) -> (Result<(), String>, Vec<(u64, String)>) {
+fn receive(protocol: &mut Protocol, bytes: &[u8]) -> (Result<(), ProtocolError>, Vec<(u64, String)>) {
     let mut inbox = Inbox::default();
     let outcome = protocol.receive(bytes, Instant::now(), &mut inbox);
     (outcome, happenings(&inbox))
@@ -258,7 +259,7 @@ fn a_ping_is_answered_and_a_push_ends_the_connection() {
 }
 
 #[test]
-fn whoever_is_lost_with_the_connection_is_told() {
+fn calls_fail_with_their_connection() {
     let mut protocol = connection();
     protocol.open(5, Method::Range, b"q", true);
     let mut inbox = Inbox::default();

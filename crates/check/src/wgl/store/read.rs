@@ -58,12 +58,12 @@ impl Stored {
         let found = self.found(&range.keys);
         let limit = if range.limit > 0 { range.limit as usize } else { usize::MAX };
         let shown = if range.count_only { 0 } else { limit.min(found.len()) };
-        let same = |(there, told): (&Arc<KeyValue>, &KeyValue)| {
+        let same = |(there, shown): (&Arc<KeyValue>, &KeyValue)| {
             let mut kv = KeyValue::clone(there);
             if range.keys_only {
                 (kv.value, kv.lease) = (Vec::new(), 0);
             }
-            kv == *told
+            kv == *shown
         };
         ranged.count == found.len() as i64
             && ranged.more == (!range.count_only && found.len() > limit)
@@ -77,10 +77,10 @@ impl Stored {
 
     fn deletes(&self, keys: &Keys, asked: bool, deleted: &Deleted) -> bool {
         let found = self.found(keys);
-        let told = if asked { found.len() } else { 0 };
+        let expected = if asked { found.len() } else { 0 };
         deleted.deleted == found.len() as i64
-            && deleted.prev_kvs.len() == told
-            && found.iter().zip(&deleted.prev_kvs).all(|(there, told)| **there == *told)
+            && deleted.prev_kvs.len() == expected
+            && found.iter().zip(&deleted.prev_kvs).all(|(there, shown)| **there == *shown)
     }
 
     /// Goes through a transaction, operation by operation, each seeing what those before it did.

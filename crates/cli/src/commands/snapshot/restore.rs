@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn the_revision_is_moved_unless_told_otherwise() {
+    fn the_revision_is_moved_by_default() {
         let bump = |arguments: &[&str]| parsed(arguments).bump().map_err(|failure| failure.text);
         let wrong = Err(
             "--mark-compacted goes with --bump-revision: give both, or neither with --no-bump".to_owned()

@@ -1,7 +1,9 @@
 //! Records, commands and events as lines of text.
 
 use bytes::Bytes;
-use vetch_cluster::{Command, Event, LogIndex, Record, ReplicaId, candidate_of, is_seed, transfer_target};
+use vetch_cluster::{
+    Command, LogIndex, Record, ReplicaEvent, ReplicaId, candidate_of, is_seed, transfer_target,
+};
 use vetch_journal::{Entry, Kind, Payload, Tip};
 
 pub(crate) fn record(bytes: &Bytes) -> String {
@@ -23,29 +25,31 @@ pub(crate) fn command(command: &Command) -> String {
     }
 }
 
-pub(crate) fn event(event: &Event) -> String {
+pub(crate) fn event(event: &ReplicaEvent) -> String {
     match event {
-        Event::Applied { at, entry, .. } => format!("applied @{}: {}", at.0, show_entry(entry)),
-        Event::Committed { ticket, at, tip } => {
+        ReplicaEvent::Applied { at, entry, .. } => format!("applied @{}: {}", at.0, show_entry(entry)),
+        ReplicaEvent::Committed { ticket, at, tip } => {
             format!("committed #{} @{}: {}", ticket.0, at.0, show_tip(tip))
         }
-        Event::Dropped { ticket } => format!("dropped #{}", ticket.0),
-        Event::ReadIndex { reads, index: at } => {
+        ReplicaEvent::Dropped { ticket } => format!("dropped #{}", ticket.0),
+        ReplicaEvent::ReadIndex { reads, index: at } => {
             let reads: Vec<String> = reads.iter().map(|read| read.0.to_string()).collect();
             format!("reads {} may be answered at {}", reads.join(", "), index(at))
         }
-        Event::ReadIndexLost { reads } => {
+        ReplicaEvent::ReadIndexLost { reads } => {
             let reads: Vec<String> = reads.iter().map(|read| read.0.to_string()).collect();
             format!("reads {} get no index here", reads.join(", "))
         }
-        Event::Leading { epoch, tip } => format!("leads epoch {epoch}: {}", show_tip(tip)),
-        Event::LeadershipTransferred => "leadership transferred".to_owned(),
-        Event::Following { epoch, leader } => format!("follows {} in epoch {epoch}", replica(*leader)),
-        Event::Ignored { at, why } => format!("ignored @{}: {why:?}", at.0),
-        Event::Suspect { read, end } => format!("suspect: read to @{}, but the log ends @{}", read.0, end.0),
-        Event::Full => "the log is full".to_owned(),
-        Event::Behind { first } => format!("behind: the log begins @{}", first.0),
-        Event::Halted(divergence) => format!("HALTED: {divergence}"),
+        ReplicaEvent::Leading { epoch, tip } => format!("leads epoch {epoch}: {}", show_tip(tip)),
+        ReplicaEvent::LeadershipTransferred => "leadership transferred".to_owned(),
+        ReplicaEvent::Following { epoch, leader } => format!("follows {} in epoch {epoch}", replica(*leader)),
+        ReplicaEvent::Ignored { at, why } => format!("ignored @{}: {why:?}", at.0),
+        ReplicaEvent::Suspect { read, end } => {
+            format!("suspect: read to @{}, but the log ends @{}", read.0, end.0)
+        }
+        ReplicaEvent::Full => "the log is full".to_owned(),
+        ReplicaEvent::Behind { first } => format!("behind: the log begins @{}", first.0),
+        ReplicaEvent::Halted(divergence) => format!("HALTED: {divergence}"),
     }
 }
 

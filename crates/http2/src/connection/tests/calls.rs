@@ -129,10 +129,10 @@ async fn what_is_not_one_whole_message_goes_the_long_way() {
             peer.write(&frame(kind::DATA, 0, 1, part)).await;
         }
         peer.write(&frame(kind::DATA, flag::END_STREAM, 1, b"")).await;
-        let told = format!("/unary with {} bytes", body.len());
+        let expected = format!("/unary with {} bytes", body.len());
         let lines = peer.lines(2).await;
         assert!(lines[0].starts_with("HEADERS 1 : 200, content-length"), "{what}: {lines:?}");
-        assert_eq!(lines[1], format!("DATA 1 END {} bytes", told.len()), "{what}");
+        assert_eq!(lines[1], format!("DATA 1 END {} bytes", expected.len()), "{what}");
     }
 }
 

@@ -21,7 +21,7 @@ async fn a_client_that_leaves_takes_its_calls_with_it() {
 }
 
 #[tokio::test]
-async fn a_mistake_is_told_and_ends_the_connection() {
+async fn a_protocol_error_is_sent_and_ends_the_connection() {
     let mut peer = open(&Arc::default()).await;
     peer.write(&frame(kind::PING, 0, 0, b"short")).await;
     assert_eq!(peer.lines(1).await, ["GOAWAY 0 6"]);

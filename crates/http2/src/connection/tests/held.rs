@@ -308,3 +308,80 @@ async fn long_requests_are_taken_while_others_do_not_read_their_answers() {
     settled(&budget).await;
     assert_eq!(budget.refused(), 0);
 }
+
+/// The queue that all clients share is not filled by one of them: what is beyond its share waits
+/// on its connection, whichever way it is served, and no call gets lost there.
+#[tokio::test]
+async fn calls_beyond_the_share_of_the_connection_wait_for_those_before_them() {
+    for path in ["/unary-waits", "/queued-waits"] {
+        let service = Arc::new(Test::default());
+        service.share.store(6, SeqCst);
+        let budget = budget();
+        let mut peer = open_with(&service, Arc::clone(&budget)).await;
+        for stream in (1..101).step_by(2) {
+            peer.call(stream, path, &message_of(b"hello")).await;
+        }
+        // A call that takes no place does not wait behind them.
+        peer.call(101, "/waits", &[]).await;
+        settled(&budget).await;
+        assert_eq!((budget.deferred(), begun(&service, path)), (44, 6 + 1), "{path}");
+        // One of those that wait and one of those that do not are cancelled.
+        for stream in [99, 1u32] {
+            peer.write(&frame(kind::RST_STREAM, 0, stream, &8u32.to_be_bytes())).await;
+        }
+        settled(&budget).await;
+        assert_eq!(begun(&service, path), 6 + 1, "{path}: another one has taken its place");
+        // The queue is fuller now.
+        service.share.store(1, SeqCst);
+        service.gate.add_permits(1000);
+        let mut ended = 0;
+        while ended < 49 {
+            ended += peer.lines(1).await.iter().filter(|line| line.contains("END")).count();
+        }
+        assert!(settled(&budget).await < 16 << 10);
+        assert_eq!(service.running.load(SeqCst), 0);
+    }
+}
+
+/// Calls that run. Those that are polled with the connection exist before they are begun.
+fn begun(service: &Test, path: &str) -> usize {
+    match path {
+        "/unary-waits" => service.waiting.load(SeqCst) + 1,
+        _ => service.running.load(SeqCst),
+    }
+}
+
+/// Found by fuzzing. The requests of calls that waited took half of what the connection may hold,
+/// so none of these calls ever began.
+#[tokio::test]
+async fn calls_do_not_wait_for_room_that_their_own_requests_take() {
+    const CALLS: u32 = 60;
+    let (service, budget) = (Arc::new(Test::default()), Budget::new(SHARE, 100 * SHARE));
+    let mut peer = open_with(&service, Arc::clone(&budget)).await;
+    let message = message_of(&[7; 15_000]);
+    for call in 0..CALLS {
+        peer.call(2 * call + 1, "/unary-apart-waits", &message).await;
+    }
+    let held = settled(&budget).await;
+    assert!(held > SHARE / 2 && budget.deferred() > 20, "{held} bytes, {} calls wait", budget.deferred());
+    service.gate.add_permits(1000);
+    peer.grow(1 << 30).await;
+    let mut ended = 0;
+    while ended < CALLS as usize {
+        let ends = |line: &&String| line.contains("END grpc-status 0") || line.starts_with("RST_STREAM");
+        let lines = tokio::time::timeout(Duration::from_secs(20), peer.lines(1)).await;
+        ended += lines.expect("every call ends").iter().filter(ends).count();
+    }
+}
+
+/// Streams cost nothing to open, and what serves them takes more than what serves a message.
+#[tokio::test]
+async fn requests_that_are_served_count_for_what_serves_them() {
+    let (service, budget) = (Arc::new(Test::default()), budget());
+    let mut peer = open_with(&service, Arc::clone(&budget)).await;
+    for stream in (1..201).step_by(2) {
+        peer.call(stream, "/waits", &[]).await;
+    }
+    let held = settled(&budget).await;
+    assert!(held > 100 * (6 << 10), "{held} bytes are counted for a hundred calls");
+}

@@ -33,12 +33,22 @@ struct Test {
     running: Arc<AtomicUsize>,
     parts: Arc<AtomicUsize>,
     places: Arc<AtomicUsize>,
+    /// What a connection may have under way, and how many such calls were polled.
+    share: AtomicUsize,
+    waiting: Arc<AtomicUsize>,
 }
 
 impl Default for Test {
     fn default() -> Test {
         let (gate, running) = (Arc::new(Semaphore::new(0)), Arc::default());
-        Test { gate, running, parts: Arc::default(), places: Arc::default() }
+        Test {
+            gate,
+            running,
+            parts: Arc::default(),
+            places: Arc::default(),
+            share: AtomicUsize::new(2048),
+            waiting: Arc::default(),
+        }
     }
 }
 
@@ -68,7 +78,7 @@ impl Test {
         let parts = Arc::clone(&self.parts);
         Box::pin(async move {
             parts.fetch_add(1, SeqCst);
-            std::thread::sleep(super::MOST_LOOKING * 2);
+            std::thread::sleep(super::POLL_TIME_MAX * 2);
             reply
         })
     }
@@ -84,7 +94,7 @@ impl Service for Test {
         path.starts_with("/unary").then(|| path.to_string())
     }
 
-    fn admit(&self, plan: &Arc<String>) -> Result<Counted, Reply> {
+    fn admit(&self, plan: &Arc<String>, _: usize) -> Result<Counted, Reply> {
         if plan.ends_with("refused") {
             return Err(Reply::Refused(HeaderMap::new()));
         }
@@ -125,8 +135,9 @@ impl Service for Test {
             return Call::Now(reply());
         }
         let (gate, counted, reply) = (Arc::clone(&self.gate), Counted::new(&self.running), reply());
+        let waiting = Arc::clone(&self.waiting);
         let answer = Box::pin(async move {
-            let _counted = counted;
+            let _counted = (counted, Counted::new(&waiting));
             gate.acquire().await.unwrap().forget();
             reply
         });
@@ -135,10 +146,20 @@ impl Service for Test {
 
     fn weight(&self, head: &Head) -> Weight {
         let path = head.path.to_str().unwrap_or_default();
-        if path.starts_with("/heavy") || path == "/long" { Weight::Heavy } else { Weight::Light }
+        if path.starts_with("/heavy") || path == "/long" {
+            Weight::Heavy
+        } else if path.starts_with("/queued") {
+            Weight::Queued
+        } else {
+            Weight::Light
+        }
     }
 
-    fn call(&self, request: Request<Incoming>) -> Boxed<Answer<BoxBody<Bytes, BodyError>>> {
+    fn share(&self) -> usize {
+        self.share.load(SeqCst)
+    }
+
+    fn call(&self, request: Request<Incoming>, _: usize) -> Boxed<Answer<BoxBody<Bytes, BodyError>>> {
         let (gate, counted, parts) =
             (Arc::clone(&self.gate), Counted::new(&self.running), Arc::clone(&self.parts));
         Box::pin(async move {
@@ -155,7 +176,7 @@ impl Service for Test {
                     gate.acquire().await.unwrap().forget();
                     Response::new(Endless(parts).boxed())
                 }
-                "/waits" => {
+                "/waits" | "/queued-waits" => {
                     gate.acquire().await.unwrap().forget();
                     Response::new(Full::from("waited").map_err(|e| match e {}).boxed())
                 }

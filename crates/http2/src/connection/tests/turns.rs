@@ -32,7 +32,7 @@ impl AsyncRead for Slow {
 
 impl AsyncWrite for Slow {
     fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        std::thread::sleep(super::super::MOST_TIME * 2);
+        std::thread::sleep(super::super::TURN_TIME_MAX * 2);
         let len = bytes.len().min(MOST_AT_ONCE);
         self.writes.fetch_add(1, SeqCst);
         self.written.fetch_add(len, SeqCst);

@@ -11,7 +11,7 @@ fn give_up(stream: u32) -> Vec<u8> {
 }
 
 #[test]
-fn streams_beyond_the_limit_are_refused_and_told_so() {
+fn streams_beyond_the_limit_are_refused_with_a_reset() {
     let limits = Limits { streams: 2, ..Limits::default() };
     let (mut server, mut client) = (server_with(limits), Client::default());
     assert_eq!(written(&mut server, &mut client)[0], "SETTINGS 18 bytes");

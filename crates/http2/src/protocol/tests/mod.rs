@@ -1,4 +1,4 @@
-//! The protocol, told by bytes.
+//! Tests of the protocol, as bytes.
 
 mod chaos;
 mod flow;
@@ -15,7 +15,7 @@ use crate::frame::{flag, kind};
 use crate::limits::Limits;
 use crate::testing::{self as client, Client, frame};
 
-/// Bytes for every request, so that it can be told whose they are.
+/// Different bytes for every request, to see whose they are.
 type Server = Protocol<u32>;
 
 fn server() -> Server {
@@ -35,9 +35,9 @@ fn take(server: &mut Server, bytes: &[u8]) -> Result<(), Fault> {
 
 /// All events; requests count as begun.
 fn events(server: &mut Server) -> Vec<String> {
-    let mut told = Vec::new();
+    let mut found = Vec::new();
     while let Some(event) = server.next_event() {
-        told.push(match event {
+        found.push(match event {
             Event::Request { stream, head } => match server.begin(stream) {
                 Some(_) => format!("{stream}: {} {}", head.method, head.path.to_str().unwrap()),
                 None => format!("{stream}: taken back"),
@@ -48,7 +48,7 @@ fn events(server: &mut Server) -> Vec<String> {
             Event::Reset { stream, .. } => format!("{stream}: reset"),
         });
     }
-    told
+    found
 }
 
 /// What was written since the last look, as a client reads it.
@@ -115,13 +115,13 @@ fn it_does_not_matter_how_the_bytes_are_cut() {
     for size in [1, 2, 3, 7, 9, 10, 64, bytes.len()] {
         let mut server = Server::new(Limits::default());
         let mut input = BytesMut::new();
-        let mut told = Vec::new();
+        let mut found = Vec::new();
         for part in bytes.chunks(size) {
             input.extend_from_slice(part);
             server.receive(&mut input).unwrap();
-            told.extend(events(&mut server));
+            found.extend(events(&mut server));
         }
-        assert_eq!(told, ["1: POST /kv", "1: 5 bytes, the last", "3: POST /kv", "3: 9000 bytes, the last"]);
+        assert_eq!(found, ["1: POST /kv", "1: 5 bytes, the last", "3: POST /kv", "3: 9000 bytes, the last"]);
     }
 }
 
@@ -132,12 +132,12 @@ fn heads_seen_before_are_not_mistaken_for_later_ones() {
     let newest = [0x83, 0x86, 0xbe];
     let named = |path: u8| [0x83, 0x86, 0x44, 2, b'/', path];
     let blocks: [&[u8]; 6] = [&named(b'a'), &newest, &newest, &named(b'b'), &newest, &newest];
-    let mut told = Vec::new();
+    let mut found = Vec::new();
     for (stream, block) in (1..).step_by(2).zip(blocks) {
         take(&mut server, &frame(kind::HEADERS, flag::END_HEADERS, stream, block)).unwrap();
-        told.extend(events(&mut server));
+        found.extend(events(&mut server));
     }
-    let paths: Vec<&str> = told.iter().map(|line| &line[line.len() - 2..]).collect();
+    let paths: Vec<&str> = found.iter().map(|line| &line[line.len() - 2..]).collect();
     assert_eq!(paths, ["/a", "/a", "/a", "/b", "/b", "/b"]);
 }
 
@@ -190,8 +190,8 @@ fn a_farewell_lets_requests_finish_that_were_on_their_way() {
     let (mut server, mut client) = (server(), Client::default());
     written(&mut server, &mut client);
     server.announce_farewell();
-    let told = written(&mut server, &mut client);
-    assert_eq!(told, ["GOAWAY 2147483647 0", "PING farewell"]);
+    let frames = written(&mut server, &mut client);
+    assert_eq!(frames, ["GOAWAY 2147483647 0", "PING farewell"]);
     take(&mut server, &client::call(1, b"")).unwrap();
     take(&mut server, &frame(kind::PING, flag::ACK, 0, b"farewell")).unwrap();
     take(&mut server, &client::call(3, b"too late")).unwrap();

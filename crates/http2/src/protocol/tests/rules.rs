@@ -155,9 +155,9 @@ fn trailers_end_a_request_and_are_checked() {
         take(&mut server, &headers_frame(0, 1, &client::headers("/kv"))).unwrap();
         take(&mut server, &headers_frame(flags, 1, &block)).unwrap();
         let expected = if good { "1: 0 bytes, the last" } else { "1: reset" };
-        let told = events(&mut server);
+        let found = events(&mut server);
         // One that was not looked at yet is simply gone.
-        assert!(told.contains(&expected.to_string()) || (!good && told == ["1: taken back"]), "{told:?}");
+        assert!(found.contains(&expected.to_string()) || (!good && found == ["1: taken back"]), "{found:?}");
     }
 }
 

@@ -6,6 +6,7 @@ use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
+use vetch_base::Seq;
 use vetch_journal::{Draft, Entry, Fault, Journal, Kind, LocalConfig, LocalJournal, MemDisk, Tip};
 use vetch_testkit::subsets::subsets;
 
@@ -27,13 +28,13 @@ pub(super) struct Judge {
     pub(super) distinct: u64,
 }
 
-/// What must be found on a disk: all of `acked`, and all or nothing of `in_flight` behind it.
+/// What must be found on a disk: these entries behind the checkpoint, as far as to one of the ends.
 #[derive(Clone, Copy)]
 struct Expected<'a> {
     config: &'a LocalConfig,
     checkpoint: Tip,
-    acked: &'a [Entry],
-    in_flight: &'a [Entry],
+    known: &'a [Entry],
+    ends: &'a [Seq],
 }
 
 /// How a disk came about, written out only when it is condemned.
@@ -62,9 +63,9 @@ impl Judge {
 
     /// Judges every disk that the power may leave behind now.
     pub(super) fn power_loss(&mut self, life: &Life, exhaustive: usize, random: usize, what: &str) {
-        let acked = life.behind_checkpoint();
-        let Life { config, checkpoint, in_flight, .. } = life;
-        let expected = Expected { config, checkpoint: *checkpoint, acked: &acked, in_flight };
+        let (known, ends) = life.known();
+        let (config, checkpoint) = (&life.config, life.checkpoint);
+        let expected = Expected { config, checkpoint, known: &known, ends: &ends };
         let seed = life.disk.ops();
         self.outcomes(&life.disk, exhaustive, random, seed, |judge, disk, kept| {
             judge.judge(&disk, expected, 0, &Case { what, before: None, at: 0, kept });
@@ -113,12 +114,19 @@ impl Judge {
         let (more, _, _) = open(&disk);
         assert!(more.starts_with(&found) && more.len() == found.len() + 2, "{what}: going on");
         if depth < self.depth {
-            self.power_loss_while_recovering(image, &Expected { acked: &found, ..expected }, depth, what);
+            self.power_loss_while_recovering(image, &found, &expected, depth, what);
         }
     }
 
     /// The power goes at every operation of the recovery and of the claim behind it.
-    fn power_loss_while_recovering(&mut self, image: &MemDisk, expected: &Expected, depth: u32, what: &Case) {
+    fn power_loss_while_recovering(
+        &mut self,
+        image: &MemDisk,
+        found: &[Entry],
+        expected: &Expected,
+        depth: u32,
+        what: &Case,
+    ) {
         let exhaustive = if depth == 0 { 5 } else { 3 };
         for at in 0.. {
             let disk = image.process_exit();
@@ -133,8 +141,9 @@ impl Judge {
             if !disk.has_crashed() {
                 break;
             }
-            let in_flight = claim.unwrap_or_default();
-            let expected = Expected { in_flight: &in_flight, ..*expected };
+            let known = [found, &claim.unwrap_or_default()].concat();
+            let ends = [found, &known].map(|all| expected.end(all));
+            let expected = Expected { known: &known, ends: &ends, ..*expected };
             self.outcomes(&disk, exhaustive, 2, at, |judge, booted, kept| {
                 let what = Case { what: "", before: Some(what), at, kept };
                 judge.judge(&booted, expected, depth + 1, &what);
@@ -145,10 +154,14 @@ impl Judge {
 
 impl Expected<'_> {
     fn check(&self, found: &[Entry], what: &Case) {
-        let (acked, all) = (self.acked.len(), self.acked.len() + self.in_flight.len());
-        let fits = found.starts_with(self.acked)
-            && (found.len() == acked || (found.len() == all && found[acked..] == *self.in_flight));
-        assert!(fits, "{what}: {acked} acknowledged, {all} given, {} found", found.len());
+        let end = self.end(found);
+        let fits = self.known.starts_with(found) && self.ends.contains(&end);
+        let (known, ends) = (self.known.len(), self.ends);
+        assert!(fits, "{what}: {known} known, {} found, up to {end} of {ends:?}", found.len());
+    }
+
+    fn end(&self, entries: &[Entry]) -> Seq {
+        entries.last().map_or(self.checkpoint.seq, |last| last.seq)
     }
 }
 
@@ -157,7 +170,7 @@ fn fingerprint(disk: &MemDisk, expected: &Expected) -> u64 {
     for (path, content) in disk.files() {
         (path, content.len(), crc32c::crc32c(&content)).hash(&mut hasher);
     }
-    let Expected { checkpoint, acked, in_flight, .. } = expected;
-    (checkpoint.seq, acked.len(), in_flight.len()).hash(&mut hasher);
+    let Expected { checkpoint, known, ends, .. } = expected;
+    (checkpoint.seq, known.len(), ends).hash(&mut hasher);
     hasher.finish()
 }

@@ -29,12 +29,11 @@ fn second_life(life: &mut Life) -> Result<(), JournalError> {
     life.work(&mut journal, &steps)
 }
 
-fn enumerate(seed: u64) -> [u64; 3] {
-    let workload = Workload::new(seed, 9);
+fn enumerate(workload: &Workload, seed: u64) -> [u64; 3] {
     let mut judge = Judge::new(0);
     let mut points = 0;
     for at in 0.. {
-        let Some(first) = killed(&workload, at) else { break };
+        let Some(first) = killed(workload, at) else { break };
         for then in 0.. {
             let mut life = first.killed();
             life.disk.inject(Fault::CrashAt(then));
@@ -54,9 +53,20 @@ fn enumerate(seed: u64) -> [u64; 3] {
 #[test]
 fn a_process_killed_anywhere_leaves_nothing_that_a_later_power_loss_could_take() {
     let count = workloads(20);
-    let [points, cases, distinct] = for_seeds(count, enumerate);
+    let [points, cases, distinct] = for_seeds(count, |seed| enumerate(&Workload::new(seed, 9), seed));
     tell!(
         "journal, kill then power loss: {count} workloads, {points} pairs of crash points, {cases} cases, \
+         {distinct} different disks"
+    );
+    assert!(cases > 500 * count, "{cases} cases");
+}
+
+#[test]
+fn so_does_one_of_a_member_of_several() {
+    let count = workloads(20);
+    let [points, cases, distinct] = for_seeds(count, |seed| enumerate(&Workload::of_member(seed, 11), seed));
+    tell!(
+        "journal, kill of a member then power loss: {count} workloads, {points} pairs of crash points, {cases} cases, \
          {distinct} different disks"
     );
     assert!(cases > 500 * count, "{cases} cases");

@@ -8,12 +8,11 @@ use super::workload::Workload;
 use super::{for_seeds, workloads};
 use crate::support::{append, genesis, noise, tell, tiny};
 
-fn enumerate(seed: u64) -> [u64; 5] {
-    let workload = Workload::new(seed, 14);
+fn enumerate(workload: Workload, seed: u64, depth: u32) -> [u64; 5] {
     let mut whole = Life::new(&workload.config);
     whole.live(&workload).expect("without faults a life succeeds");
     let ops = whole.disk.ops();
-    let mut judge = Judge::new(3);
+    let mut judge = Judge::new(depth);
     for at in 0..ops {
         let mut life = Life::new(&workload.config);
         life.disk.inject(Fault::CrashAt(at));
@@ -26,10 +25,24 @@ fn enumerate(seed: u64) -> [u64; 5] {
 #[test]
 fn power_loss_at_every_operation_keeps_everything_acknowledged() {
     let count = workloads(50);
-    let [ops, cases, nested, distinct, torn] = for_seeds(count, enumerate);
+    let [ops, cases, nested, distinct, torn] =
+        for_seeds(count, |seed| enumerate(Workload::new(seed, 14), seed, 3));
     tell!(
         "journal, power loss: {count} workloads, {ops} crash points, {cases} cases ({nested} of them power losses \
          during recovery), {distinct} different disks, {torn} torn"
+    );
+    assert!(cases > 1000 * count && torn > 10 * count, "{cases} cases, {torn} torn");
+}
+
+/// With cuts, writes of several records and journals that begin anew among the operations.
+#[test]
+fn power_loss_at_every_operation_of_a_member_of_several_keeps_what_it_must() {
+    let count = workloads(50);
+    let [ops, cases, nested, distinct, torn] =
+        for_seeds(count, |seed| enumerate(Workload::of_member(seed, 14), seed, 1));
+    tell!(
+        "journal, power loss of a member: {count} workloads, {ops} crash points, {cases} cases ({nested} of them power \
+         losses during recovery), {distinct} different disks, {torn} torn"
     );
     assert!(cases > 1000 * count && torn > 10 * count, "{cases} cases, {torn} torn");
 }

@@ -13,8 +13,7 @@ use super::workload::Workload;
 use super::{for_seeds, workloads};
 use crate::support::tell;
 
-fn enumerate(seed: u64) -> [u64; 3] {
-    let workload = Workload::new(seed, 14);
+fn enumerate(workload: &Workload, seed: u64) -> [u64; 3] {
     let mut judge = Judge::new(0);
     let mut healed = 0;
     for at in 0.. {
@@ -22,7 +21,7 @@ fn enumerate(seed: u64) -> [u64; 3] {
         let faulty = FaultyDisk::new(&disk, Calls::Space, at, false);
         let mut life = Life::on(disk, Arc::new(faulty.clone()), &workload.config);
         life.retries = true;
-        let outcome = life.live(&workload);
+        let outcome = life.live(workload);
         let what = format!("workload {seed}, no space at {at}");
         outcome.unwrap_or_else(|error| panic!("{what}: {error}"));
         assert_eq!(life.done, workload.steps.len(), "{what}");
@@ -38,8 +37,7 @@ fn enumerate(seed: u64) -> [u64; 3] {
 
 /// From some moment on there is no space: appends fail until the end, and everything acknowledged
 /// is there.
-fn enumerate_for_good(seed: u64) -> [u64; 3] {
-    let workload = Workload::new(seed, 14);
+fn enumerate_for_good(workload: &Workload, seed: u64) -> [u64; 3] {
     let mut judge = Judge::new(0);
     let mut full = 0;
     for at in 0.. {
@@ -47,7 +45,7 @@ fn enumerate_for_good(seed: u64) -> [u64; 3] {
         let faulty = FaultyDisk::new(&disk, Calls::Space, at, true);
         let mut life = Life::on(disk, Arc::new(faulty.clone()), &workload.config);
         life.retries = true;
-        let outcome = life.live(&workload);
+        let outcome = life.live(workload);
         if !faulty.was_hit() {
             break;
         }
@@ -61,11 +59,19 @@ fn enumerate_for_good(seed: u64) -> [u64; 3] {
 
 #[test]
 fn a_full_disk_anywhere_changes_nothing_and_passes() {
-    let count = workloads(50);
-    let [healed, cases, distinct] = for_seeds(count, enumerate);
-    let [full, more, others] = for_seeds(count, enumerate_for_good);
+    judge_all(workloads(50), "of one", |seed| Workload::new(seed, 14));
+}
+
+#[test]
+fn so_does_one_of_a_member_of_several() {
+    judge_all(workloads(50), "of a member of several", |seed| Workload::of_member(seed, 14));
+}
+
+fn judge_all(count: u64, whose: &str, workload: impl Fn(u64) -> Workload + Sync) {
+    let [healed, cases, distinct] = for_seeds(count, |seed| enumerate(&workload(seed), seed));
+    let [full, more, others] = for_seeds(count, |seed| enumerate_for_good(&workload(seed), seed));
     tell!(
-        "journal, full disk: {count} workloads, {healed} times for a moment, {full} times for good, {} cases, {} \
+        "journal, full disk {whose}: {count} workloads, {healed} times for a moment, {full} times for good, {} cases, {} \
          different disks",
         cases + more,
         distinct + others

@@ -4,14 +4,14 @@
 
 use std::sync::Arc;
 
-use vetch_journal::{Journal, JournalError, LocalJournal, MemDisk, Position};
+use vetch_journal::{Fault, Journal, JournalError, LocalJournal, MemDisk, Op, Pending, Position};
 use vetch_testkit::faulty_disk::{Calls, FaultyDisk};
 
 use super::judge::Judge;
 use super::life::Life;
 use super::workload::{Step, Workload};
 use super::{for_seeds, workloads};
-use crate::support::{batch, genesis, noise, tell};
+use crate::support::{append, batch, fresh, genesis, noise, recover, tell};
 
 /// Lives until the sync fails. The journal is returned if it failed under one that was open.
 fn live(life: &mut Life, workload: &Workload) -> (Option<LocalJournal>, Result<(), JournalError>) {
@@ -50,8 +50,7 @@ fn go_on_without_reboot(life: &Life, judge: &mut Judge, what: &str) {
     judge.power_loss(life, 4, 2, &format!("{what}, after the next append"));
 }
 
-fn enumerate(seed: u64) -> [u64; 4] {
-    let workload = Workload::new(seed, 14);
+fn enumerate(workload: &Workload, seed: u64) -> [u64; 4] {
     let mut judge = Judge::new(0);
     let (mut poisoned, mut passed) = (0, 0);
     for at in 0.. {
@@ -59,7 +58,7 @@ fn enumerate(seed: u64) -> [u64; 4] {
         let faulty = FaultyDisk::new(&disk, Calls::Syncs, at, false);
         let mut life = Life::on(disk, Arc::new(faulty.clone()), &workload.config);
         life.retries = true;
-        let (journal, outcome) = live(&mut life, &workload);
+        let (journal, outcome) = live(&mut life, workload);
         if !faulty.was_hit() {
             outcome.expect("nothing failed");
             break;
@@ -75,7 +74,7 @@ fn enumerate(seed: u64) -> [u64; 4] {
             // The sync of a spare or of a removal: nothing acknowledged depends on it, and it was
             // done again.
             (Ok(()), _) => {
-                assert!(life.retried > 0, "{what}: nobody noticed");
+                assert!(life.retried > 0, "{what}: the failure went unnoticed");
                 passed += 1;
             }
         }
@@ -88,11 +87,42 @@ fn enumerate(seed: u64) -> [u64; 4] {
 #[test]
 fn a_failed_sync_anywhere_ends_the_writer_and_loses_nothing_acknowledged() {
     let count = workloads(50);
-    let [poisoned, passed, cases, distinct] = for_seeds(count, enumerate);
+    let [poisoned, passed, cases, distinct] =
+        for_seeds(count, |seed| enumerate(&Workload::new(seed, 14), seed));
     tell!(
         "journal, failed syncs: {count} workloads, {} failures ({poisoned} ended the process, {passed} were made good), \
          {cases} cases, {distinct} different disks",
         poisoned + passed
     );
     assert!(poisoned > 5 * count && passed > count, "{poisoned} {passed}");
+}
+
+#[test]
+fn a_failed_sync_of_a_member_of_several_loses_nothing_and_brings_nothing_back() {
+    let count = workloads(50);
+    let [poisoned, passed, cases, distinct] =
+        for_seeds(count, |seed| enumerate(&Workload::of_member(seed, 14), seed));
+    tell!(
+        "journal, failed syncs of a member: {count} workloads, {poisoned} ended the process, {passed} were made good, \
+         {cases} cases, {distinct} different disks"
+    );
+    assert!(poisoned > 5 * count, "{poisoned}");
+}
+
+/// What a start could not zero does not come back behind what was appended since.
+#[test]
+fn a_torn_end_whose_removal_failed_stays_away() {
+    let disk = MemDisk::new();
+    let mut journal = fresh(&disk);
+    disk.inject(Fault::CrashAt(1));
+    append(&mut journal, &[noise(1, 1200)]).expect_err("the power goes");
+    let disk = disk.power_loss(&mut |pending| !matches!(pending, Pending::Sector { sector: 1, .. }));
+    disk.inject(Fault::FailNext(Op::SyncData, std::io::ErrorKind::Other));
+    assert!(recover(&disk, genesis()).is_err(), "the end cannot be made zero");
+    let disk = disk.process_killed();
+    let (_, mut journal, report) = recover(&disk, genesis()).expect("it looks zero");
+    assert!(report.cut.is_none());
+    journal.claim().expect("one sector");
+    let booted = disk.power_loss(&mut |_| false);
+    assert_eq!(recover(&booted, genesis()).expect("nothing is damaged").0.len(), 2);
 }

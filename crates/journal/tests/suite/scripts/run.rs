@@ -5,6 +5,12 @@
 //! claim               begins the next epoch
 //! append a b          appends a record with an entry for each word; bytes=N: one of N bytes
 //! append_stale a      the same, chained on the checkpoint instead of the tip
+//! replicate a b       appends an entry for each word as a member of several does; committed=N: up to N
+//! cut SEQ             drops the entries behind this one; committed=N: up to N they stay
+//! announce SEQ        says that a checkpoint of another member at SEQ is about to be installed
+//! install SEQ         that checkpoint is what the next start is from
+//! begin SEQ           begins anew behind that checkpoint
+//! from SEQ            durable entries from this one on, as other threads read them
 //! checkpoint          remembers the tip for the next start
 //! trim SEQ            gives up the entries before this one
 //! maintain            prepares and removes segments
@@ -29,8 +35,9 @@ use std::io;
 use std::sync::Arc;
 
 use goldenscript::{ArgumentConsumer, Context, Runner};
+use vetch_base::{Epoch, Seq};
 use vetch_encryption::EncryptionKeys;
-use vetch_journal::{Fault, Journal, LocalConfig, LocalJournal, MemDisk, Op, Position, Tip};
+use vetch_journal::{Entry, Fault, Journal, LocalConfig, LocalJournal, MemDisk, Op, Position, Tip};
 
 use super::show;
 use crate::encryption::{KEYS, ring};
@@ -82,6 +89,44 @@ impl Script {
         let appended = self.journal()?.append_batch(&entries)?;
         let rolled = if appended.rolled { ", new segment" } else { "" };
         Ok(format!("durable up to @{}: {} bytes{rolled}", appended.position.0, appended.bytes))
+    }
+
+    fn replicate(&mut self, args: &mut ArgumentConsumer<'_>) -> Result<String, Failure> {
+        let mut tip = *self.journal()?.tip();
+        let (mut entries, mut committed) = (Vec::new(), Seq::ZERO);
+        while let Some(value) = args.next_pos() {
+            entries.push(writes(&mut tip, 1, value.as_bytes()));
+        }
+        while let Some((key, value)) = args.next_key() {
+            if key == "committed" {
+                committed = Seq::new(value.parse()?);
+            } else {
+                let payload = noise(tip.seq.get(), value.parse()?);
+                entries.push(writes(&mut tip, 1, &payload));
+            }
+        }
+        let appended = self.journal()?.append_replicated(&entries, committed)?;
+        let rolled = if appended.rolled { ", new segment" } else { "" };
+        Ok(format!("durable up to @{}: {} bytes{rolled}", appended.position.0, appended.bytes))
+    }
+
+    fn cut(&mut self, args: &mut ArgumentConsumer<'_>) -> Result<String, Failure> {
+        let to = Seq::new(number(args)?);
+        let committed = args.next_key().map_or(Ok(0), |(_, value)| value.parse())?;
+        let committed = Seq::new(committed);
+        let journal = self.journal()?;
+        let cut = journal.cut(to, committed)?;
+        let tip = show::tip(journal.tip());
+        let (entries, bytes, segments, syncs) = (cut.entries, cut.bytes, cut.segments, cut.syncs);
+        Ok(format!("cut {entries} entries: {bytes} bytes, {segments} segments, {syncs} syncs; {tip}"))
+    }
+
+    fn follow(&mut self, from: u64) -> Result<String, Failure> {
+        let (mut reading, mut out) = (self.journal()?.entries_from(Seq::new(from)), String::new());
+        while let Some(encoded) = reading.next_entry()? {
+            let _ = writeln!(out, "{}", show::entry(&Entry::decode(&encoded.bytes)?));
+        }
+        Ok(out)
     }
 
     fn read(&mut self) -> Result<String, Failure> {
@@ -156,6 +201,23 @@ impl Script {
                 let tip = *self.journal()?.tip();
                 out.push_str(&self.append(tip, args)?);
             }
+            "replicate" => out.push_str(&self.replicate(args)?),
+            "cut" => out.push_str(&self.cut(args)?),
+            "announce" => {
+                let tip = foreign(number(args)?);
+                self.journal()?.announce_begin(tip)?;
+            }
+            "install" => self.checkpoint = foreign(number(args)?),
+            "begin" => {
+                let tip = foreign(number(args)?);
+                let journal = self.journal()?;
+                journal.begin_at(tip, Seq::ZERO)?;
+                out.push_str(&show::tip(journal.tip()));
+            }
+            "from" => {
+                let from = number(args)?;
+                out.push_str(&self.follow(from)?);
+            }
             "append_stale" => out.push_str(&self.append(self.checkpoint, args)?),
             "checkpoint" => self.checkpoint = *self.journal()?.tip(),
             "forget_checkpoint" => self.checkpoint = genesis(),
@@ -214,6 +276,11 @@ impl Runner for Script {
         done.map_err(|error| format!("{out}{error}"))?;
         Ok(out)
     }
+}
+
+/// A checkpoint of another member.
+fn foreign(seq: u64) -> Tip {
+    Tip { epoch: Epoch::new(9), seq: Seq::new(seq), hash: [9; 32], next_rev: 90 }
 }
 
 fn word<'a>(args: &mut ArgumentConsumer<'a>) -> Result<&'a str, Failure> {

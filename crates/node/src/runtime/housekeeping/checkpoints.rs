@@ -32,17 +32,10 @@ pub(super) struct Checkpoints {
     has_failed: bool,
     /// The last checkpoint has not been read back entirely.
     is_verifying: bool,
-    capture: Capturing,
+    /// The capture that was requested; it comes once the journal has all of it, which may take a
+    /// while on a slow or a full disk.
+    capture: Option<std::sync::mpsc::Receiver<Capture>>,
     enqueue_timeout: Duration,
-}
-
-/// How far the next checkpoint has come before it can be written.
-enum Capturing {
-    No,
-    /// The sequencer was sent the command.
-    Requested(std::sync::mpsc::Receiver<Capture>),
-    /// There is one, and the journal may not have all of it yet, as on a slow or a full disk.
-    Taken(Box<Capture>),
 }
 
 impl Checkpoints {
@@ -54,7 +47,7 @@ impl Checkpoints {
             not_before: None,
             has_failed: false,
             is_verifying: false,
-            capture: Capturing::No,
+            capture: None,
             enqueue_timeout: Duration::ZERO,
         }
     }
@@ -72,7 +65,7 @@ impl Checkpoints {
     }
 
     pub(super) fn is_capturing(&self) -> bool {
-        !matches!(self.capture, Capturing::No)
+        self.capture.is_some()
     }
 
     pub(super) fn is_verifying(&self) -> bool {
@@ -204,7 +197,7 @@ impl Checkpoints {
         self.has_failed = true;
         // The space that is missing may be held by files that are being copied.
         if self.node.cluster.is_some() && self.node.retention.release_pins() {
-            tracing::warn!("checkpoint files that were held for another server are let go");
+            tracing::warn!("checkpoint files that were held for another server are released");
         }
     }
 
@@ -247,38 +240,28 @@ impl Checkpoints {
     fn request_capture(&mut self) {
         let (reply, answer) = std::sync::mpsc::sync_channel(1);
         match self.node.commands.send_timeout(Command::Capture { reply }, self.enqueue_timeout) {
-            Ok(()) => self.capture = Capturing::Requested(answer),
+            Ok(()) => self.capture = Some(answer),
             // The checkpoint is still due when the queue is shorter.
             Err(SendTimeoutError::Timeout(_) | SendTimeoutError::Disconnected(_)) => {}
         }
     }
 
-    /// What to write, as of a border between batches, once the journal has everything up to there.
+    /// What to write, as of a border between batches. The journal has everything up to there.
     fn durable_capture(&mut self) -> Option<Capture> {
-        let capture = match std::mem::replace(&mut self.capture, Capturing::No) {
-            Capturing::No => return None,
-            Capturing::Taken(capture) => capture,
-            Capturing::Requested(answer) => match answer.try_recv() {
-                Ok(capture) => Box::new(capture),
-                Err(TryRecvError::Empty) => {
-                    self.capture = Capturing::Requested(answer);
-                    return None;
-                }
-                // The sequencer has ended, and with it the node; or an election goes on, which may
-                // take a while.
-                Err(TryRecvError::Disconnected) => {
-                    self.not_before = Some(self.node.clock.now() + IDLE_INTERVAL);
-                    return None;
-                }
-            },
-        };
-        // On a shared journal, the journal's thread replies only with what is durable.
-        let is_local = self.node.cluster.is_none();
-        if is_local && self.node.visible.seq() < capture.tip.seq {
-            self.capture = Capturing::Taken(capture);
-            return None;
+        let answer = self.capture.take()?;
+        match answer.try_recv() {
+            Ok(capture) => Some(capture),
+            Err(TryRecvError::Empty) => {
+                self.capture = Some(answer);
+                None
+            }
+            // The sequencer has ended, and with it the node; or an election goes on, which may take
+            // a while.
+            Err(TryRecvError::Disconnected) => {
+                self.not_before = Some(self.node.clock.now() + IDLE_INTERVAL);
+                None
+            }
         }
-        Some(*capture)
     }
 }
 

@@ -43,7 +43,7 @@ impl Trimmer {
         let Some(tip) = checkpointer.trim_to() else { return };
         let disk_full = self.node.disk.is_full();
         if disk_full && self.node.retention.release_pins() {
-            tracing::warn!("the disk is full: checkpoint files that were held for a backup are let go");
+            tracing::warn!("the disk is full: checkpoint files that were held for a backup are released");
         }
         let upto = match self.node.retention.trim(tip.seq.next(), self.node.disk.journal_bytes(), disk_full) {
             Trim::Upto(upto) => upto,

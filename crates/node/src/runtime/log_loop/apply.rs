@@ -15,7 +15,7 @@ impl ReplicatedLogLoop {
     /// A committed entry of another server becomes visible, with everything that belongs to it at
     /// one instant.
     pub(super) fn apply(&mut self, entry: &Entry, tip: &Tip) -> Step {
-        self.apply_cluster_entry(entry, tip);
+        self.apply_announcement(entry, tip);
         if let Some(list) = MemberList::from_entry(entry)
             && self.registry.read(list, entry.seq)
         {
@@ -39,21 +39,17 @@ impl ReplicatedLogLoop {
         }
     }
 
-    /// Announcements and leadership transfers of the leader.
-    fn apply_cluster_entry(&mut self, entry: &Entry, tip: &Tip) {
+    /// Announcements of the leader.
+    fn apply_announcement(&mut self, entry: &Entry, tip: &Tip) {
         if let Some(leader) = announcement::leader_of(entry) {
             let peers = announcement::peers_of(entry).unwrap_or_default();
-            self.work.peers.set_announced(self.driver.now(), peers.clone());
+            self.work.peers.set_announced(self.log.now(), peers.clone());
             // Before a request is forwarded: the leader may know no older announcement.
             self.update_cluster_info(|info| {
                 info.remember_proof(tip);
                 info.peers = peers;
             });
             self.update_status(|status| status.leader = Some(leader));
-        }
-        if vetch_cluster::transfer_target(entry).is_some() {
-            // The leader has stepped down; requests wait for the next one.
-            self.update_status(|status| status.leader = None);
         }
     }
 

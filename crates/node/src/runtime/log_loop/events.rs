@@ -1,4 +1,4 @@
-//! Events: what the replica reports.
+//! Events: what the log reports.
 
 use std::sync::Arc;
 
@@ -15,17 +15,31 @@ use crate::runtime::Step;
 use crate::state::RunState;
 
 impl ReplicatedLogLoop {
-    pub(super) fn handle(&mut self, event: Event) -> Step {
+    /// Handles what was reported, up to where this server begins to step down: what follows meets
+    /// the state of a follower.
+    pub(super) fn handle_events(&mut self) -> Step {
+        while self.work.stepping_down.is_none()
+            && let Some(event) = self.work.events.pop_front()
+        {
+            if self.handle(event) == Step::Ended {
+                return Step::Ended;
+            }
+        }
+        Step::Worked
+    }
+
+    fn handle(&mut self, event: Event) -> Step {
         match event {
-            Event::Applied { entry, tip, .. } => return self.apply(&entry, &tip),
-            Event::Committed { ticket, tip, .. } => return self.committed(ticket, &tip),
+            Event::Applied { entry, tip } => return self.apply(&entry, &tip),
+            Event::Committed { ticket, tip } => return self.committed(ticket, &tip),
             Event::Dropped { ticket } => self.dropped(ticket),
             Event::ReadIndex { reads, index } => self.answer_reads(&reads, Ok(index)),
             Event::ReadIndexLost { reads } => self.answer_reads(&reads, Err(Retry)),
             Event::Leading { epoch, tip } => self.begin_leading(epoch, &tip),
-            Event::Following { epoch, leader } => return self.begin_following(epoch, leader),
+            Event::Following { epoch, leader } => self.begin_following(epoch, leader),
             Event::LeadershipTransferred => self.leadership_transferred(),
-            Event::Ignored { at, why } => tracing::debug!(at = at.0, ?why, "a record is ignored"),
+            // Requests wait for the next one.
+            Event::NoLeader => self.update_status(|status| status.leader = None),
             Event::Suspect { read, end } => {
                 tracing::error!(
                     read = read.0,
@@ -35,7 +49,9 @@ impl ReplicatedLogLoop {
                 );
                 self.force_checkpoint();
             }
-            Event::Full => self.log_refused_a_record(),
+            Event::Full => {
+                tracing::warn!("the journal is full: nothing can be written until there is room");
+            }
             Event::Behind { first } => {
                 let why = format!("the journal begins at position {} now, behind what was read", first.0);
                 return self.restart_from_checkpoint(&why, RunState::Behind(first.0));
@@ -58,13 +74,13 @@ impl ReplicatedLogLoop {
         Step::Worked
     }
 
-    fn commit_batches(&mut self, ticket: Ticket) {
+    pub(super) fn commit_batches(&mut self, ticket: Ticket) {
         let Some(batches) = self.work.take_decided(ticket) else { return };
         let drafts = batches.iter().filter(|batch| batch.draft.is_some()).count();
         self.work.number = self.work.number.plus(drafts as u64);
-        let last = Tip { seq: self.work.number, ..*self.driver.replica().log_state().tip() };
+        let last = Tip { seq: self.work.number, ..self.log.status().index.tip };
         let answered: usize = batches.iter().map(|batch| batch.replies.len()).sum();
-        self.work.request_window.answered(answered + self.work.queued_requests(), self.driver.now());
+        self.work.request_window.answered(answered + self.work.queued_requests(), self.log.now());
         self.committer.commit(batches, Some(&last));
     }
 
@@ -99,8 +115,8 @@ impl ReplicatedLogLoop {
             }
             drop(lessor);
             self.work.is_leader = true;
-            self.work.peers.begin_leading(self.driver.now());
-            self.registry.begin_leading(self.driver.now());
+            self.work.peers.begin_leading(self.log.now());
+            self.registry.begin_leading(self.log.now());
         }
         // Also after a transfer that was dropped. It invalidates a transfer that is still queued.
         node.leadership.lead();
@@ -127,12 +143,12 @@ impl ReplicatedLogLoop {
         }
     }
 
-    fn begin_following(&mut self, epoch: Epoch, leader: ReplicaId) -> Step {
+    fn begin_following(&mut self, epoch: Epoch, leader: ReplicaId) {
         if vetch_seeded_bugs::on(Bug::ReplacedUnnoticed) {
             self.work.is_leader = false;
         }
         if self.work.is_leader {
-            return self.replaced(format!("another server is the leader since epoch {epoch}"));
+            self.step_down();
         }
         tracing::info!(epoch = epoch.get(), "another server is the leader");
         // It announces its address soon; usually the member list has it.
@@ -141,6 +157,5 @@ impl ReplicatedLogLoop {
         self.update_status(|status| {
             (status.epoch, status.leader, status.transferring) = (epoch, leader, false);
         });
-        Step::Worked
     }
 }

@@ -39,13 +39,17 @@ impl ReplicatedLogLoop {
         Step::Ended
     }
 
-    /// This server's history may be the right one: it is written to disk before the server ends.
+    /// This server's history may be the right one, as far as it is committed: it is written to disk
+    /// before the server ends.
     pub(super) fn halt(&mut self, divergence: &Divergence) {
         let cause = format!(
             "the journal and this server have different histories: {divergence}; see docs/cluster.md"
         );
         tracing::error!(cause, "this server stops; its state is written to disk first");
-        self.work.halted = Some((cause, self.driver.now()));
+        if self.work.is_leader {
+            self.step_down();
+        }
+        self.work.halted = Some((cause, self.log.now()));
         self.force_checkpoint();
     }
 
@@ -56,10 +60,9 @@ impl ReplicatedLogLoop {
             return Step::Ended;
         }
         let visible = self.node.store.read().visible().revision;
-        let saved = self.node.cluster.as_ref().map(|cluster| cluster.saved.load(Ordering::Acquire));
-        let is_late = self.driver.now() >= since + EXIT_CHECKPOINT_TIMEOUT;
-        // A leader has evaluated what may not be committed, so there is no state to capture.
-        if self.work.is_leader || is_late || saved.is_none_or(|saved| saved >= visible) {
+        let saved = self.cluster.saved.load(Ordering::Acquire);
+        let is_late = self.log.now() >= since + EXIT_CHECKPOINT_TIMEOUT;
+        if is_late || saved >= visible {
             return self.failed(cause);
         }
         while let Some(batch) = self.work.queue.pop_front() {
@@ -85,7 +88,7 @@ impl ReplicatedLogLoop {
             batch.replies.into_iter().for_each(|(reply, _)| drop(reply.send(Err(NodeError::Timeout))));
             return;
         };
-        let index = self.driver.replica().log_state().index();
+        let index = self.log.status().index;
         let dirty = std::mem::take(&mut self.work.dirty);
         let capture = match capture {
             Some(mut capture) => {

@@ -3,10 +3,10 @@
 
 use std::collections::HashMap;
 
-use vetch_cluster::{LogIndex, ReadId};
+use vetch_cluster::{LogIndex, Reached, ReadId};
 
 use super::ReplicatedLogLoop;
-use crate::batch_window::{BatchWindow, READ_BATCH_WINDOW};
+use crate::batch_window::BatchWindow;
 use crate::cluster::{PendingRead, ReadAtIndex, Retry};
 
 /// The reads that the loop has taken.
@@ -49,13 +49,12 @@ impl ReplicatedLogLoop {
             return;
         }
         let id = ReadId(reads.next_id);
-        let now = self.driver.now();
-        let has_lease = self.driver.replica().has_lease(now);
-        if !has_lease && reads.window.is_open(reads.waiting.len(), now, READ_BATCH_WINDOW) {
+        let now = self.log.now();
+        if reads.window.is_open(reads.waiting.len(), now, self.log.pace().read_window) {
             return;
         }
         // A leader that is about to campaign again lets reads wait; each has its own timeout.
-        if self.driver.replica_mut().read_index(now, id).is_ok() {
+        if self.log.read_index(id).is_ok() {
             reads.next_id += 1;
             reads.requested.insert(id, std::mem::take(&mut reads.waiting));
         }
@@ -75,28 +74,24 @@ impl ReplicatedLogLoop {
             let _ = read.send(outcome);
             answered += 1;
         }
-        reads.window.answered(answered, self.driver.now());
+        reads.window.answered(answered, self.log.now());
     }
 
-    /// Answers reads whose index this server's state has reached. Everything that the replica has
+    /// Answers reads whose index this server's state has reached. Everything that the log has
     /// reported by now is applied.
     pub(super) fn answer_reached(&mut self) {
         let mut not_reached = Vec::new();
         for ReadAtIndex { index, mut reads } in std::mem::take(&mut self.work.reads.at_index) {
-            let replica = self.driver.replica_mut();
-            let outcome = if replica.reached(&index) {
-                Ok(index)
-            } else if replica.log_state().tip().seq >= index.tip.seq
-                && !matches!(replica.log_state().reached(&index), Ok(true))
-            {
-                // The index is too old to be compared.
-                Err(Retry)
-            } else {
-                reads.retain(|read| !read.is_closed());
-                if !reads.is_empty() {
-                    not_reached.push(ReadAtIndex { index, reads });
+            let outcome = match self.log.reached(&index) {
+                Reached::Yes => Ok(index),
+                Reached::Unknown => Err(Retry),
+                Reached::NotYet => {
+                    reads.retain(|read| !read.is_closed());
+                    if !reads.is_empty() {
+                        not_reached.push(ReadAtIndex { index, reads });
+                    }
+                    continue;
                 }
-                continue;
             };
             for read in reads {
                 let _ = read.send(outcome);

@@ -6,19 +6,25 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 use vetch_base::Seq;
-use vetch_cluster::Ticket;
+use vetch_cluster::{Event, Ticket};
+use vetch_journal::Draft;
 use vetch_members::PeerTable;
 use vetch_store::Record;
 use vetch_store::auth::Auth;
 
 use super::maintenance::Maintenance;
 use super::reads::ReadsInProgress;
+use super::step_down::SteppingDown;
 use crate::batch_window::BatchWindow;
 use crate::sequencer::Batch;
 use crate::state::Reply;
 
 pub(crate) struct Work {
     pub(super) is_leader: bool,
+    /// Set while this server takes back what it evaluated as the leader.
+    pub(super) stepping_down: Option<SteppingDown>,
+    /// Reported and not handled, in order.
+    pub(super) events: VecDeque<Event>,
     /// To be proposed, in order.
     pub(super) queue: VecDeque<Batch<Reply>>,
     /// Proposed and not decided, in order.
@@ -41,11 +47,9 @@ pub(crate) struct Work {
     pub(super) auth: Arc<Auth>,
     /// The append of a leadership transfer, and the caller that waits for it.
     pub(super) transfer: Option<(Ticket, oneshot::Sender<()>)>,
-    /// The sequence number of the last entry read, and when it was read.
-    pub(super) last_read: (Seq, Duration),
     /// Since when the node is stopping.
     pub(super) stopping_since: Option<Duration>,
-    /// Why the replica halted, and when.
+    /// Why the log halted, and when.
     pub(super) halted: Option<(String, Duration)>,
 }
 
@@ -53,6 +57,8 @@ impl Work {
     pub(crate) fn new(number: Seq, auth: Arc<Auth>, peers: PeerTable) -> Work {
         Work {
             is_leader: false,
+            stepping_down: None,
+            events: VecDeque::new(),
             queue: VecDeque::new(),
             in_flight: VecDeque::new(),
             dropped: Vec::new(),
@@ -67,7 +73,6 @@ impl Work {
             fresh_bytes: 0,
             auth,
             transfer: None,
-            last_read: (Seq::ZERO, Duration::ZERO),
             stopping_since: None,
             halted: None,
         }
@@ -92,6 +97,23 @@ impl Work {
     /// Whether nothing is queued or in flight.
     pub(super) fn is_drained(&self) -> bool {
         self.queue.is_empty() && self.in_flight.is_empty()
+    }
+
+    /// The next record of about `bytes_max`: how many batches of the queue, and their drafts.
+    pub(super) fn next_record(&self, bytes_max: usize) -> (usize, Vec<&Draft>) {
+        let (mut taken, mut bytes, mut drafts) = (0, 0, Vec::new());
+        let is_plain = |batch: &&Batch<Reply>| batch.capture.is_none() && batch.transfer.is_none();
+        for batch in self.queue.iter().take_while(is_plain) {
+            if let Some(draft) = &batch.draft {
+                bytes += draft.size();
+                if taken > 0 && bytes > bytes_max {
+                    break;
+                }
+                drafts.push(draft);
+            }
+            taken += 1;
+        }
+        (taken, drafts)
     }
 
     /// The first `count` batches of the queue were proposed as one record.
@@ -121,9 +143,10 @@ impl Work {
         assert!(self.in_flight.is_empty(), "a new epoch decides everything in flight");
     }
 
-    /// Takes every batch that was not committed.
+    /// Takes every batch that was not committed, in the order in which they were evaluated: what is
+    /// dropped was the oldest in flight.
     pub(super) fn take_uncommitted(&mut self) -> Vec<Batch<Reply>> {
         let in_flight = self.in_flight.drain(..).flat_map(|(_, batches)| batches);
-        in_flight.chain(self.dropped.drain(..)).chain(self.queue.drain(..)).collect()
+        self.dropped.drain(..).chain(in_flight).chain(self.queue.drain(..)).collect()
     }
 }

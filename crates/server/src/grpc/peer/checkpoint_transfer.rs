@@ -18,11 +18,11 @@ use vetch_node::Node;
 
 use super::index_to_wire;
 
-/// Checkpoints that may be under way at once.
+/// Transfers in progress at a time.
 const CONCURRENT_MAX: usize = 2;
-/// One of which nothing was taken for about this long is given up.
+/// A transfer that is idle for about this long is ended.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long one that was taken whole is kept, for who has to load it before it reads on.
+/// How long the files are kept after the last piece, until the receiver has loaded them.
 const KEEP_AFTER_SENT: Duration = Duration::from_secs(60);
 
 pub(super) type CheckpointStream = Pin<Box<dyn Stream<Item = Result<CheckpointResponse, Status>> + Send>>;

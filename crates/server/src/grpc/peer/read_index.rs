@@ -1,5 +1,5 @@
-//! The read index: up to which index must a follower have applied the journal for a linearizable
-//! read?
+//! The read index: followers request the index up to which they must have applied the journal for a
+//! linearizable read.
 
 use std::time::{Duration, Instant};
 
@@ -16,8 +16,8 @@ use vetch_node::journal::{Position, Tip};
 
 use crate::grpc::router::{LeaderChannel, RequestRouter};
 
-/// After a question that was refused, or without anybody to ask: the change that is due is mostly
-/// heard of sooner.
+/// Delay after a request that was refused, or while there is no leader. A change of leader usually
+/// ends it sooner.
 const RETRY_DELAY: Duration = Duration::from_millis(20);
 
 /// Sends the read-index requests of local reads to the leader, one after another, until the node
@@ -31,8 +31,8 @@ pub async fn forward_read_index_requests(node: Node, router: RequestRouter) {
             _ = node.stopped() => None,
         };
         let Some(mut batch) = batch else { return };
-        // Those who were answered together ask again together: one question for all of them, unless
-        // a question takes no longer than they would be waited for.
+        // Clients that got their answers together send the next reads together. Wait for them, so
+        // that one request serves all, unless a request takes no longer than that wait.
         if batch.reads() * 2 < last && took > READ_BATCH_WINDOW {
             tokio::time::sleep(READ_BATCH_WINDOW).await;
             batches.join(&mut batch);
@@ -56,12 +56,12 @@ async fn answer_batch(node: &Node, router: &RequestRouter, mut batch: ReadIndexB
             }
             LeaderChannel::Remote(channel) => {
                 tokio::pin!(changed);
-                let asked = tokio::select! {
-                    asked = request_read_index(node, channel) => asked,
+                let requested = tokio::select! {
+                    requested = request_read_index(node, channel) => requested,
                     // The old leader may never answer.
                     () = &mut changed => continue,
                 };
-                match asked {
+                match requested {
                     Ok(index) => return batch.answer(index),
                     Err(error) => tracing::debug!(%error, "the leader returned no read index"),
                 }

@@ -15,9 +15,9 @@ use crate::grpc::service_context::ServiceContext;
 const LEADER_TIMEOUT: Duration = Duration::from_secs(2);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Finds out whom the token of a request stands for that this server is about to answer, if it is
-/// one that only the leader can know. Refuses if it cannot be asked; whether the token is valid is
-/// not decided here.
+/// Requests the user of a token from the leader, if this server is about to answer the request and
+/// only the leader can know the token. Refuses the request if the leader does not answer. Whether
+/// the token is valid is not decided here.
 pub(in crate::grpc) async fn resolve(
     context: &ServiceContext,
     router: &RequestRouter,

@@ -36,8 +36,8 @@ pub(super) fn is_read(call: KvMethod) -> bool {
     }
 }
 
-/// Reads, which ask the leader no more than for an index; watches; and what is asked about this
-/// very server.
+/// Reads, which need only a read index from the leader; watches; and requests about this very
+/// server.
 fn is_served_by_any_member(path: &str) -> bool {
     match path.strip_prefix('/').and_then(|path| path.split_once('/')) {
         Some(("etcdserverpb.KV", method)) => matches!(method, "Range" | "RangeStream"),

@@ -211,6 +211,7 @@ mod tests {
         Client::from_remote(Some(&Remote {
             address: address.into(),
             watching: vetch_http2::Budget::new(1, 1).into(),
+            turns: Arc::default(),
         }))
     }
 
@@ -288,7 +289,7 @@ mod tests {
         let other = snapshots.enqueue(at("10.0.0.2:1")).expect("few wait");
         assert_eq!((first.contention(), second.contention()), (Contention::Waiting, Contention::OnLoan));
         drop((same, other));
-        // On this machine, connections are all there is to tell clients by.
+        // Clients on this machine are distinguished by their connections.
         drop((first, second));
         let first = begin(&snapshots, &at("127.0.0.1:1")).expect("none is under way");
         let second = begin(&snapshots, &at("127.0.0.1:2")).expect("one is under way");

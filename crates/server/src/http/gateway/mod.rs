@@ -86,6 +86,7 @@ impl Services {
 
     async fn call(&self, mut request: Request<Body>) -> Messages {
         request.extensions_mut().insert(self.holdings.clone());
+        request.extensions_mut().insert(self.remote.clone());
         Messages::from_answer(self.metrics.grpc.observed(request, |request| self.grpc.reply(request)).await)
     }
 }

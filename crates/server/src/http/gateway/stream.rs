@@ -30,10 +30,7 @@ pub(super) async fn answer_one(
 ) -> Response<Body> {
     let mut charge = services.holdings.charge();
     match translated(request, route, codec, services, &mut charge).await {
-        Ok(mut request) => {
-            request.extensions_mut().insert(services.remote.clone());
-            lines(services.call(request).await, codec, services).await
-        }
+        Ok(request) => lines(services.call(request).await, codec, services).await,
         Err(status) => refusal::whole(&status),
     }
 }
@@ -50,8 +47,7 @@ pub(super) async fn answer_many(
     let limit = services.max_json_bytes;
     let (pending, charge) = (json::Stream::default(), services.holdings.charge());
     let requests = Requests { body: Some(body), pending, codec, limit, charge };
-    let mut request = grpc_request(&original, route, Body::new(requests));
-    request.extensions_mut().insert(services.remote.clone());
+    let request = grpc_request(&original, route, Body::new(requests));
     lines(services.call(request).await, codec, services).await
 }
 

@@ -34,3 +34,13 @@ fn the_old_prefix_is_the_new_one() {
     rewrite_old_prefix(&mut other);
     assert_eq!(other.uri().to_string(), "/v3betamax/kv");
 }
+
+/// Two connections may have as many streams as there may be calls in all.
+#[test]
+fn a_connection_with_few_calls_is_served_whatever_others_have() {
+    assert!(!is_beyond_its_share(CALLS_MAX - 1, 65_536), "there is room for all");
+    assert!(is_beyond_its_share(CALLS_MAX, CALLS_SHARE + 1));
+    assert!(!is_beyond_its_share(CALLS_MAX, CALLS_SHARE));
+    assert!(is_beyond_its_share(2 * CALLS_MAX, CALLS_SHARE_MIN + 1));
+    assert!(!is_beyond_its_share(u64::MAX, CALLS_SHARE_MIN));
+}

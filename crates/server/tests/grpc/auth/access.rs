@@ -1,4 +1,4 @@
-//! Keys, leases, watches, and the services built on them, for those who may and those who may not.
+//! Keys, leases, watches, and the services built on them, with and without permission.
 
 use std::time::Duration;
 

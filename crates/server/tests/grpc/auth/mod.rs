@@ -1,4 +1,4 @@
-//! Users, roles and tokens over the services: who is let in, and what everybody else is told.
+//! Users, roles and tokens over the services: permitted requests, and the errors of others.
 
 mod access;
 mod advisories;

@@ -169,9 +169,9 @@ fn proofs_end_with_what_they_prove() {
     assert!(!auth.still_holds("writer", proved));
     make(&mut auth, user_add("writer"));
     assert!(!auth.still_holds("writer", proved), "another user of the same name");
-    assert!(auth.still_holds("nobody", proved));
+    assert!(auth.still_holds("unprivileged", proved));
     make(&mut auth, Change::Disable);
     make(&mut auth, Change::Enable);
-    assert!(!auth.still_holds("nobody", proved));
-    assert!(auth.still_holds("nobody", auth.revision()));
+    assert!(!auth.still_holds("unprivileged", proved));
+    assert!(auth.still_holds("unprivileged", auth.revision()));
 }

@@ -67,7 +67,7 @@ fn revoke(role: &str, key: &'static str, end: &'static str) -> Change {
 /// nothing; enabled.
 fn in_use() -> Auth {
     let mut auth = Auth::default();
-    for user in ["root", "reader", "writer", "nobody"] {
+    for user in ["root", "reader", "writer", "unprivileged"] {
         make(&mut auth, user_add(user));
     }
     make(&mut auth, grant_role("root", "root"));

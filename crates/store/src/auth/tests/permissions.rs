@@ -52,17 +52,17 @@ fn txn(success: Vec<RequestOp>, failure: Vec<RequestOp>) -> TxnRequest {
     TxnRequest { compare: Vec::new(), success, failure }
 }
 
-/// What the users `reader`, `writer`, `nobody` and root are told, in this order.
+/// Checks the results for the users `reader`, `writer`, `unprivileged` and root, in this order.
 #[track_caller]
 fn expect(request: WriteRequest, expected: [Result<(), AuthError>; 4]) {
     let store = store();
-    for (user, expected) in ["reader", "writer", "nobody", "root"].into_iter().zip(expected) {
+    for (user, expected) in ["reader", "writer", "unprivileged", "root"].into_iter().zip(expected) {
         assert_eq!(store.permit(&as_user(&store, user), &request), expected, "{user}: {request:?}");
     }
-    let nobody = store.permit(&Caller::Anonymous, &request);
+    let anonymous = store.permit(&Caller::Anonymous, &request);
     let (first, _) = expected.split_at(1);
     if first != [Ok(())] || !matches!(request, WriteRequest::LeaseRevoke { .. }) {
-        assert_eq!(nobody, Err(UserEmpty), "{request:?}");
+        assert_eq!(anonymous, Err(UserEmpty), "{request:?}");
     }
     assert_eq!(store.permit(&Caller::Server, &request), Ok(()));
 }
@@ -89,9 +89,9 @@ fn a_lease_is_attached_by_those_who_may_write_all_its_keys() {
 fn a_lease_without_keys_is_anybodys() {
     let store = store();
     let revoke = WriteRequest::LeaseRevoke { id: 99 };
-    assert_eq!(store.permit(&as_user(&store, "nobody"), &revoke), Ok(()));
+    assert_eq!(store.permit(&as_user(&store, "unprivileged"), &revoke), Ok(()));
     let grant = WriteRequest::LeaseGrant { id: 9, ttl: 9 };
-    assert_eq!(store.permit(&as_user(&store, "nobody"), &grant), Ok(()));
+    assert_eq!(store.permit(&as_user(&store, "unprivileged"), &grant), Ok(()));
     assert_eq!(store.permit(&Caller::Anonymous, &grant), Err(UserEmpty));
 }
 
@@ -223,7 +223,7 @@ fn leases_are_read_and_renewed_by_those_who_may() {
     let keys = |lease| found(&store, LeasedRun::of(&store, lease));
     assert_eq!(auth.check_lease_renewal(&user("writer"), &keys(1)), Ok(()));
     assert_eq!(auth.check_lease_renewal(&user("writer"), &keys(2)), NO);
-    assert_eq!(auth.check_lease_renewal(&user("nobody"), &keys(99)), Ok(()));
+    assert_eq!(auth.check_lease_renewal(&user("unprivileged"), &keys(99)), Ok(()));
     assert_eq!(auth.check_lease_renewal(&Caller::Anonymous, &keys(99)), Err(UserEmpty));
     assert_eq!(auth.check_lease_reads(&user("writer"), &keys(1)), NO);
     assert_eq!(auth.check_lease_reads(&user("root"), &keys(2)), Ok(()));
@@ -349,7 +349,7 @@ fn permissions_of_several_roles_merge_and_follow_every_change() {
     make(&mut auth, grant("more", PermissionKind::Write, "r0", "r1"));
     assert_eq!(reads(&auth, b"r/", b"r1"), NO);
     make(&mut auth, grant("more", PermissionKind::Other(7), "r0", "r1"));
-    assert_eq!(reads(&auth, b"r0", b""), NO, "a kind nobody knows permits nothing");
+    assert_eq!(reads(&auth, b"r0", b""), NO, "an unknown kind permits nothing");
     make(&mut auth, grant("more", PermissionKind::Read, "r0", "\0"));
     assert_eq!(reads(&auth, b"r/", b"\0"), Ok(()));
     make(&mut auth, revoke("more", "r0", "\0"));
