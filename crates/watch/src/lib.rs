@@ -68,8 +68,10 @@ mod group;
 mod hub;
 mod ids;
 mod inbox;
+mod index;
 mod interval;
 mod log;
+mod matched;
 mod range;
 mod response;
 mod ring;
@@ -82,10 +84,11 @@ mod model;
 #[cfg(test)]
 mod testing;
 
-pub use event::{Events, LogEvent, Revision};
-pub use hub::{Behind, Hub, Published};
+pub use event::{Events, LogEvent, Revision, Shared};
+pub use hub::{Behind, Fresh, Hub, Published};
 pub use ids::StreamId;
 pub use log::{EventLog, Scan, ScanBudget, Trimmed};
+pub use matched::Match;
 pub use range::{EmptyRange, Filters, KeyRange};
 pub use response::{Create, NO_WATCH, REASON_COMPACTED, REASON_DUPLICATE, REASON_EMPTY_RANGE, Response};
 pub use ring::RingLimit;

@@ -42,6 +42,13 @@ impl KeyRange {
         }
     }
 
+    /// The first key.
+    pub(crate) fn start(&self) -> &[u8] {
+        match self {
+            KeyRange::Key(key) | KeyRange::Span { start: key, .. } => key,
+        }
+    }
+
     /// True if `key` is in the range.
     pub fn contains(&self, key: &[u8]) -> bool {
         match self {
