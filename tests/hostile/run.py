@@ -15,6 +15,7 @@ sys.dont_write_bytecode = True
 
 import bounds  # noqa: E402, F401
 import measured  # noqa: E402
+import watching  # noqa: E402, F401
 from attacks import PLAIN, TLS  # noqa: E402
 from server import Server  # noqa: E402
 

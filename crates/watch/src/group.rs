@@ -13,6 +13,9 @@ use crate::interval::IntervalMap;
 use crate::range::KeyRange;
 use crate::ring::{ALL_RINGS, Ring, RingLimit};
 
+#[cfg(test)]
+mod tests;
+
 #[derive(Debug)]
 pub(crate) struct Group<E> {
     pub(crate) range: KeyRange,

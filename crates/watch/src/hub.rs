@@ -225,9 +225,11 @@ impl<E: LogEvent> Hub<E> {
         if is_new {
             matching.catch_up(&mut self.groups, id, self.limit);
         }
-        // Whoever is told of what is being matched may have been told already.
-        let ring = &self.groups.get(id).ring;
-        if let Some(first) = ring.first_from(next.max(self.published + 1))
+        // Whoever is told of what is being matched may have been told already. What the ring could
+        // not keep may have been a match.
+        let (ring, from) = (&self.groups.get(id).ring, next.max(self.published + 1));
+        let first = if from < ring.start() { Some(from) } else { ring.first_from(from) };
+        if let Some(first) = first
             && inbox.post(id, first, ring.newest())
         {
             matching.wake(stream);

@@ -27,7 +27,7 @@ pub struct RingLimit {
 
 /// Matches that all rings together hold. One revision may match every
 /// range that is watched, so many ranges have short rings.
-pub(crate) const ALL_RINGS: usize = 1 << 20;
+pub(crate) const ALL_RINGS: usize = if cfg!(test) { 1 << 12 } else { 1 << 20 };
 
 /// Room for so many matches is not worth giving back.
 const SPARE_MIN: usize = 8;
