@@ -8,7 +8,7 @@ pub enum Rank {
     /// The local journal, for an append and the commit behind it.
     Journal,
     Store,
-    /// Before the event log: commits wait for whoever holds that, and he waits for nobody else.
+    /// Before the event log: commits wait for its holder, which waits for no other lock.
     Hub,
     EventLog,
     /// What is small and held for a few instructions: users, alarms, the lessor, read pins, gauges.

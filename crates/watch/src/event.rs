@@ -10,20 +10,8 @@ use std::sync::OnceLock;
 use triomphe::ThinArc;
 
 use crate::index::Index;
+use crate::log_event::LogEvent;
 use crate::range::KeyRange;
-
-/// What this crate needs to know about an event. The payload is never looked into.
-pub trait LogEvent: Clone + Send + Sync + 'static {
-    /// The key that was written or deleted.
-    fn key(&self) -> &[u8];
-    /// True for a deletion, false for a put.
-    fn is_delete(&self) -> bool;
-    /// Bytes this event adds to a response; used for budgets and ring bounds only.
-    fn size(&self) -> usize;
-    /// The event without what lay before it, as it is known once the revision before is compacted.
-    #[must_use]
-    fn without_previous(&self) -> Self;
-}
 
 /// All events of one revision, in the order in which they happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,7 +74,7 @@ impl<E: LogEvent> Events<E> {
     }
 
     /// Makes the index of very many events, which others would make at their first look: to be
-    /// called where nobody waits.
+    /// called without a lock.
     pub fn prepare(&self) {
         self.index();
     }

@@ -6,10 +6,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::event::{Events, LogEvent};
+use crate::event::Events;
 use crate::ids::{GroupId, StreamId};
 use crate::inbox::Inbox;
 use crate::interval::IntervalMap;
+use crate::log_event::LogEvent;
 use crate::range::KeyRange;
 use crate::ring::{ALL_RINGS, Ring, RingLimit};
 

@@ -3,8 +3,8 @@
 //! Guarantees: every match at or below `published` is in the ring of its group or was dropped from
 //! it (then the ring's start says so); a stream that has something new to look at is named in the
 //! wake set, unless it was named before and has not drained since. Publishing never waits for a
-//! watcher. It goes in steps of bounded work whatever is watched (`matching`); what of a revision is
-//! in rings and inboxes before all of it is stays unseen until then.
+//! watcher. It goes in steps of bounded work whatever is watched (`matching`); what of a revision
+//! is in rings and inboxes before all of it is stays unseen until then.
 //!
 //! Not here: cursors. They belong to the streams, so that draining needs only shared access to the
 //! hub.
@@ -15,10 +15,10 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 
-use crate::event::LogEvent;
 use crate::group::{Group, Groups};
 use crate::ids::{GroupId, StreamId};
 use crate::inbox::Inbox;
+use crate::log_event::LogEvent;
 use crate::range::KeyRange;
 use crate::ring::RingLimit;
 use crate::stats::{Gauges, add};
@@ -225,8 +225,8 @@ impl<E: LogEvent> Hub<E> {
         if is_new {
             matching.catch_up(&mut self.groups, id, self.limit);
         }
-        // Whoever is told of what is being matched may have been told already. What the ring could
-        // not keep may have been a match.
+        // The other members may have been told of what is being matched. What the ring could not
+        // keep may have been a match.
         let (ring, from) = (&self.groups.get(id).ring, next.max(self.published + 1));
         let first = if from < ring.start() { Some(from) } else { ring.first_from(from) };
         if let Some(first) = first

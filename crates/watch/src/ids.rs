@@ -14,6 +14,8 @@ pub(crate) type GroupId = u32;
 pub(crate) struct IdRuns {
     /// The last number of each run, by its first.
     runs: BTreeMap<i64, i64>,
+    /// Where a search for the next one begins.
+    pub(crate) next: i64,
 }
 
 impl IdRuns {

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use crate::event::LogEvent;
+use crate::log_event::LogEvent;
 use crate::range::{Filters, KeyRange};
 
 #[cfg(test)]

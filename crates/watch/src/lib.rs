@@ -20,7 +20,7 @@
 //! # Who calls what, and the locks
 //!
 //! Two locks, always taken in this order: hub, then log. Streams need none: each belongs to its
-//! task. Commits wait for the log, so whoever holds its lock waits for nothing else.
+//! task. Commits wait for the log, so its holder waits for nothing else.
 //!
 //! | who | hub | log | call |
 //! |---|---|---|---|
@@ -75,6 +75,7 @@ mod inbox;
 mod index;
 mod interval;
 mod log;
+mod log_event;
 mod matched;
 mod range;
 mod response;
@@ -88,10 +89,11 @@ mod model;
 #[cfg(test)]
 mod testing;
 
-pub use event::{Events, LogEvent, Revision, Shared};
+pub use event::{Events, Revision, Shared};
 pub use hub::{Behind, Fresh, Hub, Published};
 pub use ids::StreamId;
 pub use log::{EventLog, Scan, ScanBudget, Trimmed};
+pub use log_event::LogEvent;
 pub use matched::Match;
 pub use range::{EmptyRange, Filters, KeyRange};
 pub use response::{Create, NO_WATCH, REASON_COMPACTED, REASON_DUPLICATE, REASON_EMPTY_RANGE, Response};

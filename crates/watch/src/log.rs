@@ -7,9 +7,9 @@
 //!
 //! `floor` is the compact revision: revisions at or above it may be read. Whoever reads the floor
 //! itself is shown its events without what lay before them, from the moment of the compaction on
-//! (made once and shared); and so it is after a restart. Revisions below the floor, and what the floor's events replaced,
-//! may still be in memory until they are trimmed; only the hub reads those, when a compaction
-//! overtakes its matching.
+//! (made once and shared); and so it is after a restart. Revisions below the floor, and what the
+//! floor's events replaced, may still be in memory until they are trimmed; only the hub reads
+//! those, when a compaction overtakes its matching.
 //!
 //! Not here: who wants the events (`hub`), and which of them a client has seen (`watcher`).
 
@@ -18,8 +18,9 @@ use std::sync::OnceLock;
 
 use vetch_seeded_bugs::Bug;
 
-use crate::event::{Events, LogEvent, Revision};
+use crate::event::{Events, Revision};
 use crate::hub::Fresh;
+use crate::log_event::LogEvent;
 use crate::matched::Match;
 use crate::range::{Filters, KeyRange};
 
@@ -45,9 +46,9 @@ pub struct EventLog<E> {
     last: i64,
     /// The floor's events still hold what they replaced.
     heavy: bool,
-    /// The floor's events without what they replaced, once somebody has asked while they hold it.
+    /// The floor's events without what they replaced, once a watcher has asked while they hold it.
     light: OnceLock<Events<E>>,
-    /// Those of former floors, to be dropped by whoever trims.
+    /// Those of former floors, to be dropped with what is trimmed.
     faded: Vec<Events<E>>,
 }
 

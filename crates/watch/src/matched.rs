@@ -1,13 +1,14 @@
 //! Match: the events of one revision that a watcher asked for, as a view of all of them.
 //!
 //! All watchers share the events of a revision; what a watcher has of its own is which of them it
-//! is told, in a few words, however many they are. Those are listed by who takes the match, where
-//! nobody waits.
+//! is told, in a few words, however many they are. Those are listed without a
+//! lock.
 
 use std::ops::Range;
 
-use crate::event::{Events, LogEvent};
+use crate::event::Events;
 use crate::index::Tally;
+use crate::log_event::LogEvent;
 use crate::range::{Filters, KeyRange};
 
 /// The events of the revision `rev` that one watcher asked for; never empty in anything this crate
@@ -36,7 +37,11 @@ impl<E: LogEvent> Match<E> {
         let (part, tally) = match (all.index(), all) {
             (None, Events::One(event)) => {
                 let is_wanted = filters.admit(event) && range.contains(event.key());
-                (Part::All, is_wanted.then(|| Tally { events: 1, bytes: event.size() }).unwrap_or_default())
+                let mut tally = Tally::default();
+                if is_wanted {
+                    tally.add(event);
+                }
+                (Part::All, tally)
             }
             (None, all) => few(all.as_slice(), |event| filters.admit(event) && range.contains(event.key())),
             (Some(index), all) => {

@@ -315,8 +315,8 @@ impl Model {
         let drained = side.stream.drain(&self.world.hub, &self.world.log, budget, &mut out);
         // A watcher that compaction ended may have been what a progress request waited for. Its
         // alarm stays where it was, and rings before long, since compaction reaches only what is
-        // going to be published; whoever drains earlier has it earlier. And so it is with one that
-        // the next step of the hub is going to ring.
+        // going to be published; a stream that drains earlier has it earlier. And so it is with one
+        // that the next step of the hub is going to ring.
         let is_progress = |response: &Response<Ev>| response.progress && response.watch_id == NO_WATCH;
         let is_late = side.dropped || self.world.hub.has_alarm();
         let is_early = is_late && out.iter().all(is_progress);

@@ -5,7 +5,7 @@
 //! span `[key, range_end)`, which must not be empty. A span that holds exactly one possible key is
 //! stored as that key, so that it is matched by hash.
 
-use crate::event::LogEvent;
+use crate::log_event::LogEvent;
 
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::event::LogEvent;
+use crate::log_event::LogEvent;
 use crate::matched::Match;
 use crate::range::Filters;
 

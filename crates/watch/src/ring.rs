@@ -4,14 +4,15 @@
 //! published revision. So a cursor at or above `start` can be served from here, and finding nothing
 //! there is proof that nothing is pending; a cursor below `start` must read the log. Matches that
 //! were dropped (the ring is bounded) or that happened before the group existed lie below `start`.
-//! Matches of revisions that are not published yet may be there too; nobody is shown those.
+//! Matches of revisions that are not published yet may be there too; those are not shown.
 //!
 //! A match is a revision with all its events, which the rings share with each other and with the
 //! log. Those of the range are picked for each watcher.
 
 use std::collections::VecDeque;
 
-use crate::event::{Events, LogEvent, Revision};
+use crate::event::{Events, Revision};
+use crate::log_event::LogEvent;
 
 #[cfg(test)]
 mod tests;

@@ -15,11 +15,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::event::LogEvent;
 use crate::hub::Hub;
 use crate::ids::{GroupId, IdRuns, StreamId};
 use crate::inbox::Inbox;
 use crate::log::EventLog;
+use crate::log_event::LogEvent;
 use crate::range::KeyRange;
 use crate::response::{Create, REASON_COMPACTED, REASON_DUPLICATE, REASON_EMPTY_RANGE, Response};
 use crate::stats::{Gauges, add};
@@ -28,7 +28,7 @@ use crate::watcher::Watcher;
 mod drain;
 mod notices;
 pub use drain::{Budget, Drained};
-use notices::Look;
+use notices::Notices;
 
 #[cfg(test)]
 mod tests;
@@ -64,7 +64,6 @@ pub struct Stream<E> {
     /// Watchers that began above what was published then, by the revision from which on progress
     /// concerns them. Those that were reached since go with the next drain.
     unreached: BTreeSet<(i64, Slot)>,
-    next_id: i64,
     /// Answers to creates and cancels, sent before anything else.
     control: VecDeque<Response<E>>,
     /// Watchers that have or may have something to deliver, in turn. A slot whose watcher is gone
@@ -72,10 +71,7 @@ pub struct Stream<E> {
     ready: VecDeque<Slot>,
     /// How many of those slots are without a watcher.
     vacant: usize,
-    /// Notices of which not all watchers were told, in order.
-    looks: VecDeque<Look>,
-    /// At this published revision the hub was told that notices wait in the inbox.
-    early_at: i64,
+    notices: Notices,
     /// Watchers a tick asked to report, in turn. Those whose `due` flag is not set any more are
     /// passed over.
     due: VecDeque<Slot>,
@@ -109,12 +105,10 @@ impl<E: LogEvent> Stream<E> {
             taken: IdRuns::default(),
             by_group: BTreeMap::new(),
             unreached: BTreeSet::new(),
-            next_id: 0,
             control: VecDeque::new(),
             ready: VecDeque::new(),
             vacant: 0,
-            looks: VecDeque::new(),
-            early_at: i64::MIN,
+            notices: Notices::default(),
             due: VecDeque::new(),
             progress: None,
             retired: Vec::new(),
@@ -293,8 +287,8 @@ impl<E: LogEvent> Stream<E> {
         if wanted != 0 {
             return (!taken(&wanted)).then_some(wanted);
         }
-        let id = self.taken.free_from(self.next_id);
-        self.next_id = id + 1;
+        let id = self.taken.free_from(self.taken.next);
+        self.taken.next = id + 1;
         Some(id)
     }
 

@@ -15,10 +15,10 @@
 
 use vetch_seeded_bugs::Bug;
 
-use crate::event::LogEvent;
 use crate::hub::Hub;
 use crate::ids::GroupId;
 use crate::log::{EventLog, ScanBudget};
+use crate::log_event::LogEvent;
 use crate::matched::Match;
 use crate::range::Filters;
 use crate::response::Create;

@@ -4,15 +4,16 @@
 //! Clients choose the ranges, so one revision may match any number of them. A step ends when its
 //! work is done, wherever that is; the hub's lock is given up, and the next step goes on. Whole
 //! revisions are published only: until all members were told, matches and notices are there but
-//! are not shown, because they lie above `published`. Whoever joins meanwhile is brought up to date
-//! at once ([`Matching::catch_up`]).
+//! are not shown, because they lie above `published`. A member that joins meanwhile is brought up
+//! to date at once ([`Matching::catch_up`]).
 //!
 //! A revision is looked at from the side on which there is less to do: its events one by one, or
 //! all groups. The first costs as much as there are matches, unless most groups match.
 
-use crate::event::{Events, LogEvent};
+use crate::event::Events;
 use crate::group::Groups;
 use crate::ids::{GroupId, StreamId};
+use crate::log_event::LogEvent;
 use crate::ring::RingLimit;
 
 /// Spans that are looked at for one event. If that is not enough, all groups are looked at.

@@ -212,7 +212,7 @@ fn who_joins_in_the_middle_of_a_revision_misses_nothing_of_it() {
         while world.hub.is_matching() {
             woken |= !world.publish_some(1, work).is_empty();
         }
-        assert!(woken, "nobody is woken for what came meanwhile");
+        assert!(woken, "no stream is woken for what came meanwhile");
         world.drain(&mut stream);
         let (group, other) = (world.hub.group(3), world.hub.group(10));
         assert_eq!((group.ring.newest(), other.ring.newest()), (2, 2));

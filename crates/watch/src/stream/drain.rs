@@ -9,10 +9,10 @@
 use vetch_seeded_bugs::Bug;
 
 use super::{Slot, Stream};
-use crate::event::LogEvent;
 use crate::hub::Hub;
 use crate::ids::GroupId;
 use crate::log::{EventLog, ScanBudget};
+use crate::log_event::LogEvent;
 use crate::matched::Match;
 use crate::response::{NO_WATCH, Response};
 use crate::watcher::{BATCH_REVISIONS, Poll};
@@ -109,8 +109,8 @@ impl<E: LogEvent> Stream<E> {
         }
         // From here on, answers that are left over mean that no response is left in the budget
         // either.
-        if self.collect(hub.published(), LOOKS) && self.early_at != hub.published() {
-            self.early_at = hub.published();
+        if self.collect(hub.published(), LOOKS) && self.notices.early_at != Some(hub.published()) {
+            self.notices.early_at = Some(hub.published());
             hub.note_early(self.id);
         }
         while !meter.is_spent() {
@@ -121,7 +121,7 @@ impl<E: LogEvent> Stream<E> {
             self.unreached.pop_first();
         }
         // Who was not told of a notice may have something to say before its progress.
-        let is_told = self.looks.is_empty();
+        let is_told = self.notices.looks.is_empty();
         let owed = !is_told || self.report_progress(hub, &mut meter, out);
         self.report_backlog(hub);
         Drained {

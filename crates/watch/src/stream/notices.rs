@@ -3,9 +3,20 @@
 //! A notice may be about any number of watchers, so they are told in steps. Further notices stay in
 //! the inbox until all are told of those before, in order; the inbox joins them.
 
+use std::collections::VecDeque;
+
 use super::{Slot, Stream};
-use crate::event::LogEvent;
 use crate::ids::GroupId;
+use crate::log_event::LogEvent;
+
+/// What a stream knows of its inbox.
+#[derive(Debug, Default)]
+pub(super) struct Notices {
+    /// Those of which not all watchers were told, in order.
+    pub(super) looks: VecDeque<Look>,
+    /// At this published revision the hub was told that notices wait in the inbox.
+    pub(super) early_at: Option<i64>,
+}
 
 /// A notice of which watchers are being told.
 #[derive(Debug)]
@@ -22,15 +33,15 @@ impl<E: LogEvent> Stream<E> {
     pub(super) fn collect(&mut self, published: i64, max: usize) -> bool {
         let mut left = max;
         self.tell(&mut left);
-        if !self.looks.is_empty() {
+        if !self.notices.looks.is_empty() {
             return false;
         }
         let notice = self.inbox.take(published);
-        self.looks.extend(notice.all.map(|first| Look::All { first, next: 0 }));
+        self.notices.looks.extend(notice.all.map(|first| Look::All { first, next: 0 }));
         for (group, first) in notice.groups {
-            // A notice may name a group this stream has left since; then there is nobody to queue.
+            // A notice may name a group this stream has left since; then nothing is queued.
             if self.by_group.contains_key(&group) {
-                self.looks.push_back(Look::Group { group, first, next: 0 });
+                self.notices.looks.push_back(Look::Group { group, first, next: 0 });
             }
         }
         self.tell(&mut left);
@@ -38,9 +49,9 @@ impl<E: LogEvent> Stream<E> {
     }
 
     fn tell(&mut self, left: &mut usize) {
-        while let Some(mut look) = self.looks.pop_front() {
+        while let Some(mut look) = self.notices.looks.pop_front() {
             if !self.tell_some(&mut look, left) {
-                self.looks.push_front(look);
+                self.notices.looks.push_front(look);
                 return;
             }
         }
@@ -71,10 +82,10 @@ impl<E: LogEvent> Stream<E> {
         false
     }
 
-    /// The watcher in this slot takes a place in the list of its group that was another one's. It is
-    /// told now if it would be passed over.
+    /// The watcher in this slot takes a place in the list of its group that was another one's. It
+    /// is told now if it would be passed over.
     pub(super) fn moved_up(&mut self, slot: Slot, group: GroupId, place: usize) {
-        if let Some(Look::Group { group: told, first, next }) = self.looks.front()
+        if let Some(Look::Group { group: told, first, next }) = self.notices.looks.front()
             && (*told, place < *next) == (group, true)
         {
             self.notice(slot, *first);
