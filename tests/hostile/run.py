@@ -19,6 +19,7 @@ sys.dont_write_bytecode = True
 import bounds  # noqa: E402, F401
 import measured  # noqa: E402
 import shares  # noqa: E402, F401
+import watching  # noqa: E402, F401
 from attacks import PLAIN, TLS  # noqa: E402
 from server import Server  # noqa: E402
 

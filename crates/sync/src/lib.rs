@@ -2,7 +2,7 @@
 //!
 //! Locks are taken in ascending [`Rank`] only, so no two threads can wait for each other. Builds
 //! with debug assertions check it whenever a lock is taken; release builds only count. Locks are
-//! held for short turns: a few dozen evaluations, a chunk of a scan, a few hundred revisions of
+//! held for short turns: a few dozen evaluations, a chunk of a scan, a step of the
 //! fan-out. None but the journal's is held across a call that waits. What is not cut into turns is
 //! a single request, except for the revoke of a lease, which may delete a million keys.
 //!

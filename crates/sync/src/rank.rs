@@ -8,8 +8,9 @@ pub enum Rank {
     /// The local journal, for an append and the commit behind it.
     Journal,
     Store,
-    EventLog,
+    /// Before the event log: commits wait for its holder, which waits for no other lock.
     Hub,
+    EventLog,
     /// What is small and held for a few instructions: users, alarms, the lessor, read pins, gauges.
     Leaf,
     /// The queues between parts: the lessor queues commands while it is locked.
