@@ -99,10 +99,10 @@ mod counted {
         assert!(!is_any_held());
         RwLockWriteGuard::unlock_fair(outer.write());
         assert!(!is_any_held());
-        let panics = std::panic::catch_unwind(|| {
+        let panics = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let _held = outer.read();
             panic!("a bug");
-        });
+        }));
         assert!(panics.is_err() && !is_any_held());
     }
 }
