@@ -20,6 +20,7 @@ import bounds  # noqa: E402, F401
 import many_keys  # noqa: E402, F401
 import measured  # noqa: E402
 import shares  # noqa: E402, F401
+import watching  # noqa: E402, F401
 from attacks import PLAIN, TLS  # noqa: E402
 from server import Server  # noqa: E402
 

@@ -124,7 +124,8 @@ impl World {
         let event = NodeEvent(Event { kv: record.clone(), prev: Some(record) });
         for turn in 0..times {
             log.append(now + 1 + turn as i64, Events::One(event.clone()));
-            assert_eq!(hub.publish(&log, 64).wake.len(), WATCHERS, "every stream is woken");
+            hub.begin(log.fresh(hub.published() + 1, 64).expect("there is a new revision"));
+            assert_eq!(hub.step(8192).wake.len(), WATCHERS, "every stream is woken");
             out.clear();
             for stream in &mut streams {
                 assert!(!stream.drain(&hub, &log, Budget::default(), &mut out).more, "one event is all");

@@ -50,7 +50,6 @@ impl Committer {
             }
             if compacted {
                 log.compact(mark.compact_revision);
-                self.node.hub.write().compact(mark.compact_revision);
             }
             assert!(
                 log.last() == mark.revision,

@@ -52,8 +52,11 @@ pub struct WatchTuning {
     pub ring: RingLimit,
     /// What one drain of a watch stream may produce and examine.
     pub drain: Budget,
-    /// Revisions matched per turn, so that streams reading the rings are not kept out for long.
+    /// Revisions given to the hub at once, and how much of the matching it does per turn, so that
+    /// streams reading the rings are not kept out for long: watched ranges looked at, and streams
+    /// told.
     pub fan_out_revisions: usize,
+    pub fan_out_work: usize,
     /// Event-log revisions dropped, and watcher groups swept, per turn.
     pub trim_revisions: usize,
     pub sweep_groups: usize,
@@ -120,6 +123,7 @@ impl Default for WatchTuning {
             ring: RingLimit { revisions: 512, bytes: 256 << 10 },
             drain: Budget::default(),
             fan_out_revisions: 256,
+            fan_out_work: 8192,
             trim_revisions: 4096,
             sweep_groups: 256,
         }

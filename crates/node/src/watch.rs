@@ -48,10 +48,8 @@ impl WatchSession {
 
     /// Its response comes from [`WatchSession::next`], as all do.
     pub fn create(&mut self, request: &Create) {
-        // Done without the locks.
-        self.stream.take_notices();
-        let log = self.node.log.read();
-        self.stream.create(&mut self.node.hub.write(), &log, request);
+        let mut hub = self.node.hub.write();
+        self.stream.create(&mut hub, &self.node.log.read(), request);
     }
 
     /// Refuses a create for a reason that only the edge knows.
@@ -61,13 +59,13 @@ impl WatchSession {
     }
 
     pub fn cancel(&mut self, watch_id: i64) {
-        let log = self.node.log.read();
-        self.stream.cancel(&mut self.node.hub.write(), &log, watch_id);
+        let mut hub = self.node.hub.write();
+        self.stream.cancel(&mut hub, &self.node.log.read(), watch_id);
     }
 
     pub fn request_progress(&mut self) {
-        let log = self.node.log.read();
-        self.stream.request_progress(&mut self.node.hub.write(), &log);
+        let mut hub = self.node.hub.write();
+        self.stream.request_progress(&mut hub, &self.node.log.read());
     }
 
     /// Bytes that the watchers take, about.
@@ -88,9 +86,11 @@ impl WatchSession {
     /// The next responses, in order; waits until there are any. Dropping the future loses nothing.
     pub async fn next(&mut self) -> Result<Vec<Response<NodeEvent>>, WatchEnd> {
         loop {
+            // What may take long on a stream with very many watchers is done before the locks.
+            self.stream.take_notices();
             let drained = {
-                let log = self.node.log.read();
                 let hub = self.node.hub.read();
+                let log = self.node.log.read();
                 self.stream.drain(&hub, &log, self.node.config.tuning.watch.drain, &mut self.out)
             };
             if drained.release {

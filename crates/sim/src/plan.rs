@@ -160,6 +160,7 @@ fn tuning(rng: &mut Rng) -> Tuning {
         examined: *rng.pick(&[1, 7, 2048]),
     };
     tuning.watch.fan_out_revisions = *rng.pick(&[1, 4, 256]);
+    tuning.watch.fan_out_work = *rng.pick(&[1, 2, 5, 8192]);
     tuning.scan.keys = *rng.pick(&[1, 3, 1000]);
     tuning.scan.bytes = *rng.pick(&[1, 200, 1 << 20]);
     tuning.scan.chunk_bytes = tuning.scan.bytes;

@@ -218,7 +218,7 @@ fn take(env: &Env, memory: &Memory, response: &Response<NodeEvent>) {
         if response.created { " created" } else { "" },
         if response.canceled { " canceled" } else { "" },
         if response.progress { " progress" } else { "" },
-        response.revisions.iter().map(|revision| (revision.rev, revision.events.len())).collect::<Vec<_>>()
+        response.revisions.iter().map(|revision| (revision.rev, revision.len())).collect::<Vec<_>>()
     );
     if response.created {
         return created(env, stream, response);

@@ -8,8 +8,9 @@ pub enum Rank {
     /// The local journal, for an append and the commit behind it.
     Journal,
     Store,
-    EventLog,
+    /// Before the event log: commits wait for its holder, which waits for no other lock.
     Hub,
+    EventLog,
     /// What is small and held for a few instructions: users, alarms, the lessor, read pins, gauges.
     Leaf,
     /// The queues between parts: the lessor queues commands while it is locked.
@@ -98,10 +99,10 @@ mod counted {
         assert!(!is_any_held());
         RwLockWriteGuard::unlock_fair(outer.write());
         assert!(!is_any_held());
-        let panics = std::panic::catch_unwind(|| {
+        let panics = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let _held = outer.read();
             panic!("a bug");
-        });
+        }));
         assert!(panics.is_err() && !is_any_held());
     }
 }

@@ -2,22 +2,16 @@
 //!
 //! Almost every revision holds exactly one event, so [`Events`] keeps that one inline: a retained
 //! revision costs no more than its event (16 bytes for one of two pointers) and no allocation.
-//! Revisions with more events share one slice. Cloning is cheap in both cases.
+//! Revisions with more events share one slice, and if they are many an index of it. Cloning is
+//! cheap in all cases.
+
+use std::sync::OnceLock;
 
 use triomphe::ThinArc;
 
-/// What this crate needs to know about an event. The payload is never looked into.
-pub trait LogEvent: Clone + Send + Sync + 'static {
-    /// The key that was written or deleted.
-    fn key(&self) -> &[u8];
-    /// True for a deletion, false for a put.
-    fn is_delete(&self) -> bool;
-    /// Bytes this event adds to a response; used for budgets and ring bounds only.
-    fn size(&self) -> usize;
-    /// The event without what lay before it, as it is known once the revision before is compacted.
-    #[must_use]
-    fn without_previous(&self) -> Self;
-}
+use crate::index::Index;
+use crate::log_event::LogEvent;
+use crate::range::KeyRange;
 
 /// All events of one revision, in the order in which they happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,8 +20,15 @@ pub enum Events<E> {
     One(E),
     /// Two or more events, shared; or none. Both in one variant, so that an event's own pointer,
     /// which is never null, tells the two variants apart and no memory is spent on that.
-    Other(Option<ThinArc<(), E>>),
+    Other(Option<ThinArc<Shared, E>>),
 }
+
+/// What those who share a slice of events know of it beside the events.
+#[derive(Default)]
+pub struct Shared(OnceLock<Box<Index>>);
+
+/// More events than these have an index; of fewer, one word says which of them are meant.
+pub(crate) const FEW: usize = if cfg!(test) { 2 } else { 64 };
 
 impl<E> Events<E> {
     /// No event: a revision unknown to the log, or nothing left after filtering.
@@ -51,12 +52,20 @@ impl<E> Events<E> {
     pub fn is_empty(&self) -> bool {
         matches!(self, Events::Other(None))
     }
+
+    /// What it costs to find those of a range, as a number of events looked at.
+    pub(crate) fn cost(&self) -> usize {
+        self.len().clamp(1, FEW)
+    }
 }
 
 impl<E: LogEvent> Events<E> {
     /// Sum of the sizes of the events.
     pub fn size(&self) -> usize {
-        self.as_slice().iter().map(LogEvent::size).sum()
+        match self.index() {
+            Some(index) => index.size(),
+            None => self.as_slice().iter().map(LogEvent::size).sum(),
+        }
     }
 
     /// The events without what lay before them.
@@ -64,13 +73,27 @@ impl<E: LogEvent> Events<E> {
         self.as_slice().iter().map(E::without_previous).collect::<Vec<E>>().into()
     }
 
-    /// The events that satisfy `keep`. Shares the slice when all of them do.
-    pub(crate) fn select(&self, keep: impl Fn(&E) -> bool) -> Events<E> {
-        let all = self.as_slice();
-        match all.iter().filter(|event| keep(event)).count() {
-            0 => Events::NONE,
-            kept if kept == all.len() => self.clone(),
-            _ => all.iter().filter(|event| keep(event)).cloned().collect::<Vec<E>>().into(),
+    /// Makes the index of very many events, which others would make at their first look: to be
+    /// called without a lock.
+    pub fn prepare(&self) {
+        self.index();
+    }
+
+    /// True if one of the keys is in the range.
+    pub(crate) fn touch(&self, range: &KeyRange) -> bool {
+        match self.index() {
+            Some(index) => !index.run(self.as_slice(), range).is_empty(),
+            None => self.as_slice().iter().any(|event| range.contains(event.key())),
+        }
+    }
+
+    /// Those that have many events have one.
+    pub(crate) fn index(&self) -> Option<&Index> {
+        match self {
+            Events::Other(Some(events)) if events.slice.len() > FEW => {
+                Some(events.header.header.0.get_or_init(|| Box::new(Index::new(&events.slice))))
+            }
+            _ => None,
         }
     }
 }
@@ -80,16 +103,31 @@ impl<E> From<Vec<E>> for Events<E> {
         match events.len() {
             0 => Events::NONE,
             1 => Events::One(events.remove(0)),
-            _ => Events::Other(Some(ThinArc::from_header_and_iter((), events.into_iter()))),
+            _ => Events::Other(Some(ThinArc::from_header_and_iter(Shared::default(), events.into_iter()))),
         }
     }
 }
 
-/// The events of the revision `rev`, or those of them that one watcher asked for.
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Shared")
+    }
+}
+
+/// It follows from the events.
+impl PartialEq for Shared {
+    fn eq(&self, _: &Shared) -> bool {
+        true
+    }
+}
+
+impl Eq for Shared {}
+
+/// The events of the revision `rev`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Revision<E> {
     /// The revision.
     pub rev: i64,
-    /// Its events; never empty in anything this crate hands out.
+    /// Its events.
     pub events: Events<E>,
 }

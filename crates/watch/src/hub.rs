@@ -1,24 +1,31 @@
 //! Hub: matches published revisions against all watcher groups and says which streams to wake.
 //!
-//! Guarantees: after `publish`, every match at or below `published` is in the ring of its group or
-//! was dropped from it (then the ring's start says so); a stream that has something new to look at
-//! is named in the wake set, unless it was named before and has not drained since. Publishing never
-//! waits for a watcher and its cost depends on what matches, not on how many watchers exist.
+//! Guarantees: every match at or below `published` is in the ring of its group or was dropped from
+//! it (then the ring's start says so); a stream that has something new to look at is named in the
+//! wake set, unless it was named before and has not drained since. Publishing never waits for a
+//! watcher. It goes in steps of bounded work whatever is watched (`matching`); what of a revision
+//! is in rings and inboxes before all of it is stays unseen until then.
 //!
 //! Not here: cursors. They belong to the streams, so that draining needs only shared access to the
 //! hub.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use crate::event::{Events, LogEvent, Revision};
+use parking_lot::Mutex;
+
 use crate::group::{Group, Groups};
 use crate::ids::{GroupId, StreamId};
 use crate::inbox::Inbox;
-use crate::log::EventLog;
+use crate::log_event::LogEvent;
 use crate::range::KeyRange;
 use crate::ring::RingLimit;
 use crate::stats::{Gauges, add};
+
+mod matching;
+pub use matching::Fresh;
+use matching::Matching;
 
 #[cfg(test)]
 mod tests;
@@ -38,8 +45,10 @@ pub struct Hub<E> {
     /// Ring entries below this are to be dropped, from this group slot on.
     sweep: Option<(i64, usize)>,
     gauges: Arc<Gauges>,
-    /// Kept between publishes to save the allocation.
-    hits: Vec<(GroupId, usize)>,
+    /// Revisions that are being matched.
+    matching: Option<Matching<E>>,
+    /// Streams that have left notices about revisions that are being matched in their inboxes.
+    early: Mutex<Vec<StreamId>>,
 }
 
 /// What the hub knows of a stream.
@@ -60,19 +69,23 @@ pub struct Behind {
     pub range: Option<KeyRange>,
 }
 
-/// What a publish leads to.
+/// What a step of publishing leads to.
 #[must_use = "the streams named here must be woken"]
-#[derive(Debug, PartialEq, Eq)]
-pub struct Published {
-    /// Streams to wake, ascending.
+#[derive(Debug)]
+pub struct Published<E> {
+    /// Streams to wake.
     pub wake: Vec<StreamId>,
-    /// True if the log holds revisions that are not published yet.
+    /// True if there is more to do before further revisions can be given.
     pub more: bool,
+    /// Those revisions, once all of them are published. Drop them after releasing the lock.
+    pub done: Option<Fresh<E>>,
 }
 
 impl<E: LogEvent> Hub<E> {
     /// A hub that has published everything up to `published`.
     pub fn new(limit: RingLimit, published: i64) -> Self {
+        let gauges = Gauges::default();
+        gauges.published.store(published, Ordering::Release);
         Hub {
             groups: Groups::new(),
             limit,
@@ -82,8 +95,9 @@ impl<E: LogEvent> Hub<E> {
             alarms: BTreeSet::new(),
             floor: 0,
             sweep: None,
-            gauges: Arc::new(Gauges::default()),
-            hits: Vec::new(),
+            gauges: Arc::new(gauges),
+            matching: None,
+            early: Mutex::default(),
         }
     }
 
@@ -115,37 +129,74 @@ impl<E: LogEvent> Hub<E> {
         })
     }
 
+    /// Matches that all rings hold. Their events are shared; a match takes some 24 bytes.
+    pub fn held(&self) -> usize {
+        self.groups.held()
+    }
+
     /// Distinct ranges watched.
     pub fn groups(&self) -> usize {
         self.groups.len()
     }
 
-    /// Matches up to `max` further revisions of the log.
-    pub fn publish(&mut self, log: &EventLog<E>, max: usize) -> Published {
-        let step = i64::try_from(max).unwrap_or(i64::MAX);
-        let to = log.last().min(self.published.saturating_add(step));
-        let mut touched = Vec::new();
-        if self.groups.len() > 0 {
-            for rev in self.published + 1..=to {
-                self.match_revision(rev, log.slot(rev), &mut touched);
+    /// Begins to publish the revisions that come next.
+    pub fn begin(&mut self, fresh: Fresh<E>) {
+        assert!(self.matching.is_none(), "the revisions before are published first");
+        assert!(fresh.first() == self.published + 1, "revisions are published in order");
+        self.matching = Some(Matching::new(fresh));
+    }
+
+    /// True if revisions were given to the hub of which not all are published.
+    pub fn is_matching(&self) -> bool {
+        self.matching.is_some()
+    }
+
+    /// Does about so much of what is to be done: a watched range that was looked at counts as one,
+    /// and so does a stream that was told. A range or key of many kilobytes counts as more.
+    pub fn step(&mut self, work: usize) -> Published<E> {
+        let mut left = work.max(1);
+        let mut wake = Vec::new();
+        self.ring_alarms(&mut left, &mut wake);
+        let mut done = None;
+        while let Some(mut matching) = self.matching.take() {
+            let upto = matching.step(&mut self.groups, self.limit, &mut left);
+            if let Some(upto) = upto {
+                self.publish(upto, matching.take_wakes(), &mut wake);
+            }
+            if matching.is_done() {
+                done = Some(matching.into_fresh());
+                break;
+            }
+            self.matching = Some(matching);
+            if left == 0 {
+                break;
             }
         }
-        self.published = self.published.max(to);
-        let mut wake = self.notify(&touched);
-        self.ring_alarms(&mut wake);
-        wake.sort_unstable();
-        wake.dedup();
-        Published { wake, more: self.published < log.last() }
+        self.ring_alarms(&mut left, &mut wake);
+        let more = self.matching.is_some() || self.has_alarm();
+        Published { wake, more, done }
+    }
+
+    /// All that was matched becomes visible, and its notices with it.
+    fn publish(&mut self, upto: i64, told: Vec<StreamId>, wake: &mut Vec<StreamId>) {
+        self.published = upto;
+        self.gauges.published.store(upto, Ordering::Release);
+        wake.extend(told);
+        wake.append(self.early.get_mut());
     }
 
     /// Notes a compaction. Ring entries below the compaction *before* this one are dropped by
     /// [`Hub::sweep_step`]: until then they still serve watchers that are a moment behind, which a
-    /// compaction up to the newest revision would cancel otherwise.
+    /// compaction up to the newest revision would cancel otherwise. Takes no time, and may come
+    /// long after the log was compacted.
     pub fn compact(&mut self, floor: i64) {
+        if floor <= self.floor {
+            return;
+        }
         if self.floor > 0 {
             self.sweep = Some((self.floor, 0));
         }
-        self.floor = self.floor.max(floor);
+        self.floor = floor;
     }
 
     /// Sweeps up to `max` groups; true if nothing is left to sweep.
@@ -161,8 +212,34 @@ impl<E: LogEvent> Hub<E> {
         self.groups.get(id)
     }
 
-    pub(crate) fn join(&mut self, range: &KeyRange, stream: StreamId, inbox: &Arc<Inbox>) -> GroupId {
-        self.groups.join(range, stream, inbox, self.published + 1)
+    /// Adds a watcher of a stream to the group of its range. Its first revision is `next`.
+    pub(crate) fn join(
+        &mut self,
+        range: &KeyRange,
+        stream: StreamId,
+        inbox: &Arc<Inbox>,
+        next: i64,
+    ) -> GroupId {
+        let (id, is_new) = self.groups.join(range, stream, inbox, self.published + 1);
+        let Some(matching) = &mut self.matching else { return id };
+        if is_new {
+            matching.catch_up(&mut self.groups, id, self.limit);
+        }
+        // The other members may have been told of what is being matched. What the ring could not
+        // keep may have been a match.
+        let (ring, from) = (&self.groups.get(id).ring, next.max(self.published + 1));
+        let first = if from < ring.start() { Some(from) } else { ring.first_from(from) };
+        if let Some(first) = first
+            && inbox.post(id, first, ring.newest())
+        {
+            matching.wake(stream);
+        }
+        id
+    }
+
+    /// A stream with notices about what is being matched is woken when it is published.
+    pub(crate) fn note_early(&self, stream: StreamId) {
+        self.early.lock().push(stream);
     }
 
     pub(crate) fn leave(&mut self, group: GroupId, stream: StreamId) {
@@ -186,55 +263,18 @@ impl<E: LogEvent> Hub<E> {
         add(&self.gauges.streams, -1);
     }
 
-    /// Puts the events of one revision into the rings of the groups that want them.
-    fn match_revision(&mut self, rev: i64, events: &Events<E>, touched: &mut Vec<GroupId>) {
-        let all = events.as_slice();
-        let limit = self.limit.among(self.groups.len());
-        let mut hits = std::mem::take(&mut self.hits);
-        for (index, event) in all.iter().enumerate() {
-            self.groups.matching(event.key(), |group| hits.push((group, index)));
-        }
-        // Events were visited in order; sorting brings those of a group together and keeps that
-        // order.
-        hits.sort_unstable();
-        for of_group in hits.chunk_by(|a, b| a.0 == b.0) {
-            let matched = if of_group.len() == all.len() {
-                events.clone()
-            } else {
-                of_group.iter().map(|(_, index)| all[*index].clone()).collect::<Vec<E>>().into()
-            };
-            let id = of_group[0].0;
-            let group = self.groups.get_mut(id);
-            group.ring.push(Revision { rev, events: matched }, limit);
-            if group.touched.is_none() {
-                group.touched = Some(rev);
-                touched.push(id);
-            }
-        }
-        hits.clear();
-        self.hits = hits;
-    }
-
-    /// Notifies the members of the touched groups; returns the streams that had no notice before.
-    fn notify(&mut self, touched: &[GroupId]) -> Vec<StreamId> {
-        let mut wake = Vec::new();
-        for id in touched {
-            let group = self.groups.get_mut(*id);
-            let first = group.touched.take().expect("a touched group knows its first match");
-            let notified = group.members.iter().filter(|member| member.inbox.post(*id, first));
-            wake.extend(notified.map(|member| member.stream));
-        }
-        wake
+    /// True if a stream waits for a revision that is published.
+    pub(crate) fn has_alarm(&self) -> bool {
+        self.alarms.first().is_some_and(|(revision, _)| *revision <= self.published)
     }
 
     /// Adds the streams that waited for a revision that is now published.
-    fn ring_alarms(&mut self, wake: &mut Vec<StreamId>) {
-        while let Some(&(revision, stream)) = self.alarms.first() {
-            if revision > self.published {
-                break;
-            }
+    fn ring_alarms(&mut self, left: &mut usize, wake: &mut Vec<StreamId>) {
+        while *left > 0 && self.has_alarm() {
+            let Some((_, stream)) = self.alarms.first().copied() else { break };
             self.set_alarm(stream, None);
             wake.push(stream);
+            *left -= 1;
         }
     }
 }

@@ -82,23 +82,23 @@ impl IntervalMap {
         Some(node.value)
     }
 
-    /// Calls `hit` with the value of every span that holds `key`. Returns how many nodes were
-    /// visited.
-    pub(crate) fn stab(&self, key: &[u8], hit: &mut impl FnMut(u32)) -> usize {
-        self.stab_below(self.root(), key, hit)
+    /// Calls `hit` with the value of every span that holds `key`, unless that takes a visit to more
+    /// than `most` nodes, behind which it ends. Returns how many nodes were visited.
+    pub(crate) fn stab(&self, key: &[u8], most: usize, hit: &mut impl FnMut(u32)) -> usize {
+        self.stab_below(self.root(), key, most, hit)
     }
 
-    fn stab_below(&self, at: u32, key: &[u8], hit: &mut impl FnMut(u32)) -> usize {
+    fn stab_below(&self, at: u32, key: &[u8], most: usize, hit: &mut impl FnMut(u32)) -> usize {
         if at == NIL || !self.ends_after(self.node(at).widest, key) {
             return 0;
         }
         let node = self.node(at);
-        let mut visited = 1 + self.stab_below(node.left, key, hit);
-        if node.start.as_ref() <= key {
+        let mut visited = 1 + self.stab_below(node.left, key, most, hit);
+        if node.start.as_ref() <= key && visited <= most {
             if self.ends_after(at, key) {
                 hit(node.value);
             }
-            visited += self.stab_below(node.right, key, hit);
+            visited += self.stab_below(node.right, key, most - visited, hit);
         }
         visited
     }

@@ -19,22 +19,25 @@
 //!
 //! # Who calls what, and the locks
 //!
-//! Two locks, always taken in this order: log, then hub. Streams need none: each belongs to its
-//! task.
+//! Two locks, always taken in this order: hub, then log. Streams need none: each belongs to its
+//! task. Commits wait for the log, so its holder waits for nothing else.
 //!
-//! | who | log | hub | call |
+//! | who | hub | log | call |
 //! |---|---|---|---|
-//! | publisher | write | | `log.append`, before the writer is answered |
-//! | fan-out thread | read | write | `hub.publish`, then wake the streams it names |
-//! | stream task, request | read | write | `stream.create`, `cancel`, `request_progress` |
+//! | publisher | | write | `log.append`, before the writer is answered |
+//! | fan-out thread | | read | `log.fresh`; then `prepare` unlocked |
+//! | fan-out thread, until it is done | write | | `hub.begin`, `hub.step`, then wake the streams it names |
+//! | stream task, request | write | read | `stream.create`, `cancel`, `request_progress` |
+//! | stream task, before responses | | | `stream.take_notices` |
 //! | stream task, responses | read | read | `stream.drain`, again while it says `more` |
 //! | stream task, timer | | | `stream.tick_progress`, then drain |
-//! | stream task, after `release` | | write | `stream.release` |
-//! | stream task or fan-out thread, end | | write | `stream.close_step`, until it is closed |
-//! | compaction | write | write | `log.compact` and `hub.compact`, both instant |
-//! | compaction, in steps | write | | `log.trim_step(n, hub.published())`; drop the result unlocked |
-//! | compaction, in steps | | write | `hub.sweep_step` |
-//! | compaction, at last | read, write | | `log.heavy_floor(hub.published())`; made lighter unlocked; `log.lighten` |
+//! | stream task, after `release` | write | | `stream.release` |
+//! | stream task or fan-out thread, end | write | | `stream.close_step`, until it is closed |
+//! | compaction | | write | `log.compact`, instant |
+//! | compaction, afterwards | write | | `hub.compact`, instant |
+//! | compaction, in steps | | write | `log.trim_step(n, hub.published())`; drop the result unlocked |
+//! | compaction, in steps | write | | `hub.sweep_step` |
+//! | compaction, at last | | read, write | `log.heavy_floor(hub.published())`; made lighter unlocked; `log.lighten` |
 //!
 //! Appending before answering the writer is what makes "now" of a new watcher (`log.last`) include
 //! every write its client has seen acknowledged. `hub.published` trails `log.last` by the time
@@ -53,23 +56,27 @@
 //! | what | bound | when full |
 //! |---|---|---|
 //! | log | the compaction floor | compaction decides, as for the store |
-//! | ring of a group | [`RingLimit`], and its share of two million matches | oldest match is dropped; watchers behind it read the log |
+//! | ring of a group | [`RingLimit`], and its share of a million matches | oldest match is dropped; watchers behind it read the log |
 //! | memory of a stream's watchers | [`Stream::bytes`] | the shell refuses creates |
+//! | step of the hub | the work it is given | the next goes on inside the revision |
 //! | inbox of a stream | 64 groups | "look at all watchers" |
 //! | one drain | [`Budget`] | `more` is set |
 //! | catch-up response | 1000 revisions, and the budget | the rest follows in the next |
 //! | answers to requests | [`Stream::control_backlog`] | the shell stops reading requests |
 //!
-//! No call walks all watchers of a stream, with three exceptions: a notice about more groups than
-//! the inbox names, a tick of the progress timer, and a close, which is why it goes in steps.
+//! No call walks all watchers of a stream, with one exception: a tick of the progress timer, for
+//! which nothing is locked. Notices about many watchers and a close go in steps.
 
 mod event;
 mod group;
 mod hub;
 mod ids;
 mod inbox;
+mod index;
 mod interval;
 mod log;
+mod log_event;
+mod matched;
 mod range;
 mod response;
 mod ring;
@@ -82,10 +89,12 @@ mod model;
 #[cfg(test)]
 mod testing;
 
-pub use event::{Events, LogEvent, Revision};
-pub use hub::{Behind, Hub, Published};
+pub use event::{Events, Revision, Shared};
+pub use hub::{Behind, Fresh, Hub, Published};
 pub use ids::StreamId;
 pub use log::{EventLog, Scan, ScanBudget, Trimmed};
+pub use log_event::LogEvent;
+pub use matched::Match;
 pub use range::{EmptyRange, Filters, KeyRange};
 pub use response::{Create, NO_WATCH, REASON_COMPACTED, REASON_DUPLICATE, REASON_EMPTY_RANGE, Response};
 pub use ring::RingLimit;

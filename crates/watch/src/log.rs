@@ -6,17 +6,22 @@
 //! never copies what is already there, whatever the length of the log.
 //!
 //! `floor` is the compact revision: revisions at or above it may be read. A read of the floor
-//! itself gets its events without their previous values, from the compaction on and after a
-//! restart. Revisions below the floor, and what the floor's events replaced, may still be in memory
-//! until they are trimmed; only the hub reads those, when a compaction overtakes its matching.
+//! itself gets its events without their previous values, from the compaction on (made once and
+//! shared) and after a restart. Revisions below the floor, and what the floor's events replaced,
+//! may still be in memory until they are trimmed; only the hub reads those, when a compaction
+//! overtakes its matching.
 //!
 //! Not here: who wants the events (`hub`), and which of them a client has seen (`watcher`).
 
 use std::collections::VecDeque;
+use std::sync::OnceLock;
 
 use vetch_seeded_bugs::Bug;
 
-use crate::event::{Events, LogEvent, Revision};
+use crate::event::{Events, Revision};
+use crate::hub::Fresh;
+use crate::log_event::LogEvent;
+use crate::matched::Match;
 use crate::range::{Filters, KeyRange};
 
 #[cfg(test)]
@@ -41,12 +46,17 @@ pub struct EventLog<E> {
     last: i64,
     /// The floor's events still hold what they replaced.
     heavy: bool,
+    /// The floor's events without what they replaced, once a watcher has asked while they hold it.
+    light: OnceLock<Events<E>>,
+    /// Those of former floors, to be dropped with what is trimmed.
+    faded: Vec<Events<E>>,
 }
 
 /// Bounds on the work and the result of one scan. A result always has room for one whole revision.
 #[derive(Debug, Clone, Copy)]
 pub struct ScanBudget {
-    /// Events looked at, matching or not; an empty revision counts as one.
+    /// Events looked at, matching or not; an empty revision counts as one, and one with very many
+    /// events, which has an index, as a few dozen.
     pub examined: usize,
     /// Revisions returned.
     pub revisions: usize,
@@ -60,7 +70,7 @@ pub struct ScanBudget {
 #[derive(Debug)]
 pub struct Scan<E> {
     /// Matching revisions, ascending, with their matching events only.
-    pub revisions: Vec<Revision<E>>,
+    pub revisions: Vec<Match<E>>,
     /// Everything below this revision has been looked at.
     pub next: i64,
     /// Events in `revisions`.
@@ -76,6 +86,7 @@ pub struct Scan<E> {
 #[derive(Debug)]
 pub struct Trimmed<E> {
     chunks: Vec<Chunk<E>>,
+    _faded: Vec<Events<E>>,
     /// True if nothing is left to trim for now.
     pub done: bool,
 }
@@ -91,7 +102,15 @@ impl<E: LogEvent> EventLog<E> {
     /// A log without retained events: compacted at `floor` (0 if never), newest revision `last`.
     pub fn new(floor: i64, last: i64) -> Self {
         assert!(floor <= last, "compacted at {floor}, beyond the newest revision {last}");
-        EventLog { chunks: VecDeque::new(), base: last + 1, floor, last, heavy: true }
+        EventLog {
+            chunks: VecDeque::new(),
+            base: last + 1,
+            floor,
+            last,
+            heavy: true,
+            light: OnceLock::new(),
+            faded: Vec::new(),
+        }
     }
 
     /// Fills a log after recovery from revisions in ascending order. Revisions that are missing
@@ -110,6 +129,7 @@ impl<E: LogEvent> EventLog<E> {
             while log.end() < rev {
                 log.push(Events::NONE);
             }
+            events.prepare();
             log.push(events);
         }
         while !log.chunks.is_empty() && log.end() <= last {
@@ -129,8 +149,11 @@ impl<E: LogEvent> EventLog<E> {
     /// [`EventLog::trim_step`].
     pub fn compact(&mut self, revision: i64) {
         assert!(revision <= self.last, "compaction at {revision} is above {}", self.last);
-        self.heavy |= revision > self.floor;
-        self.floor = self.floor.max(revision);
+        if revision > self.floor {
+            self.faded.extend(self.light.take());
+            self.heavy = true;
+            self.floor = revision;
+        }
     }
 
     /// Takes about `max` revisions (at least one chunk) below the floor out of the log, and at the
@@ -152,7 +175,7 @@ impl<E: LogEvent> EventLog<E> {
             chunks
                 .push(front[..below].iter_mut().map(|slot| std::mem::replace(slot, Events::NONE)).collect());
         }
-        Trimmed { chunks, done }
+        Trimmed { chunks, _faded: std::mem::take(&mut self.faded), done }
     }
 
     /// The floor and its events, if they still hold what they replaced and the hub has seen them:
@@ -169,6 +192,7 @@ impl<E: LogEvent> EventLog<E> {
         if lighter.rev < self.floor {
             return lighter.events;
         }
+        self.faded.extend(self.light.take());
         self.heavy = false;
         let at = usize::try_from(lighter.rev - self.base).expect("the floor stays in memory");
         std::mem::replace(&mut self.chunks[at / CHUNK][at % CHUNK], lighter.events)
@@ -207,13 +231,11 @@ impl<E: LogEvent> EventLog<E> {
             if scan.examined >= budget.examined.max(1) || scan.revisions.len() >= budget.revisions.max(1) {
                 return scan;
             }
-            let all = self.slot(rev);
-            scan.examined += all.len().max(1);
-            let mut events = all.select(|event| range.contains(event.key()) && filters.admit(event));
-            if rev == self.floor {
-                events = events.without_previous();
-            }
-            if !events.is_empty() && !scan.take(rev, events, budget) {
+            let all = if rev == self.floor { self.floor_events() } else { self.slot(rev) };
+            scan.examined += all.cost();
+            if let Some(found) = Match::of(rev, all, range, filters)
+                && !scan.take(found, budget)
+            {
                 return scan;
             }
             scan.next = rev + 1;
@@ -228,10 +250,19 @@ impl<E: LogEvent> EventLog<E> {
         &self.chunks[index / CHUNK][index % CHUNK]
     }
 
-    /// The events of a revision that was just published. Trimming never overtakes publishing, so
-    /// they are there.
-    pub fn events(&self, rev: i64) -> Events<E> {
-        self.slot(rev).clone()
+    /// Up to `max` revisions from `from` on, for the hub. Trimming never overtakes publishing, so
+    /// they are there. None if there is no such revision yet.
+    pub fn fresh(&self, from: i64, max: usize) -> Option<Fresh<E>> {
+        let to = self.last.min(from.saturating_add(i64::try_from(max.max(1)).unwrap_or(i64::MAX) - 1));
+        let revisions: Vec<Events<E>> = (from..=to).map(|rev| self.slot(rev).clone()).collect();
+        (!revisions.is_empty()).then(|| Fresh::new(from, revisions))
+    }
+
+    /// The floor's events without what they replaced. However many watchers begin there, they are
+    /// made once.
+    fn floor_events(&self) -> &Events<E> {
+        let slot = self.slot(self.floor);
+        if self.heavy { self.light.get_or_init(|| slot.without_previous()) } else { slot }
     }
 
     /// First revision behind the retained ones.
@@ -256,17 +287,17 @@ impl<E: LogEvent> EventLog<E> {
 
 impl<E: LogEvent> Scan<E> {
     /// Adds a revision unless it would overrun the budget. The first one always fits.
-    fn take(&mut self, rev: i64, events: Events<E>, budget: ScanBudget) -> bool {
-        let (count, bytes) = (events.len(), events.size());
+    fn take(&mut self, found: Match<E>, budget: ScanBudget) -> bool {
+        let (count, bytes) = (found.len(), found.bytes());
         let cut = vetch_seeded_bugs::on(Bug::PartialRevision) && count > budget.events.max(1);
-        let events = if cut { events.as_slice()[..budget.events.max(1)].to_vec().into() } else { events };
+        let found = if cut { found.cut(budget.events.max(1)).unwrap_or(found) } else { found };
         let fits = self.events + count <= budget.events && self.bytes + bytes <= budget.bytes;
         if !fits && !self.revisions.is_empty() {
             return false;
         }
         self.events += count;
         self.bytes += bytes;
-        self.revisions.push(Revision { rev, events });
+        self.revisions.push(found);
         true
     }
 }

@@ -5,7 +5,7 @@
 //! span `[key, range_end)`, which must not be empty. A span that holds exactly one possible key is
 //! stored as that key, so that it is matched by hash.
 
-use crate::event::LogEvent;
+use crate::log_event::LogEvent;
 
 #[cfg(test)]
 mod tests;
@@ -39,6 +39,13 @@ impl KeyRange {
             end if key >= end => Err(EmptyRange),
             end if is_successor(key, end) => Ok(KeyRange::Key(key.into())),
             end => Ok(KeyRange::Span { start: key.into(), end: Some(end.into()) }),
+        }
+    }
+
+    /// The first key.
+    pub(crate) fn start(&self) -> &[u8] {
+        match self {
+            KeyRange::Key(key) | KeyRange::Span { start: key, .. } => key,
         }
     }
 

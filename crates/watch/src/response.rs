@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use crate::event::Revision;
+use crate::log_event::LogEvent;
+use crate::matched::Match;
 use crate::range::Filters;
 
 /// The watch id of responses that belong to no single watcher.
@@ -65,7 +66,7 @@ pub struct Response<E> {
     /// Why a create was refused.
     pub cancel_reason: Cow<'static, str>,
     /// Whole revisions, ascending.
-    pub revisions: Vec<Revision<E>>,
+    pub revisions: Vec<Match<E>>,
     /// Vouches that everything up to the header revision was sent.
     pub progress: bool,
     /// The watcher wants previous values.
@@ -94,9 +95,11 @@ impl<E> Response<E> {
         let response = Response::new(NO_WATCH, header_revision);
         Response { created: true, canceled: true, cancel_reason: reason, ..response }
     }
+}
 
+impl<E: LogEvent> Response<E> {
     /// All events in order.
     pub fn events(&self) -> impl Iterator<Item = &E> {
-        self.revisions.iter().flat_map(|revision| revision.events.as_slice())
+        self.revisions.iter().flat_map(Match::events)
     }
 }

@@ -12,6 +12,8 @@ pub struct Gauges {
     pub(crate) watchers: AtomicI64,
     pub(crate) slow_watchers: AtomicI64,
     pub(crate) pending_events: AtomicI64,
+    /// What the hub has published: for streams that look without its lock.
+    pub(crate) published: AtomicI64,
 }
 
 impl Gauges {

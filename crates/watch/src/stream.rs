@@ -13,21 +13,22 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use vetch_seeded_bugs::Bug;
-
-use crate::event::LogEvent;
 use crate::hub::Hub;
-use crate::ids::{GroupId, StreamId};
+use crate::ids::{GroupId, IdRuns, StreamId};
 use crate::inbox::Inbox;
 use crate::log::EventLog;
+use crate::log_event::LogEvent;
 use crate::range::KeyRange;
 use crate::response::{Create, REASON_COMPACTED, REASON_DUPLICATE, REASON_EMPTY_RANGE, Response};
 use crate::stats::{Gauges, add};
 use crate::watcher::Watcher;
 
 mod drain;
+mod notices;
 pub use drain::{Budget, Drained};
+use notices::Notices;
 
 #[cfg(test)]
 mod tests;
@@ -37,6 +38,9 @@ type Slot = usize;
 
 /// What is remembered of a watcher that compaction cancelled.
 const GHOST_BYTES: usize = 64;
+
+/// Watchers that are told of notices while nothing is locked for it.
+const UNLOCKED_LOOKS: usize = 16 << 10;
 
 /// So many slots without a watcher may lie in the ready queue, however short it is.
 const VACANT_MIN: usize = 64;
@@ -53,12 +57,13 @@ pub struct Stream<E> {
     ids: BTreeMap<i64, Slot>,
     /// Ids of watchers that compaction cancelled and the client has not.
     ghosts: BTreeSet<i64>,
+    /// All of those, live or not.
+    taken: IdRuns,
     /// The watchers of a group; each knows its place in the list.
     by_group: BTreeMap<GroupId, Vec<Slot>>,
     /// Watchers that began above what was published then, by the revision from which on progress
     /// concerns them. Those that were reached since go with the next drain.
     unreached: BTreeSet<(i64, Slot)>,
-    next_id: i64,
     /// Answers to creates and cancels, sent before anything else.
     control: VecDeque<Response<E>>,
     /// Watchers that have or may have something to deliver, in turn. A slot whose watcher is gone
@@ -66,6 +71,7 @@ pub struct Stream<E> {
     ready: VecDeque<Slot>,
     /// How many of those slots are without a watcher.
     vacant: usize,
+    notices: Notices,
     /// Watchers from which a tick requested progress, in turn. Those whose `due` flag is not set
     /// any more are skipped.
     due: VecDeque<Slot>,
@@ -96,12 +102,13 @@ impl<E: LogEvent> Stream<E> {
             free: Vec::new(),
             ids: BTreeMap::new(),
             ghosts: BTreeSet::new(),
+            taken: IdRuns::default(),
             by_group: BTreeMap::new(),
             unreached: BTreeSet::new(),
-            next_id: 0,
             control: VecDeque::new(),
             ready: VecDeque::new(),
             vacant: 0,
+            notices: Notices::default(),
             due: VecDeque::new(),
             progress: None,
             retired: Vec::new(),
@@ -136,10 +143,11 @@ impl<E: LogEvent> Stream<E> {
         self.control.len()
     }
 
-    /// Takes notice of what was published so far. Creating a watcher does that too, with the hub
-    /// locked; on a stream with very many watchers it is better done before.
+    /// Takes notice of what was published so far. Draining does that too, with the hub locked; on a
+    /// stream with very many watchers it is better done before.
     pub fn take_notices(&mut self) {
-        self.collect();
+        let published = self.gauges.published.load(Ordering::Acquire);
+        self.collect(published, UNLOCKED_LOOKS);
     }
 
     /// Creates a watcher, or refuses it; the answer is drained like every response. Returns the id
@@ -156,15 +164,17 @@ impl<E: LogEvent> Stream<E> {
         let Some(id) = self.claim_id(request.watch_id) else {
             return self.refuse(now, REASON_DUPLICATE.into());
         };
-        // Notices so far are not about the new watcher, which counts on those to come.
-        self.collect();
-        let group = hub.join(&range, self.id, &self.inbox);
-        let slot = self.add(id, group, request, now);
-        let watcher = self.watchers[slot].as_mut().expect("the watcher was just added");
+        // Who was there before has his turn before.
+        self.collect(hub.published(), drain::LOOKS);
+        let mut watcher = Watcher::new(id, request, now);
+        watcher.group = hub.join(&range, self.id, &self.inbox, watcher.next);
         watcher.born = log.floor();
         watcher.doomed = request.start_revision > 0 && request.start_revision < log.floor();
-        let progress_from = watcher.progress_from;
-        if watcher.doomed || watcher.next <= hub.published() {
+        let (progress_from, is_ready) =
+            (watcher.progress_from, watcher.doomed || watcher.next <= hub.published());
+        let slot = self.add(watcher);
+        // Notices so far say nothing about the new watcher, which counts on those to come.
+        if is_ready {
             self.enqueue(slot);
         }
         if progress_from > hub.published() {
@@ -194,6 +204,7 @@ impl<E: LogEvent> Stream<E> {
             None => self.ghosts.remove(&id),
         };
         if known {
+            self.taken.remove(id);
             self.control.push_back(Response { canceled: true, ..Response::new(id, log.last()) });
             self.arm(hub);
         }
@@ -258,6 +269,7 @@ impl<E: LogEvent> Stream<E> {
             // Bit by bit, so that little is left to be freed in the end.
             self.ids.pop_first();
             self.ghosts.pop_first();
+            self.taken.pop_first();
             self.by_group.pop_first();
             self.unreached.pop_first();
         }
@@ -275,46 +287,22 @@ impl<E: LogEvent> Stream<E> {
         if wanted != 0 {
             return (!taken(&wanted)).then_some(wanted);
         }
-        let mut id = self.next_id;
-        while taken(&id) {
-            id += 1;
-        }
-        self.next_id = id + 1;
+        let id = self.taken.free_from(self.taken.next);
+        self.taken.next = id + 1;
         Some(id)
     }
 
-    fn add(&mut self, id: i64, group: GroupId, request: &Create, now: i64) -> Slot {
-        let (next, progress_from) = match request.start_revision {
-            0 => (now + 1, now),
-            start if vetch_seeded_bugs::on(Bug::FutureWatchEarly) => (start.min(now + 1), start.max(now)),
-            start => (start, start.max(now)),
-        };
-        let watcher = Watcher {
-            id,
-            group,
-            next,
-            progress_from,
-            doomed: false,
-            born: 0,
-            filters: request.filters,
-            prev_kv: request.prev_kv,
-            fragment: request.fragment,
-            progress_notify: request.progress_notify,
-            sent: false,
-            due: false,
-            queued: false,
-            peer: 0,
-            bytes: request.bytes(),
-        };
+    fn add(&mut self, watcher: Watcher) -> Slot {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.watchers.push(None);
             self.watchers.len() - 1
         });
-        let peers = self.by_group.entry(group).or_default();
+        let peers = self.by_group.entry(watcher.group).or_default();
+        self.ids.insert(watcher.id, slot);
+        self.taken.insert(watcher.id);
+        self.bytes += watcher.bytes;
         self.watchers[slot] = Some(Watcher { peer: peers.len(), ..watcher });
         peers.push(slot);
-        self.ids.insert(id, slot);
-        self.bytes += request.bytes();
         add(&self.gauges.watchers, 1);
         slot
     }
@@ -329,8 +317,9 @@ impl<E: LogEvent> Stream<E> {
         self.unreached.remove(&(watcher.progress_from, slot));
         let peers = self.by_group.get_mut(&watcher.group).expect("a watcher is listed under its group");
         assert!(peers.swap_remove(watcher.peer) == slot, "a watcher knows its place in the list");
-        if let Some(moved) = peers.get(watcher.peer) {
-            self.watchers[*moved].as_mut().expect("only live watchers are listed").peer = watcher.peer;
+        if let Some(moved) = peers.get(watcher.peer).copied() {
+            self.watchers[moved].as_mut().expect("only live watchers are listed").peer = watcher.peer;
+            self.moved_up(moved, watcher.group, watcher.peer);
         } else if peers.is_empty() {
             self.by_group.remove(&watcher.group);
         }

@@ -68,8 +68,21 @@ impl World {
     }
 
     pub(crate) fn publish(&mut self) -> Vec<u64> {
-        let published = self.hub.publish(&self.log, usize::MAX);
-        assert!(!published.more);
+        let wake = self.publish_some(usize::MAX, usize::MAX);
+        assert!(!self.hub.is_matching() && self.hub.published() == self.log.last());
+        wake
+    }
+
+    /// One step: begins with `max` revisions unless some are being matched.
+    pub(crate) fn publish_some(&mut self, max: usize, work: usize) -> Vec<u64> {
+        if !self.hub.is_matching()
+            && let Some(fresh) = self.log.fresh(self.hub.published() + 1, max)
+        {
+            self.hub.begin(fresh);
+        }
+        let mut published = self.hub.step(work);
+        published.wake.sort_unstable();
+        published.wake.dedup();
         published.wake
     }
 
@@ -114,7 +127,7 @@ fn show_one(response: &Response<Ev>) -> String {
     }
     for revision in &response.revisions {
         line += &format!(" {}:", revision.rev);
-        for event in revision.events.as_slice() {
+        for event in revision.events() {
             assert_eq!(event.rev, revision.rev, "an event travels with its own revision");
             line += if event.delete { "-" } else { "+" };
             line += if event.previous { "" } else { "?" };

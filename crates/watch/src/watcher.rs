@@ -15,11 +15,13 @@
 
 use vetch_seeded_bugs::Bug;
 
-use crate::event::{LogEvent, Revision};
 use crate::hub::Hub;
 use crate::ids::GroupId;
 use crate::log::{EventLog, ScanBudget};
+use crate::log_event::LogEvent;
+use crate::matched::Match;
 use crate::range::Filters;
+use crate::response::Create;
 
 /// Most revisions in one catch-up response.
 pub(crate) const BATCH_REVISIONS: usize = 1000;
@@ -57,7 +59,7 @@ pub(crate) struct Watcher {
 #[derive(Debug)]
 pub(crate) enum Poll<E> {
     /// Whole revisions, with the revision for the header.
-    Batch { revisions: Vec<Revision<E>>, header: i64 },
+    Batch { revisions: Vec<Match<E>>, header: i64 },
     /// Synced: everything published was handed out.
     Idle,
     /// Looked at history without a match; there is more history.
@@ -67,6 +69,32 @@ pub(crate) enum Poll<E> {
 }
 
 impl Watcher {
+    /// One that is in no group yet.
+    pub(crate) fn new(id: i64, request: &Create, now: i64) -> Watcher {
+        let (next, progress_from) = match request.start_revision {
+            0 => (now + 1, now),
+            start if vetch_seeded_bugs::on(Bug::FutureWatchEarly) => (start.min(now + 1), start.max(now)),
+            start => (start, start.max(now)),
+        };
+        Watcher {
+            id,
+            group: GroupId::MAX,
+            next,
+            progress_from,
+            doomed: false,
+            born: 0,
+            filters: request.filters,
+            prev_kv: request.prev_kv,
+            fragment: request.fragment,
+            progress_notify: request.progress_notify,
+            sent: false,
+            due: false,
+            queued: false,
+            peer: 0,
+            bytes: request.bytes(),
+        }
+    }
+
     /// Moves the cursor as far as one response goes. Returns the events examined along the way too.
     pub(crate) fn poll<E: LogEvent>(
         &mut self,
@@ -81,7 +109,7 @@ impl Watcher {
             return (Poll::Idle, 0);
         }
         if self.next >= hub.group(self.group).ring.start() && self.next > self.born {
-            return (self.poll_ring(hub), 1);
+            return self.poll_ring(hub);
         }
         if self.next < log.floor() {
             return (Poll::Compacted(log.floor()), 0);
@@ -89,20 +117,18 @@ impl Watcher {
         self.poll_history(hub, log, budget)
     }
 
-    fn poll_ring<E: LogEvent>(&mut self, hub: &Hub<E>) -> Poll<E> {
-        for entry in hub.group(self.group).ring.matches_from(self.next) {
+    fn poll_ring<E: LogEvent>(&mut self, hub: &Hub<E>) -> (Poll<E>, usize) {
+        let group = hub.group(self.group);
+        let mut examined = 1;
+        for entry in group.ring.matches(self.next, hub.published()) {
             self.next = entry.rev + 1;
-            let events = match self.filters.is_open() {
-                true => entry.events.clone(),
-                false => entry.events.select(|event| self.filters.admit(event)),
-            };
-            if !events.is_empty() {
-                let revisions = vec![Revision { rev: entry.rev, events }];
-                return Poll::Batch { revisions, header: entry.rev };
+            examined += entry.events.cost();
+            if let Some(found) = Match::of(entry.rev, &entry.events, &group.range, self.filters) {
+                return (Poll::Batch { revisions: vec![found], header: entry.rev }, examined);
             }
         }
         self.next = hub.published() + 1;
-        Poll::Idle
+        (Poll::Idle, examined)
     }
 
     fn poll_history<E: LogEvent>(
@@ -132,7 +158,7 @@ impl Watcher {
     pub(crate) fn backlog<E: LogEvent>(&self, hub: &Hub<E>) -> i64 {
         let ring = &hub.group(self.group).ring;
         if self.next >= ring.start() {
-            ring.count_from(self.next) as i64
+            ring.count(self.next, hub.published()) as i64
         } else {
             (hub.published() + 1 - self.next).max(0)
         }

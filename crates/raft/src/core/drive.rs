@@ -4,7 +4,7 @@ use raft::StateRole;
 use raft::eraftpb::{Entry as RaftEntry, Message as Pb, MessageType};
 use vetch_base::{Epoch, Seq};
 use vetch_cluster::{Event, ReplicaId};
-use vetch_journal::{Kind, Position};
+use vetch_journal::Kind;
 use vetch_seeded_bugs::Bug;
 
 use super::{Command, Core};

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 fn hits(map: &IntervalMap, key: &[u8]) -> Vec<u32> {
     let mut hits = Vec::new();
-    map.stab(key, &mut |value| hits.push(value));
+    map.stab(key, usize::MAX, &mut |value| hits.push(value));
     hits.sort_unstable();
     hits
 }
@@ -104,10 +104,12 @@ fn no_order_of_spans_makes_the_tree_high_or_a_lookup_expensive() {
         assert_eq!(check(&map, map.root()), (height, COUNT));
         for n in (0..COUNT).step_by(97) {
             let mut found = Vec::new();
-            let visited = map.stab(&first_key(n), &mut |value| found.push(value));
+            let visited = map.stab(&first_key(n), usize::MAX, &mut |value| found.push(value));
             assert_eq!(found, [n]);
             assert!(visited <= usize::from(height), "{name}: {visited} nodes visited for one hit");
-            assert!(map.stab(&end_key(n), &mut |_| panic!("no span is there")) <= usize::from(height));
+            assert!(
+                map.stab(&end_key(n), usize::MAX, &mut |_| panic!("no span is there")) <= usize::from(height)
+            );
         }
         // Whatever goes, in the order in which it came, what is left stays balanced.
         for n in &order[..order.len() - 1000] {
@@ -143,7 +145,7 @@ fn a_lookup_costs_what_it_finds() {
         let height = usize::from(map.height(map.root()));
         for hits in [0, 1, 2, 10, 1000, COUNT] {
             let mut found = 0;
-            let visited = map.stab(&first_key(COUNT - hits), &mut |_| found += 1);
+            let visited = map.stab(&first_key(COUNT - hits), usize::MAX, &mut |_| found += 1);
             assert_eq!(found, hits);
             assert!(visited <= hits as usize + 2 * height, "{name}: {visited} nodes visited for {hits} hits");
         }
@@ -157,7 +159,7 @@ fn a_lookup_costs_what_it_finds() {
     }
     let height = usize::from(map.height(map.root()));
     let mut found = 0;
-    let visited = map.stab(&end_key(COUNT - 1), &mut |_| found += 1);
+    let visited = map.stab(&end_key(COUNT - 1), usize::MAX, &mut |_| found += 1);
     assert_eq!(found, 100);
     assert!(visited <= 100 * height, "{visited} nodes visited for 100 hits");
 }

@@ -4,17 +4,21 @@
 //! busy one does not starve the others; then progress, per watcher once it is not in the ready
 //! queue, and for the whole stream once that queue is empty. An empty queue means that everything
 //! published was handed out, because notices are taken from the inbox under the same shared borrow
-//! of the hub that fixes `published`.
+//! of the hub that fixes `published`, and there is no progress before all watchers were told.
 
 use vetch_seeded_bugs::Bug;
 
 use super::{Slot, Stream};
-use crate::event::LogEvent;
 use crate::hub::Hub;
 use crate::ids::GroupId;
 use crate::log::{EventLog, ScanBudget};
+use crate::log_event::LogEvent;
+use crate::matched::Match;
 use crate::response::{NO_WATCH, Response};
 use crate::watcher::{BATCH_REVISIONS, Poll};
+
+/// Watchers that are told of notices in one drain.
+pub(super) const LOOKS: usize = if cfg!(test) { 2 } else { 1024 };
 
 /// Watchers that are looked at for the gauges after a drain.
 const EXAMINED_MAX: usize = 256;
@@ -105,7 +109,10 @@ impl<E: LogEvent> Stream<E> {
         }
         // From here on, answers that are left over mean that no response is left in the budget
         // either.
-        self.collect();
+        if self.collect(hub.published(), LOOKS) && self.notices.early_at != Some(hub.published()) {
+            self.notices.early_at = Some(hub.published());
+            hub.note_early(self.id);
+        }
         while !meter.is_spent() {
             let Some(slot) = self.next_ready() else { break };
             self.serve(slot, hub, log, &mut meter, out);
@@ -113,7 +120,9 @@ impl<E: LogEvent> Stream<E> {
         while self.unreached.first().is_some_and(|(revision, _)| *revision <= hub.published()) {
             self.unreached.pop_first();
         }
-        let owed = self.report_progress(hub, &mut meter, out);
+        // Who was not told of a notice may have something to say before its progress.
+        let is_told = self.notices.looks.is_empty();
+        let owed = !is_told || self.report_progress(hub, &mut meter, out);
         self.report_backlog(hub);
         Drained {
             more: owed || !self.control.is_empty() || self.ready_watchers() > 0,
@@ -139,33 +148,6 @@ impl<E: LogEvent> Stream<E> {
         self.report(waiting, pending);
     }
 
-    /// Queues the watchers whose groups have new matches.
-    pub(super) fn collect(&mut self) {
-        let notice = self.inbox.take();
-        let mut notified: Vec<(Slot, i64)> = Vec::new();
-        if let Some(first) = notice.all {
-            notified.extend(self.ids.values().map(|slot| (*slot, first)));
-        }
-        for (group, first) in notice.groups {
-            // A notice may name a group this stream has left since; then no watcher is queued.
-            let peers = self.by_group.get(&group).into_iter().flatten();
-            notified.extend(peers.map(|slot| (*slot, first)));
-        }
-        for (slot, first) in notified {
-            self.notice(slot, first);
-        }
-    }
-
-    /// Queues a watcher for a match at `first`. If it is not queued it was synced when the inbox
-    /// was last taken, so nothing before that match concerns it.
-    fn notice(&mut self, slot: Slot, first: i64) {
-        let watcher = self.watchers[slot].as_mut().expect("only live watchers are listed");
-        if !watcher.queued {
-            watcher.next = watcher.next.max(first);
-            self.enqueue(slot);
-        }
-    }
-
     /// Gives one watcher its turn. It goes back to the end of the queue unless it has nothing left.
     fn serve(
         &mut self,
@@ -189,8 +171,8 @@ impl<E: LogEvent> Stream<E> {
                 let (prev_kv, fragment) = (watcher.prev_kv, watcher.fragment);
                 let response = Response::new(watcher.id, header);
                 let response = Response { revisions, prev_kv, fragment, ..response };
-                let events = response.events().count();
-                let bytes: usize = response.events().map(LogEvent::size).sum();
+                let events = response.revisions.iter().map(Match::len).sum();
+                let bytes = response.revisions.iter().map(Match::bytes).sum();
                 meter.left.events = meter.left.events.saturating_sub(events);
                 meter.left.bytes = meter.left.bytes.saturating_sub(bytes);
                 meter.response();

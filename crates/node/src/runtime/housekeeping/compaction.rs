@@ -17,8 +17,8 @@ pub(super) fn run(node: &NodeState, checkpoints: &mut Checkpoints) {
     let began = Instant::now();
     let compacted = node.store.read().visible().compact_revision;
     let Some((freed_to, versions)) = free_versions(node, checkpoints) else { return };
-    trim_events(node);
     drop_previous_values(node);
+    trim_events(node);
     if versions > 0 {
         node.metrics.compaction.done(began.elapsed(), versions);
     }
@@ -100,6 +100,9 @@ fn drop_previous_values(node: &NodeState) {
 
 fn trim_events(node: &NodeState) {
     let tuning = &node.config.tuning;
+    let floor = node.log.read().floor();
+    // Not at the commit, which waits for no watcher: what it leads to is done here anyway.
+    node.hub.write().compact(floor);
     loop {
         let matched = node.hub.read().published();
         let trimmed = node.log.write().trim_step(tuning.watch.trim_revisions, matched);

@@ -83,7 +83,6 @@ impl ReplicatedLogLoop {
             if compacted {
                 node.compaction.past_hashes().compacted(before.compact_revision, mark.compact_revision);
                 log.compact(mark.compact_revision);
-                node.hub.write().compact(mark.compact_revision);
             }
             node.visible.set_revision(mark.revision);
         }
