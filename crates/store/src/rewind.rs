@@ -41,8 +41,8 @@
 //! head. The caller waits until the thread that evaluates has sent its last batch.
 //!
 //! **Readers.** They look at `visible` or before, which no rewind passes, and ignore what is
-//! younger. Between any two versions that go, everything they use is consistent, as between two that
-//! come (see [`crate::turns`]): the tree counts what is alive at head and `membership` knows of
+//! younger. Between any two versions that go, everything they use is consistent, as between two
+//! that come (see [`crate::turns`]): the tree counts what is alive at head and `membership` knows of
 //! exactly the changes above them, so a count in the past is right. So others may have the store in
 //! between. The exception is [`crate::leased::LeasedRun`], whose cursor relies on keys only ever
 //! leaving a lease: it notices by [`Store::rewinds`] and starts again. The event log and the watch
@@ -54,8 +54,8 @@ use crate::state::{Mark, Store};
 use crate::undo::Undo;
 
 /// Makes head what it was at `to`, which is visible or younger. `undo` is of all requests that were
-/// evaluated since, in their order. Others get the store after every few changes; no evaluation may be
-/// under way.
+/// evaluated since, in their order. Others get the store after every few changes, but no evaluation
+/// may be under way.
 pub fn rewind(store: &mut impl Exclusive, to: Mark, mut undo: Vec<Undo>) {
     let Mark { revision, compact_revision } = store.visible;
     assert!(revision <= to.revision && compact_revision <= to.compact_revision, "what was visible stays");

@@ -6,8 +6,8 @@
 //! `following` is set, with the store locked, no evaluation begins; one that has begun goes on to
 //! its end. A command makes the sequencer send what it has, behind all batches; it takes commands
 //! between evaluations only. Once that batch is here, or the sequencer has ended, no evaluation is
-//! under way, everything that was evaluated and not committed is here, and the store is rewound to
-//! what is visible. Meanwhile nothing that the log reports is handled, so nothing else changes head.
+//! under way, and all that was evaluated and not committed is here. The store is rewound to what is
+//! visible. Meanwhile nothing that the log reports is handled, so nothing else changes head.
 
 use std::time::Duration;
 
