@@ -59,9 +59,9 @@ def puts_on_a_large_lease(t):
     nested = [text(2, text(4, b"".join(puts[first:first + 100]))) for first in range(0, 1000, 100)]
     connection = t.open()
     for _ in range(5):
-        connection.unary(wire.TXN, b"".join(nested), 60)
+        assert connection.unary(wire.TXN, b"".join(nested), 60), "nested puts were refused"
     for n in range(100):
-        connection.unary(wire.PUT, text(1, key(n)) + text(2, b"w") + number(3, LEASE), 60)
+        assert connection.unary(wire.PUT, text(1, key(n)) + text(2, b"w") + number(3, LEASE), 60), "a put was refused"
     return "5000 nested puts, 100 puts"
 
 
@@ -92,14 +92,14 @@ def everything(*more):
 COMPARE = text(1, number(1, 3) + text(3, PREFIX) + number(4, 1 << 40) + text(64, PREFIX_END))
 
 
-@attack(cpu=12)
+@attack(cpu=16)
 def sorted_ranges(t):
     """Everything is sorted for an answer of one key."""
     body = everything(number(3, 1), number(5, DESCEND), number(6, MOD))
     return at_once(t, 2, 16, lambda c, stream: c.call(wire.RANGE, body, stream))
 
 
-@attack(cpu=12)
+@attack(cpu=24)
 def compares_of_everything(t):
     """Transactions that only read, and compare all keys."""
     return at_once(t, 4, 16, lambda c, stream: c.call(wire.TXN, COMPARE * 4, stream))
