@@ -33,17 +33,40 @@ fn group(number: usize) -> KeyRange {
 
 #[derive(Debug, Clone)]
 enum Op {
-    PutGroup { group: usize, lease: i64 },
-    Put { key: usize, lease: i64 },
-    Delete { group: usize },
-    DeleteOne { key: usize },
-    Grant { lease: i64 },
-    Revoke { lease: i64 },
+    PutGroup {
+        group: usize,
+        lease: i64,
+    },
+    Put {
+        key: usize,
+        lease: i64,
+    },
+    Delete {
+        group: usize,
+    },
+    DeleteOne {
+        key: usize,
+    },
+    Grant {
+        lease: i64,
+    },
+    Revoke {
+        lease: i64,
+    },
     /// A user may write a group of keys from now on, or may no longer.
-    Allow { user: usize, group: usize },
-    Forbid { user: usize, group: usize },
+    Allow {
+        user: usize,
+        group: usize,
+    },
+    Forbid {
+        user: usize,
+        group: usize,
+    },
     /// All keys of a lease are judged, and the verdict is remembered.
-    Judge { user: usize, lease: i64 },
+    Judge {
+        user: usize,
+        lease: i64,
+    },
 }
 
 fn op() -> impl Strategy<Value = Op> {
