@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use vetch_encryption::KeyId;
+
 use super::LocalConfig;
 use super::segment::{spare_name, whole_sectors};
 use crate::contract::JournalError;
@@ -43,7 +45,14 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Lists {
     spares: Vec<Spare>,
-    retired: Vec<PathBuf>,
+    retired: Vec<Retired>,
+}
+
+/// A segment that is to be removed, and the key of its records as `Segment` has it.
+#[derive(Debug)]
+pub(super) struct Retired {
+    pub(super) path: PathBuf,
+    pub(super) key: Option<Option<KeyId>>,
 }
 
 /// A segment full of durable zeros, not yet named.
@@ -115,8 +124,18 @@ impl Maintenance {
         self.lists().spares.push(spare);
     }
 
-    pub(super) fn retire(&self, paths: impl Iterator<Item = PathBuf>) {
-        self.lists().retired.extend(paths);
+    pub(super) fn retire(&self, segments: impl Iterator<Item = Retired>) {
+        self.lists().retired.extend(segments);
+    }
+
+    /// Retired segments whose files are still there.
+    pub(super) fn retired(&self) -> usize {
+        self.lists().retired.len()
+    }
+
+    /// The keys of retired segments whose files are still there.
+    pub(super) fn retired_keys(&self) -> Vec<Option<Option<KeyId>>> {
+        self.lists().retired.iter().map(|segment| segment.key).collect()
     }
 
     /// Removes every retired segment; what could not be removed stays on the list for the next
@@ -124,14 +143,15 @@ impl Maintenance {
     pub(super) fn remove_retired(&self) -> Result<usize, JournalError> {
         let mut removed = 0;
         loop {
-            let Some(path) = self.lists().retired.pop() else { break };
+            // It stays on the list, and counts as needing its key, until it is gone.
+            let Some(path) = self.lists().retired.last().map(|segment| segment.path.clone()) else { break };
             match self.shared.disk.remove(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    self.lists().retired.push(path.clone());
                     return Err(JournalError::io("removing a trimmed journal segment", path)(error));
                 }
                 _ => removed += 1,
             }
+            self.lists().retired.retain(|segment| segment.path != path);
         }
         if removed > 0 {
             let dir = &self.shared.dir;

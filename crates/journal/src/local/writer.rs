@@ -19,7 +19,7 @@ use super::begin::State;
 use super::encryption;
 use super::entries::{EntriesFrom, EntryReader};
 use super::header::{self, InWrite, MAX_PAYLOAD, Place, SECTOR};
-use super::maintenance::{Maintenance, Spare};
+use super::maintenance::{Maintenance, Retired, Spare};
 use super::published::Published;
 use super::record;
 use super::scan::{From, Scan};
@@ -140,14 +140,18 @@ impl LocalJournal {
         self.segments.len()
     }
 
-    /// How many segments need which key; the ones in plain are counted under none.
+    /// How many segments need which key; the ones in plain are counted under none. Trimmed segments
+    /// count until their files are removed.
     pub fn segments_by_key(&self) -> BTreeMap<Option<KeyId>, usize> {
         let mut counts = BTreeMap::new();
-        self.segments
-            .iter()
-            .filter_map(|segment| segment.key)
-            .for_each(|key| *counts.entry(key).or_default() += 1);
+        let keys = self.segments.iter().map(|segment| segment.key).chain(self.maintenance.retired_keys());
+        keys.flatten().for_each(|key| *counts.entry(key).or_default() += 1);
         counts
+    }
+
+    /// Trimmed segments whose files are still there.
+    pub fn retired(&self) -> usize {
+        self.maintenance.retired()
     }
 
     /// Refuses if a segment that holds an entry at `position` or behind it needs a key that was not
@@ -195,7 +199,9 @@ impl LocalJournal {
         let keep_from = self.segments.partition_point(|segment| segment.first_seq.get() <= position.0);
         let gone = keep_from.saturating_sub(1);
         assert!(gone == 0 || gone < self.segments.len(), "the active segment stays");
-        self.maintenance.retire(self.segments.drain(..gone).map(|segment| self.dir.join(segment.name)));
+        let dir = &self.dir;
+        let retired = |segment: Segment| Retired { path: dir.join(segment.name), key: segment.key };
+        self.maintenance.retire(self.segments.drain(..gone).map(retired));
         if let Some(first) = self.segments.first() {
             self.published.trimmed(first.first_seq);
         }

@@ -115,7 +115,10 @@ fn keys_come_and_go_and_each_change_begins_a_segment() {
     assert_eq!(found(&disk, &keys).expect("intact")[1..], written);
     let (_, mut journal, _) = recover(&disk, &keys, genesis()).expect("intact");
     assert_eq!(journal.segments_by_key().into_iter().collect::<Vec<_>>(), counts, "also after a restart");
-    journal.trim(Position(journal.tip().seq.next().get())).expect("no faults");
+    journal.retire(Position(journal.tip().seq.next().get())).expect("no faults");
+    let now: Vec<_> = journal.segments_by_key().into_iter().collect();
+    assert_eq!(now, counts, "files that are still there count");
+    assert_eq!(journal.maintenance().run().expect("no faults").removed, 3);
     assert_eq!(journal.segments_by_key().into_iter().collect::<Vec<_>>(), [(None, 1)]);
     let tip = *journal.tip();
     drop(journal);

@@ -114,7 +114,10 @@ impl Housekeeping {
             return Step::Ended;
         }
         let generation = self.node.key_usage.generation();
-        self.segments.prepare();
+        if self.segments.prepare() {
+            // It reports which keys the remaining files need.
+            self.trimmer.wake_journal();
+        }
         if self.node.key_usage.is_journal_behind() {
             // Trims nothing, but makes the journal check its keys.
             self.trimmer.request(Seq::ZERO);

@@ -41,8 +41,8 @@ pub(crate) struct JournalLoop {
     /// may become visible, not even one without an entry.
     has_failed: bool,
     /// What was last reported of the keys that segments need: at which generation of keys, with how
-    /// many segments and which key in the last of them.
-    reported_keys: Option<(u64, usize, Option<Option<KeyId>>)>,
+    /// many segments, how many trimmed ones, and which key in the last of them.
+    reported_keys: Option<(u64, usize, usize, Option<Option<KeyId>>)>,
     /// The directory stays locked until the last part that writes acknowledged data to it has
     /// ended.
     _lock: DirLock,
@@ -153,7 +153,8 @@ impl JournalLoop {
 
     /// Reports which keys the segments need, if that may have changed.
     fn report_keys(&mut self, generation: u64) {
-        let now = Some((generation, self.journal.segments(), self.journal.active_key()));
+        let (segments, retired) = (self.journal.segments(), self.journal.retired());
+        let now = Some((generation, segments, retired, self.journal.active_key()));
         if self.reported_keys != now {
             self.reported_keys = now;
             self.node.key_usage.note_journal(self.journal.segments_by_key(), generation);

@@ -18,18 +18,24 @@ impl Segments {
         Segments { node: Arc::clone(node), maintenance }
     }
 
-    pub(super) fn prepare(&mut self) {
-        let Some(maintenance) = &mut self.maintenance else { return };
+    /// True if trimmed segments were removed.
+    pub(super) fn prepare(&mut self) -> bool {
+        let Some(maintenance) = &mut self.maintenance else { return false };
         let before = self.node.disk.state();
-        match maintenance.run() {
-            Ok(_) => self.node.disk.segment_prepared(),
+        let has_removed = match maintenance.run() {
+            Ok(done) => {
+                self.node.disk.segment_prepared();
+                done.removed > 0
+            }
             Err(error) => {
                 self.node.disk.segment_failed(&error);
                 log_failure(before, self.node.disk.state(), &error);
+                false
             }
-        }
+        };
         let spare = maintenance.spares() as u64 * self.node.config.journal_segment_bytes;
         self.node.disk.set_spare_room(spare);
+        has_removed
     }
 }
 

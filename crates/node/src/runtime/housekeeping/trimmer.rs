@@ -61,7 +61,11 @@ impl Trimmer {
     /// False: the queue is full of older positions; the next call names a newer one.
     pub(super) fn request(&self, upto: Seq) -> bool {
         let taken = self.positions.try_send(Position(upto.get())).is_ok();
-        self.nudge.ring();
+        self.wake_journal();
         taken
+    }
+
+    pub(super) fn wake_journal(&self) {
+        self.nudge.ring();
     }
 }
