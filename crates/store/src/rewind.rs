@@ -41,8 +41,8 @@
 //! head. The caller waits until the thread that evaluates has sent its last batch.
 //!
 //! **Readers.** They look at `visible` or before, which no rewind passes, and ignore what is
-//! younger. Between any two versions that go, everything they use is consistent, as between two
-//! that come (see [`crate::turns`]): the tree counts what is alive at head and `membership` knows of
+//! younger. Between any two versions that go, all that they use is consistent, as between two that
+//! come (see [`crate::turns`]): the tree counts what is alive at head and `membership` knows of
 //! exactly the changes above them, so a count in the past is right. So others may have the store in
 //! between. The exception is [`crate::leased::LeasedRun`], whose cursor relies on keys only ever
 //! leaving a lease: it notices by [`Store::rewinds`] and starts again. The event log and the watch
