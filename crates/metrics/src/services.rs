@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use vetch_node::metrics::{DISK_BOUNDS, Histogram, doubling};
+use vetch_counters::{Histogram, doubling};
+use vetch_node::metrics::DISK_BOUNDS;
 
 use super::text::{Text, Type};
 

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use vetch_counters::prefixes::Writes;
 use vetch_watch::{KeyRange, StreamId};
 
 use crate::handle::Node;
-use crate::prefixes::Writes;
 
 /// Where the data is on its way from memory to files.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -31,7 +31,6 @@ mod lease;
 mod lessor;
 pub mod metrics;
 mod open;
-pub mod prefixes;
 mod read;
 pub mod retention;
 mod runtime;

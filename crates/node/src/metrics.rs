@@ -1,12 +1,12 @@
 //! Metrics: plain numbers that the edge renders under the names its users know.
 
-mod histogram;
 mod operation;
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
-pub use histogram::{Histogram, doubling};
+use vetch_counters::{Histogram, doubling};
+
 pub(crate) use operation::Operation;
 pub use operation::{Applied, OPERATIONS};
 

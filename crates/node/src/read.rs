@@ -5,6 +5,7 @@ mod txn;
 use std::sync::Arc;
 use std::time::Instant;
 
+use vetch_counters::Histogram;
 use vetch_seeded_bugs::Bug;
 use vetch_store::auth::Caller;
 use vetch_store::hash::{HashRun, PastHash};
@@ -13,7 +14,6 @@ use vetch_store::request::{RangeRequest, RangeResponse};
 use vetch_store::{AnswerBytes, Mark, Store, StoreError, Validated};
 
 use crate::error::NodeError;
-use crate::metrics::Histogram;
 use crate::state::{NodeState, ReadPin, ReadTurn};
 use crate::types::{HashKv, RangeChunk, RangeEnd};
 

@@ -1,6 +1,7 @@
 //! Durations in the node, under etcd's names.
 
-use vetch_node::metrics::{DISK_BOUNDS, Histogram, NodeMetrics};
+use vetch_counters::Histogram;
+use vetch_node::metrics::{DISK_BOUNDS, NodeMetrics};
 
 use super::super::text::{Text, Type};
 

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
+use vetch_counters::prefixes::Writes;
 use vetch_node::Node;
-use vetch_node::prefixes::Writes;
 
 use super::super::text::{Text, Type};
 

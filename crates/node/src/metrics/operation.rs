@@ -5,7 +5,9 @@ use std::time::Duration;
 use vetch_store::auth::Change;
 use vetch_store::request::WriteRequest;
 
-use super::{APPLY_BOUNDS, Histogram};
+use vetch_counters::Histogram;
+
+use super::APPLY_BOUNDS;
 
 /// The names. An [`Operation`] is a place in this list.
 pub const OPERATIONS: [&str; 19] = [

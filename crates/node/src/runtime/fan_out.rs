@@ -5,12 +5,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use vetch_counters::prefixes::Change;
 use vetch_sync::RwLockWriteGuard;
 use vetch_sync::queue::Receiver;
 use vetch_watch::{Fresh, Published};
 
 use crate::event::NodeEvent;
-use crate::prefixes::Change;
 use crate::runtime::Step;
 use crate::state::{CLOSED_PER_TURN, NodeState};
 

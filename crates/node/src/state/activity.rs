@@ -1,7 +1,7 @@
 //! Activity: what is observed of writes, off their path.
 
 use crate::commit_times::CommitTimes;
-use crate::prefixes::Prefixes;
+use vetch_counters::prefixes::Prefixes;
 use vetch_sync::{Mutex, MutexGuard};
 
 #[derive(Default)]

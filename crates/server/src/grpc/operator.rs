@@ -7,9 +7,9 @@ use vetch_api::vetch::{
     BackUpRequest, BackUpResponse, Durations, Journal, Leases, LookRequest, LookResponse, Method, Prefix,
     Server, SlowStream, Storage, Traffic, Watching,
 };
+use vetch_counters::Histogram;
+use vetch_counters::prefixes::Writes;
 use vetch_node::inspect::Laggard;
-use vetch_node::metrics::Histogram;
-use vetch_node::prefixes::Writes;
 use vetch_node::retention::BackedUp;
 use vetch_node::{KeyRange, Node};
 
