@@ -22,7 +22,7 @@ pub const PLACES: usize = 128;
 /// part of these writes is among them in the end.
 const CANDIDATES: usize = 128;
 /// Bytes of a prefix that are kept.
-const LONGEST: usize = 128;
+const PREFIX_BYTES_MAX: usize = 128;
 
 /// What happened beneath a prefix.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl Writes {
 
 /// One change of one key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Change {
+pub enum Change {
     Put { value_bytes: usize },
     Delete,
 }
@@ -72,14 +72,14 @@ impl Place {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Prefixes {
+pub struct Prefixes {
     places: HashMap<Box<[u8]>, Place>,
     other: Writes,
     candidates: HashMap<Box<[u8]>, u64>,
 }
 
 impl Prefixes {
-    pub(crate) fn count(&mut self, key: &[u8], change: Change) {
+    pub fn count(&mut self, key: &[u8], change: Change) {
         let prefix = prefix(key);
         if let Some(place) = self.places.get_mut(prefix) {
             place.count(key, change);
@@ -107,7 +107,7 @@ impl Prefixes {
 
     /// Gives places to prefixes that were busier than the holders, and halves all activity. To be
     /// called every few seconds.
-    pub(crate) fn turn(&mut self) {
+    pub fn turn(&mut self) {
         let mut candidates: Vec<(u64, Box<[u8]>)> =
             self.candidates.drain().map(|(prefix, count)| (count, prefix)).collect();
         candidates.sort_unstable_by(|a, b| b.cmp(a));
@@ -125,7 +125,7 @@ impl Prefixes {
     }
 
     /// Every prefix with a place, in order.
-    pub(crate) fn counted(&self) -> Vec<(Box<[u8]>, Writes)> {
+    pub fn counted(&self) -> Vec<(Box<[u8]>, Writes)> {
         let mut counted: Vec<_> =
             self.places.iter().map(|(prefix, place)| (prefix.clone(), place.writes)).collect();
         counted.sort_unstable_by(|a, b| a.0.cmp(&b.0));
@@ -133,13 +133,13 @@ impl Prefixes {
     }
 
     /// What was written beneath prefixes that had no place.
-    pub(crate) fn other(&self) -> Writes {
+    pub fn other(&self) -> Writes {
         self.other
     }
 }
 
 /// The prefix a key belongs to, without the slash behind it. Empty for keys without a path.
-pub(crate) fn prefix(key: &[u8]) -> &[u8] {
+pub fn prefix(key: &[u8]) -> &[u8] {
     let slash_after = |from: usize| {
         let rest = key.get(from..)?;
         Some(from + rest.iter().position(|byte| *byte == b'/')?)
@@ -156,7 +156,7 @@ pub(crate) fn prefix(key: &[u8]) -> &[u8] {
 }
 
 fn cut(prefix: &[u8]) -> &[u8] {
-    &prefix[..prefix.len().min(LONGEST)]
+    &prefix[..prefix.len().min(PREFIX_BYTES_MAX)]
 }
 
 #[cfg(test)]
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn long_prefixes_are_cut() {
-        assert_eq!(prefix(&[vec![b'x'; 1000], b"/y/z".to_vec()].concat()).len(), LONGEST);
+        assert_eq!(prefix(&[vec![b'x'; 1000], b"/y/z".to_vec()].concat()).len(), PREFIX_BYTES_MAX);
     }
 
     fn put(prefixes: &mut Prefixes, key: &str) {
