@@ -19,7 +19,8 @@ use tonic::{Code, Status};
 use vetch_api::error::code_name;
 use vetch_api::gateway::Kind;
 use vetch_http2::{Answer, Reply};
-use vetch_node::metrics::{DISK_BOUNDS, Histogram};
+use vetch_counters::Histogram;
+use vetch_node::metrics::DISK_BOUNDS;
 
 use super::methods::{self, Method};
 use super::text::{Text, Type};

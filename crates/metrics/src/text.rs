@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use vetch_node::metrics::Histogram;
+use vetch_counters::Histogram;
 
 /// A page under construction. Samples of a family must follow its heading.
 #[derive(Debug, Default)]

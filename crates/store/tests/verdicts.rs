@@ -203,11 +203,11 @@ impl Shared {
             while !run.step(&self.store, usize::MAX).expect("nothing comes in between") {}
             let at = run.revision();
             let keys = run.finish();
-            for user in 0..USERS.len() {
+            for (user, name) in USERS.iter().enumerate() {
                 let caller = caller(user, &auth);
                 let is_permitted = auth.check_lease_renewal(&caller, &keys).is_ok();
                 let is_known = self.store.is_renewable(&caller, lease, &auth);
-                assert!(is_permitted || !is_known, "{} may not renew lease {lease}", USERS[user]);
+                assert!(is_permitted || !is_known, "{name} may not renew lease {lease}");
                 if is_permitted {
                     self.found.push_back(Renewal { caller, lease, auth: Arc::clone(&auth), at });
                 }
