@@ -27,6 +27,8 @@ pub(super) async fn copy(
 ) -> Result<(), MigrateError> {
     marker.phase = Phase::Copying;
     dir.write(marker)?;
+    // Behind the marker: from this line on, no server starts here.
+    print_message(&format!("migrate: copying from {}, etcd {}", source.endpoint, source_status.version));
     dir.clear()?;
     fetch(source, dir).await?;
     let options = Options {

@@ -130,10 +130,6 @@ impl Migration {
             )));
         }
         if marker.phase == Phase::Copying {
-            print_message(&format!(
-                "migrate: copying from {}, etcd {}",
-                source.endpoint, source_status.version
-            ));
             copy(&source, &source_status, &self.dir, &mut marker, &self.settings.node.keys).await?;
         }
         Ok(marker)
