@@ -18,8 +18,8 @@ use tonic::body::Body;
 use tonic::{Code, Status};
 use vetch_api::error::code_name;
 use vetch_api::gateway::Kind;
-use vetch_http2::{Answer, Reply};
 use vetch_counters::Histogram;
+use vetch_http2::{Answer, Reply};
 use vetch_node::metrics::DISK_BOUNDS;
 
 use super::methods::{self, Method};
