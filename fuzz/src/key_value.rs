@@ -61,7 +61,7 @@ fn write(request: Option<WriteRequest>) {
     let Some(request) = request else { return };
     let mut store = base();
     let mut payload = Vec::new();
-    let Ok(Evaluated { response, events }) = store.evaluate(&request, &mut payload) else {
+    let Ok(Evaluated { response, events, .. }) = store.evaluate(&request, &mut payload) else {
         assert!(payload.is_empty() && store.head() == base().head(), "a refusal changes nothing");
         return;
     };

@@ -793,7 +793,7 @@ def watch_requests(connection, requests, seconds=12):
     stream = connection.stream()
     connection.send(connection.headers(wire.WATCH, stream))
     body = b"".join(message(request) for request in requests)
-    done, answers, end = 0, 0, time.monotonic() + seconds
+    done, answers, tail, end = 0, 0, b"", time.monotonic() + seconds
     while answers < len(requests) and time.monotonic() < end and not connection.closed:
         if done < len(body):
             done += connection.data(stream, body[done:done + (64 << 10)])
@@ -802,8 +802,9 @@ def watch_requests(connection, requests, seconds=12):
         if data:
             more = struct.pack(">I", len(data))
             connection.try_send(frame(h2.WINDOW_UPDATE, 0, 0, more) + frame(h2.WINDOW_UPDATE, 0, stream, more))
-        # Every answer begins with a prefix of a length below 256, and its header.
-        answers += data.count(b"\0\0\0\0")
+        # Every answer begins with a prefix of a length below 256, which may come in two parts.
+        data = tail + data
+        answers, tail = answers + data.count(b"\0\0\0\0"), data[-3:]
     return answers
 
 

@@ -98,7 +98,7 @@ def plain_puts(t):
     done = []
 
     def flood(connection):
-        last = 0
+        last, frames = 0, []
         for _ in range(100):
             batch = b""
             for _ in range(100):
@@ -106,8 +106,10 @@ def plain_puts(t):
                 batch += connection.call(wire.PUT, wire.put_of(b"flood%d" % (last % 1000), b"x"), last)
             if not connection.try_send(batch):
                 return
-            connection.read()
-        frames = connection.read(20, until=ends(last))
+            frames = connection.read()
+        # The last answer may have come with those before it.
+        if not any(ends(last)(found) for found in frames):
+            frames = connection.read(20, until=ends(last))
         done.append(any(ends(last)(found) for found in frames))
 
     threads = [threading.Thread(target=flood, args=(connection,)) for connection in opened]
