@@ -381,8 +381,8 @@ fn answer<R: std::fmt::Debug>(
     }
 }
 
-/// The size of a message that is too large depends on the ids that each server gave its leases: they
-/// take a byte more or less.
+/// The size of a message that is too large depends on the ids that each server gave its leases,
+/// which take a byte more or less.
 fn without_size(message: &str) -> &str {
     message
         .split_once(" (")
