@@ -228,6 +228,8 @@ async fn a_token_that_a_follower_has_borrowed_is_asked_for_again() {
     users.auth_enable(pb::AuthEnableRequest {}).await.unwrap();
     let login = pb::AuthenticateRequest { name: "root".into(), password: "pw".into() };
     let token = users.authenticate(login).await.unwrap().into_inner().token;
+    // Until the follower has applied that, it looks at no token, and the leader refuses the call.
+    until("the follower asks for users", || follower.node.auth_enabled()).await;
 
     let mut watches = Watches::open(&follower.channel, &token).await;
     watches.create().await;
