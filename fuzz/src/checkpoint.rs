@@ -4,13 +4,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use vetch_journal::MemDisk;
 use vetch_checkpoint::{Capture, CheckpointConfig, Loaded, load};
+use vetch_journal::MemDisk;
 use vetch_store::hash::HashRun;
-use vetch_testkit::valid::Valid;
 use vetch_store::range::RangeRun;
 use vetch_store::request::{Event, KeyRange, RangeRequest};
 use vetch_store::{Record, Store};
+use vetch_testkit::valid::Valid;
 
 use crate::{image, repair};
 

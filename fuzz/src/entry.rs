@@ -1,8 +1,8 @@
 //! The journal's entries: what is accepted encodes to itself, and follows the tip that it claims to
 //! follow.
 
-use vetch_base::{Epoch, Seq};
 use bytes::Bytes;
+use vetch_base::{Epoch, Seq};
 use vetch_journal::{Entry, Kind, Tip, hash_entry};
 
 pub fn run(data: &[u8]) {

@@ -14,13 +14,8 @@ const STREAMS: u32 = 8;
 /// The first byte says into what pieces the rest is cut, the second what becomes of requests.
 pub fn run(data: &[u8]) {
     let [cut, mood, bytes @ ..] = data else { return };
-    let limits = Limits {
-        streams: STREAMS,
-        send_buffer: 4096,
-        header_list: 4096,
-        overhead: 250,
-        ..Limits::default()
-    };
+    let limits =
+        Limits { streams: STREAMS, send_buffer: 4096, header_list: 4096, overhead: 250, ..Limits::default() };
     let mut protocol = Protocol::<bool>::new(limits);
     let mut input = BytesMut::from(PREFACE);
     let mut written = Vec::new();

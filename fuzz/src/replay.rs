@@ -56,7 +56,9 @@ fn replay(fresh: fn() -> Store, payload: &[u8]) {
     while !store.compact_step(2, &mut freed) {}
     let Mark { revision, .. } = store.head();
     let everything = DeleteRangeRequest { range: KeyRange::new("\0", "\0"), prev_kv: true };
-    for request in [WriteRequest::Put(put("a", "last", 0).valid()), WriteRequest::DeleteRange(everything.valid())] {
+    for request in
+        [WriteRequest::Put(put("a", "last", 0).valid()), WriteRequest::DeleteRange(everything.valid())]
+    {
         store.evaluate(&request, &mut Vec::new()).expect("nothing refuses these");
     }
     assert_eq!(store.head().revision, revision + 2);

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use prost::Message;
 use vetch_api::pb;
 use vetch_bolt::{PAGE_SIZE, Writer};
+use vetch_checkpoint::{Capture, load};
 use vetch_fuzz::image::{self, Flags};
 use vetch_fuzz::{checkpoint, etcd_log, identity, recovery, replay};
 use vetch_journal::{Draft, Journal, Kind, LocalJournal, MemDisk, PartId, PayloadRef, Recovery, Tip};
-use vetch_checkpoint::{Capture, load};
 use vetch_store::{Record, Store};
 
 fn main() {
@@ -205,8 +205,12 @@ fn entries() -> Vec<Vec<u8>> {
 fn journal(is_encrypted: bool, batches: &[&[&[u8]]]) -> Vec<(u8, Vec<u8>)> {
     let disk = MemDisk::new();
     let view = Arc::new(disk.clone());
-    let recovery =
-        LocalJournal::recover(view, Path::new(recovery::DIR), recovery::config(is_encrypted), Tip::genesis(2));
+    let recovery = LocalJournal::recover(
+        view,
+        Path::new(recovery::DIR),
+        recovery::config(is_encrypted),
+        Tip::genesis(2),
+    );
     let (mut journal, _) = recovery.and_then(Recovery::finish).expect("an empty directory");
     let mut tip = journal.claim().expect("nothing fails");
     for batch in batches {
