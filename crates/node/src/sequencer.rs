@@ -240,7 +240,7 @@ impl Sequencer {
         self.fresh_bytes
     }
 
-    /// Hands over all that is kept for the next checkpoint.
+    /// Returns all that is kept for the next checkpoint.
     pub(crate) fn end_lead(&mut self) -> EndOfLead {
         EndOfLead { dirty: self.take_dirty(), number: self.number }
     }

@@ -23,7 +23,7 @@ pub struct Config {
     pub max_reads: usize,
     /// Bytes of applied entries kept in memory to feed followers that are a little behind.
     pub recent_bytes: usize,
-    /// A follower that was told to fetch a checkpoint and did not answer is told again after this.
+    /// A follower that was asked to fetch a checkpoint and did not answer is asked again then.
     pub checkpoint_retry: Duration,
 }
 

@@ -23,7 +23,7 @@ pub enum Events<E> {
     Other(Option<ThinArc<Shared, E>>),
 }
 
-/// What those who share a slice of events know of it beside the events.
+/// What is known of a shared slice of events beside the events.
 #[derive(Default)]
 pub struct Shared(OnceLock<Box<Index>>);
 

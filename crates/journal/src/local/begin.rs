@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A checkpoint that this journal does not lead up to looks like a journal that has lost entries,
-//! and is refused as that. So the journal is told before the checkpoint is installed
+//! and is refused as that. So it is announced to the journal before the checkpoint is installed
 //! (`announce_begin`), and gives up what it has after that (`begin_at`). In between the start of
 //! the next recovery shows which checkpoint counts:
 //!

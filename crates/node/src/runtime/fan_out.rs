@@ -92,7 +92,7 @@ impl FanOut {
             "watchers are given nothing before it is visible"
         );
         self.is_matching = hub.is_matching();
-        // Those who wait for the hub get it before the next step.
+        // Threads that wait for the hub get it before the next step.
         RwLockWriteGuard::unlock_fair(hub);
         published.wake.sort_unstable();
         published.wake.dedup();

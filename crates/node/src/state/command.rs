@@ -37,7 +37,7 @@ pub(crate) enum Command {
         to: ReplicaId,
         reply: oneshot::Sender<()>,
     },
-    /// This server leads no more: hands over what was evaluated and is not in a batch yet. Nothing
+    /// This server leads no more: returns what was evaluated and is not in a batch yet. Nothing
     /// is evaluated by then.
     EndLead,
     /// Checks whether an alarm can be lowered.

@@ -272,7 +272,7 @@ impl World {
     }
 
     /// A member has reported this entry as committed. It must be synced there, and a leader must
-    /// not have counted anybody who does not have it.
+    /// not have counted a member that does not have it.
     fn applied(&mut self, at: usize, tip: &Tip) -> Judged {
         let member = &mut self.members[at];
         let before = std::mem::replace(&mut member.applied, *tip);
